@@ -171,7 +171,7 @@ test('a schema that cannot be used checks nothing, and that is said once', async
   // Answers and events come by queues of their own.
   await waitFor('the warning', () => warnings.length > 0)
   assert.equal(warnings.length, 1)
-  assert.match(warnings[0], /picky\.odd are not checked: the inputSchema cannot be used/)
+  assert.match(warnings[0], /picky\.odd are not checked, because its inputSchema cannot be used/)
 })
 
 test('names that there are not come with those that were meant', async (t) => {

@@ -79,7 +79,7 @@ describe('calls by .async', () => {
     )
     assert.deepEqual(raced, ['late', { key: 'fast' }])
     assert.deepEqual(
-      logs.map(({ level, text }) => [level, /2 calls made by \.async .* await them/.test(text)]),
+      logs.map(({ level, text }) => [level, /2 calls made with \.async .* await them/.test(text)]),
       [['warn', true]],
     )
   })

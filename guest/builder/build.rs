@@ -1,5 +1,5 @@
-//! Finds the sources of `hyperlight-guest-bin`: it cannot be a dependency of a program on the host (it brings a panic
-//! handler and an allocator), but two of its files say where the guest's IDT is, and `upstream.rs` compiles them.
+//! Finds the sources of `hyperlight-guest-bin`. That crate cannot be a dependency of a host program, because it defines a panic handler and
+//! an allocator. Two of its files define the address of the guest's IDT, and `upstream.rs` compiles these.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, process::Command};
@@ -13,7 +13,7 @@ fn main() {
         let file = folder.join(format!("{name}.rs"));
         assert!(
             file.is_file(),
-            "{} is gone: this version of hyperlight-guest-bin keeps its constants elsewhere; see upstream.rs",
+            "{} does not exist: this version of hyperlight-guest-bin keeps its constants elsewhere; see upstream.rs",
             file.display()
         );
         text += &format!("#[path = {file:?}]\npub mod {name};\n");
@@ -22,7 +22,7 @@ fn main() {
     fs::write(out.join("guest_bin.rs"), text).expect("OUT_DIR is writable");
 }
 
-/// The folder of a dependency's sources, by `cargo metadata`, which also downloads it.
+/// Returns the folder of a dependency's sources. `cargo metadata` finds it, and downloads it if necessary.
 fn source_of(package: &str) -> PathBuf {
     let cargo = env::var_os("CARGO").expect("cargo sets CARGO");
     let output = Command::new(cargo).args(["metadata", "--format-version=1", "--locked"]).output().expect("cargo starts");

@@ -1,9 +1,9 @@
-//! Link arguments of the guest. A library's do not reach the binary that uses it, so what
-//! `hyperlight-js-runtime` asks for its own binary has to be asked again here.
+//! Passes link arguments for the guest. Cargo does not pass on a library's link arguments to a binary that depends on it, so this file
+//! repeats the ones that `hyperlight-js-runtime` sets for its own binary.
 
 use std::env;
 
-/// Where the builder has put the ring-3 shim.
+/// The environment variable in which the builder gives the path of the compiled ring-3 shim.
 const RING3_OBJECT: &str = "HYPERLIGHT_MCP_RING3_OBJECT";
 
 fn main() {
@@ -12,13 +12,13 @@ fn main() {
     if env::var_os("CARGO_CFG_HYPERLIGHT").is_none() {
         return;
     }
-    // The runtime asks the host for the time: it defines `__wrap_clock_gettime`.
+    // The runtime defines `__wrap_clock_gettime`, which asks the host for the time.
     println!("cargo::rustc-link-arg-bins=-wrap=clock_gettime");
     if env::var_os("CARGO_FEATURE_RING3").is_some() {
-        let object = env::var(RING3_OBJECT).unwrap_or_else(|_| panic!("{RING3_OBJECT} is not set: guest/builder builds this guest"));
+        let object = env::var(RING3_OBJECT).unwrap_or_else(|_| panic!("{RING3_OBJECT} is not set; build the guest with guest/builder"));
         println!("cargo::rerun-if-changed={object}");
         println!("cargo::rustc-link-arg-bins={object}");
-        // The last one counts.
+        // If several entry points are given, the linker uses the last one.
         println!("cargo::rustc-link-arg-bins=-eshim_entry");
     }
 }

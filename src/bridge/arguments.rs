@@ -1,4 +1,4 @@
-//! Converts the values that a guest passes into the one object of arguments that MCP knows.
+//! Converts the values that a guest passes into the one object of arguments that an MCP tool takes.
 
 use serde_json::{Map, Number, Value as Json};
 
@@ -6,17 +6,20 @@ use crate::error::{Error, Result};
 use crate::sandbox::{Arguments, Value};
 use crate::text::json::{inexact_integer, object_bytes};
 
-/// Returns the arguments of a tool call. No argument at all is an empty object; bytes become base64 text.
+/// Returns the arguments of a tool call. A call without arguments gets an empty object. Bytes become base64 text.
 ///
 /// # Errors
-/// `ERR_INVALID_ARGUMENTS` for anything but one object, and for an integer that JavaScript cannot hold; `ERR_ARGUMENTS_TOO_LARGE` over the
-/// limit, counted as JSON.
+/// `ERR_INVALID_ARGUMENTS` for anything but one object, and for an integer that JavaScript cannot represent; `ERR_ARGUMENTS_TOO_LARGE` if
+/// the JSON exceeds the limit.
 pub fn tool_arguments(what: &str, arguments: Arguments, limit: usize) -> Result<Map<String, Json>> {
     let mut given = match arguments {
         Arguments::Given(given) => given,
         Arguments::Oversize(size) => return Err(too_large(what, size, limit)),
         Arguments::Invalid(problem) => {
-            return Err(Error::InvalidArguments { what: what.to_owned(), problem: format!("expected what JSON can carry: {problem}") });
+            return Err(Error::InvalidArguments {
+                what: what.to_owned(),
+                problem: format!("expected values that JSON can represent: {problem}"),
+            });
         }
     };
     let invalid = |problem: String| Err(Error::InvalidArguments { what: what.to_owned(), problem });
@@ -32,7 +35,7 @@ pub fn tool_arguments(what: &str, arguments: Arguments, limit: usize) -> Result<
     Ok(object)
 }
 
-/// Refuses arguments over the limit, and those that the person who is asked about the call would be shown with other digits.
+/// Refuses arguments over the limit, and integers that JavaScript would round: a person who confirms the call would see other digits.
 ///
 /// # Errors
 /// `ERR_ARGUMENTS_TOO_LARGE`, `ERR_INVALID_ARGUMENTS`.
@@ -47,9 +50,9 @@ pub(crate) fn check_sendable(what: &str, object: &Map<String, Json>, limit: usiz
     }
 }
 
-/// Returns the message for an integer that JavaScript would read as another one.
+/// Returns the message for an integer that JavaScript would round.
 pub(crate) fn inexact(number: &Number) -> String {
-    format!("{number} is an integer that JavaScript cannot hold, and would be read as another: pass it as a text, where a text will do")
+    format!("{number} is an integer that JavaScript cannot hold exactly: pass it as a text, if the tool accepts a text")
 }
 
 fn too_large(what: &str, size: usize, limit: usize) -> Error {
@@ -92,13 +95,13 @@ mod tests {
         assert!(arguments(vec![Value::Null, Value::Null]).unwrap_err().to_string().contains("2 values"));
     }
 
-    /// The arguments that a guest writes as this text.
+    /// Converts JSON text of a guest to arguments.
     fn of_text(json: &str) -> Result<Map<String, Json>> {
         let frame = Wire { json: json.to_owned(), blobs: Vec::new() }.to_frame().unwrap();
         tool_arguments("s.t", parse_arguments(&frame), 1 << 20)
     }
 
-    /// The value as a JavaScript callback has it: its numbers are doubles.
+    /// Returns the value that a JavaScript callback gets, in which all numbers are doubles.
     fn as_javascript_reads(value: &Json) -> Json {
         match value {
             Json::Number(number) => json!(number.as_f64().unwrap()),
@@ -108,7 +111,7 @@ mod tests {
         }
     }
 
-    /// JSON text as a hostile guest may write it: twice the same key, long digits, escapes.
+    /// JSON text that a hostile guest may write: duplicate keys, long numbers, escapes.
     fn texts() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
             any::<i64>().prop_map(|number| number.to_string()),
@@ -136,7 +139,7 @@ mod tests {
         fn what_a_person_is_shown_in_javascript_is_what_is_sent(text in texts()) {
             let Ok(sent) = of_text(&format!("[{{\"x\":{text}}}]")) else { return Ok(()) };
             let sent = Json::Object(sent);
-            // The line to the server is written from it, and so is what the callback parses.
+            // Both the message to the server and the value for the callback are made from `sent`.
             let line = sent.to_string();
             let shown: Json = serde_json::from_str(&Value::from(sent.clone()).to_wire().json).unwrap();
             prop_assert_eq!(as_javascript_reads(&shown), as_javascript_reads(&serde_json::from_str(&line).unwrap()));
@@ -151,14 +154,14 @@ mod tests {
             assert_eq!(error.code(), "ERR_INVALID_ARGUMENTS");
             assert!(error.to_string().contains("s.t") && error.to_string().contains("pass it as a text"), "{error}");
         }
-        // What an honest guest writes of a large number: the digits that JavaScript has for it.
+        // The guest's own code writes a large number with the digits that JavaScript has for it.
         let nanoseconds = of_text("[{\"start\":1769950812345678000}]").unwrap();
         assert_eq!(Json::Object(nanoseconds).to_string(), "{\"start\":1769950812345678000}");
-        // No number at all, and no text.
+        // The first and the last text have an invalid number, the second has an invalid string.
         for text in ["[{\"n\":1e400}]", "[{\"text\":\"\\ud800\"}]", "[{\"n\":NaN}]"] {
             assert_eq!(of_text(text).unwrap_err().code(), "ERR_INVALID_ARGUMENTS");
         }
-        // Of two fields of one name the last is shown and sent.
+        // If two fields have the same name, the last one is shown and sent.
         assert_eq!(Json::Object(of_text("[{\"a\":1,\"a\":2}]").unwrap()).to_string(), "{\"a\":2}");
     }
 

@@ -1,4 +1,4 @@
-//! Finds tools: `search` and `describe` of `host:mcp`, and the same for an agent.
+//! Finds tools: implements `search` and `describe` of `host:mcp`, and the same functions for an agent.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -14,12 +14,12 @@ use crate::sandbox::{Arguments, HostReply, Value};
 
 const DEFAULT_LIMIT: usize = 10;
 const MAX_LIMIT: usize = 100;
-/// Bytes of a query that are read.
+/// The number of bytes of a query that are used.
 const MAX_QUERY_BYTES: usize = 10_000;
-/// Beyond two digits a score says nothing.
+/// Scores are rounded to two decimal places, because further digits have no meaning.
 const SCORE_DIGITS: f64 = 100.0;
 
-/// The index of a gateway's tools, kept as its servers change.
+/// The search index of a gateway's tools. It is updated when the gateway's servers change.
 #[derive(Default)]
 pub struct ToolSearch {
     index: Mutex<SearchIndex>,
@@ -35,9 +35,9 @@ pub struct Finding {
 #[derive(Debug, Clone, Default)]
 pub struct ToolQuery {
     pub query: String,
-    /// Default 10, at most 100.
+    /// The largest number of results: 10 by default, at most 100.
     pub limit: Option<usize>,
-    /// Default: all.
+    /// The servers to search; all by default.
     pub servers: Option<Vec<String>>,
 }
 
@@ -45,11 +45,11 @@ pub struct ToolQuery {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ToolMatch {
     pub server: String,
-    /// The raw name, for `call`.
+    /// The tool's raw name, for `call`.
     pub tool: String,
-    /// The module that agent code imports it from: `host:mcp-weather`.
+    /// The module from which agent code imports the tool: `host:mcp-weather`.
     pub module: String,
-    /// What agent code imports.
+    /// The name that agent code imports.
     pub identifier: String,
     pub signature: String,
     pub purpose: String,
@@ -61,12 +61,12 @@ impl ToolSearch {
     /// Returns the best matching tools, the best first.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for a query without a word, or a limit that is none; `ERR_UNKNOWN_SERVER`.
+    /// `ERR_INVALID_OPTION` for a query without a word, or an invalid limit; `ERR_UNKNOWN_SERVER`.
     pub fn search(&self, servers: &BTreeMap<String, Arc<Manifest>>, catalog: &Catalog, query: &ToolQuery) -> Result<Vec<ToolMatch>> {
         let text = &query.query[..query.query.floor_char_boundary(MAX_QUERY_BYTES)];
         let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
         if !has_words(text) {
-            return Err(invalid("search", "query: must have a word to look for, like \"weather forecast\""));
+            return Err(invalid("search", "query: must contain a word to search for, for example \"weather forecast\""));
         }
         if !(1..=MAX_LIMIT).contains(&limit) {
             return Err(invalid("search", &format!("limit: must be between 1 and {MAX_LIMIT}, not {limit}")));
@@ -74,7 +74,7 @@ impl ToolSearch {
         if let Some(unknown) = query.servers.iter().flatten().find(|server| !servers.contains_key(*server)) {
             return Err(Error::UnknownServer {
                 server: unknown.clone(),
-                place: "among those that can be searched",
+                place: "among the servers that can be searched",
                 known: servers.keys().cloned().collect(),
             });
         }
@@ -95,7 +95,7 @@ impl ToolSearch {
 }
 
 impl ServerCalls {
-    /// `search(query, { limit?, servers? })`.
+    /// Implements `search(query, { limit?, servers? })`.
     pub(super) fn search(&self, arguments: Arguments) -> HostReply {
         let found = query_of(arguments, self.limits.max_argument_bytes);
         let found = found.and_then(|query| self.finding.search.search(&self.manifests, &self.finding.catalog, &query));
@@ -106,15 +106,15 @@ impl ServerCalls {
         }
     }
 
-    /// `describe("weather.get_forecast")`: text, as it is for reading.
+    /// Implements `describe("weather.get_forecast")`, which returns text for a reader.
     pub(super) fn describe(&self, arguments: Arguments) -> HostReply {
         let what = match arguments {
             Arguments::Given(given) => match <[Value; 1]>::try_from(given) {
                 Ok([Value::Text(what)]) => Ok(what),
-                _ => Err(invalid("describe", "takes one name: describe(\"weather\") or describe(\"weather.get_forecast\")")),
+                _ => Err(invalid("describe", "takes one name, for example describe(\"weather\") or describe(\"weather.get_forecast\")")),
             },
             Arguments::Oversize(size) => Err(oversize("describe", size, self.limits.max_argument_bytes)),
-            Arguments::Invalid(problem) => Err(invalid("describe", &format!("takes what JSON can carry: {problem}"))),
+            Arguments::Invalid(problem) => Err(invalid("describe", &format!("takes values that JSON can represent: {problem}"))),
         };
         let described = what.and_then(|what| self.finding.catalog.describe(&what)).and_then(|text| {
             let (size, limit) = (text.len(), self.limits.max_response_bytes);
@@ -135,11 +135,11 @@ fn query_of(arguments: Arguments, limit: usize) -> Result<ToolQuery> {
     let given = match arguments {
         Arguments::Given(given) => given,
         Arguments::Oversize(size) => return Err(oversize("search", size, limit)),
-        Arguments::Invalid(problem) => return Err(invalid("search", &format!("takes what JSON can carry: {problem}"))),
+        Arguments::Invalid(problem) => return Err(invalid("search", &format!("takes values that JSON can represent: {problem}"))),
     };
     let mut given = given.into_iter();
     let (Some(Value::Text(query)), options, None) = (given.next(), given.next(), given.next()) else {
-        return Err(invalid("search", "takes a query and options: search(\"weather forecast\", { limit: 5 })"));
+        return Err(invalid("search", "takes a query and options, for example search(\"weather forecast\", { limit: 5 })"));
     };
     let mut wanted = ToolQuery { query, ..ToolQuery::default() };
     let fields = match options {
@@ -156,8 +156,8 @@ fn query_of(arguments: Arguments, limit: usize) -> Result<ToolQuery> {
                 wanted.servers = Some(names.iter().filter_map(Json::as_str).map(ToOwned::to_owned).collect());
             }
             ("servers", Json::String(name)) => wanted.servers = Some(vec![name]),
-            ("limit" | "servers", _) => return Err(invalid("search", "limit must be a whole number, and servers a list of names")),
-            _ => return Err(invalid("search", &format!("{name}: unknown option; there are limit and servers"))),
+            ("limit" | "servers", _) => return Err(invalid("search", "limit must be a whole number, and servers must be a list of names")),
+            _ => return Err(invalid("search", &format!("{name}: unknown option; the options are limit and servers"))),
         }
     }
     Ok(wanted)

@@ -1,7 +1,7 @@
-//! A server is a host module: guest value → tool call → guest value.
+//! Offers MCP servers as host modules: a value of the guest becomes a tool call, and the tool's result becomes a value of the guest.
 //!
-//! This room alone knows both the sandbox and MCP. A call comes off the run's thread, finds its tool in the approved
-//! manifest, goes out under the run's deadline, and its result is shaped and capped before it enters the guest.
+//! Only this module depends on both the sandbox and MCP. A call arrives on the run's thread, its tool is looked up in the approved
+//! manifest, it is sent within the run's deadline, and its result is converted and limited before it enters the guest.
 
 mod arguments;
 mod discovery;

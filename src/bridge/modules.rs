@@ -1,4 +1,4 @@
-//! A server's approved tools as a module of the guest, and the module `host:mcp`.
+//! Makes modules of the guest from the approved tools of servers, and the module `host:mcp`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::catalog::Manifest;
 use crate::sandbox::{GuestModule, GuestModules, ModuleFunction};
 use crate::text::{sanitise_json, sanitise_text};
 
-/// `host:mcp`: any tool by its raw name, the list of tools, resources and prompts, values that were saved.
+/// The module `host:mcp`: calls any tool by its raw name, lists tools, reads resources, prompts and saved values.
 pub const MCP_MODULE: &str = "mcp";
-/// The functions that it exports. The guest itself implements the last three.
+/// The functions that `host:mcp` exports. The guest itself implements the last three.
 pub(super) const MCP_FUNCTIONS: [&str; 12] =
     ["call", "tools", "search", "describe", "resources", "read", "prompts", "prompt", "saved", "sleep", "all", "allSettled"];
 const MODULE_PREFIX: &str = "mcp-";
 
-/// The module of a server, without `host:`.
+/// Returns the name of a server's module, without `host:`.
 ///
 /// ```
 /// assert_eq!(hyperlight_mcp::bridge::module_name("weather"), "mcp-weather");
@@ -27,12 +27,12 @@ pub fn module_name(server: &str) -> String {
     format!("{MODULE_PREFIX}{server}")
 }
 
-/// The server whose module this is.
+/// Returns the server to which a module belongs.
 pub(super) fn server_of(module: &str) -> Option<&str> {
     module.strip_prefix(MODULE_PREFIX)
 }
 
-/// The module of a server: one function a tool, named by the rule of `catalog`.
+/// Returns the module of a server. It has one function for each tool, named by the rule of `catalog`.
 #[must_use]
 pub fn server_module(server: &str, manifest: &Manifest) -> GuestModule {
     let function = |(target, name): (&String, &String)| ModuleFunction { name: name.clone(), target: target.clone() };
@@ -40,12 +40,12 @@ pub fn server_module(server: &str, manifest: &Manifest) -> GuestModule {
     GuestModule { name: module_name(server), functions }
 }
 
-/// The modules of these servers, and `host:mcp`.
+/// Returns the modules of these servers, and `host:mcp`.
 pub(crate) fn guest_modules(servers: &BTreeMap<String, Arc<Manifest>>) -> Vec<GuestModule> {
     servers.iter().map(|(server, manifest)| server_module(server, manifest)).chain([mcp_module()]).collect()
 }
 
-/// The modules of these servers, and `host:mcp`, each made when it is asked for.
+/// The modules of these servers, and `host:mcp`. A module is made when code imports it.
 pub struct ServerModules<'a>(pub(super) &'a BTreeMap<String, Arc<Manifest>>);
 
 impl GuestModules for ServerModules<'_> {
@@ -62,20 +62,20 @@ impl GuestModules for ServerModules<'_> {
     }
 }
 
-/// The module `host:mcp`.
+/// Returns the module `host:mcp`.
 pub(crate) fn mcp_module() -> GuestModule {
     let function = |name: &str| ModuleFunction { name: name.to_owned(), target: name.to_owned() };
     GuestModule { name: MCP_MODULE.to_owned(), functions: MCP_FUNCTIONS.into_iter().map(function).collect() }
 }
 
-/// A tool as `tools()` lists it for agent code.
+/// A tool in the form in which `tools()` lists it for agent code.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CatalogEntry {
     pub server: String,
-    /// The raw name, for `call`.
+    /// The tool's raw name, for `call`.
     pub name: String,
-    /// What the server's module exports.
+    /// The name that the server's module exports.
     pub identifier: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -84,7 +84,7 @@ pub struct CatalogEntry {
     pub output_schema: Option<Json>,
 }
 
-/// Returns a server's tools, in its own order.
+/// Returns a server's tools, in the server's order.
 pub(super) fn catalog_entries(server: &str, manifest: &Manifest, max_description_chars: usize) -> Vec<CatalogEntry> {
     let identifiers = manifest.identifiers();
     let entry = |tool: &crate::catalog::Tool| CatalogEntry {

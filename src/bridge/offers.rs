@@ -1,4 +1,4 @@
-//! Resources and prompts for a guest: `resources`, `read`, `prompts` and `prompt` of `host:mcp`.
+//! Gives a guest access to resources and prompts: `resources`, `read`, `prompts` and `prompt` of `host:mcp`.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,29 +17,29 @@ use crate::error::{Error, Result};
 use crate::sandbox::{Arguments, HostAnswer, HostReply, RunControl, Value};
 use crate::trust::{shown_prompt, shown_resource, shown_template};
 
-/// A request that is to be sent.
+/// A request to send.
 #[derive(Debug)]
 pub struct OfferCall {
     pub server: String,
     pub request: OfferRequest,
-    /// The run that it belongs to, whose clock stands while a person is asked.
+    /// The control of the request's run, whose clock stops while a person is asked.
     pub control: Option<RunControl>,
 }
 
-/// Sends a request to a server. The implementation handles approval, connection and time-outs.
+/// Sends a request to a server. The implementation handles approval, connection and timeouts.
 pub trait OfferCaller: Send + Sync {
     /// Returns the server's result, unparsed. Dropping the future cancels the request.
     fn offer(&self, call: OfferCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
 }
 
-/// A resource or a template, as agent code and agents list it. URIs are the server's own.
+/// A resource or a resource template in lists for agent code and agents. The URI is unchanged, as the server gave it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceEntry {
     pub server: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uri: Option<String>,
-    /// In the place of a URI.
+    /// The template of the URI, in place of `uri`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uri_template: Option<String>,
     pub name: String,
@@ -51,7 +51,7 @@ pub struct ResourceEntry {
     pub mime_type: Option<String>,
 }
 
-/// A prompt, as agent code and agents list it. The name is the server's own.
+/// A prompt in lists for agent code and agents. The name is unchanged, as the server gave it.
 #[derive(Debug, Clone, Serialize)]
 pub struct PromptEntry {
     pub server: String,
@@ -63,7 +63,7 @@ pub struct PromptEntry {
     pub arguments: Vec<PromptArgument>,
 }
 
-/// Returns the entries that can be read from a server: its resources, then its templates.
+/// Returns the resources of a server, and then its resource templates.
 #[must_use]
 pub fn resource_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Vec<ResourceEntry> {
     let resources = manifest.resources.iter().map(|resource| {
@@ -93,7 +93,7 @@ pub fn resource_entries(server: &str, manifest: &Manifest, max_chars: usize) -> 
     resources.chain(templates).collect()
 }
 
-/// A server's prompts.
+/// Returns a server's prompts.
 #[must_use]
 pub fn prompt_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Vec<PromptEntry> {
     let entry = |prompt| {
@@ -103,7 +103,7 @@ pub fn prompt_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Ve
             name: prompt.name.clone(),
             title: shown.title,
             description: shown.description,
-            // Arguments are given by these names: they stay what they are.
+            // A caller gives arguments by these names, so the names are not sanitised.
             arguments: prompt
                 .arguments
                 .iter()
@@ -115,7 +115,7 @@ pub fn prompt_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Ve
     manifest.prompts.iter().map(entry).collect()
 }
 
-/// Returns the arguments of a prompt. MCP only has texts here, so numbers and booleans become text.
+/// Returns the arguments of a prompt. MCP only allows texts for them, so numbers and booleans become text.
 ///
 /// # Errors
 /// `ERR_INVALID_ARGUMENTS`, `ERR_ARGUMENTS_TOO_LARGE`.
@@ -130,7 +130,7 @@ pub fn prompt_arguments(what: &str, given: Map<String, Json>, limit: usize) -> R
             Json::Array(_) | Json::Object(_) => {
                 return Err(Error::InvalidArguments {
                     what: what.to_owned(),
-                    problem: format!("expected texts, and \"{name}\" is not one"),
+                    problem: format!("expected texts, but \"{name}\" is not a text"),
                 });
             }
         };
@@ -140,7 +140,7 @@ pub fn prompt_arguments(what: &str, given: Map<String, Json>, limit: usize) -> R
     Ok(texts)
 }
 
-/// Shapes the content of a resource for the guest: one embedded resource, a list of several, or `null`; with a warning if text was cut.
+/// Shapes the content of a resource for the guest: one embedded resource, a list of several, or `null`. Returns a warning if text was cut.
 fn shape_contents(what: &str, result: &Json, limit: usize) -> Result<(Value, Option<String>)> {
     let mut shaper = Shaper::new(what, limit);
     let contents = result.get("contents").and_then(Json::as_array).ok_or_else(|| malformed(what, "contents"))?;
@@ -152,7 +152,7 @@ fn shape_contents(what: &str, result: &Json, limit: usize) -> Result<(Value, Opt
     Ok((value, shaper.warning()))
 }
 
-/// Shapes a prompt that was filled in: `{ description?, messages: [{ role, content }] }`.
+/// Shapes a prompt that the server has filled in: `{ description?, messages: [{ role, content }] }`.
 fn shape_prompt(what: &str, result: &Json, limit: usize) -> Result<(Value, Option<String>)> {
     let mut shaper = Shaper::new(what, limit);
     let mut fields = Vec::new();
@@ -183,7 +183,7 @@ struct PreparedRequest {
     shape: Shape,
 }
 
-/// Shapes a result within a limit, with a warning if text was cut.
+/// Shapes a result within a limit. Returns a warning if text was cut.
 type Shape = fn(&str, &Json, usize) -> Result<(Value, Option<String>)>;
 
 fn malformed(what: &str, missing: &str) -> Error {
@@ -192,7 +192,7 @@ fn malformed(what: &str, missing: &str) -> Error {
 }
 
 impl ServerCalls {
-    /// `resources(server?)`, `prompts(server?)`: lists, or exceptions with a code.
+    /// Implements `resources(server?)` and `prompts(server?)`, which return lists or throw an error with a code.
     pub(super) fn list_offers(&self, function: &str, arguments: Arguments) -> HostReply {
         let max_chars = self.limits.max_description_chars;
         let outcome = match function {
@@ -202,7 +202,7 @@ impl ServerCalls {
         outcome.map_or_else(|error| throw(&error), HostReply::Value)
     }
 
-    /// `read(server, uri)`, `prompt(server, name, arguments?)`: values, or exceptions with a code.
+    /// Implements `read(server, uri)` and `prompt(server, name, arguments?)`, which return values or throw an error with a code.
     pub(super) fn start_offer(self: &Arc<Self>, function: &str, arguments: Arguments, control: &RunControl) -> HostAnswer {
         let wanted = if function == "read" { self.read(arguments) } else { self.prompt(arguments) };
         let PreparedRequest { what, server, request, shape } = match wanted {
@@ -250,13 +250,13 @@ impl ServerCalls {
         let fields = match fields.map(Value::into_json) {
             None => Map::new(),
             Some(Json::Object(fields)) => fields,
-            Some(_) => return Err(invalid(&what, "expected one object, or none")),
+            Some(_) => return Err(invalid(&what, "expected one object, or no argument")),
         };
         let arguments = prompt_arguments(&what, fields, limit)?;
         Ok(PreparedRequest { what, server, request: OfferRequest::Prompt { name, arguments }, shape: shape_prompt })
     }
 
-    /// The entries of one server, or of all.
+    /// Returns the entries of one server, or of all servers.
     pub(super) fn listed<T: Serialize>(
         &self,
         what: &str,
@@ -266,7 +266,7 @@ impl ServerCalls {
         let wanted = match given(what, arguments, self.limits.max_argument_bytes)?.as_slice() {
             [] => None,
             [Value::Text(server)] => Some(server.clone()),
-            _ => return Err(invalid(what, "expected a server's name, or nothing")),
+            _ => return Err(invalid(what, "expected a server's name, or no argument")),
         };
         if let Some(server) = &wanted {
             self.manifest(server)?;
@@ -282,7 +282,7 @@ pub(super) fn given(what: &str, arguments: Arguments, limit: usize) -> Result<Ve
     match arguments {
         Arguments::Given(given) => Ok(given),
         Arguments::Oversize(size) => Err(Error::ArgumentsTooLarge { what: what.to_owned(), size, limit }),
-        Arguments::Invalid(problem) => Err(invalid(what, &format!("expected what JSON can carry: {problem}"))),
+        Arguments::Invalid(problem) => Err(invalid(what, &format!("expected values that JSON can represent: {problem}"))),
     }
 }
 

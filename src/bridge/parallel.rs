@@ -1,7 +1,8 @@
-//! Orders the calls of one run to a server: side by side, or one after the other.
+//! Orders the calls of one run to a server: concurrently, or one after the other.
 //!
-//! Calls that only read, or are idempotent, may run concurrently. Any other call waits for all earlier calls of the run, and all later ones
-//! wait for it, so that the order of the code holds. The same is true of all calls of a server with `parallel: false`.
+//! Calls of tools that only read, or are idempotent, may run concurrently. Any other call waits for all earlier calls of the run to this
+//! server, and all later calls wait for it, so that the order of the code is kept. With `parallel: false`, a server gets all calls in this
+//! way.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -15,29 +16,29 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use crate::catalog::Tool;
 use crate::queue::queue_now;
 
-/// The way in which a server takes its calls: `parallel` in the config.
+/// Tells if a server accepts concurrent calls: `parallel` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pace {
     SideBySide,
     OneAtATime,
 }
 
-/// The relation of a call to the other calls of its run and server.
+/// The relation of a call to the other calls of its run to the same server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Runs concurrently with others that share.
+    /// The call runs concurrently with other shared calls.
     Shared,
-    /// Runs after all earlier calls and before all later ones.
+    /// The call runs after all earlier calls and before all later calls.
     Alone,
 }
 
-/// Returns the turn of a tool's call, by the annotations as they were approved.
+/// Returns the turn of a tool's call, according to the approved annotations of the tool.
 pub(super) fn turn_of_call(pace: Pace, approved: &Tool) -> Turn {
     let hint = |name: &str| approved.annotations.as_ref().and_then(|hints| hints.get(name)).and_then(Json::as_bool) == Some(true);
     if hint("readOnlyHint") || hint("idempotentHint") { turn_of_read(pace) } else { Turn::Alone }
 }
 
-/// Returns the turn of a read: resources and prompts.
+/// Returns the turn of a read, which is a request for a resource or a prompt.
 pub(super) fn turn_of_read(pace: Pace) -> Turn {
     match pace {
         Pace::SideBySide => Turn::Shared,
@@ -45,14 +46,14 @@ pub(super) fn turn_of_read(pace: Pace) -> Turn {
     }
 }
 
-/// The lanes of one run: the calls of each server, in the order in which they were made.
+/// The lanes of one run. A lane has the calls to one server, in the order in which they were made.
 #[derive(Default)]
 pub(super) struct Lanes {
-    // Tokio's lock is fair: requests are served in their order.
+    // Tokio's lock is fair: it serves requests in the order of their arrival.
     lanes: Mutex<BTreeMap<String, Arc<RwLock<()>>>>,
 }
 
-/// A guard: while it lives, it is the call's turn.
+/// A guard. It is the call's turn while the guard lives.
 #[expect(dead_code, reason = "what it holds is held, not read")]
 pub(super) enum TurnGuard {
     Shared(OwnedRwLockReadGuard<()>),
@@ -60,7 +61,7 @@ pub(super) enum TurnGuard {
 }
 
 impl Lanes {
-    /// Queues a call in a server's lane now. The future resolves when it is the call's turn.
+    /// Queues a call in a server's lane at once. The future resolves when it is the call's turn.
     pub(super) fn enter(&self, server: &str, turn: Turn) -> impl Future<Output = TurnGuard> + Send + use<> {
         let lane = {
             let mut lanes = self.lanes.lock();
@@ -102,7 +103,7 @@ mod tests {
         assert_eq!((turn_of_read(Pace::SideBySide), turn_of_read(Pace::OneAtATime)), (Turn::Shared, Turn::Alone));
     }
 
-    /// Returns whether the lane has let a call in.
+    /// Returns the guard if the lane has let the call in.
     fn poll(waiting: &mut Pin<Box<dyn Future<Output = TurnGuard> + Send>>) -> Option<TurnGuard> {
         match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(held) => Some(held),
@@ -122,7 +123,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the turns, and in whichever order the calls that are under way end.
+        /// Tests all turns, with calls that end in any order.
         #[test]
         fn nothing_is_beside_a_call_that_is_alone_and_nothing_overtakes_it(
             alone in proptest::collection::vec(any::<bool>(), 1..12),
@@ -145,7 +146,7 @@ mod tests {
                 let is_alone = |index: &usize| alone[*index];
                 prop_assert!(running.len() == 1 || !running.keys().any(is_alone), "beside: {:?}", running.keys());
                 let last = *running.keys().next_back().unwrap();
-                // Whoever waits in front of one that runs, and either of them is alone, was overtaken.
+                // A call was overtaken if a later call runs while it waits, and one of the two must run alone.
                 let overtaken = waiting.keys().any(|index| *index < last && (alone[*index] || alone[last]));
                 prop_assert!(!overtaken, "{:?} before {:?}", running.keys(), waiting.keys());
                 let ended = *running.keys().nth(ends.next().unwrap().index(running.len())).unwrap();

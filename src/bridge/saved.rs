@@ -1,6 +1,7 @@
-//! `saved` of `host:mcp`: returns values of earlier runs of the sandbox that a model was shown cut.
+//! Implements `saved` of `host:mcp`, which returns values of earlier runs of the sandbox that a model was only shown in part.
 //!
-//! A value is returned as the text in which it was stored, or a piece of that. Nothing is parsed, however often a guest asks.
+//! A value is returned as the text in which it was stored, or as a part of that text. The text is not parsed, so frequent requests of a
+//! guest are cheap.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -11,15 +12,15 @@ use crate::error::{Error, Result};
 use crate::results::part;
 use crate::sandbox::{Arguments, HostReply, Value, Wire, reply_capacity};
 
-/// Bytes of the envelope around a value in its answer, and around each of its blobs.
+/// The bytes of the envelope around a value in its answer, and around each of its blobs.
 const FRAME: usize = 64;
-/// What a handler returned, as runs hand it over, and as replies say it: `{"value":…}`.
+/// The beginning of a saved value and of a reply: `{"value":…}`.
 const VALUE: &str = "{\"value\":";
-/// Before the number of a blob. In a text its quotes would be escaped.
+/// The JSON text before the number of a blob. Inside of a string, its quotes would be escaped.
 const BLOB: &str = "{\"$bytes\":";
 
 impl ServerCalls {
-    /// `saved(id, pointer?)`: the value, or its part at a JSON Pointer.
+    /// Implements `saved(id, pointer?)`, which returns the value, or its part at a JSON Pointer.
     pub(super) fn saved(&self, arguments: Arguments) -> HostReply {
         self.saved_part(arguments).map_or_else(|error| throw(&error), HostReply::Written)
     }
@@ -40,7 +41,7 @@ impl ServerCalls {
 
 /// Returns a part of a handler's value in the form of a reply.
 fn part_of(outcome: &Wire, pointer: &str, limit: usize) -> Result<Wire> {
-    let value = outcome.json.strip_prefix(VALUE).ok_or_else(|| Error::Internal("a saved value has no frame".to_owned()))?;
+    let value = outcome.json.strip_prefix(VALUE).ok_or_else(|| Error::Internal("a saved value has no envelope".to_owned()))?;
     let found = part(value, pointer).map_err(|error| invalid("saved", &error.0))?;
     let pieces = Pieces::of(found, outcome.blobs.len())?;
     let bytes: usize = pieces.blobs.keys().map(|index| outcome.blobs[*index].len()).sum();
@@ -52,7 +53,7 @@ fn part_of(outcome: &Wire, pointer: &str, limit: usize) -> Result<Wire> {
     Ok(Wire { json: pieces.written(found), blobs })
 }
 
-/// Refuses a value that exceeds the guest's buffer: writing more would end the guest.
+/// Fails if a value exceeds the guest's buffer. A write past the end of the buffer would stop the guest.
 fn check_size(pointer: &str, size: usize, limit: usize) -> Result<()> {
     if size <= limit {
         return Ok(());
@@ -64,12 +65,12 @@ fn check_size(pointer: &str, size: usize, limit: usize) -> Result<()> {
     Err(Error::ResponseTooLarge { what: what.to_owned(), size: size.to_string(), limit, limit_name: "the guest's buffer" })
 }
 
-/// The blobs that a part of a value names: it goes back with these alone, numbered anew.
+/// The blobs to which a part of a value refers. The part is returned with these blobs only, which get new numbers.
 #[derive(Default)]
 struct Pieces {
-    /// Where the number of a blob stands, to where, and its new one.
+    /// For each reference to a blob: the start and the end of the blob's number in the text, and the blob's new number.
     numbers: Vec<(usize, usize, usize)>,
-    /// The new number of each.
+    /// The new number of each blob, by its old number.
     blobs: BTreeMap<usize, usize>,
 }
 
@@ -80,10 +81,10 @@ impl Pieces {
             let start = at + BLOB.len();
             let digits = part[start..].bytes().take_while(u8::is_ascii_digit).count();
             if digits == 0 {
-                // An object that has such a key of its own.
+                // This is an escaped object, which itself has the key `$bytes`.
                 continue;
             }
-            let missing = || Error::Internal("a saved value names bytes that it does not have".to_owned());
+            let missing = || Error::Internal("a saved value refers to a blob that does not exist".to_owned());
             let index = part[start..start + digits].parse().ok().filter(|index| *index < count).ok_or_else(missing)?;
             let next = pieces.blobs.len();
             let new = *pieces.blobs.entry(index).or_insert(next);

@@ -25,18 +25,18 @@ use crate::results::SavedValues;
 use crate::sandbox::{Arguments, HostAnswer, HostCall, HostReply, RunControl, Value};
 use crate::text::json::json_bytes;
 
-/// A call that is to be sent.
+/// A tool call to send.
 #[derive(Debug)]
 pub struct ToolCall {
     pub server: String,
-    /// The raw name.
+    /// The tool's raw name.
     pub tool: String,
     pub arguments: Map<String, Json>,
-    /// The run that it belongs to, whose clock stands while a person is asked.
+    /// The control of the call's run, whose clock stops while a person is asked.
     pub control: Option<RunControl>,
 }
 
-/// Sends a call to a server. The implementation handles approval, connection and time-outs.
+/// Sends a call to a server. The implementation handles approval, connection and timeouts.
 pub trait ToolCaller: Send + Sync {
     /// Returns the server's result, unparsed. Dropping the future cancels the call.
     fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
@@ -49,7 +49,7 @@ pub struct Checks {
     pub results: OutputChecks,
 }
 
-/// The servers that one run sees, as they were approved when it started.
+/// The servers that one run can use, as they were approved when the run started.
 pub struct ServerCalls {
     pub(super) manifests: BTreeMap<String, Arc<Manifest>>,
     caller: Arc<dyn ToolCaller>,
@@ -60,7 +60,7 @@ pub struct ServerCalls {
     checks: Checks,
     pub(super) finding: Finding,
     pub(super) saved: Arc<Mutex<SavedValues>>,
-    /// Servers that take one call at a time.
+    /// The servers that accept one call at a time.
     one_at_a_time: BTreeSet<String>,
     pub(super) lanes: Lanes,
     warnings: Mutex<Warnings>,
@@ -78,7 +78,7 @@ impl ServerCalls {
         finding: Finding,
     ) -> Self {
         let offers = Arc::clone(&caller) as Arc<dyn OfferCaller>;
-        // Nothing is saved unless its owner says where.
+        // No value is saved unless `with_saved` sets a store.
         let saved = Arc::new(Mutex::new(SavedValues::new(0, Duration::from_millis(limits.max_saved_age_ms))));
         Self {
             manifests,
@@ -96,37 +96,37 @@ impl ServerCalls {
         }
     }
 
-    /// The same calls, with the values that `saved` reads.
+    /// Sets the values that `saved` reads.
     #[must_use]
     pub fn with_saved(self, saved: Arc<Mutex<SavedValues>>) -> Self {
         Self { saved, ..self }
     }
 
-    /// The same calls; these servers take one at a time.
+    /// Sets the servers that accept one call at a time.
     #[must_use]
     pub fn with_one_at_a_time(self, servers: BTreeSet<String>) -> Self {
         Self { one_at_a_time: servers, ..self }
     }
 
-    /// The modules that the run can import.
+    /// Returns the modules that the run can import.
     #[must_use]
     pub fn modules(&self) -> ServerModules<'_> {
         ServerModules(&self.manifests)
     }
 
-    /// Takes the warnings to report beside the run's value.
+    /// Takes the warnings to report with the run's value.
     #[must_use]
     pub fn take_warnings(&self) -> Vec<String> {
         self.warnings.lock().take()
     }
 
-    /// Returns whether a module is one of a server's, or `mcp`.
+    /// Returns whether a module belongs to a server, or is `mcp`.
     #[must_use]
     pub fn owns(&self, module: &str) -> bool {
         module == MCP_MODULE || server_of(module).is_some()
     }
 
-    /// Starts a call. Nothing that the guest says is trusted: module and tool are looked up again.
+    /// Starts a call. The guest is not trusted, so module and tool are looked up again.
     #[must_use]
     pub fn start(self: &Arc<Self>, call: HostCall, control: &RunControl) -> HostAnswer {
         let HostCall { module, function, arguments } = call;
@@ -169,7 +169,7 @@ impl ServerCalls {
         shaped.reply
     }
 
-    /// Validates a call and queues it among those of its server. It is sent when its turn comes.
+    /// Validates a call and queues it with the calls of its server. The call is sent when its turn comes.
     fn call_tool(
         self: &Arc<Self>,
         server: &str,
@@ -192,7 +192,7 @@ impl ServerCalls {
             let held = turn.await;
             drop(waiting);
             let result = sent.await?;
-            // The next call does not have to wait for the check of this result.
+            // The guard is dropped first, so that the next call does not wait for the check of this result.
             drop(held);
             this.warn(this.checks.results.check(&server, &manifest, &tool, &result)?);
             Ok(result)
@@ -209,7 +209,7 @@ impl ServerCalls {
         }
     }
 
-    /// `call(server, tool, arguments?)`: a `ToolResult`, or an exception with a code.
+    /// Implements `call(server, tool, arguments?)`, which returns a `ToolResult` or throws an error with a code.
     fn call_raw(self: &Arc<Self>, arguments: Arguments, control: &RunControl) -> HostAnswer {
         let sent = raw_call(arguments, self.limits.max_argument_bytes).and_then(|(server, tool, rest)| {
             let sent = self.call_tool(&server, &tool, rest, control)?;
@@ -226,19 +226,19 @@ impl ServerCalls {
         }))
     }
 
-    /// `tools(server?)`: the tools that can be called.
+    /// Implements `tools(server?)`, which lists the tools that can be called.
     fn tools(&self, arguments: Arguments) -> HostReply {
         let max_chars = self.limits.max_description_chars;
         let listed = self.listed("tools", arguments, |server, manifest| catalog_entries(server, manifest, max_chars));
         listed.map_or_else(|error| throw(&error), HostReply::Value)
     }
 
-    /// Redacts a tool's error: its text may contain data of the host.
+    /// Redacts the result of a failed tool, whose text may contain data of the host.
     fn redacted(&self, result: Json) -> Json {
         if result.get("isError").and_then(Json::as_bool) == Some(true) { self.redactor.redact_json(&result) } else { result }
     }
 
-    /// An error that quotes what a guest or a schema says.
+    /// Redacts an error that quotes text of a guest or of a schema.
     fn clean(&self, error: Error) -> Error {
         error.redacted(&self.redactor)
     }
@@ -254,7 +254,7 @@ impl ServerCalls {
     pub(super) fn manifest(&self, server: &str) -> Result<&Arc<Manifest>> {
         self.manifests.get(server).ok_or_else(|| Error::UnknownServer {
             server: server.to_owned(),
-            place: "in this run, which sees those that were approved and enabled when it started",
+            place: "in this run, which can use the servers that were approved and enabled when it started",
             known: self.manifests.keys().cloned().collect(),
         })
     }
@@ -265,7 +265,10 @@ fn raw_call(arguments: Arguments, limit: usize) -> Result<(String, String, Argum
         Arguments::Given(given) => given.into_iter(),
         Arguments::Oversize(size) => return Err(Error::ArgumentsTooLarge { what: "call".to_owned(), size, limit }),
         Arguments::Invalid(problem) => {
-            return Err(Error::InvalidArguments { what: "call".to_owned(), problem: format!("expected what JSON can carry: {problem}") });
+            return Err(Error::InvalidArguments {
+                what: "call".to_owned(),
+                problem: format!("expected values that JSON can represent: {problem}"),
+            });
         }
     };
     match (given.next(), given.next()) {

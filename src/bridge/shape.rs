@@ -1,4 +1,4 @@
-//! Shapes a tool's result into a guest's value, as one pure function.
+//! Shapes a tool's result into a guest's value, in one pure function.
 
 use base64::Engine as _;
 use serde::{Deserialize, Serialize};
@@ -9,25 +9,25 @@ use crate::limits::MAX_BLOBS;
 use crate::sandbox::{HostReply, Value};
 use crate::text::json::json_bytes;
 
-/// The form of a tool's error in the guest: `toolErrors`.
+/// The form in which the guest gets a tool's error: `toolErrors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolErrors {
-    /// `{ error, code? }` is returned.
+    /// The function returns `{ error, code? }`.
     #[default]
     Return,
-    /// An `Error` is thrown.
+    /// The function throws an `Error`.
     Throw,
 }
 
 impl ToolErrors {
-    /// Returns the reply for an error of this crate: time-outs, crashes, refusals, limits.
+    /// Returns the reply for an error of this crate, for example a timeout, a crash, a refusal or a limit.
     #[must_use]
     pub fn reply(self, error: &Error) -> HostReply {
         self.report(error.to_string(), Some(error.code()))
     }
 
-    /// A server's own error has no code.
+    /// Returns the reply for an error. An error of the server itself has no code.
     fn report(self, message: String, code: Option<&str>) -> HostReply {
         match self {
             Self::Throw => HostReply::Throw { name: None, message, code: code.map(ToOwned::to_owned) },
@@ -44,12 +44,12 @@ impl ToolErrors {
 #[derive(Debug, PartialEq)]
 pub struct Shaped {
     pub reply: HostReply,
-    /// The warning for the run, if text was cut.
+    /// A warning for the run, if text was cut.
     pub warning: Option<String>,
 }
 
-/// Shapes a result of `tools/call`: what it holds is moved, not copied. `what` names the tool in errors, as `server.tool`; `limit` is
-/// `maxResponseBytes`.
+/// Shapes a result of `tools/call`. The result's values are moved and not copied. `what` names the tool in errors, as `server.tool`;
+/// `limit` is `maxResponseBytes`.
 #[must_use]
 pub fn shape(what: &str, result: Json, limit: usize, errors: ToolErrors) -> Shaped {
     let mut shaper = Shaper::new(what, limit);
@@ -60,13 +60,13 @@ pub fn shape(what: &str, result: Json, limit: usize, errors: ToolErrors) -> Shap
     Shaped { reply, warning: shaper.warning() }
 }
 
-/// Shapes what a server gave, piece by piece, within one limit.
+/// Shapes the parts of a server's result, within a common limit.
 pub(super) struct Shaper<'a> {
     what: &'a str,
     limit: usize,
-    /// Bytes that are left of the limit.
+    /// The bytes that are left of the limit.
     left: usize,
-    /// The size of the text that was cut.
+    /// The size of the text before it was cut.
     cut: Option<usize>,
     /// The number of `Uint8Array`s so far.
     blobs: usize,
@@ -77,7 +77,7 @@ impl<'a> Shaper<'a> {
         Self { what, limit, left: limit, cut: None, blobs: 0 }
     }
 
-    /// The warning for the run, if text was cut.
+    /// Returns the warning for the run, if text was cut.
     pub(super) fn warning(&self) -> Option<String> {
         let Self { what, limit, .. } = self;
         self.cut.map(|bytes| format!("the text of {what} was cut from {bytes} to {limit} bytes (limits.maxResponseBytes)"))
@@ -107,7 +107,7 @@ impl<'a> Shaper<'a> {
         let text = match (texts.is_empty(), structured) {
             (false, _) => texts.join("\n"),
             (true, Some(structured)) => structured.to_string(),
-            (true, None) => "the tool failed without saying why".to_owned(),
+            (true, None) => "the tool failed without a message".to_owned(),
         };
         self.own_text(text)
     }
@@ -130,7 +130,7 @@ impl<'a> Shaper<'a> {
                 Ok(Value::record([("mimeType", Value::Text(text_of(&mut block, "mimeType"))), ("data", data)]))
             }
             Some("resource") => self.own_resource(block.get_mut("resource").map(Json::take).unwrap_or_default()),
-            // A link, or a kind of block that is not known here: its fields, as they are.
+            // A link, or an unknown kind of block, becomes a record of its fields.
             _ => {
                 self.take(json_bytes(&block))?;
                 let mut fields = if let Json::Object(fields) = block { fields } else { Map::new() };
@@ -142,7 +142,7 @@ impl<'a> Shaper<'a> {
         }
     }
 
-    /// A text that is a JSON object or array as a whole is that value; prose that only starts like one stays text.
+    /// Converts a text. A text that is completely a JSON object or array becomes that value. Any other text stays text.
     fn text(&mut self, text: String) -> Value {
         let fits = text.len() <= self.left;
         if fits
@@ -175,7 +175,7 @@ impl<'a> Shaper<'a> {
     fn bytes(&mut self, holder: &Json, key: &str) -> Result<Value, Error> {
         self.blobs += 1;
         if self.blobs > MAX_BLOBS {
-            return Err(self.malformed(format!("its answer has more than {MAX_BLOBS} images, sounds and blobs")));
+            return Err(self.malformed(format!("its answer has more than {MAX_BLOBS} images, audio files and blobs")));
         }
         let text = holder.get(key).and_then(Json::as_str).unwrap_or_default();
         let decoded = base64::engine::general_purpose::STANDARD.decode(text);
@@ -208,7 +208,7 @@ impl<'a> Shaper<'a> {
         self.own_text(text.to_owned())
     }
 
-    /// Cuts on a character boundary, so that text and mark together stay within what is left.
+    /// Cuts a text at a character boundary, so that the text with its mark is not larger than the bytes that are left.
     fn own_text(&mut self, mut text: String) -> String {
         if text.len() <= self.left {
             self.left -= text.len();
@@ -226,12 +226,12 @@ impl<'a> Shaper<'a> {
     }
 }
 
-/// A field's text, taken out; empty where there is none.
+/// Takes the text of a field out of `holder`. Returns an empty text if there is none.
 fn text_of(holder: &mut Json, key: &str) -> String {
     if let Some(Json::String(text)) = holder.get_mut(key) { std::mem::take(text) } else { String::new() }
 }
 
-/// A `ToolResult` as `call` and `callTool` give it.
+/// Returns a `ToolResult` in the form that `call` and `callTool` return.
 #[must_use]
 pub(crate) fn tool_result(mut result: Json) -> Json {
     let mut taken = |key: &str| result.get_mut(key).map(Json::take);

@@ -1,12 +1,12 @@
-//! The warnings of a run, bounded: a guest can make any number of calls, and each may add a warning.
+//! The warnings of a run. They are limited, because a guest can make any number of calls, and each call may add a warning.
 
-/// Bytes of all warnings together.
+/// The largest total size of the warnings.
 const MAX_BYTES: usize = 64 * 1024;
-/// Warnings, as short ones cost as well.
+/// The largest number of warnings, because short warnings take memory as well.
 const MAX_WARNINGS: usize = 200;
-const MORE: &str = "there were more warnings, which are left out";
+const MORE: &str = "there were more warnings, which are not shown";
 
-/// The warnings of one run: each is there once, the first ones where there is no room for all.
+/// The warnings of one run, each of them once. If there is no room for all, only the first ones are kept.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
     texts: Vec<String>,

@@ -1,4 +1,4 @@
-//! Wakes a thread that polls a future itself. The thread is parked, or it sleeps in `poll` on a descriptor that it can read.
+//! Wakes a thread that polls a future itself. The thread is either parked, or sleeps in `poll` on a descriptor that it can read.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use tokio::time::Instant;
 pub(super) struct Alarm {
     thread: Thread,
     rings: AtomicBool,
-    /// True while the thread sleeps in `poll`, where only a descriptor can wake it.
+    /// True while the thread sleeps in `poll`, where only a readable descriptor can wake it.
     beside: AtomicBool,
-    /// An eventfd, made at its first use. `None` if the process has no descriptors left.
+    /// An eventfd, created at its first use. `None` if the process has no free descriptors.
     bell: OnceLock<Option<OwnedFd>>,
 }
 
@@ -40,7 +40,7 @@ impl Alarm {
         self.thread.id() == thread
     }
 
-    /// Waits until the alarm rings, or until the given time. It parks the thread instead of using a tokio timer: setting a timer usually
+    /// Waits until the alarm rings, or until the given time. It parks the thread and uses no tokio timer, because setting a timer usually
     /// wakes another thread.
     pub(super) fn wait(&self, until: Option<Instant>) {
         while !self.rings.swap(false, Ordering::SeqCst) {
@@ -52,17 +52,17 @@ impl Alarm {
         }
     }
 
-    /// Returns whether the alarm rings. It rings until [`Alarm::hush`] is called.
+    /// Returns whether the alarm rings. It keeps ringing until [`Alarm::hush`] is called.
     pub(super) fn rings(&self) -> bool {
         self.rings.load(Ordering::SeqCst)
     }
 
     pub(super) fn hush(&self) {
-        // A swap and not a store: it must see everything that was done before the alarm rang.
+        // A swap is needed instead of a store, so that this thread sees everything that was written before the alarm rang.
         self.rings.swap(false, Ordering::SeqCst);
     }
 
-    /// Returns whether the thread can wait on a descriptor as well.
+    /// Returns whether the thread can also wait on a descriptor, which needs an eventfd.
     pub(super) fn has_bell(&self) -> bool {
         self.bell().is_some()
     }
@@ -71,20 +71,20 @@ impl Alarm {
         self.bell.get_or_init(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()).as_ref()
     }
 
-    /// Waits until the alarm rings, the descriptor is readable, or the given time.
+    /// Waits until the alarm rings, the descriptor is readable, or the time is up.
     pub(super) fn wait_beside(&self, descriptor: BorrowedFd<'_>, until: Option<Instant>) -> Woken {
         let Some(bell) = self.bell() else { return Woken::Otherwise };
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.map(|left| Timespec::try_from(left).unwrap_or(Timespec { tv_sec: i64::from(i32::MAX), tv_nsec: 0 }));
         let mut both = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
         self.beside.store(true, Ordering::SeqCst);
-        // A ring after this line writes to the eventfd; a ring before it is seen by `rings`.
+        // If the alarm rings after this line, the ring writes to the eventfd. If it rang before, `rings` returns true.
         let slept = !self.rings() && poll(&mut both, left.as_ref()).is_ok();
         self.beside.store(false, Ordering::SeqCst);
         let [readable, rang] = both.map(|one| slept && !one.revents().is_empty());
         if rang {
             let mut count = [0; 8];
-            // The ring may belong to an earlier wait.
+            // The count may come from a ring during an earlier wait.
             let _ = rustix::io::read(bell, &mut count);
         }
         if readable { Woken::Readable } else { Woken::Otherwise }
@@ -105,7 +105,7 @@ impl Wake for Alarm {
         if self.beside.load(Ordering::SeqCst)
             && let Some(bell) = self.bell()
         {
-            // The counter cannot be full: it was rung once.
+            // The counter is not full, because only the first ring writes to it.
             let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
         }
     }

@@ -1,4 +1,4 @@
-//! The state of a run while its guest calls out of the VM: it answers those calls and counts them.
+//! The state of a run that answers and counts the calls of its guest.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use super::value::Wire;
 use crate::error::Error;
 use crate::limits::Limits;
 
-/// Bytes of entropy that one call returns at most: the quota of `crypto.getRandomValues`.
+/// The largest number of random bytes that one call returns, which is the quota of `crypto.getRandomValues`.
 const MAX_RANDOM_BYTES: usize = 65_536;
-/// Bytes of a module's or function's name at most. No host module has a longer name.
+/// The largest size of a module's or function's name. No host module has a longer name.
 const MAX_NAME_BYTES: usize = 16 * 1024;
-/// Factor by which arguments may exceed their limit as a guest writes them. The limit counts them as they are sent to the server, where a
-/// number may be shorter.
+/// The factor by which the guest's text of the arguments may exceed their limit. The limit applies to the text that is sent to the server,
+/// in which a number may be shorter.
 const ARGUMENTS_AS_WRITTEN: usize = 2;
 
 pub(super) struct RunState {
     started: Instant,
-    /// The start as time since 1970.
+    /// The time of the start, as time since 1970.
     started_at: Duration,
     pub(super) control: RunControl,
     host: Arc<dyn HostFunctions>,
@@ -35,11 +35,11 @@ pub(super) struct RunState {
     input: Wire,
     pub(super) sources: Sources,
     on_log: Option<LogListener>,
-    /// Bytes that an answer to the guest may have.
+    /// The largest size of an answer to the guest, in bytes.
     reply_capacity: usize,
     exchange: Exchange,
     log: Mutex<Log>,
-    /// The outcome that the guest handed over. Any call after it gets no answer.
+    /// The outcome that the guest reported. Later calls of the guest get no answer.
     finished: Mutex<Option<Vec<u8>>>,
     counters: Counters,
 }
@@ -108,12 +108,12 @@ impl RunState {
         self.counters.start_us.store(microseconds(took), Ordering::Relaxed);
     }
 
-    /// Takes the outcome that the guest handed over. Call it when the guest has ended.
+    /// Takes the outcome that the guest reported. Call it when the guest has ended.
     pub(super) fn take_finished(&self) -> Option<Vec<u8>> {
         lock(&self.finished).take()
     }
 
-    /// Cancels the outstanding calls: nobody waits for them any more.
+    /// Cancels the outstanding calls, because no code waits for them any more.
     pub(super) fn end_calls(&self) {
         self.control.within_runtime(|| self.exchange.end());
     }
@@ -153,7 +153,7 @@ impl RunState {
     fn answer(&self, module: String, function: String, frame: &[u8]) -> HostReply {
         match self.start(module, function, self.arguments(frame.len(), || parse_arguments(frame))) {
             HostAnswer::Ready(reply) => reply,
-            // If the run has ended, its guest is ended as well: nobody reads this error.
+            // If the run has ended, its guest is stopped as well and never reads this error.
             HostAnswer::Later(answer) => {
                 let _outside = self.control.outside();
                 self.control.wait(answer).unwrap_or_else(|Stopped| thrown_by(&Error::Aborted { what: "run" }))
@@ -161,10 +161,11 @@ impl RunState {
         }
     }
 
-    /// Starts an outstanding call. Returns whether there was room for it; an honest guest checks that first as far as it can.
+    /// Starts an outstanding call. Returns false if there is no room for the call; the guest's own code checks this first, as far as it
+    /// can.
     fn hand_over(&self, call: OutstandingCall) -> bool {
         let OutstandingCall { number, module, function, arguments } = call;
-        // The names count as well: they are kept with the call.
+        // The names count as well, because they are kept with the call.
         let load = arguments.size() + module.len() + function.len();
         if !self.exchange.admits(load) {
             return false;
@@ -201,7 +202,7 @@ impl GuestCalls for RunState {
         // The guest treats an answer without parts as an error.
         let Some(Request { calls, wait }) = Request::from_frame(frame) else { return Vec::new() };
         let count = calls.len();
-        // Checks before each call whether the run has ended: the time that calls take on this thread adds up.
+        // Each call takes time on this thread, so the end of the run is checked before each call.
         let taken = calls.into_iter().take_while(|_| self.goes_on()).map_while(|call| self.hand_over(call).then_some(())).count();
         if !self.goes_on() {
             return Vec::new();
@@ -231,7 +232,7 @@ impl GuestCalls for RunState {
     fn random(&self, count: u64) -> Vec<u8> {
         let count = usize::try_from(count).ok().filter(|count| *count <= MAX_RANDOM_BYTES).unwrap_or(0);
         let mut bytes = vec![0; count];
-        // If the system gives no entropy, the guest gets none and reports that.
+        // If the system has no random bytes, the guest gets none and throws an error.
         if getrandom::fill(&mut bytes).is_ok() { bytes } else { Vec::new() }
     }
 
@@ -244,7 +245,7 @@ impl GuestCalls for RunState {
     }
 
     fn sleep(&self, duration: Duration) {
-        // If the run was stopped meanwhile, that is recorded and the guest is being ended.
+        // An error means that the run was stopped meanwhile. The run records the reason, and the guest is being stopped.
         let _ = self.control.wait(async move { tokio::time::sleep(duration).await });
     }
 

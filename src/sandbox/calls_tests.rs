@@ -26,7 +26,7 @@ impl HostFunctions for Host {
     }
 }
 
-/// A run without a VM, to send it what a hostile guest could send.
+/// A run without a VM, which receives the messages that a hostile guest could send.
 struct Rig {
     _runtime: Runtime,
     stop: Stop,
@@ -79,7 +79,7 @@ impl Rig {
         self.binding.dispatch(|run| run.call("m".into(), "f".into(), &frame_of(&[b"[]"]))).ok()
     }
 
-    /// Returns how many calls were not taken in, and how many have ended.
+    /// Returns the number of calls that were not accepted, and the number of calls that have ended.
     fn exchange(&self, count: usize) -> Option<(usize, usize)> {
         let answer = self.binding.dispatch(|run| run.exchange(&exchange_of(count))).ok()?;
         let parts = hyperlight_js_common::decode_binaries(&answer).unwrap();
@@ -138,7 +138,7 @@ fn calls_that_were_given_up_with_their_run_are_no_answers() {
         let rig = rig(|_| HostAnswer::Later(Box::pin(std::future::pending())));
         assert_eq!(rig.exchange(3), Some((0, 0)));
         rig.stop.stop(StopReason::Aborted);
-        // The runtime drops the tasks meanwhile, at any time.
+        // Meanwhile, the runtime may drop the tasks at any time.
         assert_eq!(rig.exchange(0), None);
     }
 }
@@ -165,7 +165,7 @@ fn a_stop_and_the_deadline_end_an_exchange_between_two_of_its_calls() {
 #[test]
 fn calls_wait_in_the_guest_while_it_has_not_taken_an_answers_worth_of_replies() {
     let rig = rig(|_| HostAnswer::Ready(HostReply::Value(Value::from("x".repeat(CAPACITY / 3)))));
-    // Three replies exceed an answer, which has room for two and their envelope.
+    // Three replies do not fit into an answer, which has room for two replies and their envelope.
     assert_eq!((rig.exchange(255), rig.looked_at()), (Some((252, 2)), 3));
     assert_eq!((rig.exchange(252), rig.looked_at()), (Some((250, 2)), 5));
 }

@@ -1,5 +1,5 @@
-//! Validates a value that a guest handed over, before anything is built from it. It must be JSON that every parser reads in the same way,
-//! and name each of its blobs once. Node and this crate read a value that passes without an error.
+//! Validates a value that a guest returned, before the value is used. The value must be JSON that every parser reads in the same way, and
+//! it must refer to each blob at most once. Node and this crate can read a valid value without an error.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ use crate::limits::MAX_LEVELS;
 /// Checks the JSON text of one value and its references to `blobs` blobs.
 ///
 /// # Errors
-/// `ERR_INVALID_VALUE` for text that is not strict JSON (numbers beyond a double and half characters included), for more than
-/// [`MAX_LEVELS`] levels, for placeholders that no codec writes, and for a blob that is named twice or is not there.
+/// `ERR_INVALID_VALUE` for text that is not strict JSON (also for numbers beyond a double and lone surrogates), for more than
+/// [`MAX_LEVELS`] levels, for malformed placeholders, and for a blob that does not exist or is referred to twice.
 pub(super) fn check_value(json: &str, blobs: usize) -> Result<()> {
     check_blobs(blobs)?;
     let mut blobs = vec![Blob::Unnamed; blobs];
@@ -35,7 +35,7 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Returns the level below, for the items of this list or record.
+    /// Returns the next level, for the items of this list or record.
     fn inner<E: serde::de::Error>(&mut self) -> std::result::Result<Part<'_>, E> {
         if self.level >= MAX_LEVELS {
             return Err(E::custom(format!("it has more than {MAX_LEVELS} levels")));
@@ -100,7 +100,7 @@ impl<'de> Visitor<'de> for Part<'_> {
             }
             fields.next_value_seed(Placeholder(self.inner()?))?;
             if count > 1 || fields.next_key::<IsMark>()?.is_some() {
-                return Err(A::Error::custom("a placeholder for bytes with something beside it"));
+                return Err(A::Error::custom("a placeholder for bytes has other keys beside it"));
             }
             return Ok(());
         }
@@ -108,7 +108,7 @@ impl<'de> Visitor<'de> for Part<'_> {
     }
 }
 
-/// A key, reduced to whether it is the placeholders' key.
+/// A key of an object. True if it is the key of placeholders.
 struct IsMark(bool);
 
 impl<'de> serde::Deserialize<'de> for IsMark {
@@ -129,7 +129,7 @@ impl<'de> serde::Deserialize<'de> for IsMark {
     }
 }
 
-/// The value after the placeholders' key: the index of a blob, or the escaped fields of a record that has such a key itself.
+/// The value of the placeholders' key: the index of a blob, or the escaped fields of a record that itself has this key.
 struct Placeholder<'a>(Part<'a>);
 
 impl<'de> DeserializeSeed<'de> for Placeholder<'_> {
@@ -183,7 +183,7 @@ impl<'de> Visitor<'de> for Entry<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut pair: A) -> std::result::Result<(), A::Error> {
-        let malformed = || A::Error::custom("a malformed escaped object");
+        let malformed = || A::Error::custom("an escaped object is malformed");
         pair.next_element::<IsMark>()?.ok_or_else(malformed)?;
         pair.next_element_seed(self.0.inner()?)?.ok_or_else(malformed)?;
         if pair.next_element::<serde::de::IgnoredAny>()?.is_some() { Err(malformed()) } else { Ok(()) }
@@ -220,7 +220,7 @@ mod tests {
         let records = |levels: usize| r#"{"a":"#.repeat(levels - 1) + "{}" + &"}".repeat(levels - 1);
         for nested in [lists, records] {
             check_value(&nested(MAX_LEVELS), 0).unwrap();
-            // The value can be read within its envelope.
+            // The value must also be readable inside its envelope.
             let wire = Wire { json: format!("{{\"value\":{}}}", nested(MAX_LEVELS)), blobs: Vec::new() };
             Value::from_wire(wire).unwrap();
             for levels in [MAX_LEVELS + 1, 1_000_000] {

@@ -1,4 +1,4 @@
-//! A run's deadline. Its clock stops while a person is asked, as that time does not count against the run.
+//! A run's deadline. Its clock stops while a person is asked, because that time does not count against the run.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::clock::PausableClock;
 
-/// A run's deadline. Cheap to clone: all clones share one clock.
+/// A run's deadline. Clones are cheap and share one clock.
 #[derive(Debug, Clone)]
 pub struct Deadline(Arc<Shared>);
 
@@ -21,15 +21,15 @@ struct Shared {
     changes: watch::Sender<()>,
 }
 
-/// The clock stops while a person is asked and the guest waits for nothing else. What the guest or one of its calls does meanwhile counts
-/// as the run's time. The current time is a parameter, so that tests control it.
+/// The clock stops while a person is asked and the guest waits for nothing else. Time during which the guest or one of its calls works
+/// counts as the run's time. The current time is a parameter, so that tests control it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Clock {
     passed: PausableClock,
     limit: Duration,
     questions: usize,
     guest: Guest,
-    /// For each call of the run, the number of its current waits for a person or for its turn. A call with none is working.
+    /// For each call of the run, the number of its current waits for a person or for its turn. A call without a wait is working.
     calls: BTreeMap<CallKey, usize>,
     next: CallKey,
 }
@@ -40,9 +40,9 @@ type CallKey = u64;
 /// The guest's activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Guest {
-    /// Waits for its calls, and for no timer of its own.
+    /// The guest waits for its calls, and has no timer of its own.
     Waits,
-    /// Everything else: it executes in its VM, the host works for it, or it waits for a timer.
+    /// The guest executes in its VM, the host works for it, or it waits for a timer.
     Works,
 }
 
@@ -50,7 +50,7 @@ enum Guest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitsFor {
     Person,
-    /// Waits for other calls of the same run.
+    /// The call waits for other calls of the same run.
     Turn,
 }
 
@@ -76,7 +76,7 @@ impl Clock {
         self.set(now);
     }
 
-    /// Begins a wait of a call, or of the run as a whole if `call` is `None`.
+    /// Begins a wait of a call, or of the whole run if `call` is `None`.
     fn pause(&mut self, call: Option<CallKey>, what: WaitsFor, now: Instant) {
         self.questions += usize::from(what == WaitsFor::Person);
         if let Some(waits) = call.and_then(|call| self.calls.get_mut(&call)) {
@@ -109,7 +109,7 @@ impl Deadline {
     /// Returns a deadline this long from now.
     #[must_use]
     pub fn after(timeout: Duration) -> Self {
-        // `tokio` cannot wait for longer than an `Instant` can show.
+        // `tokio` cannot wait for longer than an `Instant` can represent.
         let limit = timeout.min(Duration::from_hours(24 * 365));
         Self(Arc::new(Shared { clock: Mutex::new(Clock::start(limit, Instant::now())), changes: watch::Sender::new(()) }))
     }
@@ -120,8 +120,8 @@ impl Deadline {
         self.clock().remaining(Instant::now())
     }
 
-    /// Stops the clock until the pause is dropped, because a person is asked about this call. The clock still runs while the guest or
-    /// another of its calls works. Pauses may overlap.
+    /// Stops the clock while a person is asked about this call, until the pause is dropped. The clock still runs while the guest or another
+    /// call of the run works. Pauses may overlap.
     pub(super) fn pause_of(&self, call: Option<CallKey>) -> Pause {
         self.waiting(call, WaitsFor::Person)
     }
@@ -141,13 +141,13 @@ impl Deadline {
         CallTime { key: self.change(Clock::begin), deadline: self.clone() }
     }
 
-    /// Marks the guest as waiting for nothing but its calls, until the returned guard is dropped.
+    /// Marks the guest as waiting only for its calls, until the returned guard is dropped.
     pub(super) fn outside(&self) -> GuestWaiting<'_> {
         self.change(|clock, now| clock.guest(Guest::Waits, now));
         GuestWaiting(self)
     }
 
-    /// Returns the instant at which the time is up; `None` while the clock is stopped.
+    /// Returns the instant at which the time is up, or `None` while the clock is stopped.
     pub(super) fn until(&self) -> Option<Instant> {
         let clock = self.clock();
         clock.passed.reaches(clock.limit)
@@ -156,7 +156,7 @@ impl Deadline {
     /// Wakes the polling task whenever the clock stops or starts. Never resolves.
     pub(super) async fn changing(&self) {
         let mut changes = self.0.changes.subscribe();
-        // The sender lives as long as `self`.
+        // The loop never ends, because the sender lives as long as `self`.
         while changes.changed().await.is_ok() {}
     }
 
@@ -172,7 +172,7 @@ impl Deadline {
                     () = tokio::time::sleep_until(until) => return,
                     _ = changed => {}
                 },
-                // The sender lives as long as `self`.
+                // `changed` cannot fail, because the sender lives as long as `self`.
                 None => drop(changed.await),
             }
         }
@@ -184,7 +184,7 @@ impl Deadline {
         let changed = change(&mut clock, Instant::now());
         let has_changed = clock.passed.is_running() != was_running;
         drop(clock);
-        // Every host call runs this code, so waiters are only woken by a real change.
+        // This code runs for every host call, so waiting tasks are only woken if the clock has stopped or started.
         if has_changed {
             self.0.changes.send_replace(());
         }
@@ -196,7 +196,7 @@ impl Deadline {
     }
 }
 
-/// A guard: while it lives, a person is asked, or a call waits for its turn.
+/// A guard that marks a wait: a person is asked, or a call waits for its turn.
 #[derive(Debug)]
 pub struct Pause {
     deadline: Deadline,
@@ -210,7 +210,7 @@ impl Drop for Pause {
     }
 }
 
-/// A guard: while it lives, a call is in progress.
+/// A guard that marks a call as running.
 #[derive(Debug)]
 pub(super) struct CallTime {
     deadline: Deadline,
@@ -229,7 +229,7 @@ impl Drop for CallTime {
     }
 }
 
-/// A guard: while it lives, the guest waits for its calls.
+/// A guard that marks the guest as waiting for its calls.
 #[derive(Debug)]
 pub(super) struct GuestWaiting<'a>(&'a Deadline);
 
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(clock.remaining(start + 103 * SECOND), 7 * SECOND);
         clock.end(working, start + 103 * SECOND);
         assert_eq!(clock.remaining(start + 200 * SECOND), 7 * SECOND);
-        // A wait that outlives its cancelled call does not stop the clock.
+        // A wait that ends after its cancelled call does not stop the clock.
         clock.end(asking, start + 200 * SECOND);
         clock.resume(Some(asking), WaitsFor::Person, start + 200 * SECOND);
         assert_eq!(clock.remaining(start + 201 * SECOND), 6 * SECOND);

@@ -1,8 +1,9 @@
-//! The outstanding calls of a run. The guest hands over several at a time, they run concurrently on the runtime, and their replies are
-//! returned as they end.
+//! The outstanding calls of a run. The guest submits several calls at a time, the calls run concurrently on the runtime, and their replies
+//! are returned as the calls end.
 //!
-//! One host call does both, so that a batch costs one VM exit and entry. Calls beyond [`MAX_OUTSTANDING`], beyond a buffer's worth of
-//! arguments, or beyond an answer's worth of replies that the guest has not taken, stay in the guest's own queue.
+//! One host call (an "exchange") submits calls and returns replies, so that a batch costs one VM exit and entry. Calls stay in the guest's
+//! own queue if more than [`MAX_OUTSTANDING`] are outstanding, if their arguments exceed the buffer, or if the guest has yet to take as
+//! many replies as fit into one answer.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -21,15 +22,16 @@ use super::in_flight::InFlightCalls;
 use super::value::Wire;
 use crate::error::Error;
 
-/// Outstanding calls that a run can have at most. `calls.js` has the same number.
+/// The largest number of outstanding calls of a run. `calls.js` has the same limit.
 const MAX_OUTSTANDING: usize = 256;
-/// A guest that waits for any call gets the ended ones after a quiet period: the time that they took, divided by this. So a batch of
-/// similar calls returns together, and the first call of a race does not wait for the last.
+/// Determines the quiet period: the time from the start of the wait to the last ended call, divided by this number. A guest that waits for
+/// any call gets the replies once no other call ends during this period. So a batch of similar calls returns together, and the first call
+/// of a race does not wait for the last.
 const QUIET_DIVISOR: u32 = 4;
 /// The shortest quiet period.
 const QUIET_MIN: Duration = Duration::from_millis(3);
 
-/// A call as the guest hands it over in an exchange.
+/// A call that the guest submits in an exchange.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OutstandingCall {
     /// The guest's own number for the call.
@@ -39,7 +41,7 @@ pub(super) struct OutstandingCall {
     pub(super) arguments: Wire,
 }
 
-/// The content of the guest's frame.
+/// The content of the guest's frame in an exchange.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) calls: Vec<OutstandingCall>,
@@ -51,24 +53,24 @@ pub(super) struct Request {
 pub(super) struct Wait {
     /// The longest time to wait.
     most: Option<Duration>,
-    /// The calls that must have ended. If empty, any call will do: see [`QUIET_DIVISOR`].
+    /// The calls that must have ended. If the list is empty, the guest waits for any call, see [`QUIET_DIVISOR`].
     until: Vec<u32>,
 }
 
-/// The frame's first part: only numbers, as names and arguments are in parts of their own.
+/// The frame's first part. It has numbers only; names and arguments are separate parts.
 #[derive(Deserialize)]
 struct RequestHeader {
     /// The longest time to wait, in microseconds.
     wait: Option<u64>,
     until: Vec<u32>,
-    /// For each call its number and its count of parts: module, function, JSON, blobs.
+    /// For each call, its number and its count of parts: module, function, JSON, blobs.
     calls: Vec<(u32, usize)>,
 }
 
 /// The answer's first part, before the replies.
 #[derive(Serialize)]
 struct ReplyHeader {
-    /// The number of calls at the end of the request that were not taken in. The guest hands them over later.
+    /// The number of calls at the end of the request that were not accepted. The guest submits them again later.
     left: usize,
     ended: Vec<(u32, usize)>,
 }
@@ -78,7 +80,7 @@ impl Request {
     pub(super) fn from_frame(frame: &[u8]) -> Option<Self> {
         let mut parts = hyperlight_js_common::decode_binaries(frame).ok()?.into_iter();
         let header: RequestHeader = serde_json::from_slice(&parts.next()?).ok()?;
-        // An honest guest never sends more. The bound matters, as each number is looked up whenever a call ends.
+        // The guest's own code never sends more numbers. The limit matters because each number is looked up whenever a call ends.
         if header.calls.len() > MAX_OUTSTANDING || header.until.len() > MAX_OUTSTANDING {
             return None;
         }
@@ -98,9 +100,9 @@ impl Request {
 pub(super) struct ExchangeLimits {
     /// The arguments of outstanding calls together.
     pub(super) arguments: usize,
-    /// One answer to the guest. While this many bytes of replies wait, no further call is started.
+    /// One answer to the guest. While replies of this size wait, no further call is started.
     pub(super) answer: usize,
-    /// All replies that the guest has not taken. A guest's heap could not hold more.
+    /// All replies that the guest has not taken. The guest's heap could not hold more.
     pub(super) replies: usize,
 }
 
@@ -117,7 +119,7 @@ impl Exchange {
         Self { board: Arc::new(Board::new(limits)), in_flight: InFlightCalls::default(), ended: CancellationToken::new(), limits }
     }
 
-    /// Returns whether there is room for a call with such arguments, and for its reply.
+    /// Returns whether there is room for a call with arguments of `load` bytes, and for its reply.
     pub(super) fn admits(&self, load: usize) -> bool {
         let state = self.board.state();
         let outstanding = state.running + state.done.len();
@@ -133,7 +135,7 @@ impl Exchange {
             HostAnswer::Ready(reply) => return slot.give(fitting(reply, capacity)),
             HostAnswer::Later(answer) => answer,
         };
-        // The first poll is here and not in the task, so that calls are sent in the order of the code.
+        // The first poll happens here and not in the task, so that calls are sent in the order of the agent's code.
         if let Poll::Ready(reply) = control.poll_once(&mut answer) {
             return slot.give(fitting(reply, capacity));
         }
@@ -142,21 +144,21 @@ impl Exchange {
             tokio::select! {
                 biased;
                 () = ended.cancelled() => {}
-                // Serialized here: a value takes more memory than its text, and many calls may end at once.
+                // The reply is serialized here, because a value takes more memory than its text, and many calls may end at the same time.
                 Some(reply) = call.reply() => slot.give(fitting(reply, capacity)),
             }
         });
     }
 
-    /// Waits as the guest asked, and returns the ended calls in their order, as many as fit into the guest's buffer. The header's size is
-    /// covered by the buffer's allowance for framing. `left` is the number of calls that were not taken in.
+    /// Waits as the guest requested, and returns the ended calls in the order of their numbers, as many as fit into the guest's buffer. The
+    /// buffer has extra room for the answer's header. `left` is the number of calls that were not accepted.
     pub(super) fn collect(&self, control: &RunControl, wait: Wait, left: usize) -> Vec<u8> {
         let began = Instant::now();
         let goes_on = matches!(self.board.state().outlook(&wait, began, began), WaitDecision::Continue);
         let board = Arc::clone(&self.board);
-        // If a timer of the guest ends the wait, that time counts as the guest's own.
+        // If a timer of the guest can end this wait, the time counts as the guest's own time.
         let _outside = wait.most.is_none().then(|| control.outside());
-        // If the run was stopped meanwhile, that is recorded and the guest is being ended.
+        // An error means that the run was stopped meanwhile. The run records the reason, and the guest is being stopped.
         if !goes_on && control.wait(async move { board.wait(&wait, began).await }).is_err() {
             return Vec::new();
         }
@@ -208,13 +210,13 @@ impl Board {
 struct State {
     limits: ExchangeLimits,
     running: usize,
-    /// Bytes of the arguments of all outstanding calls.
+    /// The bytes of the arguments of all outstanding calls.
     load: usize,
-    /// Ended calls whose replies the guest has not taken, by the guest's numbers.
+    /// The ended calls whose replies the guest has not taken, by the guest's numbers.
     done: BTreeMap<u32, EndedCall>,
-    /// Bytes of their replies.
+    /// The bytes of the replies in `done`.
     held: usize,
-    /// The time at which the last of them ended.
+    /// The time at which the last call ended.
     last: Option<Instant>,
 }
 
@@ -242,7 +244,7 @@ impl State {
     }
 
     fn outlook(&self, wait: &Wait, began: Instant, now: Instant) -> WaitDecision {
-        // On `Instant` overflow, treats it as no limit.
+        // On `Instant` overflow, there is no limit.
         let most = wait.most.and_then(|most| began.checked_add(most));
         let wanted = if wait.until.is_empty() {
             self.last
@@ -281,7 +283,7 @@ impl State {
         self.running -= 1;
         self.last = Some(now);
         self.held += footprint(&reply);
-        // A number that is already present was forged by the guest.
+        // If the number already exists, the guest has forged it.
         if let Some(before) = self.done.insert(number, EndedCall { load, reply }) {
             self.load -= before.load;
             self.held -= footprint(&before.reply);
@@ -294,20 +296,20 @@ impl State {
         if self.held == 0 || size <= self.limits.replies {
             return reply;
         }
-        let what = "the replies that this run has not taken yet, this one included (await fewer calls at a time),".to_owned();
+        let what = "the replies that this run has not read yet, with this reply (await fewer calls at a time),".to_owned();
         let (size, limit) = (size.to_string(), self.limits.replies);
         let error = Error::ResponseTooLarge { what, size, limit, limit_name: "limits.guestHeapBytes" };
         fitting(thrown_by(&error), usize::MAX)
     }
 }
 
-/// Returns the memory that a reply takes. Each blob has an overhead, so many small ones take more than their bytes.
+/// Returns the memory that a reply takes. Each blob has an overhead, so many small blobs take more than their bytes.
 fn footprint(reply: &Wire) -> usize {
     const BLOB: usize = 64;
     reply.size() + BLOB * (1 + reply.blobs.len())
 }
 
-/// A call's registration. Dropping it records the end of the call, however that came about.
+/// The registration of a running call. Dropping it records the end of the call, for whatever reason the call ended.
 struct Slot {
     board: Arc<Board>,
     number: u32,
@@ -331,8 +333,8 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // If there is no reply, either the run has ended, and its guest gets no more answers (`RunBinding::dispatch`), or the call's task
-        // panicked.
+        // A slot without a reply has two possible reasons: the run has ended, and its guest gets no more answers (`RunBinding::dispatch`),
+        // or the call's task has panicked.
         let reply = self.reply.take().unwrap_or_else(|| {
             let error = Error::Internal("a call ended without an answer".to_owned());
             fitting(thrown_by(&error), usize::MAX)
@@ -342,7 +344,7 @@ impl Drop for Slot {
     }
 }
 
-/// Returns the answer's frame: `{"left":number,"ended":[[number, parts], …]}`, then for each reply its JSON and its blobs.
+/// Encodes the answer: `{"left":number,"ended":[[number, parts], …]}`, then the JSON and the blobs of each reply.
 fn to_frame(left: usize, replies: &[(u32, Wire)]) -> Vec<u8> {
     let ended: Vec<(u32, usize)> = replies.iter().map(|(number, reply)| (*number, 1 + reply.blobs.len())).collect();
     let header = serde_json::to_vec(&ReplyHeader { left, ended }).unwrap_or_default();
@@ -351,7 +353,7 @@ fn to_frame(left: usize, replies: &[(u32, Wire)]) -> Vec<u8> {
         parts.push(reply.json.as_bytes());
         parts.extend(reply.blobs.iter().map(Vec::as_slice));
     }
-    // Encoding fails only beyond 4 GiB.
+    // Encoding only fails beyond 4 GiB.
     hyperlight_js_common::encode_binaries(&parts).unwrap_or_default()
 }
 
@@ -397,7 +399,7 @@ mod tests {
         let some = state(1, &[1, 2], Some(began));
         assert_eq!(some.outlook(&wait(None, &[1, 2]), began, began), WaitDecision::Continue);
         assert_eq!(some.outlook(&wait(None, &[1, 3]), began, began + 99 * MS), WaitDecision::Wait(None));
-        // A number that is not outstanding is not waited for.
+        // The guest does not wait for a number that is not outstanding.
         assert_eq!(state(0, &[], None).outlook(&wait(None, &[7]), began, began), WaitDecision::Continue);
     }
 
@@ -415,7 +417,7 @@ mod tests {
     fn replies_that_do_not_fit_together_come_one_after_the_other_in_the_order_of_the_calls() {
         let mut state = state(0, &[3, 1, 2], None);
         let numbers = |taken: Vec<(u32, Wire)>| taken.into_iter().map(|(number, _)| number).collect::<Vec<_>>();
-        // Each reply has six bytes: two of JSON, four for its length.
+        // Each reply has six bytes: two of JSON and four for its length.
         state.limits.answer = 12;
         assert_eq!(numbers(state.take()), [1, 2]);
         assert_eq!(state.load, 1);

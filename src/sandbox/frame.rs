@@ -1,5 +1,5 @@
-//! The frames that cross the VM's border: one JSON text and the blobs that it refers to, each after its length (the format of
-//! `hyperlight_js_common::encode_binaries`). They are written in one pass and read without a copy.
+//! The frames that cross the VM's border. A frame has one JSON text and the blobs that the text refers to, each after its length (the
+//! format of `hyperlight_js_common::encode_binaries`). Frames are written in one pass and read without a copy.
 
 use super::host::{Arguments, HostReply};
 use super::outcome::GuestOutcome;
@@ -7,9 +7,9 @@ use super::value::{MARK, Value, Wire, check_blobs, invalid, read_parts};
 use crate::error::{Error, Result};
 use crate::text::json::{Sink, quote};
 
-/// Bytes of an exception's message in the guest at most.
+/// The largest size of an exception's message in the guest.
 const MAX_THROWN_BYTES: usize = 32 * 1024;
-/// Bytes of an integer in a frame: the number of parts, or the length of one.
+/// The size of an integer in a frame: the number of parts, or the length of a part.
 const WORD: usize = 4;
 /// Spare capacity for the JSON around texts and bytes.
 const ENVELOPE_BYTES: usize = 64;
@@ -24,10 +24,10 @@ pub(super) struct Writer<'a, S> {
 /// The place of long texts in a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Texts {
-    /// Within the JSON, quoted.
+    /// In the JSON, as quoted strings.
     Within,
-    /// In parts of their own, like bytes, so that they are neither quoted here nor parsed in the guest. Only a guest can read this form:
-    /// `host.rs`, `codec.js`.
+    /// In separate parts, like bytes, so that the host does not quote them and the guest does not parse them. Only a guest can read this
+    /// form (`host.rs`, `codec.js`).
     Apart,
 }
 
@@ -143,30 +143,30 @@ fn roughly(value: &Value) -> usize {
 }
 
 fn word(number: usize) -> Result<[u8; WORD]> {
-    u32::try_from(number).map(u32::to_le_bytes).map_err(|_| Error::Internal("a frame of more than 4 GiB".to_owned()))
+    u32::try_from(number).map(u32::to_le_bytes).map_err(|_| Error::Internal("a frame has more than 4 GiB".to_owned()))
 }
 
 /// Splits a frame into its JSON and its blobs.
 pub(super) fn parts_of(frame: &[u8]) -> Result<(&str, Vec<&[u8]>)> {
     let (count, mut rest) = take_word(frame)?;
     check_blobs(count.saturating_sub(1))?;
-    // Bounded by what can be in the frame: each part has a length.
+    // The frame's size limits the capacity, because each part has a length word.
     let mut blobs = Vec::with_capacity(count.min(rest.len() / WORD));
     for _ in 0..count {
         let (length, after) = take_word(rest)?;
-        let (part, after) = after.split_at_checked(length).ok_or_else(|| invalid("a frame that is cut short"))?;
+        let (part, after) = after.split_at_checked(length).ok_or_else(|| invalid("the frame is incomplete"))?;
         blobs.push(part);
         rest = after;
     }
     if blobs.is_empty() {
-        return Err(invalid("an empty frame"));
+        return Err(invalid("the frame is empty"));
     }
     let json = std::str::from_utf8(blobs.remove(0)).map_err(|error| invalid(&error.to_string()))?;
     Ok((json, blobs))
 }
 
 fn take_word(bytes: &[u8]) -> Result<(usize, &[u8])> {
-    let (word, rest) = bytes.split_first_chunk::<WORD>().ok_or_else(|| invalid("a frame that is cut short"))?;
+    let (word, rest) = bytes.split_first_chunk::<WORD>().ok_or_else(|| invalid("the frame is incomplete"))?;
     Ok((usize::try_from(u32::from_le_bytes(*word)).unwrap_or(usize::MAX), rest))
 }
 
@@ -194,14 +194,14 @@ fn given(read: Result<Arguments>) -> Arguments {
     }
 }
 
-/// Parses the arguments of a call that came with others in one frame.
+/// Parses the arguments of a call that was submitted in an exchange.
 pub(super) fn arguments_of_wire(wire: &Wire) -> Arguments {
     let blobs: Vec<&[u8]> = wire.blobs.iter().map(Vec::as_slice).collect();
     given(arguments_in(&wire.json, &blobs))
 }
 
 fn arguments_in(json: &str, blobs: &[&[u8]]) -> Result<Arguments> {
-    // Arguments are a list. An object reports the size of arguments that were too large.
+    // Arguments are a list. If the guest's arguments were too large, an object with their size is sent instead.
     if json.trim_start().starts_with('{')
         && let Ok(GuestOutcome::Oversize(size)) = serde_json::from_str(json)
     {
@@ -221,24 +221,24 @@ pub fn encode_reply(reply: HostReply) -> Vec<u8> {
         ReplyFrame::Field(name, value) => frame_of(&value, Texts::Apart, |writer| writer.field(name, &value)),
         ReplyFrame::Written(wire) => wire.to_frame(),
     };
-    // Encoding fails only beyond 4 GiB; the bridge has capped the reply long before.
+    // Encoding only fails beyond 4 GiB, and the bridge limits replies to far less.
     frame.unwrap_or_default()
 }
 
-/// Encodes a reply, or an error if it exceeds the guest's buffer: writing more would end the guest.
+/// Encodes a reply, or an error if the reply exceeds the guest's buffer. A write past the end of the buffer would stop the guest.
 pub(super) fn fitting_frame(reply: HostReply, capacity: usize) -> Vec<u8> {
     let frame = encode_reply(reply);
     if frame.len() <= capacity { frame } else { encode_reply(too_large(frame.len(), capacity)) }
 }
 
-/// Like [`fitting_frame`], for an answer that is returned with others in one frame.
+/// Encodes a reply like [`fitting_frame`], for an answer that contains several replies.
 pub(super) fn fitting(reply: HostReply, capacity: usize) -> Wire {
     let wire = to_wire(reply);
     let size = frame_size(&wire);
     if size <= capacity { wire } else { to_wire(too_large(size, capacity)) }
 }
 
-/// Returns the bytes that a value takes in a frame, where each part follows its length.
+/// Returns the bytes that a value takes in a frame, with a length word for each part.
 pub(super) fn frame_size(wire: &Wire) -> usize {
     wire.size() + WORD * (1 + wire.blobs.len())
 }
@@ -255,12 +255,12 @@ fn too_large(size: usize, capacity: usize) -> HostReply {
     thrown_by(&Error::ResponseTooLarge { what, size, limit: capacity, limit_name: "the guest's buffer" })
 }
 
-/// Returns an error as the guest receives it.
+/// Converts an error to the exception that the guest gets.
 pub(super) fn thrown_by(error: &Error) -> HostReply {
     HostReply::Throw { name: None, message: error.to_string(), code: Some(error.code().to_owned()) }
 }
 
-/// A reply as the guest reads it: `{ value }` or `{ thrown }`.
+/// A reply in the form that the guest reads: `{ value }` or `{ thrown }`.
 enum ReplyFrame {
     Field(&'static str, Value),
     Written(Wire),

@@ -1,15 +1,15 @@
-//! The two guests that are embedded, and which of them a gateway asks for.
+//! The two embedded guests, and the choice between them.
 
 use serde::{Deserialize, Serialize};
 
-/// A guest that was built and embedded.
+/// A guest that is embedded in this library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestKind {
-    /// Runs in ring 0, as Hyperlight intends: ordinary KVM.
+    /// Runs in ring 0, as Hyperlight intends, on standard KVM.
     Standard,
-    /// Runs in ring 3: for a KVM that cannot run ring-0 guest code (KVM-PVM). The virtual machine isolates the guest from the host either
-    /// way; only the guest's protection from itself is lost.
+    /// Runs in ring 3, on a KVM that cannot run ring-0 guest code (KVM-PVM). In both cases the virtual machine isolates the guest from the
+    /// host. In ring 3, the guest's own kernel is not protected from the code in the guest.
     Ring3,
 }
 
@@ -17,7 +17,7 @@ pub enum GuestKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestChoice {
-    /// The standard guest, or the ring-3 guest if the standard one fails in the known way.
+    /// The standard guest, or the ring-3 guest if the standard guest fails because KVM cannot run ring-0 code.
     #[default]
     Auto,
     Standard,

@@ -1,4 +1,4 @@
-//! The host's side of a guest's calls to `host:` modules, whoever answers them.
+//! The host's side of a guest's calls to `host:` modules.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::future::Future;
@@ -32,13 +32,13 @@ pub struct HostCall {
     pub arguments: Arguments,
 }
 
-/// The arguments of a call, or the reason why there are none.
+/// The arguments of a call, or the reason why there are no arguments.
 #[derive(Debug)]
 pub enum Arguments {
     Given(Vec<Value>),
-    /// They were too large to leave the guest; this is their size.
+    /// The arguments were too large to leave the guest; this is their size in bytes.
     Oversize(usize),
-    /// They cannot be parsed, for example because of more than 127 levels.
+    /// The arguments cannot be parsed, for example because they have more than 127 levels.
     Invalid(String),
 }
 
@@ -46,9 +46,9 @@ pub enum Arguments {
 #[derive(Debug, Clone, PartialEq)]
 pub enum HostReply {
     Value(Value),
-    /// A value that is already serialized, as `{"value":…}`: the value of an earlier run, or a part of it.
+    /// A value that is already serialized as `{"value":…}`: the value of an earlier run, or a part of such a value.
     Written(Wire),
-    /// Becomes an `Error` in the guest.
+    /// An exception, which becomes an `Error` in the guest.
     Throw {
         name: Option<String>,
         message: String,
@@ -56,25 +56,25 @@ pub enum HostReply {
     },
 }
 
-/// The answer to a call: there already, or to be waited for.
+/// The answer to a call, which is either known or must be awaited.
 pub enum HostAnswer {
     Ready(HostReply),
-    /// Polling it for the first time sends the call; dropping it cancels the call.
+    /// The first poll sends the call, and dropping the future cancels the call.
     Later(Pin<Box<dyn Future<Output = HostReply> + Send>>),
 }
 
 /// Answers a run's calls.
 pub trait HostFunctions: Send + Sync {
-    /// Starts a call. It must not block: concurrent calls are started one after the other on the run's own thread, in the order of the
-    /// guest's code. Every wait, and every effect outside, belongs into the returned future.
+    /// Starts a call. This function must not block: concurrent calls are started one after the other on the run's own thread, in the order
+    /// of the guest's code. Only the returned future may wait or have effects outside of this process.
     fn start(self: Arc<Self>, call: HostCall, control: &RunControl) -> HostAnswer;
 }
 
-/// The run was ended during a wait; its guest is ended as well.
+/// The error of a wait that ended because its run was ended. The guest of the run is stopped as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped;
 
-/// A run's deadline and its end from outside.
+/// Controls a run: its deadline, and its end from outside.
 #[derive(Debug, Clone)]
 pub struct RunControl {
     stop: Stop,
@@ -101,20 +101,21 @@ impl RunControl {
         self.deadline.remaining()
     }
 
-    /// Stops the run's clock until the pause is dropped, because a person is asked. The clock still runs while the guest or another of its
-    /// calls works.
+    /// Stops the run's clock while a person is asked, until the pause is dropped. The clock still runs while the guest or another call of
+    /// the run works.
     #[must_use]
     pub fn pause(&self) -> Pause {
         self.deadline.pause_of(self.call)
     }
 
-    /// Marks the call as waiting for other calls of its run, until the pause is dropped. While those wait for a person, so does this one.
+    /// Marks the call as waiting for other calls of its run, until the pause is dropped. The clock can stop meanwhile, if those calls wait
+    /// for a person.
     #[must_use]
     pub fn wait_for_turn(&self) -> Pause {
         self.deadline.turn_of(self.call)
     }
 
-    /// Returns a control for one call, and a guard to keep until the call has ended.
+    /// Returns a control for one call, and a guard that must be kept until the call has ended.
     pub(super) fn of_call(&self) -> (Self, CallTime) {
         let time = self.deadline.call();
         (Self { call: Some(time.key()), ..self.clone() }, time)
@@ -125,13 +126,13 @@ impl RunControl {
         self.deadline.outside()
     }
 
-    /// Waits for a future, until the run's end at most. The future is dropped when the run ends, which cancels a pending call.
+    /// Waits for a future, at most until the run's end. When the run ends, the future is dropped, which cancels a pending call.
     ///
-    /// The run's own thread polls the future, which saves a change of threads. Where possible, this thread also reads what the future waits
-    /// for (`crate::lead`).
+    /// The run's own thread polls the future, which saves a thread switch. Where possible, this thread also reads the data that the future
+    /// waits for (`crate::lead`).
     ///
     /// # Errors
-    /// [`Stopped`] when the run ended first.
+    /// Fails with [`Stopped`] if the run ends first.
     pub fn wait<F>(&self, future: F) -> Result<F::Output, Stopped>
     where
         F: Future + Send + 'static,
@@ -158,11 +159,11 @@ impl RunControl {
         let waker = Waker::from(Arc::clone(&alarm));
         let mut context = Context::from_waker(&waker);
         loop {
-            // This check comes first: timers panic once their runtime is gone.
+            // This check comes first, because tokio's timers panic once their runtime has ended.
             if ended.as_mut().poll(&mut context).is_ready() {
                 return Err(Stopped);
             }
-            // Polled before the time is read, so that no change in between is missed.
+            // `changing` is polled before the time is read, so that a change between the two is noticed.
             let _ = changing.as_mut().poll(&mut context);
             let until = self.deadline.until();
             if until.is_some_and(|until| until <= Instant::now()) {
@@ -207,7 +208,7 @@ impl RunControl {
         work()
     }
 
-    /// Spawns a future on the runtime, which is dropped at the run's end.
+    /// Spawns a future on the runtime and drops it at the run's end.
     pub(super) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         let (stop, deadline) = (self.stop.clone(), self.deadline.clone());
         self.runtime.spawn(async move {
@@ -220,14 +221,14 @@ impl RunControl {
         });
     }
 
-    /// Returns whether the run was ended from outside: it was stopped, its time is up, or a wait was cancelled because of that. What its
-    /// guest still says no longer counts.
+    /// Returns whether the run was ended from outside: it was stopped, its time is up, or a wait was cancelled for one of these reasons.
+    /// From then on, messages of its guest are ignored.
     pub(super) fn is_over(&self) -> bool {
         self.gave_up.load(Ordering::Acquire) || self.stop.reason().is_some() || self.deadline.remaining().is_zero()
     }
 }
 
-/// Waits until the alarm rings, or until the given time. Meanwhile, this thread reads a source that a task usually reads.
+/// Waits until the alarm rings, or until the given time. Meanwhile, this thread reads a source that otherwise a task reads.
 fn read_until(alarm: &Alarm, until: Option<Instant>, source: Arc<dyn Source>, context: &mut Context<'_>) {
     let lead = if alarm.has_bell() { source.lead() } else { None };
     let Some(mut lead) = lead else { return alarm.wait(until) };
@@ -236,7 +237,7 @@ fn read_until(alarm: &Alarm, until: Option<Instant>, source: Arc<dyn Source>, co
     alarm.hush();
 }
 
-/// Notices the end of a runtime by the drop of a task, which comes before the end of its timers.
+/// Notices the end of a runtime. The runtime drops its tasks before its timers end, so a dropped task shows the end in time.
 #[derive(Debug)]
 struct RuntimeWatch {
     gone: CancellationToken,
@@ -295,7 +296,7 @@ mod tests {
         RunControl::new(stop.clone(), Deadline::after(timeout), runtime.handle().clone())
     }
 
-    /// Notes that it was dropped.
+    /// Records that it was dropped.
     struct Dropped(Arc<AtomicBool>);
 
     impl Drop for Dropped {

@@ -1,5 +1,5 @@
-//! Finds the guest that this machine can run. Only booting a guest shows that: a `/dev/kvm` that opens may still be unable to run ring-0
-//! guest code.
+//! Finds the guest that this machine can run. Only a boot of the guest shows this: even if `/dev/kvm` can be opened, KVM may be unable to
+//! run ring-0 guest code.
 
 use parking_lot::Mutex;
 use std::fs::OpenOptions;
@@ -23,9 +23,9 @@ const DEVICE: &str = "/dev/kvm";
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HypervisorReport {
-    /// True if a guest boots here.
+    /// True if a guest boots on this machine.
     pub available: bool,
-    /// The guest that runs.
+    /// The guest that boots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest: Option<GuestKind>,
     /// Milliseconds to boot the guest and take its snapshot, or to load the kept snapshot.
@@ -40,22 +40,22 @@ pub struct HypervisorReport {
     /// The way to solve the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
-    /// A remark about the guest that runs.
+    /// A warning about the guest that boots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
 
-const RING3_WARNING: &str = "this machine's KVM cannot run ring-0 guests, so the ring-3 guest is used: \
-isolation from the host is the same, agent code shares its privilege level with the guest's own kernel";
+const RING3_WARNING: &str = "this machine's KVM cannot run ring-0 guests, so the ring-3 guest is used; \
+isolation from the host is the same, but agent code shares its privilege level with the guest's own kernel";
 
-/// The results of this process's attempts. They depend on the machine and the embedded guests only, so all gateways share them.
+/// The results of this process's attempts. They only depend on the machine and the embedded guests, so all gateways share them.
 static KNOWN: Mutex<Known> = Mutex::new(Known { standard_fails: None, images: Vec::new() });
 
-/// Images that are kept in memory, the last used one last. Gateways with the same limits share an image.
+/// The number of images that are kept in memory, with the last used image last. Gateways with the same limits share an image.
 const KEPT_IMAGES: usize = 2;
 
 struct Known {
-    /// The failure of the standard guest, which is tried once.
+    /// The failure of the standard guest. The standard guest is tried only once.
     standard_fails: Option<Failure>,
     images: Vec<GuestImage>,
 }
@@ -65,15 +65,15 @@ struct Known {
 enum Failure {
     NoDevice,
     NoPermission(String),
-    /// KVM answers, but cannot run ring-0 guest code: the known way in which KVM-PVM fails.
+    /// KVM exists but cannot run ring-0 guest code, which is the known failure of KVM-PVM.
     CannotRunRing0,
     Other(String),
 }
 
-/// Loads or boots the first guest of the choice that runs here.
+/// Loads or boots the first guest of the choice that this machine can run.
 pub(super) fn boot(choice: GuestChoice, limits: &Limits, kept: Option<&KeptSnapshots>) -> Result<GuestImage> {
     check_device().map_err(no_hypervisor)?;
-    // Held while a guest boots: sandboxes that start at the same time wait for one boot.
+    // The lock is held while a guest boots, so that sandboxes that start at the same time wait for the same boot.
     let mut known = KNOWN.lock();
     let mut failure = Failure::Other("no guest was tried".to_owned());
     for &kind in choice.candidates() {
@@ -81,7 +81,7 @@ pub(super) fn boot(choice: GuestChoice, limits: &Limits, kept: Option<&KeptSnaps
             Ok(image) => return Ok(image),
             Err(found) => failure = found,
         }
-        // Only the known failure is a reason to try the other guest; any other failure must be reported.
+        // Only the known failure is a reason to try the other guest. Any other failure must be reported.
         if failure != Failure::CannotRunRing0 {
             break;
         }
@@ -110,8 +110,8 @@ impl Known {
             if let Some(failure) = self.standard_fails.clone() {
                 return Err(failure);
             }
-            // Another process may have seen the failure on this machine with this kernel: that is recorded beside the other guest's
-            // snapshot.
+            // Another process on this machine may have seen the failure with the same kernel. That process has recorded it with the
+            // snapshot of the ring-3 guest.
             if kept.is_some_and(|kept| kept.standard_fails(&Key::new(GuestKind::Ring3, limits))) {
                 self.standard_fails = Some(Failure::CannotRunRing0);
                 return Err(Failure::CannotRunRing0);
@@ -140,12 +140,12 @@ impl Known {
     }
 }
 
-/// Loads the image of a kept snapshot, if a VM starts from it.
+/// Loads the image of a kept snapshot, if a VM starts from that snapshot.
 fn load(kind: GuestKind, limits: &Limits, kept: &KeptSnapshots) -> Option<GuestImage> {
     let started = Instant::now();
     let snapshot = kept.load(&Key::new(kind, limits))?;
     GuestImage::tried(Arc::new(snapshot), kind, limits, started)
-        .inspect_err(|error| tracing::warn!(%error, "no VM starts from the kept snapshot: a new one is made"))
+        .inspect_err(|error| tracing::warn!(%error, "no VM starts from the kept snapshot; booting the guest to replace the snapshot"))
         .ok()
 }
 
@@ -155,10 +155,10 @@ fn save(image: &GuestImage, key: Key, kept: KeptSnapshots, standard_fails: bool)
     let thread = std::thread::Builder::new().name("hyperlight-mcp-keep".to_owned());
     let spawned = thread.spawn(move || match kept.save(&key, &image.snapshot(), standard_fails) {
         Ok(snapshot) => image.is_kept(snapshot),
-        Err(error) => tracing::warn!(%error, "the guest's snapshot is not kept: the next process boots anew"),
+        Err(error) => tracing::warn!(%error, "cannot keep the guest's snapshot; the next process boots the guest again"),
     });
     if let Err(error) = spawned {
-        tracing::warn!(%error, "no thread to keep the guest's snapshot with");
+        tracing::warn!(%error, "cannot start the thread that keeps the guest's snapshot");
     }
 }
 
@@ -170,7 +170,7 @@ fn announce(image: &GuestImage) {
     }
 }
 
-/// Returns the report on the outcome of [`boot`].
+/// Converts the outcome of [`boot`] to a report.
 pub(super) fn report(booted: &Result<GuestImage>) -> HypervisorReport {
     match booted {
         Ok(image) => HypervisorReport {
@@ -202,7 +202,7 @@ fn check_device() -> std::result::Result<(), Failure> {
 }
 
 fn classify(error: &HyperlightError) -> Failure {
-    // Hyperlight has no variant for this failure: the guest's first instruction ends in KVM's internal error.
+    // Hyperlight has no error variant for this failure: the guest's first instruction ends in an internal error of KVM.
     let text = format!("{error:?}");
     if text.contains("UnexpectedVmExit") && text.contains("InternalError") { Failure::CannotRunRing0 } else { Failure::Other(text) }
 }
@@ -210,19 +210,19 @@ fn classify(error: &HyperlightError) -> Failure {
 fn no_hypervisor(failure: Failure) -> Error {
     let (problem, remedy) = match failure {
         Failure::NoDevice => (
-            format!("there is no {DEVICE}"),
+            format!("{DEVICE} does not exist"),
             "Enable virtualisation in the firmware and load the module kvm_intel or kvm_amd; in a virtual machine, \
              enable nested virtualisation; in a container, pass --device /dev/kvm"
                 .to_owned(),
         ),
         Failure::NoPermission(problem) => (
-            format!("{DEVICE} may not be opened for reading and writing ({problem})"),
+            format!("{DEVICE} cannot be opened for reading and writing ({problem})"),
             "Add the user to the group kvm (sudo usermod -aG kvm \"$USER\", then log in again)".to_owned(),
         ),
         Failure::CannotRunRing0 => (
-            format!("{DEVICE} is there, but its KVM cannot run the guest"),
-            "Leave out the option guest, so that the ring-3 guest is tried as well; where that fails too, use a machine with nested virtualisation, or run \
-             the program by scripts/with-hypervisor"
+            format!("{DEVICE} exists, but its KVM cannot run the guest"),
+            "Leave out the option guest, so that the ring-3 guest is tried as well; if that fails too, use a machine with nested virtualisation, or run \
+             the program with scripts/with-hypervisor"
                 .to_owned(),
         ),
         Failure::Other(problem) => (format!("the guest does not boot: {problem}"), "See docs/HYPERVISOR.md".to_owned()),

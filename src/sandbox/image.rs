@@ -1,4 +1,4 @@
-//! The image of a guest: it was booted once, or loaded from disk, and each run gets a VM of its own from its snapshot.
+//! The image of a guest, which was booted once or loaded from disk. Each run gets its own VM, which starts from the image's snapshot.
 
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -15,31 +15,31 @@ use super::log::LogLevel;
 use super::run_binding::{GuestCalls, RunBinding};
 use crate::limits::Limits;
 
-/// The name of the one handler that every run calls.
+/// The name of the handler that every run calls.
 const HANDLER: &str = "hyperlight-mcp";
-/// The handler's source. It gets the name of the module to run. It removes `run` from the global object, so that agent code cannot end a
-/// run.
+/// The handler's source. Its argument is the name of the module to run. It removes `run` from the global object, so that agent code cannot
+/// end a run.
 pub(super) const HANDLER_SOURCE: &str = r#"
 const key = Symbol.for("hyperlight-mcp");
 const { run, ...others } = globalThis[key];
 Object.defineProperty(globalThis, key, { value: Object.freeze(others), configurable: false });
 export const handler = (code) => run(code).then(() => 0);"#;
-/// The module that runs before the snapshot is taken. It has the same source as [`READY`] under another name, as a module is evaluated
-/// once.
+/// The name of the module that runs before the snapshot is taken. Its source is the same as that of [`READY`], but it needs another name,
+/// because a module is evaluated only once.
 const READY_ONCE: &str = "agent:ready-once";
-/// The module that runs in every VM that is made ready.
+/// The name of the module that runs in every VM that is made ready.
 const READY: &str = "agent:ready";
 
-/// Bytes for names and framing in the buffers, beyond the limits.
+/// The bytes for names and framing in the buffers, in addition to the limits.
 const BUFFER_MARGIN: usize = 256 * 1024;
-/// Bytes of the envelope around an answer at most.
+/// The largest number of bytes that a frame adds around an answer.
 const FRAME_OVERHEAD: usize = 16 * 1024;
-/// The factor by which text grows at most when it is quoted as JSON: a control character takes six bytes.
+/// The largest factor by which text grows when it is quoted as JSON: a control character takes six bytes.
 const JSON_GROWTH: usize = 6;
-/// Writable memory besides heap and buffers: stacks, page tables, the guest's own data.
+/// Writable memory in addition to heap and buffers: stacks, page tables and the guest's own data.
 const SCRATCH_MARGIN: usize = 16 * 1024 * 1024;
 
-/// A booted guest from which any number of VMs can be started. Cheap to clone: all clones share one snapshot.
+/// A booted guest from which any number of VMs can be started. Clones are cheap and share one snapshot.
 #[derive(Clone)]
 pub(super) struct GuestImage {
     snapshot: Arc<RwLock<(Arc<Snapshot>, Origin)>>,
@@ -47,30 +47,30 @@ pub(super) struct GuestImage {
     configuration: SandboxConfiguration,
     reply_capacity: usize,
     took: Duration,
-    /// The VM that proved that a kept snapshot works. It is the first to be taken.
+    /// The VM that tested a kept snapshot. The next run gets this VM.
     tried: Arc<Mutex<Option<Vm>>>,
 }
 
-/// The origin of a snapshot, and whether it is on disk.
+/// The origin of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// This process booted the guest. The snapshot is in memory only.
+    /// This process booted the guest. The snapshot is only in memory.
     Booted,
-    /// This process booted the guest, and has kept the snapshot on disk.
+    /// This process booted the guest and saved the snapshot on disk.
     Kept,
-    /// The snapshot was on disk already.
+    /// The snapshot was already on disk.
     Found,
 }
 
-/// A VM in the snapshot's state, or made ready, with the binding for its host calls.
+/// A VM in the state of the snapshot, or made ready after that, with the binding for its host calls.
 pub(super) struct Vm {
     sandbox: MultiUseSandbox,
     binding: Arc<RunBinding>,
 }
 
 impl GuestImage {
-    /// Boots the guest and takes the snapshot: 20 to 300 ms natively, most of it for the heap's pages.
+    /// Boots the guest and takes the snapshot. On hardware this takes 20 to 300 ms, most of it for the heap's pages.
     pub(super) fn boot(kind: GuestKind, limits: &Limits) -> Result<Self, HyperlightError> {
         let started = Instant::now();
         let configuration = configuration(limits);
@@ -86,7 +86,7 @@ impl GuestImage {
         Ok(Self::of(snapshot, kind, limits, Origin::Booted, started.elapsed()))
     }
 
-    /// Returns the image of a kept snapshot of this guest and these limits, after guest code has run in it.
+    /// Returns the image of a kept snapshot of this guest and these limits. Fails if guest code does not run in it.
     pub(super) fn tried(snapshot: Arc<Snapshot>, kind: GuestKind, limits: &Limits, started: Instant) -> Result<Self, HyperlightError> {
         let image = Self::of(snapshot, kind, limits, Origin::Found, started.elapsed());
         let mut vm = image.start()?;
@@ -111,7 +111,7 @@ impl GuestImage {
         self.kind == kind && self.configuration == configuration(limits)
     }
 
-    /// Returns the bytes that an answer to the guest may have: the buffer's size without the framing.
+    /// Returns the largest size of an answer to the guest: the buffer's size without the framing.
     pub(super) fn reply_capacity(&self) -> usize {
         self.reply_capacity
     }
@@ -133,12 +133,12 @@ impl GuestImage {
         Arc::clone(&self.snapshot.read().0)
     }
 
-    /// Replaces the snapshot by its copy on disk, which is shared with other processes.
+    /// Replaces the snapshot in memory by its copy on disk, whose memory is shared with other processes.
     pub(super) fn is_kept(&self, snapshot: Arc<Snapshot>) {
         *self.snapshot.write() = (snapshot, Origin::Kept);
     }
 
-    /// Starts a VM in the snapshot's state, which takes 1 to 3 ms natively. It contains nothing of another run.
+    /// Starts a VM in the state of the snapshot, which takes 1 to 3 ms on hardware. The VM contains no data of other runs.
     pub(super) fn start(&self) -> Result<Vm, HyperlightError> {
         if let Some(tried) = self.tried.lock().take() {
             return Ok(tried);
@@ -189,23 +189,23 @@ fn configuration(limits: &Limits) -> SandboxConfiguration {
     configuration.set_input_data_size(page_align(input));
     configuration.set_output_data_size(page_align(output));
     configuration.set_heap_size(heap);
-    // The snapshot's memory is read-only: every page that a run writes is copied into scratch memory, the heap's included.
+    // The snapshot's memory is read-only. Every page that a run writes to, also of the heap, is copied into scratch memory.
     let scratch = page_align(input) + page_align(output) + usize::try_from(heap).unwrap_or(usize::MAX / 2) + SCRATCH_MARGIN;
     configuration.set_scratch_size(page_align(scratch));
     configuration
 }
 
-/// Returns the bytes that an answer to the guest may have.
+/// Returns the largest size of an answer to the guest, in bytes.
 pub(crate) fn reply_capacity(limits: &Limits) -> usize {
     input_size(limits) - FRAME_OVERHEAD
 }
 
-/// Returns the size of the buffer towards the guest.
+/// Returns the size of the buffer for data to the guest.
 fn input_size(limits: &Limits) -> usize {
     limits.max_input_bytes.max(limits.max_code_bytes).max(limits.max_response_bytes * JSON_GROWTH) + BUFFER_MARGIN
 }
 
-/// Returns the size of the buffer towards the host.
+/// Returns the size of the buffer for data to the host.
 pub(super) fn output_size(limits: &Limits) -> usize {
     limits.max_value_bytes.max(limits.max_argument_bytes).max(limits.max_log_bytes) + BUFFER_MARGIN
 }
@@ -230,13 +230,13 @@ fn register(target: &mut impl Registerable, binding: &Arc<RunBinding>) -> Result
     let owner = Arc::clone(binding);
     target.register_host_function("HostFinish", move |frame: Vec<u8>| owner.dispatch(|run| run.finish(frame)))?;
     register_clock(target, binding)?;
-    // The output of the guest's C library. Hyperlight's default would write it to this process's standard output.
+    // The output of the guest's C library. By default, Hyperlight would write it to this process's standard output.
     let owner = Arc::clone(binding);
     target.register_host_function("HostPrint", move |text: String| {
         let length = i32::try_from(text.len()).unwrap_or(i32::MAX);
         owner.dispatch(|run| run.log(LogLevel::Log, text)).map(|()| length)
     })?;
-    // The runtime expects a function of this name, but no host module is registered with it.
+    // The runtime needs a function with this name, but it is never called, because no host module is registered with the runtime.
     target.register_host_function(
         "CallHostJsFunction",
         |_: String, _: String, _: String, _: Vec<u8>| -> Result<Vec<u8>, HyperlightError> {
@@ -257,7 +257,7 @@ fn register_sources(target: &mut impl Registerable, binding: &Arc<RunBinding>) -
     target.register_host_function("LoadModule", move |name: String| owner.dispatch(|run| run.load(&name))?.ok_or_else(missing))
 }
 
-/// Registers the functions for entropy and time. The snapshot contains neither: every run asks for its own.
+/// Registers the functions for random bytes and time. The snapshot contains neither, so every run requests its own.
 fn register_clock(target: &mut impl Registerable, binding: &Arc<RunBinding>) -> Result<(), HyperlightError> {
     let owner = Arc::clone(binding);
     target.register_host_function("HostRandom", move |count: u64| owner.dispatch(|run| run.random(count)))?;

@@ -1,4 +1,4 @@
-//! The futures of calls in flight. Tasks of the runtime poll them; the end of the run drops them before it is reported.
+//! The futures of calls in flight. Tasks of the runtime poll them. At the end of a run, they are dropped before the end is reported.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -10,10 +10,10 @@ use std::task::Poll;
 use super::host::HostReply;
 
 type Answer = Pin<Box<dyn Future<Output = HostReply> + Send>>;
-/// A future, until it has been dropped.
+/// A slot for a future; empty once the future has been dropped.
 type Cell = Arc<Mutex<Option<Answer>>>;
 
-/// The calls of one run. All clones share them.
+/// The calls of one run. All clones share the same calls.
 #[derive(Clone, Default)]
 pub(super) struct InFlightCalls(Arc<Mutex<Calls>>);
 
@@ -35,7 +35,7 @@ impl InFlightCalls {
         InFlightCall { all: self.clone(), key, cell }
     }
 
-    /// Drops the futures of all calls. If a task is just polling one, this waits until that poll returns.
+    /// Drops the futures of all calls. If a task is polling a future, this function waits until that poll returns.
     pub(super) fn end(&self) {
         let cells = std::mem::take(&mut lock(&self.0).cells);
         for cell in cells.into_values() {
@@ -52,7 +52,7 @@ pub(super) struct InFlightCall {
 }
 
 impl InFlightCall {
-    /// Waits for the reply; `None` if the call was ended.
+    /// Waits for the reply. Returns `None` if the call was ended.
     pub(super) async fn reply(self) -> Option<HostReply> {
         poll_fn(|context| match lock(&self.cell).as_mut() {
             Some(answer) => answer.as_mut().poll(context).map(Some),

@@ -1,7 +1,7 @@
-//! The micro-VM: it runs JavaScript and returns a value. Host functions answer the calls in between.
+//! The micro-VM runs JavaScript and returns a value. Host functions answer the calls of the code.
 //!
-//! This room knows nothing of MCP. A [`Sandboxes`] boots a guest once, or loads the snapshot that another process kept. Each run gets a VM
-//! of its own from that snapshot, so no run finds anything of another. A few VMs are kept ready for the next runs.
+//! This module does not depend on MCP. A [`Sandboxes`] boots a guest once, or loads the snapshot that another process has kept. Each run
+//! gets its own VM from that snapshot, so a run finds no data of another run. A few VMs are kept ready for the next runs.
 
 mod alarm;
 mod calls;
@@ -59,11 +59,11 @@ use pool::Pool;
 use reader::{Asker, ScriptReader};
 use run::RunContext;
 
-/// Boots the guest at its first use, and runs each piece of code in a VM of its own. A separate process parses the code first.
+/// Boots the guest at its first use, and runs each piece of code in its own VM. A separate process parses the code first.
 pub struct Sandboxes {
     choice: GuestChoice,
     limits: Arc<Limits>,
-    /// `None` once nothing runs any more: a handle keeps the runtime's descriptors open.
+    /// `None` once no further run may start. A handle keeps the runtime's file descriptors open.
     runtime: Mutex<Option<Handle>>,
     reader: ScriptReader,
     image: OnceLock<Result<GuestImage>>,
@@ -72,8 +72,8 @@ pub struct Sandboxes {
 }
 
 impl Sandboxes {
-    /// Returns sandboxes that have not booted yet. `reader` is the path of `hyperlight-mcp-reader`. No snapshot is kept on disk unless
-    /// [`Self::with_snapshots`] names a folder.
+    /// Returns sandboxes that have not booted yet. `reader` is the path of `hyperlight-mcp-reader`. Snapshots are only kept on disk if
+    /// [`Self::with_snapshots`] sets a folder.
     #[must_use]
     pub fn new(choice: GuestChoice, limits: Arc<Limits>, runtime: Handle, reader: impl Into<PathBuf>) -> Self {
         let (reader, pool) = (ScriptReader::new(reader.into()), Pool::new(WarmVms::default()));
@@ -93,10 +93,10 @@ impl Sandboxes {
     }
 
     /// Boots the guest if necessary, and starts to make VMs for the next runs. The first boot blocks for 100 to 400 ms, most of it for the
-    /// heap; loading a kept snapshot takes a few milliseconds.
+    /// heap. Loading a kept snapshot takes a few milliseconds.
     ///
     /// # Errors
-    /// `ERR_NO_HYPERVISOR` where no guest of the choice boots here; `ERR_IO` where the program that reads code cannot be started.
+    /// `ERR_NO_HYPERVISOR` if no guest of the choice boots on this machine; `ERR_IO` if the reader program cannot be started.
     pub fn boot(&self) -> Result<GuestKind> {
         self.reader.warm_up()?;
         let image = self.image()?;
@@ -104,7 +104,7 @@ impl Sandboxes {
         Ok(image.kind())
     }
 
-    /// Returns whether a guest boots here, and if not, why. Boots it to find out.
+    /// Boots the guest if necessary, and returns whether a guest boots on this machine, or the reason why not.
     #[must_use]
     pub fn report(&self) -> HypervisorReport {
         hypervisor::report(self.booted())
@@ -116,7 +116,7 @@ impl Sandboxes {
         self.run_for(&LookOwner::default(), request)
     }
 
-    /// Like [`Self::run`], and parses the code within the owner's share of the reader.
+    /// Runs code like [`Self::run`]. The time to parse the code counts against the owner's share of the reader.
     #[must_use]
     pub fn run_for(&self, owner: &LookOwner, request: RunRequest) -> RunOutcome {
         let runtime = self.runtime.lock().clone().ok_or(Error::Closed { what: "gateway" });
@@ -132,15 +132,15 @@ impl Sandboxes {
         self.pool.waiting()
     }
 
-    /// Returns the problems of code, like [`check`]. It blocks while the code is parsed: usually a few milliseconds, 5 s at most, and less
-    /// once `wanted` returns false. `None` means that the code was not parsed: it nests too deeply, took too long, or gave way to another
+    /// Returns the problems of code, like [`check`]. It blocks while the code is parsed: usually a few milliseconds, at most 5 s, or until
+    /// `wanted` returns false. `None` means that the code was not parsed: it nests too deeply, took too long, or gave way to another
     /// owner's code.
     ///
     /// # Errors
-    /// `ERR_IO` where the program that reads code cannot be started.
+    /// `ERR_IO` if the reader program cannot be started.
     pub fn check(&self, owner: &LookOwner, code: &str, modules: &[Importable], wanted: StillWanted<'_>) -> Result<Option<Vec<Problem>>> {
         let look = || self.reader.check(code, modules, Asker { owner, wanted });
-        // Other tasks of this worker thread move to another one.
+        // The runtime moves the other tasks of this worker thread to another thread.
         match Handle::try_current() {
             Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(look),
             _ => look(),
@@ -159,7 +159,7 @@ impl Sandboxes {
         self.pool.close();
     }
 
-    /// Releases the runtime: no further run begins.
+    /// Releases the runtime, so that no further run can start.
     pub fn end(&self) {
         self.runtime.lock().take();
     }

@@ -1,4 +1,4 @@
-//! The outcome that a guest reports at the end of a run: its value, or a failure that the code may explain.
+//! The outcome that a guest reports at the end of a run: its value, or a failure that can be explained from the code.
 
 use serde::Deserialize;
 
@@ -13,24 +13,24 @@ use super::value::{Wire, invalid};
 use crate::error::{Error, Result, Words};
 use crate::limits::Limits;
 
-/// UTF-16 units at which the guest cuts a text (`prelude.js`).
+/// The number of UTF-16 units to which the guest cuts a text (`prelude.js`).
 const GUEST_TEXT_UNITS: usize = 16 * 1024;
 const TOO_LONG: &str = "the description of the problem is too long to be shown";
 
-/// The code of a run and the means to have it parsed. The time for that counts against the run.
+/// The code of a run and everything needed to parse it. The time for parsing counts against the run.
 pub(super) struct AgentCode<'a> {
     pub(super) reader: &'a ScriptReader,
-    /// The owner in whose share of the reader it is parsed.
+    /// The owner whose share of the reader is used.
     pub(super) owner: &'a LookOwner,
-    /// The modules that it can import.
+    /// The modules that the code can import.
     pub(super) modules: &'a dyn GuestModules,
     pub(super) stop: &'a Stop,
     pub(super) deadline: Deadline,
-    /// False if the code nests too deeply, or the reader failed or gave way to others.
+    /// False if the code was not parsed, because it nests too deeply, or the reader failed or gave way to others.
     pub(super) was_looked_at: bool,
 }
 
-/// Appended to a syntax error of unparsed code: TypeScript's types, if any, are still in it.
+/// Appended to a syntax error of code that was not parsed, because TypeScript types, if there are any, were not removed.
 const NOT_LOOKED_AT: &str = "; the code could not be parsed before it ran (it is too large, nests too deeply, or takes more than 5 s to parse), so TypeScript types, if it has any, were not removed: write JavaScript, split the code, or run it again";
 
 impl AgentCode<'_> {
@@ -54,7 +54,7 @@ impl AgentCode<'_> {
         self.explained(|modules, asker| self.reader.explain_not_a_function(text, modules, line, asker))
     }
 
-    /// Has the code parsed for an explanation, if it could be parsed before.
+    /// Parses the code to explain an error. Returns `None` if the code could not be parsed before the run.
     fn explained<T>(&self, look: impl FnOnce(&[Importable], Asker<'_>) -> Option<T>) -> Option<T> {
         if self.was_looked_at { look(&self.importable(), self.asker(&|| self.is_wanted())) } else { None }
     }
@@ -72,15 +72,15 @@ impl AgentCode<'_> {
     }
 }
 
-/// The envelope of a value.
+/// The JSON text before and after a value.
 const VALUE_PREFIX: &str = "{\"value\":";
 const VALUE_SUFFIX: &str = "}";
-/// Bytes of each text of a failure at most. An honest guest has cut them to 16 Ki characters.
+/// The largest size of each text of a failure. The guest's own code has already cut them to 16 Ki characters.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
-/// Characters of a parse error that are quoted for a malformed outcome.
+/// The largest number of characters that are quoted of the parse error of a malformed outcome.
 const MAX_PROBLEM_CHARS: usize = 200;
 
-/// A failure as the guest describes it; see `prelude.js`.
+/// A failure in the form that the guest reports (`prelude.js`).
 #[derive(Deserialize)]
 pub(super) struct GuestFailure {
     kind: FailureKind,
@@ -97,7 +97,7 @@ pub(super) struct GuestFailure {
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum FailureKind {
-    /// The code did not load: it does not parse, imports something that does not exist, or threw at its top level.
+    /// The code did not load: it has a syntax error, imports something that does not exist, or threw at its top level.
     Load,
     Handler,
     Throw,
@@ -111,7 +111,7 @@ pub(super) enum GuestOutcome {
     Oversize(usize),
 }
 
-/// Returns the value in the guest's last frame, or the error. `text` is the code as the engine got it.
+/// Returns the value in the guest's last frame, or the error. `text` is the code that the engine executed.
 pub(super) fn finish(limits: &Limits, frame: &[u8], text: &str, code: &AgentCode<'_>) -> Result<Wire> {
     match read_outcome(limits, Wire::from_frame(frame)?)? {
         FinalFrame::Value(wire) => Ok(wire),
@@ -121,12 +121,12 @@ pub(super) fn finish(limits: &Limits, frame: &[u8], text: &str, code: &AgentCode
 
 /// The content of the guest's last frame.
 enum FinalFrame {
-    /// `{"value": …}`, validated for every reader.
+    /// `{"value": …}`, validated so that no later reader has to check it again.
     Value(Wire),
     Failure(GuestFailure),
 }
 
-/// Parses the last frame. Agent code can write anything into it, so a value is validated here for all later readers.
+/// Parses the last frame. Agent code can write anything into it, so the value is validated here, before anything else reads it.
 fn read_outcome(limits: &Limits, wire: Wire) -> Result<FinalFrame> {
     if let Some(value) = wire.json.strip_prefix(VALUE_PREFIX) {
         let Some(value) = value.strip_suffix(VALUE_SUFFIX) else { return Err(invalid("it is not exactly one JSON value")) };
@@ -144,7 +144,7 @@ fn read_outcome(limits: &Limits, wire: Wire) -> Result<FinalFrame> {
     }
 }
 
-/// Cuts a text to [`MAX_TEXT_BYTES`], on a character boundary.
+/// Cuts a text to [`MAX_TEXT_BYTES`], at a character boundary.
 fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
     text
@@ -155,11 +155,11 @@ impl GuestFailure {
         let Self { kind, name, message, stack, line, mut column } = self;
         let (name, message, stack) = (cut(name), cut(message), cut(stack));
         let is_cut = reaches_the_guests_limit(&message);
-        // QuickJS throws this if an allocation fails.
+        // QuickJS throws this error if an allocation fails.
         if name == "InternalError" && message == "out of memory" {
             return Error::GuestMemory { limit: limits.guest_heap_bytes };
         }
-        // The prologue on the first line is not part of the agent's code.
+        // The first line starts with the prologue, which is not part of the agent's code.
         if line == Some(1) && !declares_require(text) {
             column = column.map(|column| column.saturating_sub(u32::try_from(REQUIRE_PROLOGUE.len()).unwrap_or(0)).max(1));
         }
@@ -174,7 +174,7 @@ impl GuestFailure {
             }),
             FailureKind::Load if name == "SyntaxError" => code.explain_syntax(text, message, line),
             FailureKind::Load | FailureKind::Throw => {
-                // `w.nope()`, `w.nope.async()`
+                // These are the engine's messages for a call of `w.nope()` and of `w.nope.async()`.
                 let is_lacking = message.contains("not a function") || message.contains("'async' of undefined");
                 let lacking = line.filter(|_| name == "TypeError" && is_lacking);
                 let lacking = lacking.and_then(|line| code.explain_not_a_function(text, line));
@@ -187,12 +187,12 @@ impl GuestFailure {
     }
 }
 
-/// Returns whether a text may have lost its end. The guest cuts an error's texts at this length without a mark.
+/// Returns whether a text may have been cut. The guest cuts an error's texts at this length without a mark.
 fn reaches_the_guests_limit(text: &str) -> bool {
     text.len() >= GUEST_TEXT_UNITS && text.encode_utf16().count() >= GUEST_TEXT_UNITS
 }
 
-/// Returns whether this is the message of `QuickJS` for a module that does not exist.
+/// Returns whether this is the message with which `QuickJS` reports a module that does not exist.
 fn is_resolution(message: &str) -> bool {
     message.starts_with("Error resolving module") || message.starts_with("Could not load module")
 }

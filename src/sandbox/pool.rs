@@ -1,5 +1,5 @@
 //! The pool of VMs that are kept ready, so that a run does not wait for a VM. A run takes a VM, which is dropped after the run. A thread of
-//! the pool makes and drops VMs; it ends after some time without a run.
+//! the pool (the keeper) makes and drops VMs; it ends after some time without a run.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 
 use super::image::{GuestImage, Vm};
 
-/// Memory of a ready VM: the pages that it has copied, its page tables, and the host's data. The figure is above the measured one
-/// (docs/PERFORMANCE.md).
+/// The memory of a ready VM: the pages that it has copied, its page tables, and data of the host. The number is higher than the measured
+/// one (docs/PERFORMANCE.md).
 const READY_VM_BYTES: u64 = 4 << 20;
 
 /// The time that a new keeper thread waits for a run before it makes the first VM.
 const GRACE: Duration = Duration::from_millis(15);
 
-/// VMs that are kept ready: `warm` in `Gateway.open`.
+/// The VMs that are kept ready: `warm` in `Gateway.open`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct WarmVms {
-    /// The number of VMs that are kept ready at most; 0 for none. Default 2.
+    /// The largest number of VMs that are kept ready; 0 for none. Default 2.
     pub vms: usize,
-    /// The memory that they may take together, at 4 MiB each. Default 64 MiB.
+    /// The memory that these VMs may take together, at 4 MiB each. Default 64 MiB.
     pub max_bytes: u64,
-    /// The time without a run after which they are dropped, until the next run. Default 60,000.
+    /// The milliseconds without a run after which the VMs are dropped, until the next run. Default 60,000.
     pub idle_ms: u64,
 }
 
@@ -70,10 +70,11 @@ struct State {
     ready: Vec<Vm>,
     /// VMs of runs that have ended, to be dropped.
     used: Vec<Vm>,
-    /// Runs in progress. During runs, a VM is made only if none is ready.
+    /// The number of runs in progress. During runs, a VM is made only if none is ready.
     running: usize,
     keeper: Keeper,
-    /// True if a run waits for the VM that is being made. Only one run waits, as the VM after that takes as long again.
+    /// True if a run waits for the VM that is being made. Only one run waits for it; another run starts its own VM, which takes the same
+    /// time.
     awaited: bool,
     /// True if no VM is made until the next run.
     rests: bool,
@@ -105,7 +106,7 @@ impl State {
             () if !self.used.is_empty() => NextTask::ThrowAway,
             () if self.closed => NextTask::End,
             () if self.rests => NextTask::Wait,
-            // During runs, a VM is made only if the next run would find none, as runs and keeper share the processors.
+            // Runs and the keeper share the processors. So during runs, a VM is made only if the next run would find none.
             () if self.ready.len() < target && (self.running == 0 || self.ready.is_empty()) => NextTask::Make,
             () => NextTask::Wait,
         }
@@ -124,13 +125,14 @@ impl Pool {
         self.wake(image, &mut state);
     }
 
-    /// Returns a VM for a run: one that is ready or nearly so, or else a new one. Return it with [`Pool::give_back`] after the run.
+    /// Returns a VM for a run: a ready VM, the VM that is just being made, or else a new VM. Return it with [`Pool::give_back`] after the
+    /// run.
     pub(super) fn take(&self, image: &GuestImage) -> Result<Vm, HyperlightError> {
         let ready = {
             let mut state = self.shared.lock();
             state.running += 1;
             state.rests = false;
-            // A VM is being made already: making another at the same time would take longer for both.
+            // If the keeper is making a VM, the run waits for it. Making two VMs at the same time would take longer for both.
             if state.ready.is_empty() && state.keeper == Keeper::Makes && !state.awaited {
                 state = self.shared.wait_for_one(state);
             }
@@ -143,7 +145,7 @@ impl Pool {
         ready.map_or_else(|| image.start(), Ok).inspect_err(|_| self.shared.lock().running -= 1)
     }
 
-    /// Ends a run: its VM is dropped, whatever its state.
+    /// Ends a run and drops its VM, whatever the VM's state.
     pub(super) fn give_back(&self, image: &GuestImage, vm: Vm) {
         let mut state = self.shared.lock();
         state.running -= 1;
@@ -182,9 +184,9 @@ impl Pool {
         let thread = std::thread::Builder::new().name("hyperlight-mcp-warm".to_owned());
         match thread.spawn(move || shared.keep(&image)) {
             Ok(_) => state.keeper = Keeper::Works,
-            // Without a keeper, runs make their own VMs, and used ones are dropped here.
+            // Without a keeper, each run makes its own VM, and used VMs are dropped here.
             Err(error) => {
-                tracing::warn!(%error, "no thread to keep VMs ready with");
+                tracing::warn!(%error, "cannot start the thread that keeps VMs ready; each run starts its own VM");
                 state.used.clear();
             }
         }
@@ -214,7 +216,7 @@ impl Shared {
     /// The keeper thread's loop. It ends when the pool is closed, after some time without a run, or if no VM can be made.
     fn keep(&self, image: &GuestImage) {
         let target = self.settings.target();
-        // A boot is usually followed by a run at once, which should have the processors to itself.
+        // Usually a run follows directly after the boot. The keeper waits a moment, so that this run has the processors to itself.
         let nothing_ran = |state: &mut State| state.used.is_empty() && !state.closed;
         let mut state = self.lock();
         self.changed.wait_while_for(&mut state, nothing_ran, GRACE);
@@ -231,7 +233,7 @@ impl Shared {
                 NextTask::Make => {
                     state.keeper = Keeper::Makes;
                     drop(state);
-                    // A panic is caught, as a run may wait for this VM.
+                    // A panic is caught because a run may wait for this VM.
                     let made = catch_unwind(AssertUnwindSafe(|| ready_vm(image)));
                     let made = made.unwrap_or_else(|_| Err(HyperlightError::Error("a panic".to_owned())));
                     state = self.lock();
@@ -239,11 +241,11 @@ impl Shared {
                     since = Instant::now();
                     self.changed.notify_all();
                     match made {
-                        // No run needs this VM any more.
+                        // The pool was told to rest meanwhile, and no run waits for this VM.
                         Ok(vm) if state.rests && !state.awaited => state.used.push(vm),
                         Ok(vm) => state.ready.push(vm),
                         Err(error) => {
-                            tracing::warn!(%error, "could not prepare a VM in advance: each run starts its own");
+                            tracing::warn!(%error, "cannot prepare a VM in advance; each run starts its own VM");
                             break;
                         }
                     }
@@ -257,7 +259,7 @@ impl Shared {
                         drop(ready);
                         return;
                     }
-                    // During a run the pool is not idle, however long the run takes.
+                    // The pool is not idle during a run, however long the run takes.
                     let left = if left.is_zero() { self.settings.idle() } else { left };
                     self.changed.wait_for(&mut state, left);
                 }

@@ -1,5 +1,5 @@
-// Run in a VM before an agent's run takes it, and thrown away: it writes the pages that nearly every run writes, so that the run
-// finds them copied. It leaves no state that a run could tell from none.
+// Runs in a VM before the VM gets its run. It writes to the memory pages that nearly every run writes to, so that the run finds these pages
+// already copied. Its result is not used, and it leaves no state that a run could notice.
 const { bind } = globalThis[Symbol.for("hyperlight-mcp")];
 const call = bind("ready", "call");
 class Row {

@@ -1,4 +1,4 @@
-//! One run: a VM that no other run has had, one thread, one deadline, one outcome.
+//! One run: a new VM, one thread, one deadline, one outcome.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,17 +24,17 @@ use super::watch::Watch;
 use crate::error::{Error, Result, Words};
 use crate::limits::Limits;
 
-/// Registers the handler, exported or not. It follows the code, so that the code's lines keep their numbers.
+/// Registers the handler, whether the code exports it or not. This text follows the code, so that the code's lines keep their numbers.
 const CODE_EPILOGUE: &str =
     "\n;globalThis[Symbol.for(\"hyperlight-mcp\")].register(typeof handler === \"undefined\" ? undefined : handler);";
-/// Defines a `require` that throws for modules that do not exist. It is on the code's first line, so that the code's lines keep their
-/// numbers.
+/// Defines a `require` that throws for modules that do not exist. This text is on the code's first line, so that the code's lines keep
+/// their numbers.
 pub(super) const REQUIRE_PROLOGUE: &str = "const{require}=globalThis[Symbol.for(\"hyperlight-mcp\")];";
 
 /// Hyperlight's abort code for a failed allocation.
 const MALLOC_FAILED: u8 = 13;
 
-/// A callback for each log entry as it comes, on the run's thread.
+/// A callback that receives each log entry at once, on the run's thread.
 pub type LogListener = Arc<dyn Fn(&LogEntry) + Send + Sync>;
 
 /// The code to run, and everything that its run needs.
@@ -57,22 +57,22 @@ pub struct RunRequest {
 pub struct RunStats {
     /// The time from the run's start to its outcome.
     pub duration_ms: f64,
-    /// The time until there was a VM: almost nothing if one was ready.
+    /// The time until the run had a VM. It is short if a VM was ready.
     pub start_ms: f64,
     /// The number of host calls.
     pub calls: u64,
-    /// The time spent outside of the guest for host calls. Concurrent calls share it.
+    /// The time that host calls spent outside of the guest. Time that concurrent calls overlap counts once.
     pub call_ms: f64,
-    /// Bytes of arguments out of the guest.
+    /// The bytes of arguments that left the guest.
     pub bytes_out: u64,
-    /// Bytes of replies into the guest.
+    /// The bytes of replies that entered the guest.
     pub bytes_in: u64,
 }
 
-/// A run's outcome. The log and the figures are there whether it succeeded or not.
+/// A run's outcome. Log and statistics exist for failed runs as well.
 #[derive(Debug)]
 pub struct RunOutcome {
-    /// The value as `{"value": …}`, as it left the guest.
+    /// The value as `{"value": …}`, in the form in which it left the guest.
     pub value: Result<Wire>,
     pub logs: Vec<LogEntry>,
     pub stats: RunStats,
@@ -97,12 +97,12 @@ impl RunContext<'_> {
         let (stop, modules) = (request.stop.clone(), request.modules);
         let (reader, owner) = (self.reader, self.owner);
         let mut code = AgentCode { reader, owner, modules: modules.as_ref(), stop: &stop, deadline: deadline.clone(), was_looked_at: true };
-        // Every line and column stays where it is, so that positions in errors hold for the code as it was given.
+        // Removing types keeps every line and column, so positions in errors match the code that the caller gave.
         let read = check_sizes(self.limits, &request.code, &request.input).and_then(|()| code.to_javascript(&request.code));
         let text = match read {
             Ok(Reading::AsItIs) => request.code,
             Ok(Reading::Javascript(javascript)) => javascript,
-            // The run has ended: report that, and not an error of the engine about unparsed code.
+            // The run has ended, so its end is reported instead of the engine's syntax error for code that still has types.
             Ok(Reading::Missed) if !code.is_wanted() => {
                 return RunOutcome { value: Err(stop.error("run", limit_ms)), logs: Vec::new(), stats: stats_of(started) };
             }
@@ -124,7 +124,7 @@ impl RunContext<'_> {
 
     fn execute(&self, state: &Arc<RunState>, text: &str, code: &AgentCode<'_>) -> std::result::Result<Wire, Failure> {
         let mut outcome = self.in_a_vm(state, code);
-        // The VM failed before the run began: try another VM.
+        // The VM failed before agent code started, so another VM is tried.
         if let Ok(Err(error)) | Err(error) = &outcome
             && !state.sources.has_begun()
             && code.is_wanted()
@@ -135,7 +135,7 @@ impl RunContext<'_> {
         state.end_calls();
         let outcome = outcome.map_err(Failure::Guest)?;
         match (state.take_finished(), outcome) {
-            // The guest finished before it was ended from outside: afterwards, no outcome is accepted.
+            // The guest finished before the run was ended from outside. After the run's end, no outcome is accepted.
             (Some(frame), _) => finish(&state.limits, &frame, text, code).map_err(Failure::Known),
             (None, _) if state.control.is_over() => Err(Failure::Stopped),
             (None, Err(error)) => Err(Failure::Guest(error)),
@@ -143,7 +143,7 @@ impl RunContext<'_> {
         }
     }
 
-    /// Runs the code in a VM. The outer error means that there is no VM, the inner one that its guest failed.
+    /// Runs the code in a VM. The outer error means that no VM could be started, the inner error that the guest failed.
     fn in_a_vm(&self, state: &Arc<RunState>, code: &AgentCode<'_>) -> Attempt {
         let started = Instant::now();
         let mut vm = self.pool.take(self.image)?;
@@ -166,7 +166,7 @@ fn stats_of(started: Instant) -> RunStats {
 enum Failure {
     Known(Error),
     Guest(HyperlightError),
-    /// It was ended from outside before it had finished.
+    /// The run was ended from outside before it had finished.
     Stopped,
 }
 

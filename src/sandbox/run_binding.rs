@@ -1,4 +1,4 @@
-//! The binding of a VM's host functions to a run: no run while the VM is made ready, then exactly one run, then none again.
+//! The binding of a VM's host functions to a run. A VM has no run while it is made ready, then exactly one run, then none again.
 
 use parking_lot::RwLock;
 use std::sync::{Arc, OnceLock};
@@ -12,15 +12,15 @@ use super::value::Wire;
 
 /// The host functions that a run provides to its guest. Only [`RunBinding::dispatch`] calls them.
 pub(super) trait GuestCalls: Send + Sync + 'static {
-    /// Returns whether the guest may continue. Once false, it stays false.
+    /// Returns whether the guest may continue. After false, the result is never true again.
     fn goes_on(&self) -> bool;
     fn call(&self, module: String, function: String, frame: &[u8]) -> Vec<u8>;
-    /// Takes in concurrent calls, and returns the replies of those that have ended.
+    /// Starts concurrent calls, and returns the replies to the calls that have ended.
     fn exchange(&self, frame: &[u8]) -> Vec<u8>;
     fn log(&self, level: LogLevel, text: String);
     fn input(&self) -> Vec<u8>;
     fn finish(&self, frame: Vec<u8>);
-    /// Returns this many bytes of entropy, or none if that is too many.
+    /// Returns this many random bytes, or none if `count` is too large.
     fn random(&self, count: u64) -> Vec<u8>;
     /// Returns the time since the run's start, on a monotonic clock.
     fn elapsed(&self) -> Duration;
@@ -28,7 +28,7 @@ pub(super) trait GuestCalls: Send + Sync + 'static {
     fn started(&self) -> Duration;
     /// Waits until this time has passed, or the run has ended.
     fn sleep(&self, duration: Duration);
-    /// Returns whether there is a module of this name.
+    /// Returns whether a module with this name exists.
     fn knows(&self, module: &str) -> bool;
     /// Returns the source of a module.
     fn load(&self, module: &str) -> Option<String>;
@@ -37,7 +37,7 @@ pub(super) trait GuestCalls: Send + Sync + 'static {
 /// Connects a VM's host functions to one run at a time.
 pub(super) struct RunBinding {
     run: RwLock<Arc<dyn GuestCalls>>,
-    /// Ends the VM that this binding belongs to.
+    /// The handle that can stop the VM of this binding.
     vm: OnceLock<Arc<dyn InterruptHandle>>,
 }
 
@@ -59,21 +59,21 @@ impl RunBinding {
         *self.run.write() = run;
     }
 
-    /// Ends the binding to the run, so that nothing of the run is kept with the VM.
+    /// Removes the binding to the run, so that the VM keeps no data of the run.
     pub(super) fn unbind(&self) {
         self.bind(Arc::new(NoRun));
     }
 
-    /// Passes a guest's call to its run and returns the answer. If the run has ended, before or during the call, the guest gets no answer:
-    /// it is ended before it executes anything more.
+    /// Passes a guest's call to its run and returns the answer. If the run ends before or during the call, the guest gets no answer: the VM
+    /// is stopped before the guest executes another instruction.
     ///
     /// # Errors
-    /// An error if the run has ended, which no guest reads.
+    /// Fails if the run has ended. The guest never sees this error.
     pub(super) fn dispatch<T>(&self, question: impl FnOnce(&dyn GuestCalls) -> T) -> Result<T, HyperlightError> {
         let run = Arc::clone(&self.run.read());
         let answer = run.goes_on().then(|| question(run.as_ref())).filter(|_| run.goes_on());
         answer.ok_or_else(|| {
-            // The guest has exited to the host on this thread, and is not entered again: there is nothing to wait for.
+            // The guest waits for this host call, and the VM is not entered again after `kill`. So nobody has to wait for the VM to stop.
             if let Some(vm) = self.vm.get() {
                 vm.kill();
             }
@@ -85,10 +85,10 @@ impl RunBinding {
 /// Answers calls while a guest boots or is made ready, when there is no run.
 struct NoRun;
 
-/// The code that a VM runs to be made ready. It writes the pages that every run writes: modules, calls, values and a log.
+/// The code that makes a VM ready. It writes to the memory pages that every run writes to: modules, calls, values and a log.
 pub(super) const WARM_UP_SOURCE: &str = include_str!("ready.js");
 
-/// The module that shows whether a VM can run code. It is minimal, as a run waits for it.
+/// The module that tests if a VM can run code. It is minimal, because a run waits for it.
 pub(super) const PROBE: &str = "agent:tried";
 const PROBE_SOURCE: &str = "export const handler = () => 0;";
 
@@ -117,7 +117,7 @@ impl GuestCalls for NoRun {
         tracing::trace!(bytes = frame.len(), "a guest is ready");
     }
 
-    /// Returns no entropy: every run would get the same bytes from the snapshot.
+    /// Returns no bytes. They would become part of the snapshot, and every run would get the same bytes.
     fn random(&self, _count: u64) -> Vec<u8> {
         Vec::new()
     }
@@ -144,7 +144,7 @@ impl GuestCalls for NoRun {
     }
 }
 
-/// Returns a frame of plain JSON. Encoding fails only beyond 4 GiB.
+/// Encodes plain JSON as a frame. Encoding only fails beyond 4 GiB.
 fn frame(json: &str) -> Vec<u8> {
     Wire { json: json.to_owned(), blobs: Vec::new() }.to_frame().unwrap_or_default()
 }

@@ -20,7 +20,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Returns the sources of a run. `code` is the agent's code as the engine gets it.
+    /// Returns the sources of a run. `code` is the agent's code in the form that the engine executes.
     pub(super) fn new(code: String, modules: Arc<dyn GuestModules>) -> Self {
         Self { code, modules, parts: Mutex::default(), begun: AtomicBool::new(false) }
     }

@@ -11,15 +11,15 @@ use crate::error::Error;
 pub enum StopReason {
     /// Its time was up.
     Deadline,
-    /// The caller's `AbortSignal`.
+    /// The caller aborted its `AbortSignal`.
     Aborted,
-    /// `close()` of its sandbox or gateway.
+    /// The sandbox or gateway was closed with `close()`.
     Closed,
-    /// `disable()` of the plugin that its gateway is.
+    /// The gateway's plugin was switched off with `disable()`.
     SwitchedOff,
 }
 
-/// A handle that ends a run. The first reason given is the one that counts.
+/// A handle that ends a run. If several reasons are given, the first one counts.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     token: CancellationToken,

@@ -1,8 +1,8 @@
-//! Values as they cross into the guest and out of it: JSON, with bytes kept as bytes.
+//! Values that cross into the guest and out of it: JSON, extended by byte arrays.
 //!
-//! A [`Wire`] is one JSON text and a list of blobs. Bytes stand in the JSON as `{"$bytes": index}`; an object
-//! that has such a key of its own is written as `{"$bytes": [[key, value], …]}`, so that no data of a server or an agent can be mistaken
-//! for bytes. `guest/runtime/src/codec.js` is the counterpart.
+//! A [`Wire`] is one JSON text and a list of byte arrays ("blobs"). In the JSON, `{"$bytes": index}` stands for a blob. An object that
+//! itself has the key `$bytes` is written as `{"$bytes": [[key, value], …]}`, so that no data of a server or an agent can be mistaken for a
+//! blob. `guest/runtime/src/codec.js` does the same in the guest.
 
 use serde_json::{Map, Number, Value as Json};
 
@@ -13,7 +13,7 @@ use crate::text::json::Counter;
 
 pub(super) const MARK: &str = "$bytes";
 
-/// A JSON value, extended by bytes. The order of an object's keys is kept.
+/// A JSON value, extended by byte arrays. The order of an object's keys is kept.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     Null,
@@ -26,7 +26,7 @@ pub enum Value {
     Record(Vec<(String, Value)>),
 }
 
-/// A value in the form that crosses the VM's border: one JSON text, and the blobs that it refers to.
+/// A value in the form that crosses the VM's border: one JSON text, and the blobs that the text refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wire {
     pub json: String,
@@ -51,7 +51,7 @@ impl Value {
         let mut writer = Writer::new(Vec::new());
         writer.value(self);
         let blobs = writer.blobs.into_iter().map(<[u8]>::to_vec).collect();
-        // Only text was written.
+        // The writer only wrote JSON, which is UTF-8.
         Wire { json: String::from_utf8(writer.sink).unwrap_or_default(), blobs }
     }
 
@@ -66,8 +66,8 @@ impl Value {
     /// Parses a value that has crossed the VM's border.
     ///
     /// # Errors
-    /// `ERR_INVALID_VALUE` if the JSON does not parse (lone surrogates, more than 128 levels), if it names a missing blob, or one twice,
-    /// and for more than [`MAX_BLOBS`] blobs.
+    /// `ERR_INVALID_VALUE` if the JSON does not parse (also for lone surrogates and for more than 128 levels), if the JSON refers to a blob
+    /// that does not exist or to one blob twice, and for more than [`MAX_BLOBS`] blobs.
     pub fn from_wire(wire: Wire) -> Result<Self> {
         check_blobs(wire.blobs.len())?;
         let json: Json = serde_json::from_str(&wire.json).map_err(|error| invalid(&error.to_string()))?;
@@ -151,16 +151,16 @@ pub(super) fn read_parts(json: &str, blobs: &[&[u8]]) -> Result<Value> {
     read(json, &mut |index| blobs.get_mut(index)?.take().map(<[u8]>::to_vec))
 }
 
-/// Refuses more blobs than one value may have.
+/// Fails if a value has more than [`MAX_BLOBS`] blobs.
 pub(super) fn check_blobs(count: usize) -> Result<()> {
-    if count > MAX_BLOBS { Err(invalid(&format!("it has {count} Uint8Arrays, and at most {MAX_BLOBS} cross together"))) } else { Ok(()) }
+    if count > MAX_BLOBS { Err(invalid(&format!("it has {count} Uint8Arrays, and at most {MAX_BLOBS} are allowed"))) } else { Ok(()) }
 }
 
 pub(super) fn invalid(problem: &str) -> Error {
     Error::InvalidValue { problem: problem.to_owned() }
 }
 
-/// Takes a blob by its index. Each can be taken once.
+/// A function that takes a blob by its index. Each blob can be taken once.
 type Blobs<'a> = dyn FnMut(usize) -> Option<Vec<u8>> + 'a;
 
 fn read(json: Json, blobs: &mut Blobs<'_>) -> Result<Value> {
@@ -169,7 +169,7 @@ fn read(json: Json, blobs: &mut Blobs<'_>) -> Result<Value> {
         Json::Object(fields) => match fields.get(MARK) {
             Some(Json::Number(index)) if fields.len() == 1 => read_blob(index, blobs)?,
             Some(Json::Array(_)) if fields.len() == 1 => read_escaped(fields, blobs)?,
-            Some(_) => return Err(invalid("a malformed placeholder for bytes")),
+            Some(_) => return Err(invalid("a placeholder for bytes is malformed")),
             None => Value::Record(fields.into_iter().map(|(key, value)| Ok((key, read(value, blobs)?))).collect::<Result<_>>()?),
         },
         other => Value::from(other),
@@ -183,13 +183,13 @@ fn read_blob(index: &Number, blobs: &mut Blobs<'_>) -> Result<Value> {
 
 fn read_escaped(mut fields: Map<String, Json>, blobs: &mut Blobs<'_>) -> Result<Value> {
     let Some(Json::Array(entries)) = fields.remove(MARK) else {
-        return Err(invalid("a malformed escaped object"));
+        return Err(invalid("an escaped object is malformed"));
     };
     let mut record = Vec::with_capacity(entries.len());
     for entry in entries {
-        let Json::Array(pair) = entry else { return Err(invalid("a malformed escaped object")) };
-        let [Json::String(key), value] = <[Json; 2]>::try_from(pair).map_err(|_| invalid("a malformed escaped object"))? else {
-            return Err(invalid("a malformed escaped object"));
+        let Json::Array(pair) = entry else { return Err(invalid("an escaped object is malformed")) };
+        let [Json::String(key), value] = <[Json; 2]>::try_from(pair).map_err(|_| invalid("an escaped object is malformed"))? else {
+            return Err(invalid("an escaped object is malformed"));
         };
         record.push((key, read(value, blobs)?));
     }

@@ -1,4 +1,4 @@
-//! Ends a run's guest from outside: at its deadline, or on request.
+//! Stops a run's guest from outside, at its deadline or on request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 use super::deadline::Deadline;
 use super::stop::{Stop, StopReason};
 
-/// The interval between two attempts to end a guest that is just being entered.
+/// The interval between two attempts to stop a guest. A kill has no effect while the VM is not yet running.
 const KILL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Ends the guest at the deadline or on request, until this is dropped.
+/// Stops the guest at the deadline or on request, until this value is dropped.
 pub(super) struct Watch {
     done: CancellationToken,
 }
@@ -29,7 +29,8 @@ impl Watch {
                 () = stop.stopped() => {}
                 () = deadline.passed() => stop.stop(StopReason::Deadline),
             }
-            // `killer` acts when it is dropped: here, or at the end of the runtime, after which nothing else would end the guest.
+            // Unless the run is done, dropping `killer` stops the guest. The drop happens here, or when the runtime ends, because nothing
+            // else would stop the guest then.
         });
         Self { done }
     }
@@ -52,8 +53,8 @@ impl Drop for Killer {
             return;
         }
         let (guest, done) = (Arc::clone(&self.guest), self.done.clone());
-        // `kill` waits for the virtual CPU, so it has a thread. A kill before the guest is entered has no effect, so it is repeated until
-        // the run's end.
+        // `kill` waits for the virtual CPU, so it needs its own thread. A kill before the VM runs has no effect, so it is repeated until
+        // the run ends.
         let thread = std::thread::Builder::new().name("hyperlight-mcp-kill".to_owned()).spawn(move || {
             while !done.is_cancelled() {
                 guest.kill();
@@ -61,7 +62,7 @@ impl Drop for Killer {
             }
         });
         if let Err(error) = thread {
-            tracing::error!(%error, "no thread to end the guest with");
+            tracing::error!(%error, "cannot start the thread that stops the guest; stopping the guest on this thread");
             self.guest.kill();
         }
     }

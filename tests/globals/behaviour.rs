@@ -262,11 +262,11 @@ fn what_is_not_here_says_what_to_do_instead() {
     for (code, instead) in [
         ("export const handler = () => fetch('https://x/')", "no network"),
         ("export const handler = () => Buffer.from('x')", "Uint8Array.fromBase64"),
-        ("export const handler = () => process.env.HOME", "its input"),
+        ("export const handler = () => process.env.HOME", "the run's input"),
         ("export const handler = async () => { await sleep(5) }", "import { sleep } from \"host:mcp\""),
         ("module.exports = { handler: () => 1 }", "export function handler"),
         ("import fs from 'node:fs'; export const handler = () => 1", "no files"),
-        ("import { setTimeout } from 'timers/promises'; export const handler = () => 1", "sleep is of"),
+        ("import { setTimeout } from 'timers/promises'; export const handler = () => 1", "import sleep from"),
     ] {
         let (_, message) = failure(code);
         assert!(message.contains(instead), "{code}: {message}");

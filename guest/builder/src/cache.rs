@@ -1,5 +1,5 @@
-//! What was built is known by a digest of all it was built from, kept in a cache folder under that digest, and copied
-//! to `out/`.
+//! The cache of built guests. A guest is stored in the cache folder under a digest of its sources and toolchain, and copied from there to
+//! `out/`.
 
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result};
@@ -12,17 +12,17 @@ use std::path::{Path, PathBuf};
 
 pub const STANDARD: &str = "hyperlight-mcp-guest.standard";
 pub const RING3: &str = "hyperlight-mcp-guest.ring3";
-/// The guests with their symbols, for whoever has an address to look up. Stay in the cache.
+/// The guests with symbols, for debugging. They stay in the cache folder.
 pub const SYMBOLS: &str = "hyperlight-mcp-guest.symbols";
 pub const RING3_SYMBOLS: &str = "hyperlight-mcp-guest.ring3.symbols";
 pub const MANIFEST: &str = "guest.json";
 
-/// `guest.json`.
+/// The content of `guest.json`.
 #[derive(Serialize, Deserialize, PartialEq)]
 pub struct Manifest {
-    /// Of the sources and the toolchain.
+    /// The digest of the sources and the toolchain.
     pub digest: String,
-    /// Of the sources alone: how a machine without a toolchain knows its guests to be current.
+    /// The digest of the sources alone. A machine without a toolchain uses it to tell if its guests are up to date.
     pub sources: String,
     pub toolchain: String,
     pub hyperlight: String,
@@ -46,7 +46,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Digest of every file that goes into a guest, names included.
+/// Returns the digest of the names and contents of all files that go into a guest.
 pub fn sources_digest(guest: &Path) -> Result<String> {
     let mut files = Vec::new();
     for part in ["Cargo.toml", "Cargo.lock", "runtime", "builder", "ring3"] {
@@ -82,7 +82,7 @@ pub fn digest(sources: &str, tools: &Toolchain) -> String {
     hex(&Sha256::digest(format!("{sources}\n{}", tools.versions)))
 }
 
-/// Where guests of this digest are kept.
+/// Returns the cache folder of the guests with this digest.
 pub fn folder(digest: &str) -> Result<PathBuf> {
     let base = match env::var_os("XDG_CACHE_HOME").filter(|folder| !folder.is_empty()) {
         Some(folder) => PathBuf::from(folder),
@@ -91,22 +91,22 @@ pub fn folder(digest: &str) -> Result<PathBuf> {
     Ok(base.join("hyperlight-mcp/guest").join(digest))
 }
 
-/// The manifest of the guests in a folder, if they are all there and as it says.
+/// Returns the manifest of the guests in a folder, if all files exist and match it.
 pub fn load(folder: &Path) -> Option<Manifest> {
     let manifest: Manifest = serde_json::from_slice(&fs::read(folder.join(MANIFEST)).ok()?).ok()?;
     let matches = |name: &str, guest: &Guest| fs::read(folder.join(name)).is_ok_and(|bytes| Guest::of(&bytes) == *guest);
     (matches(STANDARD, &manifest.standard) && matches(RING3, &manifest.ring3)).then_some(manifest)
 }
 
-/// Writes files into a folder, the manifest last: it is what says that the others are there.
+/// Writes files to a folder, the manifest last, because the manifest says that the others are complete.
 pub fn store(folder: &Path, manifest: &Manifest, files: &[(&str, &[u8])]) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let json = serde_json::to_vec_pretty(manifest)?;
     for (name, bytes) in files.iter().copied().chain([(MANIFEST, json.as_slice())]) {
-        // Under another name first: a reader sees the old file or the new one.
+        // The file is written under a temporary name and renamed, so that a reader sees either the old or the new content.
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         std::io::Write::write_all(&mut file, bytes)?;
-        fs::set_permissions(file.path(), fs::Permissions::from_mode(0o644))?; // a temporary file is its owner's alone
+        fs::set_permissions(file.path(), fs::Permissions::from_mode(0o644))?; // only the owner can read a temporary file
         file.persist(folder.join(name)).with_context(|| format!("cannot write {name} in {}", folder.display()))?;
     }
     Ok(())

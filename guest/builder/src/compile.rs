@@ -1,4 +1,4 @@
-//! Runs cargo-hyperlight on `guest/runtime`, with the chosen tools and nothing else from the environment.
+//! Runs cargo-hyperlight on `guest/runtime` with the chosen tools, and without the build variables of the environment.
 
 use crate::toolchain::{Toolchain, command};
 use anyhow::{Context, Result, bail, ensure};
@@ -9,16 +9,17 @@ use std::io::IsTerminal as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// First argument of the builder when it runs itself: cargo-hyperlight reads the tools from its own environment.
+/// The first argument with which the builder starts itself again. cargo-hyperlight takes its tools from the environment of its own process,
+/// which is the child.
 pub const STAGE: &str = "--stage-compile";
 const NAME: &str = "hyperlight-mcp-guest";
 const TARGET: &str = "x86_64-hyperlight-none";
 
-/// Which of the two guests.
+/// The guest to build.
 #[derive(Clone, Copy)]
 pub enum Kind<'a> {
     Standard,
-    /// Linked with this object.
+    /// The guest linked with the ring-3 shim; the path is the shim's object file.
     Ring3(&'a Path),
 }
 
@@ -47,33 +48,33 @@ pub fn compile(tools: &Toolchain, guest: &Path, target: &Path, kind: Kind) -> Re
         .env("LIBCLANG_PATH", &tools.libclang)
         .env("CARGO_TARGET_DIR", target)
         .env("RUSTFLAGS", remap(guest))
-        // QuickJS takes the functions that picolibc has, as for the other systems without threads and atomics. Not `__wasi__`,
-        // by which hyperlight-js builds its own guest: that also switches off the limit of the stack, and recursion without
-        // end would take all memory instead of giving a RangeError.
+        // QuickJS must use the functions that picolibc has, as it does for systems without threads and atomics (`__DJGPP`). hyperlight-js
+        // builds its own guest with `__wasi__`, but that also disables the stack limit, and endless recursion would then use all memory
+        // instead of throwing a RangeError.
         .env("HYPERLIGHT_CFLAGS", "-D__DJGPP=1 -D_POSIX_MONOTONIC_CLOCK")
         .status()?;
-    ensure!(status.success(), "the guest does not compile: see above");
+    ensure!(status.success(), "the guest does not compile; see the errors above");
     let elf = target.join(TARGET).join("release").join(NAME);
-    ensure!(elf.is_file(), "cargo succeeded, but {} is not there", elf.display());
+    ensure!(elf.is_file(), "cargo succeeded, but did not write {}", elf.display());
     Ok(fs::read(elf)?)
 }
 
-/// The part that runs in the child, with the arguments that follow [`STAGE`].
+/// Runs in the child process, with the arguments that follow [`STAGE`].
 pub fn stage(arguments: impl Iterator<Item = OsString>) -> Result<()> {
     let mut cargo = cargo_hyperlight::cargo()?;
-    // Named, as the addon's own target is the default of every folder here.
+    // The target is given explicitly, because the addon's cargo configuration sets another default for all folders below it.
     cargo.args(["build", "--release", "--locked", "--target", TARGET, "--manifest-path"]).args(arguments);
     if !std::io::stderr().is_terminal() {
-        cargo.arg("--quiet"); // at a terminal cargo shows how far it is; a log would have a line for each crate
+        cargo.arg("--quiet"); // cargo's progress display would add a line for each crate to a log
     }
-    // cargo has said what is wrong: its command line, with the whole environment, would bury that.
+    // cargo has already printed the error. The returned error contains the whole command line and environment, which would hide it.
     if cargo.status().is_err() {
         std::process::exit(1);
     }
     Ok(())
 }
 
-/// Variables of the surrounding build, which must not reach this one.
+/// Tells if a variable belongs to the surrounding build and must not reach this one.
 fn is_foreign(name: &str) -> bool {
     const FLAGS: [&str; 8] = [
         "RUSTFLAGS",
@@ -90,7 +91,7 @@ fn is_foreign(name: &str) -> bool {
     of_cargo || FLAGS.contains(&name)
 }
 
-/// The names under which rustc, cargo-hyperlight and cc look for the tools.
+/// Links the tools under the names by which rustc, cargo-hyperlight and cc look for them.
 fn link_tools(tools: &Toolchain, bin: &Path) -> Result<()> {
     fs::create_dir_all(bin)?;
     for (name, tool) in [("rust-lld", &tools.lld), ("clang", &tools.clang), ("rustc", &tools.rustc), ("cargo", &tools.cargo)] {
@@ -103,7 +104,8 @@ fn link_tools(tools: &Toolchain, bin: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Panic messages name source files: without the folders of whoever built the guest, so that it is the same everywhere.
+/// Returns the compiler flags that remove this machine's folders from the file names in panic messages, so that the guest is the same on
+/// every machine.
 fn remap(guest: &Path) -> String {
     let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let cargo = env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);

@@ -1,7 +1,7 @@
 //! Builds the guest: `cargo run --profile builder --manifest-path guest/builder/Cargo.toml -- [--check] [--out FOLDER]`.
 //!
-//! Two guests come out: `standard`, for a processor's own virtualisation, and `ring3`, the same linked with a shim for
-//! KVM-PVM, which runs ring-0 code by emulation only. See `docs/GUEST.md`.
+//! It builds two guests: `standard`, for processors with hardware virtualisation, and `ring3`, the same guest linked with a shim for
+//! KVM-PVM, which can only emulate ring-0 code. See `docs/GUEST.md`.
 
 mod cache;
 mod compile;
@@ -10,7 +10,7 @@ mod shim;
 mod toolchain;
 mod upstream;
 
-/// `upstream.rs` compiles a file of hyperlight-guest-bin that refers to this module of that crate.
+/// A stub of a module of hyperlight-guest-bin. `upstream.rs` compiles a file of that crate that uses this module.
 mod paging {
     pub unsafe fn map_region(_physical: u64, _virtual: *mut u8, _length: u64, _kind: hyperlight_common::vmem::MappingKind) {
         unreachable!("only constants are taken from hyperlight-guest-bin")
@@ -30,8 +30,8 @@ use std::{env, fs};
 use toolchain::Toolchain;
 
 const USAGE: &str = "usage: hyperlight-mcp-guest-builder [--check] [--out FOLDER]
-  --check   build nothing; succeed if the guests are current
-  --out     where the guests go (guest/out)";
+  --check   build nothing; succeed if the guests are up to date
+  --out     the folder to write the guests to (default: guest/out)";
 
 struct Options {
     check: bool,
@@ -49,13 +49,13 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode> {
-    let guest = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the builder lies in guest/")?;
+    let guest = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the builder's folder is not inside guest/")?;
     let mut arguments = env::args_os().skip(1);
     let mut options = Options { check: false, out: guest.join("out") };
     while let Some(argument) = arguments.next() {
         match argument.to_str() {
             Some("--check") => options.check = true,
-            Some("--out") => options.out = arguments.next().context("--out wants a folder")?.into(),
+            Some("--out") => options.out = arguments.next().context("--out needs a folder")?.into(),
             Some(compile::STAGE) => {
                 compile::stage(arguments)?;
                 return Ok(ExitCode::SUCCESS);
@@ -69,25 +69,25 @@ fn run() -> Result<ExitCode> {
     let tools = match Toolchain::find() {
         Ok(tools) => tools,
         Err(_) if current.as_ref().is_some_and(|manifest| manifest.sources == sources) => {
-            eprintln!("guest: current, by its sources (there is no toolchain here to build another)");
+            eprintln!("guest: up to date with its sources (this machine has no toolchain to build another)");
             return Ok(ExitCode::SUCCESS);
         }
         Err(error) => return Err(error),
     };
     let digest = cache::digest(&sources, &tools);
     if current.is_some_and(|manifest| manifest.digest == digest) {
-        eprintln!("guest: current ({})", &digest[..12]);
+        eprintln!("guest: up to date ({})", &digest[..12]);
         return Ok(ExitCode::SUCCESS);
     }
     if options.check {
-        eprintln!("guest: not built, or not from these sources with this toolchain; scripts/setup builds it");
+        eprintln!("guest: not built, or built from other sources or with another toolchain; run scripts/setup to build it");
         return Ok(ExitCode::FAILURE);
     }
     produce(guest, &tools, sources, digest, &options.out)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The guest's own lock, and the addon's beside it, which holds the host's half.
+/// Checks the versions of Hyperlight's crates in the guest's lock file and in the addon's, which has the host's crates.
 fn check_locks(guest: &Path) -> Result<()> {
     for lock in ["Cargo.lock", "../Cargo.lock"] {
         if let Ok(text) = fs::read_to_string(guest.join(lock)) {
@@ -103,23 +103,24 @@ fn produce(guest: &Path, tools: &Toolchain, sources: String, digest: String, out
         let standard = fs::read(kept.join(cache::STANDARD))?;
         let ring3 = fs::read(kept.join(cache::RING3))?;
         cache::store(out, &manifest, &[(cache::STANDARD, &standard), (cache::RING3, &ring3)])?;
-        eprintln!("guest: taken from {}", kept.display());
+        eprintln!("guest: copied from the cache folder {}", kept.display());
         return Ok(());
     }
     let start = Instant::now();
     eprintln!(
-        "guest: compiling for the micro-VM, as its sources or the toolchain changed: Rust's own library first (with a new target folder \
-         usually two to four minutes, else one or less)"
+        "guest: compiling for the micro-VM, because its sources or the toolchain changed. Two to four minutes if Rust's standard library \
+         must be compiled first (with a new target folder), otherwise one minute or less"
     );
-    eprintln!("guest: with {}", tools.summary());
-    // A target folder for each toolchain: cargo-hyperlight's own library is not rebuilt when the compiler changes.
+    eprintln!("guest: using {}", tools.summary());
+    // Each toolchain has its own target folder, because cargo-hyperlight does not rebuild its copy of the standard library when the
+    // compiler changes.
     let key = &cache::digest("", tools)[..8];
     let target = guest.join("target/micro-vm").join(key);
     let symbols = compile::compile(tools, guest, &target, Kind::Standard)?;
     image::check_entry(&symbols, "entrypoint")?;
     let standard = finish(&symbols)?;
 
-    eprintln!("guest: the same for machines that emulate ring 0 (KVM-PVM)");
+    eprintln!("guest: building the second guest, for machines that emulate ring 0 (KVM-PVM)");
     let folder = target.join("ring3");
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let object = shim::build(tools, &guest.join("ring3"), &folder)?;
@@ -148,7 +149,7 @@ fn produce(guest: &Path, tools: &Toolchain, sources: String, digest: String, out
     Ok(())
 }
 
-/// Checks the guest that was linked, and strips it to what the host reads.
+/// Checks the linked guest, and strips everything that the host does not read.
 fn finish(symbols: &[u8]) -> Result<Vec<u8>> {
     let version = upstream::REVIEWED[0].1;
     image::check(symbols, version)?;

@@ -1,5 +1,5 @@
-//! Compiles the ring-3 shim to one object, which the guest is linked with, and checks that it is fit to run between two
-//! instructions of the guest: no SSE, no variables, nothing outside itself.
+//! Compiles the ring-3 shim to one object file, which the guest is linked with. Checks that the shim can run between any two instructions
+//! of the guest: it uses no SSE, has no variables, and calls no code outside itself.
 
 use crate::toolchain::{Toolchain, command};
 use crate::upstream::definitions;
@@ -10,16 +10,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A target of rustc's without SSE and x87, and without a red zone.
+/// A target of rustc without SSE, x87 and a red zone.
 const TARGET: &str = "x86_64-unknown-none";
-/// What the linker defines, and upstream's entry point.
+/// Symbols that the object may leave undefined: the linker defines them, or Hyperlight's guest library (`entrypoint`).
 const MAY_BE_UNDEFINED: [&str; 5] = ["", "__ehdr_start", "__start_ring3_text", "__stop_ring3_text", "entrypoint"];
-/// The offset table lies in memory that need not be open to ring 3.
+/// Relocations through the global offset table, which lies in memory that ring 3 may not be able to read.
 const THROUGH_GOT: [u32; 3] = [elf::R_X86_64_GOTPCREL, elf::R_X86_64_GOTPCRELX, elf::R_X86_64_REX_GOTPCRELX];
-/// The shim's stack has 1 KiB, of which a frame and all registers take 176 bytes.
+/// The largest stack frame of a function of the shim, in bytes. The shim's stack has 1 KiB; an exception frame and all registers take 176
+/// bytes of it.
 const LARGEST_FRAME: u64 = 256;
 
-/// Builds the object in `folder` and returns where it is.
+/// Builds the object in `folder` and returns its path.
 pub fn build(tools: &Toolchain, sources: &Path, folder: &Path) -> Result<PathBuf> {
     let sysroot = folder.join("sysroot");
     core_library(tools, &sysroot).context("Rust's core does not build for the ring-3 shim")?;
@@ -41,8 +42,8 @@ pub fn build(tools: &Toolchain, sources: &Path, folder: &Path) -> Result<PathBuf
     Ok(linked)
 }
 
-/// All code in one section, whose ends the linker knows by its name; constants that the compiler made lie with it, as pages
-/// of code are open to ring 3 and others need not be.
+/// Puts all code into one section, whose name makes the linker define its start and end. Read-only constants go into the same section,
+/// because pages of code are always open to ring 3.
 const LINK_SCRIPT: &str = "SECTIONS {
   ring3_text : { *(.text.entry) *(.text .text.*) *(.rodata .rodata.*) }
   /DISCARD/ : { *(.note*) *(.comment) *(.eh_frame*) *(.llvm*) *(.stack_sizes) }
@@ -54,7 +55,8 @@ fn rustc(tools: &Toolchain, sysroot: &Path) -> Command {
     rustc
 }
 
-/// Rust's `core` for the target, once for each toolchain: `folder` belongs to one. Of it the shim has what is inlined.
+/// Builds Rust's `core` for the target, once for each toolchain, because `folder` belongs to one toolchain. The shim only inlines code of
+/// it.
 fn core_library(tools: &Toolchain, sysroot: &Path) -> Result<()> {
     let libraries = sysroot.join("lib/rustlib").join(TARGET).join("lib");
     let stamp = sysroot.join("complete");
@@ -70,7 +72,7 @@ fn core_library(tools: &Toolchain, sysroot: &Path) -> Result<()> {
         run(rustc.arg("--out-dir").arg(&libraries).arg(source))
     };
     library("core", &source)?;
-    // Every crate without std asks for this one. What it has, the shim must not call.
+    // Every crate without std needs a crate of this name. It is empty here, because the shim must not call it.
     let builtins = sysroot.join("compiler_builtins.rs");
     fs::write(&builtins, "#![feature(no_core, compiler_builtins)]\n#![no_core]\n#![compiler_builtins]\n")?;
     library("compiler_builtins", &builtins)?;
@@ -78,7 +80,7 @@ fn core_library(tools: &Toolchain, sysroot: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The constants, for Rust and for the assembler.
+/// Writes the constants as Rust code and as assembler symbols.
 fn write_constants(folder: &Path) -> Result<()> {
     let (mut rust, mut assembly) = (String::new(), String::new());
     for (name, value) in definitions()? {
@@ -101,26 +103,28 @@ fn parse(bytes: &[u8]) -> Result<object::read::elf::ElfFile64<'_, object::Endian
     Ok(object::read::elf::ElfFile64::parse(bytes)?)
 }
 
-/// Nothing undefined but what the linker knows, and no variables: memory of the image is copied on write, by the shim.
+/// Checks that the linker defines every undefined symbol, and that there are no variables: writing to a page of the image causes a fault
+/// that the shim itself would have to handle.
 fn check_object(bytes: &[u8]) -> Result<()> {
     let file = parse(bytes)?;
     for symbol in file.symbols().filter(object::ObjectSymbol::is_undefined) {
         let name = symbol.name()?;
-        ensure!(MAY_BE_UNDEFINED.contains(&name), "the ring-3 shim calls `{name}`, which is outside it and may use SSE");
+        ensure!(MAY_BE_UNDEFINED.contains(&name), "the ring-3 shim calls `{name}`, which is not part of the shim and may use SSE");
     }
     for section in file.sections().filter(|section| section.size() > 0) {
         let name = section.name()?;
         for (at, relocation) in section.relocations() {
             let object::RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
-            ensure!(!THROUGH_GOT.contains(&r_type), "the ring-3 shim goes through the global offset table, in {name} at {at:#x}");
+            ensure!(!THROUGH_GOT.contains(&r_type), "the ring-3 shim uses the global offset table, in the section {name} at {at:#x}");
         }
         let is_variable = (name.starts_with(".data") && !name.starts_with(".data.rel.ro")) || name.starts_with(".bss");
-        ensure!(!is_variable, "the ring-3 shim has variables, in {name}: it has a page of scratch memory for them");
+        ensure!(!is_variable, "the ring-3 shim has variables in the section {name}; keep them in the shim's page of scratch memory");
     }
     Ok(())
 }
 
-/// Frames that the compiler noted (`.stack_sizes`: an address, then a LEB128 number), each in a section of its own.
+/// Checks the stack size of each function. The compiler writes it to `.stack_sizes` (an address, then a LEB128 number), one section for
+/// each function.
 fn check_frames(bytes: &[u8]) -> Result<()> {
     let file = parse(bytes)?;
     let mut functions = 0;
@@ -130,7 +134,7 @@ fn check_frames(bytes: &[u8]) -> Result<()> {
         ensure!(size <= LARGEST_FRAME, "a function of the ring-3 shim takes {size} bytes of stack, more than {LARGEST_FRAME}");
         functions += 1;
     }
-    ensure!(functions > 0, "the compiler has not said how much stack the ring-3 shim takes");
+    ensure!(functions > 0, "the compiler has not written the stack sizes of the ring-3 shim");
     Ok(())
 }
 
@@ -145,7 +149,8 @@ fn leb128(bytes: &[u8]) -> u64 {
     value
 }
 
-/// The target has no SSE, so there should be none; but a guest whose registers change by themselves is worth a second look.
+/// Checks that the shim uses no vector or x87 registers. The target has none, but an error here would silently change the guest's
+/// registers.
 fn check_instructions(object: &Path) -> Result<()> {
     let mut objdump = Command::new("objdump");
     let listing = run(objdump.args(["-d", "-j", "ring3_text", "--no-show-raw-insn"]).arg(object))?;

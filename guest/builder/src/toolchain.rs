@@ -1,7 +1,7 @@
-//! The tools that build a guest: a Rust with the sources of its own library, a linker called `rust-lld`, clang, libclang.
+//! Finds the tools that build a guest: a Rust with the sources of the standard library, a linker called `rust-lld`, clang and libclang.
 //!
-//! A Rust from rustup is taken if it has the component `rust-src`; else Debian's own, which comes with sources; else
-//! rustup is asked to fetch the component, which is last because it may wait for a network that is not there.
+//! A Rust from rustup is preferred if it has the component `rust-src`. The second choice is Debian's package, which has the sources. At
+//! last, rustup is asked to download the component; this is last because it may wait for a network that does not exist.
 
 use anyhow::{Context, Result, bail};
 use std::env;
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Names a Rust installation to use, and no other: the folder that has `bin/rustc` in it.
+/// The environment variable that names the Rust installation to use, by the folder that contains `bin/rustc`.
 pub const CHOOSE: &str = "HYPERLIGHT_MCP_GUEST_RUST";
-/// LLD 19 leaves a relocation that the host refuses; 22 is the first that was seen to link a guest clean.
+/// LLD 19 leaves a relocation that the host refuses. Version 22 is the first version that is known to link a guest correctly.
 const OLDEST_LLD: u32 = 22;
 const FETCH_LIMIT: Duration = Duration::from_secs(60);
 
@@ -22,12 +22,12 @@ pub const APT_LINE: &str =
 pub struct Toolchain {
     pub rustc: PathBuf,
     pub cargo: PathBuf,
-    /// The linker, by whatever name it has.
+    /// The linker, which has different names on different systems.
     pub lld: PathBuf,
     pub clang: PathBuf,
-    /// The folder of libclang, for bindgen.
+    /// The folder of libclang, which bindgen needs.
     pub libclang: PathBuf,
-    /// Versions of all of them: part of the digest.
+    /// The versions of all tools, which are part of the digest.
     pub versions: String,
 }
 
@@ -50,7 +50,7 @@ impl Toolchain {
         Ok(Toolchain { cargo: rust.sysroot.join("bin/cargo"), rustc, lld: rust.lld, clang, libclang, versions: versions.join("\n") })
     }
 
-    /// In one line, for people.
+    /// Describes the toolchain in one line.
     pub fn summary(&self) -> String {
         let line = |start: &str| self.versions.lines().find(|line| line.starts_with(start)).unwrap_or("");
         let rustc = line("rustc ");
@@ -62,8 +62,8 @@ impl Toolchain {
     }
 }
 
-/// A command without what cargo and rustup put into the environment of the programs they run: their libraries' folder
-/// would mix two Rust installations, and their variables would choose the toolchain for us.
+/// Makes a command without the variables that cargo and rustup set for the programs they run. Their library folder would mix two Rust
+/// installations, and `RUSTUP_TOOLCHAIN` would override the toolchain chosen here.
 pub fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_remove("LD_LIBRARY_PATH").env_remove("RUSTUP_TOOLCHAIN").env("RUSTC_BOOTSTRAP", "1");
@@ -89,7 +89,7 @@ fn which(name: &str) -> Option<PathBuf> {
 
 fn find_rust() -> Result<Rust> {
     if let Some(chosen) = env::var_os(CHOOSE) {
-        return usable(Path::new(&chosen)).map_err(|why| why.context(format!("{CHOOSE} names {chosen:?}")));
+        return usable(Path::new(&chosen)).map_err(|why| why.context(format!("{CHOOSE} is set to {chosen:?}, which cannot be used")));
     }
     let mut refused = Vec::new();
     let mut first_usable = |candidates: Vec<PathBuf>| {
@@ -112,16 +112,16 @@ fn find_rust() -> Result<Rust> {
     }
     let fetched = fetched.err().map(|why| format!("\n  rustup: {why}")).unwrap_or_default();
     bail!(
-        "no Rust here can build for the micro-VM, which takes the sources of Rust's own library:\n{}{fetched}\n\
-         Either of these installs one:\n  rustup component add rust-src\n  {APT_LINE}",
+        "no Rust installation on this machine can build the guest, which needs the sources of Rust's standard library:\n{}{fetched}\n\
+         Either of these commands installs them:\n  rustup component add rust-src\n  {APT_LINE}",
         refused.join("\n")
     )
 }
 
-/// Folders of the Rust in use and of rustup's others.
+/// Returns the folder of the active Rust and of all toolchains of rustup.
 fn rustup_sysroots() -> Vec<PathBuf> {
     let mut sysroots = Vec::new();
-    // Not through `command`: RUSTUP_TOOLCHAIN says which is in use.
+    // The environment is kept here, because RUSTUP_TOOLCHAIN selects the active Rust.
     if let Some(rustc) = which("rustc")
         && let Ok(sysroot) = said(Command::new(rustc).args(["--print", "sysroot"]))
     {
@@ -137,7 +137,7 @@ fn rustup_sysroots() -> Vec<PathBuf> {
     sysroots
 }
 
-/// The Rust in this folder, or what it lacks.
+/// Returns the Rust in this folder, or an error that names the missing part.
 fn usable(sysroot: &Path) -> Result<Rust> {
     for program in ["bin/rustc", "bin/cargo"] {
         if !sysroot.join(program).is_file() {
@@ -145,18 +145,18 @@ fn usable(sysroot: &Path) -> Result<Rust> {
         }
     }
     if !sysroot.join("lib/rustlib/src/rust/library/core/src/lib.rs").is_file() {
-        bail!("has no sources of the library (rust-src, Debian: rust-web-src)");
+        bail!("has no sources of the standard library (rustup component rust-src, Debian package rust-web-src)");
     }
     let own = sysroot.join("lib/rustlib/x86_64-unknown-linux-gnu/bin/rust-lld");
     let lld = if own.is_file() { own } else { system_lld()? };
     Ok(Rust { sysroot: sysroot.to_path_buf(), lld })
 }
 
-/// LLD's generic driver, which takes `-flavor` as rustc passes it: Debian's is `lld-22`.
+/// Finds LLD's generic driver, which accepts `-flavor` as rustc passes it. Debian's name for it is `lld-22`.
 fn system_lld() -> Result<PathBuf> {
     (OLDEST_LLD..OLDEST_LLD + 10)
         .find_map(|version| which(&format!("lld-{version}")))
-        .with_context(|| format!("has no rust-lld, and there is no lld-{OLDEST_LLD} (Debian: lld-{OLDEST_LLD})"))
+        .with_context(|| format!("has no rust-lld, and there is no lld-{OLDEST_LLD} or newer (Debian package lld-{OLDEST_LLD})"))
 }
 
 fn find_clang() -> Result<(PathBuf, PathBuf)> {
@@ -166,7 +166,7 @@ fn find_clang() -> Result<(PathBuf, PathBuf)> {
     if let Some(folder) = env::var_os("LIBCLANG_PATH") {
         return Ok((clang, folder.into()));
     }
-    let real = fs::canonicalize(&clang)?; // /usr/lib/llvm-19/bin/clang
+    let real = fs::canonicalize(&clang)?; // for example /usr/lib/llvm-19/bin/clang
     let beside = real.parent().and_then(Path::parent).map(|folder| folder.join("lib"));
     let others = (14..30).rev().map(|version| PathBuf::from(format!("/usr/lib/llvm-{version}/lib")));
     let has_libclang = |folder: &PathBuf| {
@@ -186,7 +186,7 @@ fn find_clang() -> Result<(PathBuf, PathBuf)> {
 
 fn fetch_rust_src() -> Result<()> {
     let rustup = which("rustup").context("is not installed")?;
-    eprintln!("guest: fetching rust-src with rustup, as no Rust here has the sources of its library (60 s at most)");
+    eprintln!("guest: fetching rust-src with rustup, because no Rust here has the sources of its standard library (at most 60 s)");
     let mut child = Command::new(rustup).args(["component", "add", "rust-src"]).stdin(Stdio::null()).spawn()?;
     let deadline = Instant::now() + FETCH_LIMIT;
     loop {

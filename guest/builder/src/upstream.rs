@@ -1,14 +1,14 @@
-//! Everything that the ring-3 shim relies on in Hyperlight, taken from Hyperlight's own crates, in one place.
+//! Collects everything that the ring-3 shim relies on in Hyperlight, taken from Hyperlight's own crates.
 //!
-//! Four kinds of source, strongest first:
-//! 1. public constants, and constants of `hyperlight-guest-bin`'s private files, which are compiled in here: `const`;
-//! 2. page-table entries: made by Hyperlight's own mapping code when the builder runs, and read ([`Entries::made_by_upstream`]);
-//! 3. public functions, called when the builder runs and compared ([`check_functions`]);
-//! 4. literals inside function bodies (the allocator's limit, the load base, CR0 and CR4, the rules of the page-fault
-//!    handler): read once by a person in the sources with the checksums in [`REVIEWED`], and the shim stops the guest's
-//!    first boot with a message if the load base or the IDT is not where it was linked for.
+//! There are four kinds of sources, the strongest first:
+//! 1. `const` values: public constants, and constants of private files of `hyperlight-guest-bin`, which are compiled into the builder;
+//! 2. page-table entries: Hyperlight's own mapping code makes them when the builder runs ([`Entries::made_by_upstream`]);
+//! 3. public functions: they are called when the builder runs, and their results are compared ([`check_functions`]);
+//! 4. literals inside function bodies (the allocator's limit, the load base, CR0 and CR4, the rules of the page-fault handler): a person
+//!    has read them in the sources with the checksums in [`REVIEWED`]. If the load base or the IDT is at another address, the shim stops
+//!    the guest's first boot with a message.
 //!
-//! If an assertion fails, Hyperlight has changed: read its new code beside `ring3/src`, then correct both.
+//! If an assertion fails, Hyperlight has changed. Then compare its new code with `ring3/src` and correct both the shim and this file.
 
 use anyhow::{Result, bail, ensure};
 use hyperlight_common::flatbuffer_wrappers::guest_error::ErrorCode;
@@ -24,7 +24,7 @@ use hyperlight_common::vmem::{
 use hyperlight_guest::layout::{MAIN_STACK_LIMIT_GVA, MAIN_STACK_TOP_GVA};
 use std::cell::RefCell;
 
-/// The versions whose sources were read when the shim was written, with the checksums that cargo holds them to.
+/// The versions whose sources were read when the shim was written, with their checksums from Cargo.lock.
 pub const REVIEWED: [(&str, &str, &str); 4] = [
     ("hyperlight-common", "0.17.0", "3ad5576d6ef947dc2822c2f5038ddff8325c158ddef4cbabf9d0b125294cdb0f"),
     ("hyperlight-guest", "0.17.0", "816f673f3f8ef6d5703796bf92927b85177ad1baac6f391551a88451a9e46a7e"),
@@ -32,7 +32,7 @@ pub const REVIEWED: [(&str, &str, &str); 4] = [
     ("hyperlight-host", "0.17.0", "d85dcf5ae7a578e1b09bdeb76cc3b3ca8e6e57d6395d2f57204aec45c1bbbde9"),
 ];
 
-/// `hyperlight-guest-bin`'s own files.
+/// Private files of `hyperlight-guest-bin`.
 #[allow(dead_code, clippy::all)]
 mod guest_bin {
     include!(concat!(env!("OUT_DIR"), "/guest_bin.rs"));
@@ -40,41 +40,41 @@ mod guest_bin {
     use std::mem::{offset_of, size_of};
 
     pub const IDT: u64 = layout::PROC_CONTROL_GVA + offset_of!(machine::ProcCtrl, idt) as u64;
-    /// An exception frame is pushed as six words, the error code first.
+    /// An exception frame has six words, the error code first.
     const _: () = assert!(size_of::<machine::ExceptionInfo>() == 48);
     const _: () = assert!(offset_of!(machine::ExceptionInfo, error_code) == 0);
     const _: () = assert!(offset_of!(machine::ExceptionInfo, rip) == 8);
     const _: () = assert!(offset_of!(machine::ExceptionInfo, rflags) == 24);
-    /// A gate is sixteen bytes (the shim shifts by four); its handler's address is split.
+    /// A gate has sixteen bytes (the shim shifts by four), and the address of its handler is split.
     const _: () = assert!(size_of::<machine::IdtEntry>() == 16);
 }
 
-/// Where `hyperlight-host` loads the first byte of the image: `SandboxMemoryLayout::BASE_ADDRESS`, private; that crate
-/// asserts it itself (`snapshot/tripwires.rs`), and `shim_entry` compares.
+/// The address to which `hyperlight-host` loads the first byte of the image: `SandboxMemoryLayout::BASE_ADDRESS`, which is private. That
+/// crate asserts the value (`snapshot/tripwires.rs`), and `shim_entry` compares it at boot.
 pub const LOAD_BASE: u64 = 0x4000;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 const TOP_GVA: u64 = SCRATCH_TOP_GVA as u64 + 1;
-/// What `alloc_phys_pages` keeps back at the top of scratch memory: the exception stack with the metadata, and a page
-/// below it, which nothing uses as long as the exception stack is not overrun. That page is the shim's.
+/// The pages that `alloc_phys_pages` reserves at the top of scratch memory: one for the exception stack and the metadata, and one below it,
+/// which is unused unless the exception stack overflows. The shim uses the second page.
 const RESERVED_PAGES: u64 = 2;
 const ALLOCATOR_LIMIT: u64 = SCRATCH_TOP_GPA as u64 - RESERVED_PAGES * PAGE;
 const PHYS_TO_VIRT: u64 = SCRATCH_TOP_GVA as u64 - SCRATCH_TOP_GPA as u64;
 const EXN_STACK_TOP: u64 = TOP_GVA - SCRATCH_TOP_EXN_STACK_OFFSET;
 
-/// The shim's page, from below: four words; the ring-0 stack, of one frame and eight words; the ring-3 stack, of one frame,
-/// all registers and Rust frames, which the builder holds under 256 bytes each. More than half of the page is left
-/// to an exception stack that outgrows its own page.
+/// The layout of the shim's page, from its start: four words; the ring-0 stack, for one frame and eight words; the ring-3 stack, for one
+/// frame, all registers and Rust frames, which the builder limits to 256 bytes each. More than half of the page is left for an exception
+/// stack that grows beyond its own page.
 const SHIM_VARS: u64 = TOP_GVA - RESERVED_PAGES * PAGE;
 const SHIM_RING0_STACK: u64 = SHIM_VARS + 0x200;
 const SHIM_RING3_STACK: u64 = SHIM_VARS + 0x600;
 
-/// How many neighbours a page copied on write takes with it, itself included, and how many pages the stack grows by. Both
-/// are powers of two. See docs/GUEST.md for what was measured.
+/// `CLUSTER` is the number of pages that are copied together on a write, and `STACK_CLUSTER` the number of pages by which the stack grows.
+/// Both are powers of two. See docs/GUEST.md for the measurements.
 const CLUSTER: u64 = 4;
 const STACK_CLUSTER: u64 = 16;
 
-/// Ports that the I/O permission bitmap opens.
+/// The number of ports that the I/O permission bitmap opens.
 const IO_PORTS: u64 = 128;
 
 const _: () = assert!(PAGE == 4096 && PAGE_TABLE_ENTRIES_PER_TABLE == 512, "the shim walks four-level tables of 4 KiB");
@@ -97,7 +97,7 @@ const _: () = assert!((OutBAction::Log as u64) < IO_PORTS && (OutBAction::DebugP
 const _: () = assert!((OutBAction::CallFunction as u64) < IO_PORTS && (OutBAction::Abort as u64) < IO_PORTS);
 const _: () = assert!((VmAction::Halt as u64) < IO_PORTS && (VmAction::PvTimerConfig as u64) < IO_PORTS);
 
-/// What the shim is compiled with.
+/// Returns the constants with which the shim is compiled.
 pub fn definitions() -> Result<Vec<(&'static str, u64)>> {
     check_functions()?;
     let entries = Entries::made_by_upstream()?;
@@ -106,10 +106,10 @@ pub fn definitions() -> Result<Vec<(&'static str, u64)>> {
         ("CLUSTER", CLUSTER),
         ("STACK_CLUSTER", STACK_CLUSTER),
         ("SHIM_VARS", SHIM_VARS),
-        ("VAR_CR3", SHIM_VARS), // control registers, as ring 3 cannot read them; zero: nothing is open yet
+        ("VAR_CR3", SHIM_VARS), // copies of control registers, which ring 3 cannot read; 0 until the first page fault
         ("VAR_CR2", SHIM_VARS + 8),
-        ("VAR_TARGET", SHIM_VARS + 16), // upstream's handler, for an indirect jump with every register the guest's
-        ("VAR_OPENED", SHIM_VARS + 24), // not zero: all page tables are open
+        ("VAR_TARGET", SHIM_VARS + 16), // address of Hyperlight's handler, for an indirect jump that changes no register
+        ("VAR_OPENED", SHIM_VARS + 24), // not zero once all page tables are open
         ("SHIM_RING0_STACK", SHIM_RING0_STACK),
         ("SHIM_RING3_STACK", SHIM_RING3_STACK),
         ("EXN_STACK_TOP", EXN_STACK_TOP),
@@ -134,8 +134,8 @@ pub fn definitions() -> Result<Vec<(&'static str, u64)>> {
         ("PORT_ABORT", OutBAction::Abort as u64),
         ("ABORT_CODE", ErrorCode::GuestError as u64),
         ("IO_PORTS", IO_PORTS),
-        // Of hyperlight-host's `CommonSpecialRegisters::standard_64bit_defaults`. The guest writes back what it reads,
-        // and such writes are dropped, so a wrong value here would be seen by nobody.
+        // Values of hyperlight-host's `CommonSpecialRegisters::standard_64bit_defaults`. The guest writes back the values that it reads,
+        // and the shim drops these writes, so a wrong value here would have no effect.
         ("CR0_VALUE", 0x8005_0033),
         ("CR4_VALUE", 0x620),
         ("CR4_GLOBAL_PAGES", 0x80),
@@ -147,7 +147,7 @@ pub fn definitions() -> Result<Vec<(&'static str, u64)>> {
     ])
 }
 
-/// Is the sandbox memory's layout what the constants above say, for every size of it?
+/// Checks that the layout of the sandbox memory matches the constants above, for several sizes.
 fn check_functions() -> Result<()> {
     for size in [0x2_0000, 0x10_0000, 0x400_0000, 0x4000_0000] {
         let offset = scratch_base_gva(size).wrapping_sub(scratch_base_gpa(size));
@@ -158,8 +158,8 @@ fn check_functions() -> Result<()> {
     Ok(())
 }
 
-/// Does `lock` (a Cargo.lock's text) hold these crates to the sources that were reviewed? A crate that it does not name
-/// is no concern of it.
+/// Checks that `lock` (the text of a Cargo.lock) contains the reviewed versions of these crates. Crates that are not in the lock file are
+/// not checked.
 pub fn check_reviewed(lock: &str) -> Result<()> {
     for package in lock.split("[[package]]") {
         let field = |name: &str| {
@@ -171,8 +171,8 @@ pub fn check_reviewed(lock: &str) -> Result<()> {
         };
         if field("version") != Some(version) || field("checksum") != Some(checksum) {
             bail!(
-                "{name} {} is not the {version} that guest/ring3 was written for: the shim relies on what that crate \
-                 keeps to itself. Read its new code beside guest/ring3, then put its version and checksum into \
+                "{name} {} is not the {version} that guest/ring3 was written for: the shim relies on private details \
+                 of that crate. Compare its new code with guest/ring3, then put its version and checksum into \
                  REVIEWED in guest/builder/src/upstream.rs.",
                 field("version").unwrap_or("of unknown version")
             );
@@ -181,7 +181,7 @@ pub fn check_reviewed(lock: &str) -> Result<()> {
     Ok(())
 }
 
-/// The bits that x86 leaves to software.
+/// The bits of a page-table entry that x86 leaves to software.
 const SOFTWARE_MASK: u64 = 0xe00;
 const USER: u64 = 4;
 
@@ -190,7 +190,7 @@ struct Entries {
     writable: u64,
     no_execute: u64,
     copy_on_write: u64,
-    /// Of a page that may be read and written, and not executed: without no-execute.
+    /// The flags of a page that may be read, written and executed.
     page_flags: u64,
 }
 
@@ -201,31 +201,31 @@ impl Entries {
         let no_execute = basic(true, false) ^ basic(true, true);
         let writable = basic(true, true) ^ basic(false, true);
         let entries = Entries { writable, no_execute, copy_on_write: copied & SOFTWARE_MASK, page_flags: basic(true, true) };
-        ensure!(writable == 2 && no_execute == 1 << 63, "not x86's bits: {writable:#x}, {no_execute:#x}");
-        ensure!(entries.page_flags == 0x63, "a page's entry is {:#x}: the shim knows of no such bits", entries.page_flags);
-        ensure!(entries.copy_on_write != 0, "pages to be copied on write are not marked in the bits for software");
-        ensure!(copied & writable == 0, "pages to be copied on write are writable");
-        ensure!(basic(false, true) & SOFTWARE_MASK == 0, "pages that are read-only for good are marked as well");
-        ensure!((copied | entries.page_flags) & USER == 0, "pages are already open to ring 3: the shim has no point");
+        ensure!(writable == 2 && no_execute == 1 << 63, "Hyperlight uses other bits than x86: {writable:#x}, {no_execute:#x}");
+        ensure!(entries.page_flags == 0x63, "the shim does not support the page-table flags {:#x}", entries.page_flags);
+        ensure!(entries.copy_on_write != 0, "copy-on-write pages are not marked in the software bits of their entries");
+        ensure!(copied & writable == 0, "copy-on-write pages are writable");
+        ensure!(basic(false, true) & SOFTWARE_MASK == 0, "read-only pages are marked as copy-on-write");
+        ensure!((copied | entries.page_flags) & USER == 0, "pages are already open to ring 3, so the shim is not needed");
         Ok(entries)
     }
 }
 
-/// Maps one page with Hyperlight's own code, in tables of ours, and returns its entry's flags.
+/// Maps one page with Hyperlight's own code, in tables of this program, and returns the flags of its entry.
 fn leaf(kind: MappingKind) -> u64 {
     let tables = Tables(RefCell::new(vec![0; PAGE_TABLE_ENTRIES_PER_TABLE]));
     let mapping = Mapping { phys_base: 0x1_0000, virt_base: 0x1_0000, len: PAGE, kind };
-    // SAFETY: the tables are plain memory of ours; `map` is unsafe as it usually changes the tables in use.
+    // SAFETY: the tables are normal memory of this program. `map` is unsafe because it usually changes the active page tables.
     unsafe { map(&tables, mapping) };
     let entries = tables.0.borrow();
     let entry = entries.iter().find(|entry| *entry & PTE_ADDR_MASK == 0x1_0000);
     entry.map_or(0, |entry| entry & !PTE_ADDR_MASK)
 }
 
-/// Page tables in a vector, the root first.
+/// Page tables in a vector, with the root first.
 struct Tables(RefCell<Vec<u64>>);
 
-/// Physical address of the root: far from the page that is mapped.
+/// The physical address of the root, far from the mapped page.
 const ROOT: u64 = 0x10_0000;
 
 impl TableReadOps for Tables {

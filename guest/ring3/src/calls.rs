@@ -1,15 +1,16 @@
-//! From ring 3 to ring 0: what only ring 0 may do. An invalid instruction takes us there, as KVM-PVM runs no `syscall`.
+//! Calls from ring 3 to ring 0, for operations that only ring 0 may do. An invalid instruction makes the switch, because KVM-PVM does not
+//! run `syscall`.
 
 use crate::constants::{CALL_ALLOW_IO, CALL_INVALIDATE, CALL_OPEN, CALL_SET_CR3};
 
-/// Goes to ring 0 (entry.s), by a direct call: the compiler's own would go through the global offset table, which lies in
-/// memory that is not open.
+/// Goes to ring 0 (entry.s) by a direct call. A call that the compiler generates would go through the global offset table, which lies in
+/// memory that ring 3 may not be able to read.
 ///
 /// # Safety
-/// As each call says.
+/// The caller must meet the conditions of the given call, see below.
 unsafe fn hypercall(argument: u64, call: u64) -> u64 {
     let result;
-    // SAFETY: as promised by the caller; what the code on the other side changes is named here.
+    // SAFETY: as promised by the caller. The operands name every register that the code in ring 0 changes.
     unsafe {
         core::arch::asm!(
             "call shim_hypercall",
@@ -25,37 +26,37 @@ unsafe fn hypercall(argument: u64, call: u64) -> u64 {
     result
 }
 
-/// Drops the translation of one address.
+/// Drops the cached translation of one address.
 pub fn invalidate(address: u64) {
-    // SAFETY: dropping a translation changes no meaning; the processor reads the tables again.
+    // SAFETY: dropping a translation changes no mapping, as the processor reads the page tables again.
     unsafe { hypercall(address, CALL_INVALIDATE) };
 }
 
-/// Sets the root of the page tables, which also drops all translations.
+/// Sets the root of the page tables. This also drops all cached translations.
 ///
 /// # Safety
-/// The tables must map what runs.
+/// The new tables must map the code and data in use.
 pub unsafe fn set_root(cr3: u64) {
     // SAFETY: as promised by the caller.
     unsafe { hypercall(cr3, CALL_SET_CR3) };
 }
 
-/// Opens one page to ring 3, also where ring 3 cannot reach its tables. Returns the virtual address of the leaf table.
+/// Opens one page to ring 3, even if ring 3 cannot reach the page's tables. Returns the virtual address of the leaf table.
 ///
 /// # Safety
 /// The page must be mapped.
 pub unsafe fn open(address: u64) -> u64 {
-    // SAFETY: the tables on the way are there, as promised by the caller; only user bits change.
+    // SAFETY: the caller promises that the tables on the way to the page exist. Only user bits change.
     unsafe { hypercall(address, CALL_OPEN) }
 }
 
-/// Gives the guest the I/O privilege level, so that its `out` works without the bitmap.
+/// Gives the guest the I/O privilege level, so that its `out` instructions work without the I/O permission bitmap.
 pub fn allow_io() {
-    // SAFETY: the ports lead to the host, which trusts no guest in either ring.
+    // SAFETY: the ports lead to the host, which does not trust the guest in either ring.
     unsafe { hypercall(0, CALL_ALLOW_IO) };
 }
 
-/// Ends the guest with a message.
+/// Stops the guest with a message that the IDT is not where the shim expects it.
 pub fn foreign_idt() -> ! {
     // SAFETY: does not return.
     unsafe { core::arch::asm!("jmp shim_stop_for_foreign_idt", options(noreturn)) }

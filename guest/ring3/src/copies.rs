@@ -1,4 +1,4 @@
-//! Pages that the guest gets while it runs: copies of the snapshot's, and its stack's.
+//! Allocates pages while the guest runs: copies of pages of the snapshot, and pages of the growing stack.
 
 use crate::constants::{
     CLUSTER, PAGE_SIZE, PHYS_TO_VIRT, PTE_COPY_ON_WRITE, PTE_NO_EXECUTE, PTE_PAGE_FLAGS, PTE_PRESENT, PTE_SOFTWARE_MASK, PTE_USER,
@@ -6,19 +6,19 @@ use crate::constants::{
 };
 use crate::tables::{Entry, allocate, is_plentiful, open};
 
-/// Is it a page of the snapshot that is to be copied when it is written?
+/// Tells if the entry is a page of the snapshot that must be copied before it is written.
 pub fn is_copied_on_write(entry: u64) -> bool {
     entry & (PTE_PRESENT | PTE_WRITABLE | PTE_SOFTWARE_MASK) == PTE_PRESENT | PTE_COPY_ON_WRITE
 }
 
-/// A page was written for the first time since the snapshot: gives it a page of its own, and its neighbours as well, as a
-/// fault costs more than some copies. False if there is no memory left: upstream tries too, fails too, and reports it.
+/// Handles the first write to a page since the snapshot. Copies the page and its neighbours, because a fault costs more than a few copies.
+/// Returns false if no memory is left; then the guest's own handler tries the same, fails and reports it.
 pub fn copy_around(address: u64, entry: Entry) -> bool {
     if !copy(address, entry) {
         return false;
     }
     if is_plentiful() {
-        // Aligned to a power of two, so all of them are in one table.
+        // The cluster is aligned to a power of two, so all its entries are in one table.
         let before = entry.index() % CLUSTER;
         let first = entry.neighbour(-(before as i64));
         for index in 0..CLUSTER {
@@ -35,10 +35,10 @@ pub fn copy_around(address: u64, entry: Entry) -> bool {
 fn copy(address: u64, entry: Entry) -> bool {
     let Some(page) = allocate() else { return false };
     let target = page.wrapping_add(PHYS_TO_VIRT);
-    // The copy is written through scratch memory's own mapping, which has to be open as well: a fault in here would
-    // overwrite the frame that is worked on.
+    // The copy is written through the mapping of scratch memory, which must be open to ring 3 as well. A fault at this point would
+    // overwrite the exception frame that is being handled.
     open(target);
-    // SAFETY: the source is mapped and open (its entry says so), the target is a page that is nobody's yet.
+    // SAFETY: the source is mapped and open, as its entry says. The target is a new page that no other code uses.
     unsafe {
         core::arch::asm!(
             "rep movsq",
@@ -48,14 +48,14 @@ fn copy(address: u64, entry: Entry) -> bool {
             options(nostack, preserves_flags),
         );
     }
-    // No invlpg: the fault itself has dropped the old translation. A neighbour's may survive, which is read-only and has
-    // the same content: the first write faults, and `faults` finds the page writable and drops it then. An invlpg for
-    // each page costs a way to ring 0.
+    // No invlpg is needed: the fault has dropped the old translation of the faulting page. The old translation of a neighbour may remain;
+    // it is read-only and has the same content. The first write to the neighbour faults, and `faults` then drops the old translation. An
+    // invlpg for each page would cost a switch to ring 0.
     entry.set(entry.get() & PTE_NO_EXECUTE | page | PTE_PAGE_FLAGS | PTE_USER);
     true
 }
 
-/// The main stack grows: maps the page and some below it. They take no memory of the host's until they are touched.
+/// Grows the main stack: maps the page at `address` and some pages below it. The host provides memory for a page only when it is touched.
 pub fn grow_stack(address: u64, entry: Entry) -> bool {
     let map = |entry: Entry| {
         let page = allocate();

@@ -1,11 +1,11 @@
-//! Page faults: user bits that are missing, writes of pages that are shared with the snapshot, the growing stack.
+//! Handles page faults: missing user bits, writes to pages that are shared with the snapshot, and the growing stack.
 
 use crate::constants::{PTE_NO_EXECUTE, PTE_PRESENT, PTE_USER, PTE_WRITABLE, STACK_LIMIT, STACK_TOP};
 use crate::copies::{copy_around, grow_stack, is_copied_on_write};
 use crate::tables::{open_tables_once, walk};
 use crate::{Frame, Verdict, calls};
 
-// The processor's error code.
+// Bits of the page fault's error code.
 const PRESENT: u64 = 1;
 const WRITE: u64 = 2;
 const USER: u64 = 4;
@@ -20,7 +20,7 @@ extern "C" fn shim_page_fault(frame: &mut Frame, address: u64) -> Verdict {
 
 fn resolve(frame: &mut Frame, address: u64) -> Verdict {
     let error = frame.error;
-    frame.error = error & !USER; // upstream's handler only knows faults of the supervisor
+    frame.error = error & !USER; // Hyperlight's handler only supports faults in supervisor mode
     if error & RESERVED != 0 {
         return Verdict::NotOurs;
     }
@@ -35,7 +35,7 @@ fn resolve(frame: &mut Frame, address: u64) -> Verdict {
         walked.entry.open_table();
     }
     if error & PRESENT == 0 {
-        return Verdict::Handled; // somebody has mapped it since
+        return Verdict::Handled; // the page was mapped after the fault
     }
     if error & WRITE != 0 && value & PTE_WRITABLE == 0 {
         return verdict(is_copied_on_write(value) && copy_around(address, walked.entry));
@@ -43,7 +43,7 @@ fn resolve(frame: &mut Frame, address: u64) -> Verdict {
     if error & FETCH != 0 && value & PTE_NO_EXECUTE != 0 {
         return Verdict::NotOurs;
     }
-    // The tables allow it, so the processor has an old translation: unless it was opened just now, drop that.
+    // The tables allow this access, so the processor has used an old translation. It must be dropped, unless an entry was opened just now.
     if !walked.opened && !was_closed {
         calls::invalidate(address);
     }

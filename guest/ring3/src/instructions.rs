@@ -1,17 +1,17 @@
-//! The few privileged instructions that Hyperlight's guest executes, emulated.
+//! Emulates the few privileged instructions that Hyperlight's guest executes.
 
 use crate::constants::{CR0_VALUE, CR4_GLOBAL_PAGES, CR4_VALUE, RFLAGS_IOPL, UPSTREAM_IDT, VAR_CR2, VAR_CR3};
 use crate::tables::root;
 use crate::{Frame, Verdict, calls};
 use core::ptr::{read_unaligned, read_volatile, write_volatile};
 
-/// The bytes from an address on, as signed numbers or not. They were just executed, or are an operand of what was.
+/// Reads the bytes of an instruction that was just executed, or of its operands.
 #[derive(Clone, Copy)]
 struct Bytes(u64);
 
 impl Bytes {
     fn at(self, offset: u64) -> u8 {
-        // SAFETY: an instruction that the processor has just read, so it is mapped and open.
+        // SAFETY: the processor has just read this instruction, so its bytes are mapped and open.
         unsafe { read_volatile((self.0 + offset) as *const u8) }
     }
 
@@ -22,7 +22,7 @@ impl Bytes {
     }
 }
 
-/// A REX prefix, or none.
+/// A REX prefix; 0 if there is none.
 #[derive(Clone, Copy)]
 struct Prefix(u8);
 
@@ -38,7 +38,7 @@ impl Prefix {
     }
 }
 
-/// A ModRM byte with what belongs to it.
+/// A ModRM byte with the SIB byte and the displacement that follow it.
 #[derive(Clone, Copy)]
 struct Operand {
     bytes: Bytes,
@@ -49,9 +49,9 @@ struct Operand {
 
 impl Operand {
     const REGISTER: u8 = 3;
-    /// `rm` that announces a SIB byte.
+    /// The value of `rm` after which a SIB byte follows.
     const SCALED: u8 = 4;
-    /// `rm`, or a SIB's base, that announces a displacement and no register where `mode` is 0.
+    /// The value of `rm`, or of a SIB byte's base, that means "displacement only, no base register" if `mode` is 0.
     const NO_BASE: u8 = 5;
 
     fn at(bytes: Bytes) -> Self {
@@ -72,7 +72,7 @@ impl Operand {
         self.mode == 0 && base == Self::NO_BASE
     }
 
-    /// Of ModRM, SIB and displacement.
+    /// The number of bytes of ModRM, SIB and displacement.
     fn length(self) -> u64 {
         let displacement = match self.mode {
             1 => 1,
@@ -83,7 +83,7 @@ impl Operand {
         1 + u64::from(self.scaled().is_some()) + displacement
     }
 
-    /// The address in memory; `next` is the next instruction's.
+    /// Computes the operand's address in memory. `next` is the address of the next instruction.
     fn address(self, frame: &mut Frame, prefix: Prefix, next: u64) -> u64 {
         let sib = self.scaled();
         let displaced = 1 + u64::from(sib.is_some());
@@ -131,16 +131,16 @@ fn emulate(frame: &mut Frame) -> Verdict {
         (0x0f, 0x22) => write_control(frame, bytes, prefix),
         (0x0f, 0x00) => task_register(frame, bytes),
         (0x0f, 0x01) => descriptor_or_page(frame, bytes, prefix),
-        // mov to a segment register: the shim's selectors stay.
+        // mov to a segment register is skipped, because the shim's selectors must stay.
         (0x8e, _) => skip(frame, bytes.0 + 1 + Operand::at(Bytes(bytes.0 + 1)).length()),
         (0xcb, _) if prefix.is_wide() => far_return(frame),
         (0xee | 0xef, _) if frame.flags & RFLAGS_IOPL == 0 => {
-            // out: QEMU does not honour the bitmap once the TSS is busy, and keeps IOPL where KVM-PVM drops it. The flag
-            // stays: an iretq in ring 3 does not change it. The instruction is run again.
+            // out: QEMU ignores the I/O bitmap once the TSS is busy, and keeps IOPL where KVM-PVM drops it. The guest keeps the IOPL flag,
+            // because an iretq in ring 3 does not change it. The instruction is executed again.
             calls::allow_io();
             Verdict::Handled
         }
-        // cli, sti: there are no interrupts.
+        // cli and sti are skipped, because there are no interrupts.
         (0xfa | 0xfb, _) => skip(frame, bytes.0 + 1),
         _ => Verdict::NotOurs,
     }
@@ -151,12 +151,12 @@ fn skip(frame: &mut Frame, next: u64) -> Verdict {
     Verdict::Handled
 }
 
-/// `mov` from a control register. The guest writes CR0 and CR4 back as it read them, as a barrier.
+/// Emulates `mov` from a control register. The guest writes the values of CR0 and CR4 back as a barrier.
 fn read_control(frame: &mut Frame, bytes: Bytes, prefix: Prefix) -> Verdict {
     let operand = Operand::at(Bytes(bytes.0 + 2));
     let value = match operand.operation {
         0 => CR0_VALUE,
-        // SAFETY: the shim's page; written on each page fault.
+        // SAFETY: the shim's page is always mapped. Each page fault writes this word.
         2 => unsafe { read_volatile(VAR_CR2 as *const u64) },
         3 => root(),
         4 => CR4_VALUE,
@@ -170,26 +170,27 @@ fn write_control(frame: &mut Frame, bytes: Bytes, prefix: Prefix) -> Verdict {
     let operand = Operand::at(Bytes(bytes.0 + 2));
     let value = *frame.register(operand.rm | prefix.base());
     match operand.operation {
-        // SAFETY: what the guest would have done itself.
+        // SAFETY: the guest executes the same operation in ring 0.
         3 => unsafe {
             calls::set_root(value);
             write_volatile(VAR_CR3 as *mut u64, value);
         },
-        // Toggled by the guest to flush the TLB.
-        // SAFETY: the root stays what it is.
+        // The guest toggles this bit to flush the TLB.
+        // SAFETY: the root of the page tables does not change.
         4 if value & CR4_GLOBAL_PAGES != 0 => unsafe { calls::set_root(root()) },
         _ => {}
     }
     skip(frame, bytes.0 + 3)
 }
 
-/// `ltr` is skipped, as the shim's task state stays.
+/// Skips `ltr`, because the shim's task state must stay.
 fn task_register(frame: &mut Frame, bytes: Bytes) -> Verdict {
     let operand = Operand::at(Bytes(bytes.0 + 2));
     if operand.operation == 3 { skip(frame, bytes.0 + 2 + operand.length()) } else { Verdict::NotOurs }
 }
 
-/// `lgdt`, `lidt`: skipped, as the shim's tables stay; but upstream's IDT is where its handlers are looked up. `invlpg`.
+/// Emulates `invlpg`. Skips `lgdt` and `lidt`, because the shim's tables must stay; an IDT other than
+/// Hyperlight's stops the guest.
 fn descriptor_or_page(frame: &mut Frame, bytes: Bytes, prefix: Prefix) -> Verdict {
     let operand = Operand::at(Bytes(bytes.0 + 2));
     let next = bytes.0 + 2 + operand.length();
@@ -199,7 +200,7 @@ fn descriptor_or_page(frame: &mut Frame, bytes: Bytes, prefix: Prefix) -> Verdic
     let address = operand.address(frame, prefix, next);
     match operand.operation {
         2 => {}
-        // SAFETY: the instruction's operand: a limit in two bytes, then the address.
+        // SAFETY: this is the instruction's operand: a limit of two bytes, then the address.
         3 if unsafe { read_unaligned((address + 2) as *const u64) } != UPSTREAM_IDT => calls::foreign_idt(),
         3 => {}
         7 => calls::invalidate(address),
@@ -208,9 +209,9 @@ fn descriptor_or_page(frame: &mut Frame, bytes: Bytes, prefix: Prefix) -> Verdic
     skip(frame, next)
 }
 
-/// `retfq`, with which upstream loads its code segment: a near return that drops the selector.
+/// Emulates `retfq`, with which the guest loads its code segment, as a near return that drops the selector.
 fn far_return(frame: &mut Frame) -> Verdict {
-    // SAFETY: the guest's stack, on which it has just put both.
+    // SAFETY: the guest has just pushed the address and the selector on its stack.
     let target = unsafe { read_volatile(frame.rsp as *const u64) };
     frame.rsp += 16;
     skip(frame, target)

@@ -1,12 +1,13 @@
-//! The ring-3 shim: lets a guest that was written for ring 0 run in ring 3, on machines whose KVM only emulates ring 0.
-//! `docs/GUEST.md` explains why, and how an exception goes.
+//! The ring-3 shim lets a guest that was written for ring 0 run in ring 3, on machines whose KVM only emulates ring 0. `docs/GUEST.md`
+//! explains the reason and the way of an exception through the shim.
 //!
-//! Compiled by `guest/builder` for `x86_64-unknown-none`, a target without SSE and x87, as the guest's registers of those
-//! are not saved: the shim runs between two instructions of the guest. It has no variables (a page of the image that is
-//! written is copied on write, by the shim itself), does not allocate, does not panic, and calls nothing outside itself:
-//! the builder checks the object for all of that.
+//! `guest/builder` compiles the shim for `x86_64-unknown-none`, a target without SSE and x87: the shim interrupts the guest between two
+//! instructions and does not save those registers. The shim has no variables (a written page of the image is copied on write, by the shim
+//! itself), does not allocate, does not panic, and calls no code outside itself. The builder checks the object file for all of this.
+//!
+//! In names, `upstream` means Hyperlight's own guest code, with which the shim is linked.
 #![no_std]
-#![no_builtins] // else a loop that copies becomes a call of the guest's memcpy, which uses SSE
+#![no_builtins] // otherwise a copying loop becomes a call to the guest's memcpy, which uses SSE
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod calls;
@@ -15,7 +16,7 @@ mod faults;
 mod instructions;
 mod tables;
 
-/// Written by the builder from Hyperlight's own crates: see `builder/src/upstream.rs`.
+/// Constants that the builder takes from Hyperlight's own crates, see `builder/src/upstream.rs`.
 mod constants {
     #![allow(dead_code)]
     include!(concat!(env!("RING3_GENERATED"), "/constants.rs"));
@@ -23,31 +24,32 @@ mod constants {
 
 use core::arch::global_asm;
 
-// The same constants for the assembler, which knows them as symbols.
+// The assembler gets the same constants as symbols.
 global_asm!(include_str!(concat!(env!("RING3_GENERATED"), "/constants.s")), options(att_syntax, raw));
 global_asm!(include_str!("entry.s"), options(att_syntax, raw));
 
-/// What an exception handler made of an exception. `entry.s` knows the numbers.
+/// The result of an exception handler of the shim. `entry.s` uses these numbers.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Upstream's handler gets it, as if nobody had looked.
+    /// The shim does not handle this exception; Hyperlight's handler must run.
     NotOurs = 0,
-    /// Done: the guest goes on.
+    /// The exception was handled, and the guest continues.
     Handled = 1,
 }
 
 impl Verdict {
-    /// Upstream's IDT says where its handler is, and `entry.s` must be able to read it.
+    /// Makes Hyperlight's IDT readable for `entry.s`, which looks up Hyperlight's handler there.
     fn prepared(self) -> Self {
         if self == Verdict::NotOurs && tables::open(constants::UPSTREAM_IDT) {
-            calls::invalidate(constants::UPSTREAM_IDT); // ring 0 may have read it before
+            calls::invalidate(constants::UPSTREAM_IDT); // ring 0 may have cached the old translation
         }
         self
     }
 }
 
-/// The guest's registers, as `entry.s` pushes them: rax first, so it is last; then what the processor pushed.
+/// The guest's registers, in the order in which `entry.s` pushes them: rax is pushed first, so it is last here. Behind them are the words
+/// that the processor pushed.
 #[repr(C)]
 pub struct Frame {
     registers: [u64; 16],
@@ -60,8 +62,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A general register, by the number that instructions know it by. The stack pointer's place among the pushed ones
-    /// has the shim's own; the guest's is in what the processor pushed.
+    /// Returns a general register by its number in x86 instructions. The stack pointer is read from the processor's words, because
+    /// `entry.s` pushes the shim's own stack pointer in its place.
     fn register(&mut self, number: u8) -> &mut u64 {
         const STACK_POINTER: u8 = 4;
         match number & 15 {

@@ -1,4 +1,4 @@
-//! The guest's page tables, and the bits in them that open a page to ring 3.
+//! Walks the guest's page tables and sets the bits that open a page to ring 3.
 
 use crate::calls;
 use crate::constants::{
@@ -6,52 +6,52 @@ use crate::constants::{
 };
 use core::ptr::{read_volatile, write_volatile};
 
-/// What one leaf table maps: 2 MiB.
+/// The number of bytes that one leaf table maps: 2 MiB.
 const TABLE_SPAN: u64 = PAGE_SIZE * TABLE_ENTRIES;
 
-/// The root, as ring 0 left it in the shim's page when it was first entered.
+/// The root of the page tables. Ring 0 stored it in the shim's page when it was first entered.
 pub fn root() -> u64 {
-    // SAFETY: the shim's page is always mapped, and nobody else's.
+    // SAFETY: the shim's page is always mapped, and no other code uses it.
     unsafe { read_volatile(VAR_CR3 as *const u64) }
 }
 
-/// An entry of a page table in memory.
+/// The address of a page-table entry in memory.
 #[derive(Clone, Copy)]
 pub struct Entry(u64);
 
 impl Entry {
-    /// The entry for `address` in the table at the physical address that `table` has, bits and all.
+    /// Finds the entry for `address` in a table. `table` is the entry that points to this table, flag bits included.
     fn of(table: u64, address: u64, shift: u32) -> Self {
         Entry((table & PTE_ADDR_MASK).wrapping_add(PHYS_TO_VIRT) + ((address >> (shift - 3)) & (TABLE_ENTRIES - 1) << 3))
     }
 
     pub fn get(self) -> u64 {
-        // SAFETY: entries are made by `walk` and its like alone, from tables that are there and open.
+        // SAFETY: entries are only made by the functions of this file, from tables that exist and are open to ring 3.
         unsafe { read_volatile(self.0 as *const u64) }
     }
 
     pub fn set(self, value: u64) {
-        // SAFETY: as above. One processor, so nobody reads it meanwhile but the page-table walker, which takes words.
+        // SAFETY: as above. There is one processor, so only the page-table walker may read the entry meanwhile, and it reads whole words.
         unsafe { write_volatile(self.0 as *mut u64, value) };
     }
 
-    /// The entry `count` places before or behind, which must be of the same table.
+    /// The entry `count` places further (or back, if negative). It must be in the same table.
     pub fn neighbour(self, count: i64) -> Self {
         Entry(self.0.wrapping_add_signed(8 * count))
     }
 
-    /// Its place in the table.
+    /// The entry's index in its table.
     pub fn index(self) -> u64 {
         self.0 / 8 & (TABLE_ENTRIES - 1)
     }
 
-    /// Sets the user bit of every page in this entry's table: 2 MiB at once, not 4 KiB.
+    /// Sets the user bit of every page in this entry's table, which opens 2 MiB at once instead of 4 KiB.
     pub fn open_table(self) {
         open_all(self.0 & !(PAGE_SIZE - 1));
     }
 }
 
-/// Sets the user bit of every entry of the table at this virtual address.
+/// Sets the user bit of every present entry in the table at this virtual address.
 fn open_all(table: u64) {
     for index in 0..TABLE_ENTRIES {
         let entry = Entry(table + 8 * index);
@@ -62,13 +62,13 @@ fn open_all(table: u64) {
     }
 }
 
-/// A page's entry, and whether the way to it was open to ring 3 before.
+/// The entry of a page. `opened` is true if a user bit had to be set on the way to it.
 pub struct Walked {
     pub entry: Entry,
     pub opened: bool,
 }
 
-/// The entry of the page at `address`, with user bits set on the way down to it; nothing if a table is missing.
+/// Finds the entry of the page at `address` and sets the user bits on the way to it. Returns `None` if a table is missing.
 pub fn walk(address: u64) -> Option<Walked> {
     let mut table = root();
     let mut opened = false;
@@ -86,7 +86,7 @@ pub fn walk(address: u64) -> Option<Walked> {
     Some(Walked { entry: Entry::of(table, address, 12), opened })
 }
 
-/// Opens the page at `address` with all others of its table, if it is mapped. Says whether it was closed before.
+/// Opens the page at `address` and all other pages of its table, if it is mapped. Returns true if it was closed before.
 pub fn open(address: u64) -> bool {
     let Some(walked) = walk(address) else { return false };
     let was_closed = walked.entry.get() & (PTE_PRESENT | PTE_USER) == PTE_PRESENT;
@@ -96,42 +96,42 @@ pub fn open(address: u64) -> bool {
     was_closed || walked.opened
 }
 
-/// On the first fault after a start or a restore: opens all page tables to ring 3, so that the shim never faults on one
-/// itself. The host puts them side by side, the root first and its allocator behind; tables that the guest adds later it
-/// writes itself, and so opens them.
+/// Opens all page tables to ring 3 at the first fault after a start or a restore, so that the shim itself never faults on a table. The
+/// tables lie side by side: the host places the root first, and its allocator places the others behind. The guest writes later tables
+/// itself, which opens them.
 pub fn open_tables_once() {
-    // SAFETY: the shim's page, as in `root`.
+    // SAFETY: the shim's page is always mapped, as in `root`.
     if unsafe { read_volatile(VAR_OPENED as *const u64) } != 0 {
         return;
     }
-    // SAFETY: the host keeps the allocator's word there, in a page that ring 0 has opened.
+    // SAFETY: the host keeps the allocator's word at this address, in a page that ring 0 has opened.
     let end = unsafe { read_volatile(ALLOCATOR as *const u64) }.wrapping_add(PHYS_TO_VIRT);
     let mut address = (root() & PTE_ADDR_MASK).wrapping_add(PHYS_TO_VIRT);
     while address < end {
-        // SAFETY: scratch memory, in which the tables lie, is all mapped.
+        // SAFETY: the tables lie in scratch memory, which is completely mapped.
         let table = unsafe { calls::open(address) };
-        // SAFETY: and so is the table itself.
+        // SAFETY: the leaf table lies in scratch memory too.
         unsafe { calls::open(table) };
         open_all(table);
         address = (address | (TABLE_SPAN - 1)) + 1;
     }
-    // SAFETY: the shim's page.
+    // SAFETY: the shim's page is always mapped.
     unsafe { write_volatile(VAR_OPENED as *mut u64, 1) };
 }
 
-/// A page of scratch memory, zeroed: `hyperlight_guest::prim_alloc::alloc_phys_pages(1)`, with the same limit, but nothing
-/// instead of an abort.
+/// Allocates a zeroed page of scratch memory. It does the same as `hyperlight_guest::prim_alloc::alloc_phys_pages(1)`, but returns `None`
+/// instead of an abort when the limit is reached.
 pub fn allocate() -> Option<u64> {
     let mut page = PAGE_SIZE;
-    // SAFETY: the allocator's word; upstream adds to it in the same way.
+    // SAFETY: this is the allocator's word, and Hyperlight's allocator adds to it in the same way.
     unsafe { core::arch::asm!("lock xadd [{}], {}", in(reg) ALLOCATOR, inout(reg) page, options(nostack)) };
     (page + PAGE_SIZE < ALLOCATOR_LIMIT).then_some(page)
 }
 
-/// Is there so much left that a few pages more or less will not matter?
+/// Tells if enough memory is left to allocate more pages than necessary.
 pub fn is_plentiful() -> bool {
-    /// Pages are never given back, so a guest that comes near its end gets them one by one.
+    /// Pages are never freed. A guest that has less memory left than this gets single pages.
     const RESERVE: u64 = 4 << 20;
-    // SAFETY: the allocator's word.
+    // SAFETY: this is the allocator's word.
     unsafe { read_volatile(ALLOCATOR as *const u64) + RESERVE < ALLOCATOR_LIMIT }
 }

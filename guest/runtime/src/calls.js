@@ -1,23 +1,25 @@
-// Calls out of the VM: one at a time, or many at once. A call by `.async` waits in a queue until the run can do nothing else. Then one
-// host call, an exchange, hands over all that are new, waits, and comes back with those that have ended.
-// `host` is the native module of src/host.rs, `codec` is codec.js, `timers` is globals/timers.js.
+// Makes tool calls out of the VM: one at a time, or many at once. A call made with `.async` waits in a queue until the run has no other
+// work. Then one host call (an "exchange") submits all queued calls, waits, and returns the replies to the calls that have ended. `host` is
+// the native module of src/host.rs, `codec` is codec.js, `timers` is globals/timers.js.
 (host, codec, timers) => {
   const { encode, decode } = codec;
   const { defineProperty, hasOwn } = Object;
 
-  /** What the host holds of one run at once; the rest waits in here. The same number stands in src/sandbox/exchange.rs. */
+  /**
+   * The largest number of calls that the host holds for one run; further calls wait in `queue`. src/sandbox/exchange.rs has the same limit.
+   */
   const MAX_OUTSTANDING = 256;
-  /** What stands around a call's arguments in an exchange, at most. */
+  /** The largest number of bytes that an exchange adds around the arguments of one call. */
   const FRAME = 64;
 
-  /** Made and not handed over, in order. */
+  /** Calls that were made and are not yet submitted to the host, oldest first. */
   const queue = [];
-  /** Handed over and not ended, by number. */
+  /** Calls that were submitted to the host and have not ended, by their number. */
   const outstanding = new Map();
-  /** What these have in an exchange. */
+  /** The number of bytes that the outstanding calls take in exchanges. */
   let load = 0;
   let count = 0;
-  /** The call behind a promise that `.async` gave. */
+  /** Maps each promise that `.async` returned to its call. */
   const calls = new WeakMap();
 
   function toError(thrown) {
@@ -30,11 +32,11 @@
   function encoded(args) {
     while (args.length > 0 && args[args.length - 1] === undefined) args.pop();
     const [json, blobs] = encode(args);
-    if (json === undefined) throw new TypeError("Array.prototype or Object.prototype has a toJSON that makes nothing of the arguments");
+    if (json === undefined) throw new TypeError("the arguments have no JSON: toJSON of Array.prototype or Object.prototype gives none");
     return [json, blobs];
   }
 
-  /** `{ value }`, or `{ error }` where the host says what is to be thrown. */
+  /** Returns `{ value }`, or `{ error }` if the host's reply says that the call throws. */
   function outcomeOf(json, bytes) {
     const reply = decode(json, bytes);
     return "thrown" in reply ? { error: toError(reply.thrown) } : reply;
@@ -43,7 +45,7 @@
   // ---- one at a time ----------------------------------------------------------------------------------------------
   function invoke(module, name, args) {
     const [json, blobs] = encoded(args);
-    // Calls reach the host in the order in which they were made.
+    // The host must receive calls in the order in which they were made, so all queued calls are submitted first.
     while (queue.length > 0) exchange(hasRoom() ? 0 : undefined, []);
     const [reply, ...bytes] = host.call(module, name, json, blobs);
     const outcome = outcomeOf(reply, bytes);
@@ -52,10 +54,10 @@
   }
 
   // ---- many at once -----------------------------------------------------------------------------------------------
-  /** What a text has in UTF-8 at most. */
+  /** Returns an upper limit of the UTF-8 size of a text. */
   const room = (text) => (/[\u0080-\uffff]/.test(text) ? 3 * text.length : text.length);
 
-  /** A call as it waits: its arguments are those of now, whatever becomes of the objects. */
+  /** Encodes a queued call. The arguments are copied, so that later changes to these objects have no effect on the call. */
   function request(number, module, name, args) {
     const [json, blobs] = encoded(args);
     const copies = blobs.map((blob) => new Uint8Array(blob));
@@ -81,19 +83,19 @@
     call.outcome = outcome;
     if (outstanding.delete(call.number)) load -= call.size;
     const { resolve, reject } = call;
-    // What a promise's own functions hold of it would keep promise and outcome together in memory.
+    // The promise and its resolve functions refer to each other. Keeping them here would keep the promise and its outcome in memory.
     Object.assign(call, { parts: undefined, resolve: undefined, reject: undefined });
     if ("error" in outcome) reject(outcome.error);
     else resolve(outcome.value);
   }
 
-  /** Whether the host would take the next call; a call that is alone is always taken. */
+  /** Tells if the host accepts the next queued call. The host always accepts a call if it holds no other. */
   function hasRoom() {
     if (outstanding.size === 0) return true;
     return outstanding.size < MAX_OUTSTANDING && load + queue[0].size <= host.capacity();
   }
 
-  /** As many as there is room for. */
+  /** Takes as many calls from the queue as the host has room for. */
   function handOver() {
     const handed = [];
     while (queue.length > 0 && hasRoom()) {
@@ -105,7 +107,9 @@
     return handed;
   }
 
-  /** What the host has left: there are more replies than fit into one answer, and they are to be taken first. */
+  /**
+   * Puts calls back into the queue. The host refuses calls if it holds more replies than fit into one answer; these replies are read first.
+   */
   function takeBack(left) {
     for (const call of left) {
       outstanding.delete(call.number);
@@ -115,12 +119,12 @@
   }
 
   /**
-   * Hands over what is new, and settles what has ended: once all have, or all of `wanted`, or after `wait` milliseconds. Where nothing is
-   * wanted in particular, also once some have ended and no others follow.
+   * Submits the queued calls and settles the calls that have ended. Returns once all calls have ended, or all calls in `wanted`, or after
+   * `wait` milliseconds. If `wanted` is empty, it also returns once some calls have ended and no others are about to end.
    */
   function exchange(wait, wanted) {
     const handed = handOver();
-    // What is wanted may still be in the queue: then whatever ends makes room for it.
+    // A wanted call may still be in the queue. Then the exchange returns when any call ends, because that makes room for the wanted call.
     const numbers = wanted.filter((call) => call.outcome === undefined).map((call) => call.number);
     const until = queue.length > 0 ? [] : [...new Set(numbers)];
     let answer;
@@ -147,14 +151,14 @@
     exchange: (wait) => exchange(wait, []),
   });
 
-  /** The outcomes of all that was given, waited for in here; what is no promise is its own. */
+  /** Returns the outcome of each entry of `given`, and waits inside this function. An entry that is not a promise is its own value. */
   function outcomes(name, given) {
     if (typeof given?.[Symbol.iterator] !== "function" || typeof given === "string")
-      throw new TypeError(`${name} takes a list of calls: ${name}(cities.map((city) => get_forecast.async({ city })))`);
+      throw new TypeError(`${name} takes a list of calls, for example ${name}(cities.map((city) => get_forecast.async({ city })))`);
     const entries = [...given].map((one) => {
       const call = calls.get(one);
       if (call === undefined && typeof one?.then === "function")
-        throw new TypeError(`${name} waits for what .async gave; other promises are awaited: await Promise.${name}([…])`);
+        throw new TypeError(`${name} takes only promises that .async returned; for other promises use await Promise.${name}([…])`);
       return call ?? { outcome: { value: one } };
     });
     while (entries.some((entry) => entry.outcome === undefined)) exchange(undefined, entries);
@@ -175,13 +179,16 @@
   }
 
   // ---- the functions of modules -----------------------------------------------------------------------------------
-  /** Functions of host modules that the guest itself answers: to wait is to stay in here. */
+  /** Functions of `host:mcp` that the guest runs itself, because they only wait. */
   const OWN = { mcp: { sleep: timers.sleep, all, allSettled } };
 
-  /** What reads `.async` of a module's functions. By module, as modules have many functions. */
+  /**
+   * The property descriptors of `.async`, by module. The functions of one module share a descriptor, because a module can have many
+   * functions.
+   */
   const getters = new Map();
 
-  /** Most functions are never called by it: each gets its own when it is first asked for. */
+  /** Returns the descriptor of `.async` for a module. The async function is only made when `.async` is first read: most are never used. */
   function getter(module) {
     const get = function () {
       const { name } = this;
@@ -194,7 +201,10 @@
     return descriptor;
   }
 
-  /** A function of a host module: synchronous, and named as its tool; with `.async`, which gives a promise. */
+  /**
+   * Makes a function of a host module. It is synchronous and has its tool's name; its `.async` property is a function that returns a
+   * promise.
+   */
   function bind(module, name) {
     if (hasOwn(OWN, module) && hasOwn(OWN[module], name)) return OWN[module][name];
     const bound = defineProperty((...args) => invoke(module, name, args), "name", { value: name });

@@ -1,13 +1,13 @@
-// How values cross between JavaScript and Rust: one JSON text, and the bytes beside it. The guest and the Node glue
-// run this same file; `src/sandbox/value.rs` is its counterpart. Bytes stand in the JSON as { "$bytes": index };
-// an object that has such a key of its own is written as { "$bytes": [[key, value], …] }, so nothing is ambiguous. Into the
-// guest, a long text may stand beside the JSON as bytes do: { "$bytes": "index" }.
+// Converts values between JavaScript and Rust. A value becomes one JSON text and a list of byte arrays ("blobs"). The guest and the Node
+// glue both run this file; `src/sandbox/value.rs` does the same in Rust. A Uint8Array becomes { "$bytes": index } in the JSON. An object
+// that itself has a key "$bytes" is written as { "$bytes": [[key, value], …] }, so the two cannot be confused. On the way into the guest, a
+// long text may also be sent beside the JSON: { "$bytes": "index" }.
 (() => {
   const { parse, stringify } = JSON;
   const { hasOwn, entries, fromEntries, getPrototypeOf, prototype: objects } = Object;
   const isArray = Array.isArray;
   const MARK = "$bytes";
-  /** How an escaped surrogate begins, and how many characters it has. */
+  /** The beginning of an escaped surrogate in JSON, and the length of the whole escape in characters. */
   const SURROGATE = "\\ud";
   const ESCAPE_LENGTH = 6;
 
@@ -16,7 +16,7 @@
     return typeof value === "object" && value !== null && value[Symbol.toStringTag] === "Uint8Array" && ArrayBuffer.isView(value);
   }
 
-  /** Whether JSON's own writer does for a value what the one below would: nothing in it is an object, but the outermost. */
+  /** Tells if plain JSON.stringify writes this value correctly. True if the value contains no objects, no functions and no key "$bytes". */
   function isFlat(value) {
     if (typeof value !== "object" || value === null) return true;
     const prototype = getPrototypeOf(value);
@@ -29,19 +29,19 @@
     return true;
   }
 
-  /** The same without a look at each part. A list of arguments is mostly one record of plain values. */
+  /** Does a cheap check for values that need no replacer. Lists of arguments are included: most contain one object with plain values. */
   const isPlain = (value) => isFlat(value) || (isArray(value) && value.length === 1 && isFlat(value[0]));
 
   /**
-   * JSON with U+FFFD for half a character, which no UTF-8 has: stringify escapes it, and escapes no surrogate but those. One way through the
-   * text: the backslashes before an escape are looked at once, as none of them stands before another escape.
+   * Replaces lone surrogates by U+FFFD, because UTF-8 cannot represent them. JSON.stringify escapes lone surrogates and no others, so it is
+   * enough to look for escapes. The search runs once through the text.
    */
   function wellFormed(json) {
     let [text, from] = ["", 0];
     for (let at = json.indexOf(SURROGATE); at >= 0; at = json.indexOf(SURROGATE, at + SURROGATE.length)) {
       let first = at;
       while (json[first - 1] === "\\") first--;
-      // A pair of backslashes is one of the text's own.
+      // An even number of backslashes before the escape stands for backslashes of the text, so this escape is a real one.
       if ((at - first) % 2 === 0 && "89abcdef".includes(json[at + SURROGATE.length])) {
         text += `${json.slice(from, at)}\ufffd`;
         from = at + ESCAPE_LENGTH;
@@ -50,7 +50,7 @@
     return text + json.slice(from);
   }
 
-  /** Value → [json, blobs]. `json` is undefined where JSON has no word for the value. Throws on cycles and BigInt. */
+  /** Converts a value to [json, blobs]. `json` is undefined if JSON cannot represent the value. Throws on cycles and on BigInt. */
   function encode(value) {
     const blobs = [];
     const json = isPlain(value)
@@ -59,14 +59,14 @@
           const original = this[key];
           if (isBytes(original)) return { [MARK]: blobs.push(original) - 1 };
           if (typeof converted !== "object" || converted === null || isArray(converted)) return converted;
-          // What a replacer returns is not handed to it again, only what is inside: a placeholder is never escaped.
+          // stringify does not call the replacer on its own result, only on the parts of it. So a placeholder is never escaped.
           return hasOwn(converted, MARK) ? { [MARK]: entries(converted) } : converted;
         });
     if (json === undefined) return [undefined, blobs];
     return [json.includes(SURROGATE) ? wellFormed(json) : json, blobs];
   }
 
-  /** (json, blobs) → value. */
+  /** Converts (json, blobs) back to the value. */
   function decode(json, blobs) {
     if (!json.includes(MARK)) return parse(json);
     return parse(json, (_key, value) => {

@@ -1,5 +1,5 @@
-//! What the guest can ask of the host: five host functions, as one object that the prelude alone has. It is no module, so agent code
-//! has no name for it. The host checks every request all the same: it believes no guest.
+//! Makes the object through which the guest calls the host. Only the prelude has this object: it is not a module, so agent code cannot
+//! import it. The host still checks every request, because it does not trust the guest.
 
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -25,10 +25,10 @@ fn host_input() -> HostResult<Vec<u8>>;
 #[host_function("HostFinish")]
 fn host_finish(frame: Vec<u8>) -> HostResult<()>;
 
-/// Room for the frame of a host call around its payload: names, lengths, FlatBuffers' own tables.
+/// The bytes that a host call adds around its payload: names, lengths and FlatBuffers tables.
 const FRAME_OVERHEAD: usize = 16 * 1024;
 
-/// The largest payload that fits into the buffer towards the host. Writing past it would end the guest.
+/// Returns the largest payload that fits into the output buffer to the host. A write past the end of this buffer would stop the guest.
 fn payload_limit() -> usize {
     // SAFETY: GUEST_HANDLE is written once, before any guest code runs, and the guest has one thread. The pointer to
     // the process environment block that it holds is mapped and never changes.
@@ -40,8 +40,8 @@ fn throw(ctx: &Ctx<'_>, message: &str) -> rquickjs::Error {
     Exception::throw_message(ctx, message)
 }
 
-/// One list of byte strings: the JSON first, the blobs behind it. Where they do not fit, the host is told their size
-/// instead, and answers with its own error.
+/// Encodes a list of byte strings: the JSON first, then the blobs. If they do not fit, it encodes only their size, and the host answers
+/// with an error.
 fn frame(ctx: &Ctx<'_>, json: &str, blobs: &[TypedArray<'_, u8>]) -> Result<Vec<u8>> {
     let mut parts: Vec<&[u8]> = Vec::with_capacity(blobs.len() + 1);
     parts.push(json.as_bytes());
@@ -53,7 +53,7 @@ fn frame(ctx: &Ctx<'_>, json: &str, blobs: &[TypedArray<'_, u8>]) -> Result<Vec<
     encoded.map_err(|error| throw(ctx, &error.to_string()))
 }
 
-/// The parts of a list, where they lie.
+/// Splits an encoded list into its parts, without a copy.
 fn parts_in<'a>(ctx: &Ctx<'_>, bytes: &'a [u8]) -> Result<Vec<&'a [u8]>> {
     let malformed = || throw(ctx, "the host's answer is malformed");
     let word = |bytes: &'a [u8]| {
@@ -75,11 +75,12 @@ fn text<'a>(ctx: &Ctx<'_>, bytes: &'a [u8]) -> Result<&'a str> {
     core::str::from_utf8(bytes).map_err(|_| throw(ctx, "the host's answer is not UTF-8"))
 }
 
-/// Before the number of a part that is a text.
+/// The JSON text that stands before the index of a part that is a text.
 const TEXT_MARK: &str = "{\"$bytes\":\"";
 
-/// The same list, as a JavaScript array: a string, then a `Uint8Array` for each blob, or a string for each that the JSON names as a text,
-/// `{"$bytes":"0"}`. Nothing that a server sends can look like that in JSON: such a key is escaped, and in a string the quotes are.
+/// Decodes a list to a JavaScript array: the JSON as a string, then one entry for each blob. A blob becomes a string if the JSON refers to
+/// it as a text (`{"$bytes":"0"}`), otherwise a `Uint8Array`. A server's data cannot contain this JSON text by accident: an object with the
+/// key `$bytes` is escaped, and quotes inside of a string are escaped too.
 fn unframe<'js>(ctx: &Ctx<'js>, bytes: &[u8]) -> Result<Array<'js>> {
     let parts = parts_in(ctx, bytes)?;
     let Some((json, blobs)) = parts.split_first() else { return Err(throw(ctx, "the host's answer is malformed")) };
@@ -103,7 +104,7 @@ fn unframe<'js>(ctx: &Ctx<'js>, bytes: &[u8]) -> Result<Array<'js>> {
     Ok(list)
 }
 
-/// A part of an exchange.
+/// One part of a call in an exchange.
 enum Part<'js> {
     Text(String),
     Bytes(TypedArray<'js, u8>),
@@ -118,8 +119,8 @@ impl Part<'_> {
     }
 }
 
-/// The parts of a call, which is `[number, module, function, json, ...blobs]`: all but the number. Arguments that do not fit become what
-/// says their size, as in [`frame`].
+/// Returns the parts of a call without its number; `call` is `[number, module, function, json, ...blobs]`. Arguments that do not fit are
+/// replaced by their size, as in [`frame`].
 fn parts_of<'js>(ctx: &Ctx<'js>, call: &Array<'js>, limit: usize) -> Result<Vec<Part<'js>>> {
     const NAMES: usize = 2;
     let mut parts = Vec::with_capacity(call.len());
@@ -140,8 +141,8 @@ fn parts_of<'js>(ctx: &Ctx<'js>, call: &Array<'js>, limit: usize) -> Result<Vec<
     Ok(parts)
 }
 
-/// What the host answers to an exchange: `{"left":number,"ended":[[number, parts], …]}`, then the parts of those that have ended, which are
-/// `[json, ...blobs]`. Becomes `[left, [number, json, ...blobs], …]`.
+/// Decodes the host's answer to an exchange: `{"left":number,"ended":[[number, parts], …]}`, then the parts of each ended call, which are
+/// `[json, ...blobs]`. Returns `[left, [number, json, ...blobs], …]`.
 fn replies<'js>(ctx: &Ctx<'js>, bytes: &[u8]) -> Result<Array<'js>> {
     let mut parts = decode_binaries(bytes).map_err(|error| throw(ctx, &error.to_string()))?.into_iter();
     let header: Object = ctx.json_parse(parts.next().unwrap_or_default())?.get()?;
@@ -165,7 +166,7 @@ fn replies<'js>(ctx: &Ctx<'js>, bytes: &[u8]) -> Result<Array<'js>> {
     Ok(replies)
 }
 
-/// Cuts on a character boundary.
+/// Cuts a text to at most `limit` bytes, at a character boundary.
 fn cut(text: &str, limit: usize) -> &str {
     if text.len() <= limit {
         return text;
@@ -174,7 +175,7 @@ fn cut(text: &str, limit: usize) -> &str {
     &text[..end]
 }
 
-/// Calls `module.function`; `args` is a JSON array. Returns [json, ...blobs].
+/// Calls `module.function`. `args` is a JSON array. Returns `[json, ...blobs]`.
 #[rquickjs::function]
 fn call<'js>(ctx: Ctx<'js>, module: String, function: String, args: String, blobs: Vec<TypedArray<'js, u8>>) -> Result<Array<'js>> {
     let request = frame(&ctx, &args, &blobs)?;
@@ -182,9 +183,9 @@ fn call<'js>(ctx: Ctx<'js>, module: String, function: String, args: String, blob
     unframe(&ctx, &reply)
 }
 
-/// Hands over calls, each `[number, module, function, json, ...blobs]`, and gives those that have ended, each `[number, json, ...blobs]`:
-/// once all have, or all of `until`, or after `wait` milliseconds where that is no negative number. Before them stands how many of the
-/// last calls the host has left to be handed over later.
+/// Submits calls, each `[number, module, function, json, ...blobs]`, and returns those that have ended, each `[number, json, ...blobs]`. It
+/// returns once all calls have ended, or all calls in `until`, or after `wait` milliseconds (a negative number means no limit). The first
+/// entry of the result is the number of calls at the end of `calls` that the host did not accept and that must be submitted again.
 #[rquickjs::function]
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn exchange<'js>(ctx: Ctx<'js>, calls: Vec<Array<'js>>, wait: f64, until: Vec<u32>) -> Result<Array<'js>> {
@@ -196,7 +197,7 @@ fn exchange<'js>(ctx: Ctx<'js>, calls: Vec<Array<'js>>, wait: f64, until: Vec<u3
         index.push(format!("[{},{}]", call.get::<u32>(0)?, own.len()));
         parts.extend(own);
     }
-    // Milliseconds become microseconds, as in `HostSleep`; a number without an end stays finite.
+    // Milliseconds become microseconds, as in `HostSleep`. The cast turns infinity into the largest integer.
     let wait = if wait < 0.0 { "null".to_string() } else { format!("{}", (wait * 1000.0) as u64) };
     let header = format!("{{\"wait\":{wait},\"until\":{until:?},\"calls\":[{}]}}", index.join(","));
     let mut all: Vec<&[u8]> = Vec::with_capacity(parts.len() + 1);
@@ -209,34 +210,35 @@ fn exchange<'js>(ctx: Ctx<'js>, calls: Vec<Array<'js>>, wait: f64, until: Vec<u3
     replies(&ctx, &ended)
 }
 
-/// What one frame towards the host can have.
+/// Returns the number of bytes that fit into one payload to the host.
 #[rquickjs::function]
 fn capacity() -> usize {
     payload_limit()
 }
 
-/// Writes one entry of the run's log.
+/// Writes one entry to the run's log.
 #[rquickjs::function]
 fn log(ctx: Ctx<'_>, level: String, text: String) -> Result<()> {
     let text = cut(&text, payload_limit()).to_string();
     host_log(level, text).map_err(|error| throw(&ctx, &error.message))
 }
 
-/// The run's input: [json, ...blobs].
+/// Returns the run's input: `[json, ...blobs]`.
 #[rquickjs::function]
 fn input(ctx: Ctx<'_>) -> Result<Array<'_>> {
     let bytes = host_input().map_err(|error| throw(&ctx, &error.message))?;
     unframe(&ctx, &bytes)
 }
 
-/// Hands over the run's outcome.
+/// Sends the run's outcome to the host.
 #[rquickjs::function]
 fn finish<'js>(ctx: Ctx<'js>, json: String, blobs: Vec<TypedArray<'js, u8>>) -> Result<()> {
     let outcome = frame(&ctx, &json, &blobs)?;
     host_finish(outcome).map_err(|error| throw(&ctx, &error.message))
 }
 
-/// Hands over a value as the run's outcome. What stands around its JSON is added here, where a value that is too large is not copied for it.
+/// Sends a value to the host as the run's outcome. The object around the JSON is added here; a value that is too large is sent without it,
+/// because only its size matters then.
 #[rquickjs::function]
 fn finish_value<'js>(ctx: Ctx<'js>, mut json: String, blobs: Vec<TypedArray<'js, u8>>) -> Result<()> {
     if json.len() < payload_limit() {
@@ -247,17 +249,17 @@ fn finish_value<'js>(ctx: Ctx<'js>, mut json: String, blobs: Vec<TypedArray<'js,
     host_finish(outcome).map_err(|error| throw(&ctx, &error.message))
 }
 
-/// `require(name)`: the module's namespace, synchronously; a failure to load is thrown. The runtime's own gives a
-/// promise for a module that is not there.
+/// Implements `require(name)`: returns the module's namespace synchronously, or throws if the module cannot be loaded. The `require`
+/// of `hyperlight-js-runtime` returns a promise for a module that does not exist.
 #[rquickjs::function]
 fn require<'js>(ctx: Ctx<'js>, name: String) -> Result<Object<'js>> {
     match Module::import(&ctx, name.clone())?.finish::<Object<'js>>() {
-        Err(rquickjs::Error::WouldBlock) => Err(throw(&ctx, &format!("module \"{name}\" awaits at its top level: import it instead"))),
+        Err(rquickjs::Error::WouldBlock) => Err(throw(&ctx, &format!("module \"{name}\" has a top-level await: use import, not require"))),
         other => other,
     }
 }
 
-/// All of the above, as methods of one object.
+/// Makes an object that has all these functions as methods.
 pub fn natives<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let natives = Object::new(ctx.clone())?;
     natives.set("call", Function::new(ctx.clone(), js_call)?)?;

@@ -1,5 +1,5 @@
-//! The JavaScript runtime inside the micro-VM: `hyperlight-js-runtime`, with natives of ours (how a call leaves the VM, what globals are
-//! made of) and a prelude (what agent code finds in place). Built by `guest/builder`, embedded by the addon.
+//! The JavaScript runtime inside the micro-VM: `hyperlight-js-runtime`, extended by native functions (`host.rs`, `web.rs`) and by a prelude
+//! that defines the globals of agent code. `guest/builder` builds it, and the addon embeds it.
 #![no_std]
 #![no_main]
 
@@ -10,18 +10,18 @@ mod web;
 
 use hyperlight_js_runtime::rquickjs::{Ctx, Function, Object, Result, Value, qjs};
 
-// None: what is a module has a name, and what has a name can be imported by agent code. The natives are objects that the prelude alone has.
+// The list is empty because agent code could import every native module by its name. The native objects are passed to the prelude only.
 hyperlight_js_runtime::native_modules! {}
 
 hyperlight_js_runtime::custom_globals! {
     prelude,
 }
 
-/// How deep agent code may recurse before it gets a `RangeError`: some thousands of calls. The engine's default allows fewer
-/// than a thousand; the guest's own stack grows as needed.
+/// The stack size at which agent code gets a `RangeError`: enough for several thousand nested calls. The engine's default allows fewer than
+/// a thousand. The guest's own stack grows as needed.
 const MAX_STACK_BYTES: usize = 2 * 1024 * 1024;
 
-/// Evaluates globals and prelude once, at boot: the snapshot that every run starts from holds their result.
+/// Evaluates the globals and the prelude once, at boot. The snapshot from which every run starts contains the result.
 fn prelude(ctx: &Ctx<'_>) -> Result<()> {
     // SAFETY: the context is alive for the length of this call, and with it its runtime; the guest has one thread.
     unsafe { qjs::JS_SetMaxStackSize(qjs::JS_GetRuntime(ctx.as_raw().as_ptr()), MAX_STACK_BYTES as _) };
@@ -48,7 +48,7 @@ fn prelude(ctx: &Ctx<'_>) -> Result<()> {
     part(include_str!("prelude.js"))?.call((host, codec, calls, timers, format))
 }
 
-// The guest's entry points live in the library; without a reference from here the linker drops them.
+// The library defines the guest's entry points. Without this reference the linker drops them.
 unsafe extern "C" {
     fn hyperlight_main();
 }

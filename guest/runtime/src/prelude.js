@@ -1,19 +1,19 @@
-// Runs once, when the guest boots, before the snapshot: what every run finds in place.
-// `host` is what src/host.rs makes, and is handed on to nobody; `codec` is codec.js, `calls` is calls.js, `timers` and `format` come from
-// globals/. Returns nothing; the host calls `run` by a handler.
+// Defines everything that a run starts with. It runs once, at the guest's boot, before the snapshot is taken. `host` is the object of
+// src/host.rs and is not passed to agent code. `codec` is codec.js, `calls` is calls.js; `timers` and `format` come from globals/. It
+// returns nothing. The host calls `run` through a handler.
 (host, codec, calls, timers, format) => {
   const { encode, decode } = codec;
   const { freeze, defineProperty } = Object;
   let registered;
 
   // ---- a run ------------------------------------------------------------------------------------------------------
-  // Records here have no prototype: what agent code puts on Object.prototype is neither found in them nor asked how they are written.
+  // Records in this file have no prototype, so that properties which agent code adds to Object.prototype have no effect on them.
   function position(stack) {
     const found = /agent:code:(\d+)(?::(\d+))?/.exec(stack);
     return found === null ? {} : { line: Number(found[1]), column: found[2] === undefined ? undefined : Number(found[2]) };
   }
 
-  /** What an error may say: more would be cut by the host, or not fit through to it. */
+  /** The longest error text that is sent to the host. The host would cut a longer text, or the text would not fit into a payload. */
   const MAX_TEXT = 16 * 1024;
   const text = (value) => String(value ?? "").slice(0, MAX_TEXT);
 
@@ -23,16 +23,18 @@
     return { __proto__: null, kind, name: text(error.name), message: text(error.message), stack, ...position(stack) };
   }
 
-  /** Never throws: what was thrown may have getters and traps of its own. */
+  /** Describes an error and never throws, even if the thrown value has getters or proxy traps that throw. */
   function describe(kind, error) {
     try {
       return describeError(kind, error);
     } catch {
-      return { __proto__: null, kind, name: typeof error, message: "what was thrown throws while it is described", stack: "" };
+      return { __proto__: null, kind, name: typeof error, message: "reading the thrown value throws too", stack: "" };
     }
   }
 
-  /** What work comes to, or what nobody caught meanwhile: the error of a timer or a listener. */
+  /**
+   * Settles as `work` does, or rejects with an error that nobody caught meanwhile, for example in a timer's callback or an event listener.
+   */
   function guarded(work) {
     return new Promise((resolve, reject) => {
       timers.listen(reject);
@@ -59,19 +61,19 @@
     return { __proto__: null, value };
   }
 
-  /** What nobody has awaited ends with the run, done or not: that is rarely what was meant. */
+  /** Warns of async calls that nobody awaited. They end with the run, finished or not, which is rarely intended. */
   function warnOfUnsettled() {
     const left = calls.unsettled();
     if (left === 0) return;
     const [noun, pronoun] = left === 1 ? ["call", "it"] : ["calls", "them"];
-    host.log("warn", `${left} ${noun} made by .async had not ended with the handler, and ended with the run: await ${pronoun}`);
+    host.log("warn", `${left} ${noun} made with .async had not finished when the handler returned; await ${pronoun} in the handler`);
   }
 
   function fail(failure) {
     host.finish(encode({ __proto__: null, failure })[0], []);
   }
 
-  /** Runs the module of this name, and hands its outcome to the host. */
+  /** Runs the module with this name and sends its outcome to the host. */
   async function run(code) {
     const result = await outcome(code);
     if ("failure" in result) return fail(result.failure);
@@ -80,7 +82,7 @@
       if (typeof result.value === "function" || typeof result.value === "symbol")
         throw new TypeError(`a ${typeof result.value} cannot leave the sandbox`);
       const [json, blobs] = encode(result.value ?? null);
-      if (json === undefined) throw new TypeError("its toJSON makes nothing of it that JSON has a word for");
+      if (json === undefined) throw new TypeError("the value has a toJSON method that returns undefined");
       return host.finishValue(json, blobs);
     } catch (error) {
       return fail(describe("value", error));
@@ -90,7 +92,7 @@
   const register = (handler) => {
     registered = handler;
   };
-  // The handler takes `run` away before there is agent code (src/sandbox/image.rs): what remains is what modules are made of.
+  // The handler removes `run` from this object before agent code is loaded (src/sandbox/image.rs). Modules use the other functions.
   const value = freeze({ bind: calls.bind, register, require: host.require, run });
   defineProperty(globalThis, Symbol.for("hyperlight-mcp"), { value, configurable: true });
 };

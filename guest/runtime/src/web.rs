@@ -1,5 +1,5 @@
-//! What the guest's globals are made of where JavaScript would be slow, or large, or wrong: encodings, URLs, entropy, the
-//! run's clock. One object, which the JavaScript in `globals/` alone has; that has the standards' interfaces.
+//! Native functions behind the guest's globals: encodings, URLs, random bytes and the run's clock. They are native where JavaScript would
+//! be slow, large or wrong. Only the JavaScript in `globals/` has this object; that code implements the interfaces of the web standards.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -29,17 +29,17 @@ fn throw(ctx: &Ctx<'_>, message: &str) -> rquickjs::Error {
     Exception::throw_message(ctx, message)
 }
 
-/// Microseconds, as JavaScript counts time. Exact for 285 years.
+/// Converts microseconds to milliseconds, the unit of JavaScript. The result is exact for 285 years.
 #[allow(clippy::cast_precision_loss)]
 fn milliseconds(micros: u64) -> f64 {
     micros as f64 / 1000.0
 }
 
-/// What is fetched ahead: leaving the VM takes longer than what most ask for. Empty in the snapshot.
+/// Random bytes that were read ahead, because a call to the host takes longer than most requests. Empty in the snapshot.
 static FETCHED: spin::Mutex<Vec<u8>> = spin::Mutex::new(Vec::new());
 const FETCH: usize = 1024;
 
-/// Bytes of the host's that nobody else gets.
+/// Returns random bytes from the host. No bytes are returned twice.
 fn entropy(ctx: &Ctx<'_>, count: usize) -> Result<Vec<u8>> {
     if count > FETCH / 4 {
         return fetch(ctx, count);
@@ -54,13 +54,13 @@ fn entropy(ctx: &Ctx<'_>, count: usize) -> Result<Vec<u8>> {
 
 fn fetch(ctx: &Ctx<'_>, count: usize) -> Result<Vec<u8>> {
     let bytes = host_random(count as u64).map_err(|error| throw(ctx, &error.message))?;
-    if bytes.len() == count { Ok(bytes) } else { Err(throw(ctx, "the host gave no entropy")) }
+    if bytes.len() == count { Ok(bytes) } else { Err(throw(ctx, "the host returned fewer random bytes than requested")) }
 }
 
-/// Decodes what is there, and at the last part what was left of a character that never came. Grows with the text: room for
-/// the worst case at once would be three times the bytes.
+/// Decodes `bytes`. At the last part, it also reports a character that is incomplete. The buffer grows with the text: room for the worst
+/// case would take three times as many bytes.
 fn decode(ctx: &Ctx<'_>, decoder: &mut TextDecoder, bytes: &[u8], last: bool, fatal: bool) -> Result<String> {
-    /// Room for what one character can become, and more.
+    /// Room for the largest result of one character, and some more.
     const STEP: usize = 1024;
     let mut text = String::with_capacity(bytes.len() + STEP);
     let mut rest = bytes;
@@ -88,7 +88,7 @@ fn decoder(ctx: &Ctx<'_>, label: &str, keep_mark: bool) -> Result<TextDecoder> {
     Ok(if keep_mark { encoding.new_decoder_without_bom_handling() } else { encoding.new_decoder_with_bom_removal() })
 }
 
-/// As the standard has it now: of what is within `blob:`, only the web's own origins count.
+/// Returns the origin as the current URL standard defines it: a `blob:` URL has an origin only if it contains an `http` or `https` URL.
 fn origin(url: &Url) -> String {
     if url.scheme() != "blob" {
         return quirks::origin(url);
@@ -97,7 +97,7 @@ fn origin(url: &Url) -> String {
     within.map_or_else(|| String::from("null"), |within| quirks::origin(&within))
 }
 
-/// What a URL consists of, in the order in which `globals/url.js` reads it.
+/// Returns the parts of a URL, in the order in which `globals/url.js` reads them.
 fn parts(url: &Url) -> Vec<String> {
     [
         quirks::href(url),
@@ -116,7 +116,7 @@ fn parts(url: &Url) -> Vec<String> {
     .to_vec()
 }
 
-/// xoshiro256++ (Blackman and Vigna, public domain): what `Math.random` continues with from a seed of the host's.
+/// The random number generator xoshiro256++ (Blackman and Vigna, public domain) behind `Math.random`. The host provides its seed.
 struct Generator {
     state: [u64; 4],
     seeded: bool,
@@ -137,22 +137,22 @@ impl Generator {
     }
 }
 
-/// Not seeded in the snapshot: every run asks for a seed of its own at its first number.
+/// The generator has no seed in the snapshot. Every run requests its own seed when it needs its first random number.
 static GENERATOR: spin::Mutex<Generator> = spin::Mutex::new(Generator { state: [0; 4], seeded: false });
 
-/// The name of the encoding that a label means, in lower case; null for none, and for those that only replace.
+/// Returns the lower-case name of the encoding with this label. Returns null if there is none, or if it is the standard's `replacement`.
 #[rquickjs::function]
 fn encoding_name(label: String) -> Option<String> {
     Encoding::for_label_no_replacement(label.as_bytes()).map(|encoding| encoding.name().to_ascii_lowercase())
 }
 
-/// UTF-8 of text without lone surrogates.
+/// Encodes a text without lone surrogates as UTF-8.
 #[rquickjs::function]
 fn encode<'js>(ctx: Ctx<'js>, text: String) -> Result<TypedArray<'js, u8>> {
     TypedArray::new(ctx, text.into_bytes())
 }
 
-/// The UTF-8 of as many characters as have room: [bytes, how many UTF-16 units they were].
+/// Encodes as many whole characters as fit into `room` bytes. Returns `[bytes, the number of UTF-16 units encoded]`.
 #[rquickjs::function]
 fn encode_within<'js>(ctx: Ctx<'js>, text: String, room: usize) -> Result<Array<'js>> {
     let end = text.floor_char_boundary(room);
@@ -165,14 +165,14 @@ fn encode_within<'js>(ctx: Ctx<'js>, text: String, room: usize) -> Result<Array<
     Ok(pair)
 }
 
-/// All of a text at once.
+/// Decodes a text that is given as a whole.
 #[rquickjs::function]
 fn decode_whole<'js>(ctx: Ctx<'js>, label: String, bytes: TypedArray<'js, u8>, fatal: bool, keep_mark: bool) -> Result<JsString<'js>> {
     let bytes = bytes.as_bytes().unwrap_or_default();
     if label == "utf-8" {
         const MARK: &[u8] = b"\xef\xbb\xbf";
         let body = if keep_mark { bytes } else { bytes.strip_prefix(MARK).unwrap_or(bytes) };
-        // Nearly always: nothing has to be replaced, so nothing has to be copied.
+        // Valid UTF-8 is the usual case and needs no replacement, so the text is not copied.
         if let Ok(text) = str::from_utf8(body) {
             return JsString::from_str(ctx, text);
         }
@@ -181,11 +181,11 @@ fn decode_whole<'js>(ctx: Ctx<'js>, label: String, bytes: TypedArray<'js, u8>, f
     JsString::from_str(ctx, &text)
 }
 
-/// A text that comes in parts.
+/// A decoder for a text that arrives in parts.
 #[derive(rquickjs::class::Trace, rquickjs::JsLifetime)]
 #[rquickjs::class(rename = "Decoding")]
 pub struct Decoding {
-    /// None after the last part and after an error: a decoder that has ended must not be used again.
+    /// `None` after the last part and after an error, because a decoder must not be used after its end.
     #[qjs(skip_trace)]
     decoder: Option<TextDecoder>,
     #[qjs(skip_trace)]
@@ -200,7 +200,7 @@ impl Decoding {
     }
 
     pub fn decode<'js>(&mut self, ctx: Ctx<'js>, bytes: TypedArray<'js, u8>, last: bool) -> Result<JsString<'js>> {
-        let mut decoder = self.decoder.take().ok_or_else(|| throw(&ctx, "this text has ended"))?;
+        let mut decoder = self.decoder.take().ok_or_else(|| throw(&ctx, "this decoder has already decoded its last part"))?;
         let text = decode(&ctx, &mut decoder, bytes.as_bytes().unwrap_or_default(), last, self.fatal)?;
         if !last {
             self.decoder = Some(decoder);
@@ -209,7 +209,7 @@ impl Decoding {
     }
 }
 
-/// The parts of a URL; null for what is none.
+/// Returns the parts of a URL, or null if the text is not a valid URL.
 #[rquickjs::function]
 fn parse_url(text: String, base: Option<String>) -> Option<Vec<String>> {
     let base = match base {
@@ -219,11 +219,11 @@ fn parse_url(text: String, base: Option<String>) -> Option<Vec<String>> {
     Url::options().base_url(base.as_ref()).parse(&text).ok().as_ref().map(parts)
 }
 
-/// The parts of a URL with one of them changed, or as they were where the change is none.
+/// Changes one part of a URL and returns all its parts. An invalid new value leaves the URL unchanged.
 #[rquickjs::function]
 fn change_url(href: String, part: String, value: String) -> Option<Vec<String>> {
     let mut url = Url::parse(&href).ok()?;
-    // The standard's setters ignore what they cannot set.
+    // The URL standard says that setters ignore invalid values.
     let _ = match part.as_str() {
         "protocol" => quirks::set_protocol(&mut url, &value),
         "username" => quirks::set_username(&mut url, &value),
@@ -238,13 +238,13 @@ fn change_url(href: String, part: String, value: String) -> Option<Vec<String>> 
     Some(parts(&url))
 }
 
-/// `a=1&b=2` → ["a", "1", "b", "2"].
+/// Parses `a=1&b=2` into `["a", "1", "b", "2"]`.
 #[rquickjs::function]
 fn parse_form(text: String) -> Vec<String> {
     form_urlencoded::parse(text.as_bytes()).flat_map(|(name, value)| [name.into_owned(), value.into_owned()]).collect()
 }
 
-/// ["a", "1", "b", "2"] → `a=1&b=2`.
+/// Writes `["a", "1", "b", "2"]` as `a=1&b=2`.
 #[rquickjs::function]
 fn write_form(pairs: Vec<String>) -> String {
     let mut form = form_urlencoded::Serializer::new(String::new());
@@ -254,14 +254,14 @@ fn write_form(pairs: Vec<String>) -> String {
     form.finish()
 }
 
-/// So many bytes that nobody can guess, other ones in every run.
+/// Returns `count` unpredictable bytes, which differ in every run.
 #[rquickjs::function]
 fn random_bytes<'js>(ctx: Ctx<'js>, count: usize) -> Result<TypedArray<'js, u8>> {
     let bytes = entropy(&ctx, count)?;
     TypedArray::new(ctx, bytes)
 }
 
-/// `Math.random`.
+/// Implements `Math.random`.
 #[rquickjs::function]
 #[allow(clippy::cast_precision_loss)]
 fn random(ctx: Ctx<'_>) -> Result<f64> {
@@ -273,45 +273,45 @@ fn random(ctx: Ctx<'_>) -> Result<f64> {
         }
         generator.seeded = true;
     }
-    // The 53 bits that a number between 0 and 1 has room for.
+    // A double between 0 and 1 has 53 significant bits.
     Ok((generator.next() >> 11) as f64 / (1_u64 << 53) as f64)
 }
 
-/// Milliseconds since the run's start, on a clock that only goes forward.
+/// Returns the milliseconds since the run's start. This clock never goes backward.
 #[rquickjs::function]
 fn elapsed(ctx: Ctx<'_>) -> Result<f64> {
     host_elapsed().map(milliseconds).map_err(|error| throw(&ctx, &error.message))
 }
 
-/// When the run started, in milliseconds since 1970.
+/// Returns the time at which the run started, in milliseconds since 1970.
 #[rquickjs::function]
 fn started(ctx: Ctx<'_>) -> Result<f64> {
     host_started().map(milliseconds).map_err(|error| throw(&ctx, &error.message))
 }
 
-/// Leaves the VM for so long; the run's end comes first.
+/// Leaves the VM for `milliseconds`, or until the run ends.
 #[rquickjs::function]
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn wait(ctx: Ctx<'_>, milliseconds: f64) -> Result<()> {
-    // The cast saturates, and makes nothing of what is no number.
+    // The cast saturates, and turns NaN into 0.
     host_sleep((milliseconds * 1000.0) as u64).map_err(|error| throw(&ctx, &error.message))
 }
 
-/// Returns whether something is to be done before the program would wait.
+/// Tells if the engine has pending jobs, which must run before the guest waits.
 #[rquickjs::function]
 fn is_busy(ctx: Ctx<'_>) -> bool {
     // SAFETY: the context is alive for the length of this call, and with it its runtime; the guest has one thread.
     unsafe { qjs::JS_IsJobPending(qjs::JS_GetRuntime(ctx.as_raw().as_ptr())) }
 }
 
-/// What kind of object it is to the engine, whatever it says of itself. The numbers are the engine's own.
+/// Returns the engine's class number of a value. A script cannot change this number.
 #[rquickjs::function]
 fn kind(value: Value<'_>) -> u32 {
-    // SAFETY: the value is alive for the length of this call, and the engine looks at its tag before it follows it.
+    // SAFETY: the value is alive for the length of this call, and the engine checks its tag before it reads the object.
     unsafe { qjs::JS_GetClassID(value.as_raw()) }
 }
 
-/// All of the above, as methods of one object.
+/// Makes an object that has all these functions as methods.
 pub fn natives<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let natives = Object::new(ctx.clone())?;
     natives.set("encodingName", Function::new(ctx.clone(), js_encoding_name)?)?;

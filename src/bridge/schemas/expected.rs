@@ -1,4 +1,4 @@
-//! Short words for values and for what a schema expects: for messages that a model or a person acts on.
+//! Describes values and the expectations of a schema in a few words, for messages that a model or a person acts on.
 
 use std::io;
 
@@ -9,34 +9,34 @@ use serde_json::Value as Json;
 use super::line;
 use super::names::target;
 
-/// Of a value, and of a name.
+/// The largest length of a value or a name in a message.
 const MAX_VALUE_CHARS: usize = 60;
-/// Of a schema that stands for an alternative.
+/// The largest length of a schema's summary, which stands for an alternative.
 const MAX_SUMMARY_CHARS: usize = 60;
-/// Choices and names that are listed.
+/// The largest number of choices and names in a list.
 pub(super) const LISTED: usize = 10;
-/// Names of an object that stand for it.
+/// The largest number of field names in the summary of an object.
 const OUTLINED: usize = 4;
-/// References and lists that are looked through for a summary.
+/// The largest depth of references and lists in a summary.
 const MAX_SUMMARY_LEVELS: usize = 3;
 
-/// A name or text in quotes, in one line, cut.
+/// Returns a name or text in quotes, in one line, cut.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::to_string(&line(text, MAX_VALUE_CHARS)).unwrap_or_default()
 }
 
-/// A value as JSON, cut: `"three"`, `[1,2]`.
+/// Returns a value as JSON, cut: `"three"`, `[1,2]`.
 pub(super) fn literal(value: &Json) -> String {
     if let Json::String(text) = value {
         return quoted(text);
     }
     let mut start = Start(Vec::new());
-    // It ends early where there is more than can be shown.
+    // The error is ignored, because the writer stops once it has more than can be shown.
     let _ = serde_json::to_writer(&mut start, value);
     line(&String::from_utf8_lossy(&start.0), MAX_VALUE_CHARS)
 }
 
-/// The same with its type: `"three" (string)`.
+/// Returns a value as JSON with its type: `"three" (string)`.
 pub(super) fn typed(value: &Json) -> String {
     match value {
         Json::Null => "null".to_owned(),
@@ -56,7 +56,7 @@ fn type_of(value: &Json) -> &'static str {
     }
 }
 
-/// The first bytes of what is written.
+/// A writer that keeps the first bytes only.
 struct Start(Vec<u8>);
 
 impl io::Write for Start {
@@ -73,7 +73,7 @@ impl io::Write for Start {
     }
 }
 
-/// `a, b or c`, and how many more there are.
+/// Returns `a, b or c`, or a list with the number of items that are left out.
 pub(super) fn any_of(items: &[String]) -> String {
     match items {
         [all @ .., last] if !all.is_empty() && items.len() <= LISTED => format!("{} or {last}", all.join(", ")),
@@ -81,7 +81,7 @@ pub(super) fn any_of(items: &[String]) -> String {
     }
 }
 
-/// `a, b, c`, and how many more there are.
+/// Returns `a, b, c`, with the number of items that are left out.
 pub(super) fn listed(items: &[String]) -> String {
     let shown = items[..items.len().min(LISTED)].join(", ");
     match items.len().saturating_sub(LISTED) {
@@ -96,7 +96,7 @@ pub(super) fn choices(kind: &Kind) -> Option<Vec<String>> {
         Kind::Type { kind: TypeKind::Single(one) } => Some(vec![one.to_string()]),
         Kind::Type { kind: TypeKind::Multiple(several) } => {
             let mut names: Vec<_> = several.iter().map(|one| one.to_string()).collect();
-            // Nothing at all is seldom what was meant.
+            // `null` comes last, because it is rarely meant.
             names.sort_by_key(|name| name == "null");
             Some(names)
         }
@@ -146,7 +146,7 @@ pub(super) fn expectation(root: &Json, error: &ValidationError<'_>) -> (String, 
     }
 }
 
-/// `one of "a", "b"`; a single choice alone.
+/// Returns `one of "a", "b"`, or a single choice alone.
 pub(super) fn one_of(choices: &[String]) -> String {
     if choices.len() == 1 { choices.concat() } else { format!("one of {}", listed(choices)) }
 }
@@ -163,7 +163,7 @@ fn contained(root: &Json, error: &ValidationError<'_>) -> String {
     }
 }
 
-/// A schema in a few words: `string`, `{ kind, radius }`, `array of integer`.
+/// Summarises a schema in a few words: `string`, `{ kind, radius }`, `array of integer`.
 pub(super) fn summary(root: &Json, part: &Json) -> String {
     line(&outline(root, part, MAX_SUMMARY_LEVELS), MAX_SUMMARY_CHARS)
 }
@@ -203,7 +203,7 @@ fn outline(root: &Json, part: &Json, levels: usize) -> String {
     }
 }
 
-/// An object by the names that it must have, and what tells it from others.
+/// Describes an object by its required names, with the values of constant fields, which distinguish it from other objects.
 fn object_outline(part: &Json, required: &[Json]) -> String {
     let fixed = |name: &str| part.get("properties").and_then(|properties| properties.get(name)?.get("const")).map(literal);
     let field = |name: &str| match fixed(name) {

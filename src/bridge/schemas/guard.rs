@@ -1,8 +1,8 @@
-//! Bounds the cost of a server's schema.
+//! Limits the cost of a server's schema.
 //!
-//! The validator remembers much, and still a few lines of JSON make it compile or compare for hours, or overflow its stack. So
-//! a schema is measured before it is compiled, and how much a comparison can cost is known before it is made: an upper bound,
-//! whatever the validator does and in which order.
+//! The validator caches results, but a few lines of JSON can still make it compile or compare for hours, or overflow its stack. So a schema
+//! is measured before it is compiled, and the cost of a comparison is estimated before it is made. The estimate is an upper bound that does
+//! not depend on how the validator works.
 
 use std::collections::HashMap;
 
@@ -11,20 +11,20 @@ use serde_json::{Map, Value as Json};
 
 use super::normalise::{Normalised, normalise};
 
-/// Larger schemas are not checked against.
+/// The size in bytes of the largest schema that is used for checks.
 pub(super) const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 const MAX_PARTS: usize = 5_000;
 pub(super) const MAX_PATTERNS: usize = 64;
-/// Parts that apply to one and the same value, one within the other or by reference.
+/// The largest number of parts that apply to the same value and are nested or refer to each other.
 const MAX_CHAIN: usize = 100;
-/// Parts that apply to one value, by all ways through the schema: the validator may compile that many.
+/// The largest number of ways through the schema to parts that apply to the same value. The validator may compile one part for each way.
 const MAX_WAYS: u64 = 2_000;
-/// As deep as JSON is read.
+/// The largest depth of a value, which is the depth that the JSON parser accepts.
 const MAX_LEVELS: usize = 128;
-/// Bytes of a value, or of what a part says, that cost as much as one comparison.
+/// The number of bytes of a value or of a part's keywords that cost as much as one comparison.
 const BYTES_A_UNIT: usize = 64;
 
-/// The form in which a keyword holds subschemas.
+/// The form of the subschemas of a keyword.
 #[derive(Clone, Copy)]
 pub(super) enum Shape {
     One,
@@ -33,16 +33,16 @@ pub(super) enum Shape {
     Map,
 }
 
-/// The values that a keyword's subschemas apply to.
+/// The values to which the subschemas of a keyword apply.
 #[derive(Clone, Copy)]
 pub(super) enum Applies {
-    /// The value that their parent is compared with.
+    /// To the value to which the parent applies.
     Here,
-    /// Values inside of that one, all parts with each.
+    /// To the values inside of that value; each subschema applies to each of them.
     Inside,
-    /// The same, but at most one of them with each.
+    /// To the values inside of that value; at most one of the subschemas applies to each of them.
     OneInside,
-    /// None, unless something refers to them.
+    /// To no value, unless a reference leads to them.
     Nowhere,
 }
 
@@ -71,7 +71,7 @@ pub(super) const KEYWORDS: [(&str, Shape, Applies); 22] = [
     ("definitions", Shape::Map, Applies::Nowhere),
 ];
 
-/// A schema that may be compiled: normalised.
+/// A normalised schema that may be compiled.
 #[derive(Debug)]
 pub(super) struct Guarded {
     pub(super) schema: Json,
@@ -81,31 +81,31 @@ pub(super) struct Guarded {
 /// The upper bound of a comparison's cost.
 #[derive(Debug)]
 pub(super) struct Bound {
-    /// For each level of the content: comparisons with one value there.
+    /// The number of comparisons with one value, for each level of the content.
     a_value: Vec<u64>,
     chain: usize,
-    /// True if a part says `anyOf` or `oneOf`: for what it says of those, the validator copies values.
+    /// True if a part has `anyOf` or `oneOf`. To describe violations of these, the validator copies values.
     alternatives: bool,
 }
 
-/// The upper bound of the cost for one value.
+/// The upper bound of the cost of checking one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cost {
     pub(super) comparisons: u64,
-    /// Parts that are compared one within the other: what a stack must hold.
+    /// The depth of nested comparisons, which the stack must hold.
     pub(super) nesting: usize,
-    /// Bytes that finding out what to say may copy.
+    /// The number of bytes that describing violations may copy.
     pub(super) copied: u64,
 }
 
 impl Bound {
     pub(super) fn of(&self, content: &Json) -> Cost {
-        // Not recursive: how deep it is nested is what is being found out.
+        // This loop is not recursive, because the nesting of the value is not known yet.
         let (mut open, mut comparisons, mut levels, mut copied) = (vec![(content, 0, 0_u64)], 0_u64, 0, 0_u64);
         while let Some((value, level, above)) = open.pop() {
             levels = levels.max(level + 1);
             let at = |level: usize| self.a_value.get(level).copied().unwrap_or(u64::MAX);
-            // A value is copied with all that it lies in.
+            // A copy of a value may be a part of a copy of each value around it.
             let copies = above.saturating_add(at(level));
             copied = copied.saturating_add(copies.saturating_mul(own_bytes(value)));
             let mut add = |level: usize, bytes: usize| {
@@ -119,7 +119,7 @@ impl Bound {
                 }
                 Json::Object(fields) => {
                     add(level, fields.len());
-                    // Names are compared as well (`propertyNames`).
+                    // `propertyNames` compares names as well.
                     fields.keys().for_each(|name| add(level + 1, name.len()));
                     open.extend(fields.values().map(|item| (item, level + 1, copies)));
                 }
@@ -130,7 +130,7 @@ impl Bound {
     }
 }
 
-/// Estimates the memory of a value, without the values in it.
+/// Estimates the memory of a value, without the values inside of it.
 fn own_bytes(value: &Json) -> u64 {
     let text = match value {
         Json::String(text) => text.len(),
@@ -147,7 +147,7 @@ fn units(bytes: usize) -> u64 {
 /// Checks a schema before it is compiled. `knows` returns whether the validator supports a pattern; other patterns are left out.
 ///
 /// # Errors
-/// The reason why the schema is not used.
+/// Fails with the reason why the schema is not used.
 pub(super) fn guard(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Result<Guarded, String> {
     let bytes = serde_json::to_vec(schema).map_or(usize::MAX, |json| json.len());
     if bytes > MAX_SCHEMA_BYTES {
@@ -157,7 +157,7 @@ pub(super) fn guard(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Result<Guard
     if patterns > MAX_PATTERNS {
         return Err(format!("it has {patterns} patterns; the limit is {MAX_PATTERNS}"));
     }
-    // What is measured is what will be compiled.
+    // The normalised schema is measured, because that is the schema that will be compiled.
     let mut parts = Parts { root: &schema, ids: HashMap::new(), all: Vec::new(), references: Vec::new(), alternatives: false };
     parts.collect(&schema)?;
     parts.link()?;
@@ -165,24 +165,24 @@ pub(super) fn guard(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Result<Guard
     Ok(Guarded { schema, bound })
 }
 
-/// A part of a schema, and where comparing a value with it leads.
+/// A part of a schema, and the parts that are compared after it.
 #[derive(Default)]
 struct Part {
-    /// What it says itself.
+    /// The cost of the part's own keywords.
     units: u64,
-    /// For the same value.
+    /// The parts that apply to the same value.
     here: Vec<usize>,
-    /// For each value inside.
+    /// The parts that apply to each value inside.
     inside: Vec<usize>,
-    /// For each value inside one of each list.
+    /// Lists of parts; for each value inside, one part of each list applies.
     one_inside: Vec<Vec<usize>>,
-    /// What it says of the rest is found by comparing all once more.
+    /// True if the part has `unevaluated…`, for which the validator compares the value a second time.
     compares_twice: bool,
 }
 
 struct Parts<'a> {
     root: &'a Json,
-    /// By address: each part stands in one place.
+    /// The part's index, by its address.
     ids: HashMap<*const Json, usize>,
     all: Vec<Part>,
     references: Vec<(usize, &'a str)>,
@@ -224,7 +224,7 @@ impl<'a> Parts<'a> {
         Ok(id)
     }
 
-    /// References lead to what they refer to: a part of this schema, and nothing else.
+    /// Connects each reference to its target. Only a part of this schema can be the target.
     fn link(&mut self) -> Result<(), String> {
         for (id, reference) in std::mem::take(&mut self.references) {
             let target = reference
@@ -232,13 +232,13 @@ impl<'a> Parts<'a> {
                 .and_then(|pointer| percent_decode_str(pointer).decode_utf8().ok())
                 .and_then(|pointer| self.root.pointer(&pointer))
                 .and_then(|part| self.ids.get(&std::ptr::from_ref(part)));
-            let target = *target.ok_or_else(|| format!("its reference {reference:?} leads to no part of it"))?;
+            let target = *target.ok_or_else(|| format!("its reference {reference:?} does not lead to a part of the schema"))?;
             self.all[id].here.push(target);
         }
         Ok(())
     }
 
-    /// Returns the bound of the cost, level by level.
+    /// Computes the bound of the cost for each level.
     fn bound(&self) -> Result<Bound, String> {
         let order = self.order()?;
         let mut chains = vec![1_usize; self.all.len()];
@@ -250,9 +250,9 @@ impl<'a> Parts<'a> {
         }
         let chain = chains.iter().copied().max().unwrap_or_default();
         if chain > MAX_CHAIN || ways.iter().any(|&ways| ways > MAX_WAYS) {
-            return Err(format!("too many of its parts apply to one value: more than {MAX_WAYS}, or {MAX_CHAIN} one within the other"));
+            return Err(format!("too many of its parts apply to one value: more than {MAX_WAYS}, or more than {MAX_CHAIN} nested parts"));
         }
-        // Comparisons with a value some levels inside of the one that a part is compared with, for each part.
+        // The number of comparisons for each part, with a value that is `level` levels inside of the part's value.
         let mut a_value = Vec::new();
         let mut before: Vec<u64> = Vec::new();
         for level in 0..MAX_LEVELS {
@@ -275,7 +275,7 @@ impl<'a> Parts<'a> {
         Ok(Bound { a_value, chain, alternatives: self.alternatives })
     }
 
-    /// All parts, each after those that apply to the same value.
+    /// Returns all parts, sorted so that each part comes after those that apply to the same value.
     fn order(&self) -> Result<Vec<usize>, String> {
         let mut waiting = vec![0_usize; self.all.len()];
         let mut parents = vec![Vec::new(); self.all.len()];
@@ -294,16 +294,16 @@ impl<'a> Parts<'a> {
                 }
             }
         }
-        if order.len() < self.all.len() { Err("its references go in a circle".to_owned()) } else { Ok(order) }
+        if order.len() < self.all.len() { Err("its references form a cycle".to_owned()) } else { Ok(order) }
     }
 }
 
-/// Refuses keywords that change where references lead.
+/// Refuses keywords that change the targets of references.
 fn check_references(fields: &Map<String, Json>, is_root: bool) -> Result<(), String> {
     let dynamic = ["$dynamicRef", "$recursiveRef"].into_iter().find(|key| fields.contains_key(*key));
     let renamed = ["$id", "id"].into_iter().find(|key| !is_root && fields.get(*key).is_some_and(Json::is_string));
     match dynamic.or(renamed) {
-        Some(key) => Err(format!("it uses {key}, which is not followed")),
+        Some(key) => Err(format!("it uses {key}, which is not supported")),
         None => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! The arguments of a call against the tool's `inputSchema`, before the call leaves.
+//! Checks the arguments of a call against the tool's `inputSchema`, before the call is sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::config::ArgumentCheck;
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
 
-/// Where only what is redacted breaks the schema.
-const UNTOLD: &str = "a value does not fit, and is not told, as it holds what is redacted";
+/// The message if only a redacted value breaks the schema.
+const UNTOLD: &str = "a value does not fit; it is not shown because it contains a secret";
 
-/// The checks of arguments, by server.
+/// The checks of arguments, with a mode for each server.
 #[derive(Clone, Default)]
 pub struct ArgumentChecks {
     schemas: Arc<ToolSchemas>,
@@ -23,24 +23,23 @@ pub struct ArgumentChecks {
 }
 
 impl ArgumentChecks {
-    /// `modes` by server; arguments for those that are missing must fit.
+    /// Returns checks with the given modes, by server. For other servers, a violation is an error.
     #[must_use]
     pub fn new(schemas: Arc<ToolSchemas>, modes: BTreeMap<String, ArgumentCheck>) -> Self {
         Self { schemas, modes, redactor: None }
     }
 
-    /// Sets the redactor that removes secrets from values before their beginnings are quoted.
+    /// Sets the redactor that removes secrets from values before messages quote their beginnings.
     #[must_use]
     pub fn with_redactor(self, redactor: Arc<Redactor>) -> Self {
         Self { redactor: Some(redactor), ..self }
     }
 
-    /// Checks the arguments of a call, and hands them back as they came: no default is filled in. Beside them, a warning if there
-    /// is anything to say. `manifest` is the one that was approved. A tool that it does not have, or that has no schema, takes
-    /// anything.
+    /// Checks the arguments of a call, and returns them unchanged, without default values. Also returns a warning if there is a problem.
+    /// `manifest` is the approved one. Any arguments are accepted for a tool that the manifest does not have, or that has no schema.
     ///
     /// # Errors
-    /// `ERR_INVALID_ARGUMENTS` where they break the schema, and the server's mode is `error`.
+    /// `ERR_INVALID_ARGUMENTS` if the arguments break the schema and the server's mode is `error`.
     pub fn check(
         &self,
         server: &str,
@@ -55,7 +54,7 @@ impl ArgumentChecks {
         let problem = match schema {
             Json::Null | Json::Bool(true) => None,
             Json::Bool(false) => {
-                Some(SchemaProblem::Broken("the tool's inputSchema is false: it takes no arguments at all, not even none".to_owned()))
+                Some(SchemaProblem::Broken("the tool's inputSchema is false, so the tool cannot be called with any arguments".to_owned()))
             }
             _ => {
                 let problem = |arguments: &Json| {
@@ -63,7 +62,8 @@ impl ArgumentChecks {
                     self.schemas.check(place, arguments, &|schema, errors| violations::tell(schema, arguments, errors))
                 };
                 let found = problem(&arguments);
-                // What is told quotes the beginnings of values: a secret goes before that, as it could not be found in a part of it.
+                // The message quotes the beginnings of values. The secrets are removed first, because a part of a secret could not be
+                // recognised.
                 let redactor = self.redactor.as_ref().filter(|_| matches!(found, Some(SchemaProblem::Broken(_))));
                 match redactor.map(|redactor| redactor.redact_json(&arguments)).filter(|redacted| *redacted != arguments) {
                     Some(redacted) => Some(problem(&redacted).unwrap_or_else(|| SchemaProblem::Broken(UNTOLD.to_owned()))),
@@ -74,7 +74,7 @@ impl ArgumentChecks {
         let warning = match problem {
             None => None,
             Some(SchemaProblem::Unchecked(reason)) => {
-                Some(format!("the arguments of {server}.{tool} are not checked: the inputSchema cannot be used: {reason}"))
+                Some(format!("the arguments of {server}.{tool} are not checked, because its inputSchema cannot be used: {reason}"))
             }
             Some(SchemaProblem::Broken(problem)) if mode == ArgumentCheck::Warn => {
                 Some(format!("the arguments of {server}.{tool} do not fit its inputSchema: {problem}"))
@@ -83,7 +83,7 @@ impl ArgumentChecks {
                 return Err(Error::InvalidArguments { what: format!("{server}.{tool}"), problem });
             }
         };
-        let Json::Object(arguments) = arguments else { return Err(Error::Internal("an object is none".to_owned())) };
+        let Json::Object(arguments) = arguments else { return Err(Error::Internal("the arguments are no longer an object".to_owned())) };
         Ok((arguments, warning))
     }
 }

@@ -9,7 +9,7 @@ use super::*;
 use crate::config::ArgumentCheck;
 use crate::error::Error;
 
-/// What slow machines may take for what takes some milliseconds.
+/// The time limit for checks that usually take some milliseconds, with a margin for slow machines.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
 #[expect(clippy::needless_pass_by_value, reason = "literals read better without a reference")]
@@ -26,7 +26,7 @@ fn object(value: &Json) -> Map<String, Json> {
     value.as_object().unwrap().clone()
 }
 
-/// What is wrong with the arguments; nothing: an empty text.
+/// Returns the problem of the arguments, or an empty text if there is none.
 #[expect(clippy::needless_pass_by_value, reason = "literals read better without a reference")]
 pub(super) fn problem(schema: Json, arguments: Json) -> String {
     match checks(ArgumentCheck::Error).check("s", &manifest(schema), "t", object(&arguments)) {
@@ -140,7 +140,7 @@ fn a_missing_name_comes_with_the_one_that_was_given_for_it() {
     let schema = json!({ "properties": { "location": { "type": "string" }, "locations": {} }, "required": ["location"] });
     assert_eq!(problem(schema.clone(), json!({})), r#"missing required parameter "location""#);
     assert_eq!(problem(schema.clone(), json!({ "locaton": "x" })), r#"missing required parameter "location" (you gave "locaton")"#);
-    // That one is known for something else.
+    // The schema knows the similar name as another parameter.
     assert_eq!(problem(schema.clone(), json!({ "locations": "x" })), r#"missing required parameter "location""#);
     let mut closed = schema.clone();
     closed["additionalProperties"] = json!(false);
@@ -238,7 +238,7 @@ fn a_schema_that_cannot_be_used_is_said_once_and_checks_nothing() {
     {
         let (checks, manifest) = (checks(ArgumentCheck::Error), manifest(schema));
         let warning = checks.check("s", &manifest, "t", Map::new()).unwrap().1.unwrap();
-        assert!(warning.starts_with("the arguments of s.t are not checked: the inputSchema cannot be used: "), "{warning}");
+        assert!(warning.starts_with("the arguments of s.t are not checked, because its inputSchema cannot be used: "), "{warning}");
         assert_eq!(checks.check("s", &manifest, "t", Map::new()).unwrap(), (Map::new(), None));
     }
 }
@@ -280,7 +280,7 @@ fn hostile_schemas_and_arguments_take_little_time_and_memory() {
     assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
 }
 
-/// Few names, so that schemas and values meet.
+/// Returns one of a few names, so that schemas and values often have the same names.
 fn name() -> impl Strategy<Value = String> {
     sample::select(vec!["a", "ab", "abc", "a b", "größe", "0", ""]).prop_map(str::to_owned)
 }
@@ -332,7 +332,7 @@ fn a_secret_is_not_quoted_by_its_beginning() {
         checks.check("s", &manifest(json!({ "properties": { "x": schema } })), "t", arguments).unwrap_err().to_string()
     };
     assert!(told(json!({ "type": "integer" })).contains("of a caller: [redacted]"));
-    assert!(told(json!({ "maxLength": 30 })).contains("holds what is redacted"));
+    assert!(told(json!({ "maxLength": 30 })).contains("contains a secret"));
 }
 
 proptest! {

@@ -1,8 +1,8 @@
-//! Checks a tool's arguments and results against the schemas that were approved.
+//! Checks a tool's arguments and results against the approved schemas.
 //!
-//! Schemas are servers' own words: nothing is fetched for them, and neither compiling nor comparing may take long
-//! (`guard`). What cannot be checked within that is not checked, and said once. What a violation is called is for each side to
-//! say: `input` speaks to whoever wrote the call, `output` tells no value.
+//! Schemas come from servers, so nothing is fetched for them, and neither compiling a schema nor comparing a value may take long (`guard`).
+//! A value that cannot be checked within these limits is not checked, which is reported once. Each side describes violations in its own
+//! way: `input` for the author of the call, `output` without any value.
 
 mod expected;
 mod guard;
@@ -35,23 +35,24 @@ use crate::text::sanitise_line;
 pub use input::ArgumentChecks;
 pub use output::OutputChecks;
 
-/// Comparisons of a value with a part of its schema: some tenths of a second at most.
+/// The largest number of comparisons of a value with a part of its schema. They take some tenths of a second at most.
 const MAX_COMPARISONS: u64 = 2_000_000;
-/// The same for finding out what to say, which takes more time and memory: of the first violation, and of some.
+/// The largest numbers of comparisons for describing violations, which takes more time and memory: the first violation only, or several
+/// violations.
 const MAX_TO_TELL: u64 = 200_000;
 const MAX_TO_TELL_SOME: u64 = 20_000;
-/// Bytes of a value that the validator may copy for what it says of alternatives.
+/// The largest number of bytes that the validator may copy to describe alternatives.
 const MAX_COPIED: u64 = 4 * 1024 * 1024;
-/// Bytes of a compiled pattern at most; matching is linear in the text.
+/// The largest size of a compiled pattern. The time for matching is linear in the text.
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
-/// Beyond it, comparing could overflow a stack.
+/// The largest nesting. A deeper comparison could overflow the stack.
 const MAX_NESTING: usize = 1_000;
 const MAX_REASON_CHARS: usize = 500;
-/// Compiled schemas that are kept, and how much their texts may have together.
+/// The largest number of compiled schemas in the cache, and the largest total size of their texts.
 const MAX_KEPT: usize = 2_000;
 const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
 
-/// Puts violations into words, by the schema as it was compared with: a violation's path leads through that one.
+/// Describes violations. The first argument is the normalised schema, to which the paths of the violations refer.
 type Tell<'a> = dyn Fn(&Json, &[ValidationError<'_>]) -> String + 'a;
 
 /// Selects the input or the output schema of a tool.
@@ -73,9 +74,9 @@ impl Side {
 /// The problem of a value with its schema.
 #[derive(Debug, PartialEq, Eq)]
 enum SchemaProblem {
-    /// The value breaks its schema, at the described place.
+    /// The value breaks its schema, with a description.
     Broken(String),
-    /// The value was not checked, for this reason. Reported once for each schema.
+    /// The value was not checked, for this reason, which is reported once for each schema.
     Unchecked(String),
 }
 
@@ -88,30 +89,30 @@ pub struct ToolSchemas {
 #[derive(Default)]
 struct Kept {
     entries: HashMap<Key, Entry>,
-    /// The oldest first.
+    /// The keys, with the oldest first.
     order: VecDeque<Key>,
     bytes: usize,
 }
 
-/// Server, tool, and which of its schemas.
+/// A server, a tool, and one of the tool's two schemas.
 type Key = (String, String, Side);
 
 struct Entry {
-    /// The manifest it was last found in, and the tool's digest of it.
+    /// The manifest in which the schema was last found.
     manifest: Arc<Manifest>,
     bytes: usize,
     compiled: Arc<OnceLock<Compiled>>,
 }
 
-/// A schema, as far as it could be compiled.
+/// A compiled schema, or the reason why it cannot be used.
 enum Compiled {
     Ready { schema: Json, validator: Box<Validator>, bound: Bound, told: AtomicBool },
     Unusable { reason: String, told: AtomicBool },
 }
 
 impl ToolSchemas {
-    /// Returns the problem of a value, if there is one. `tell` describes the first violations; it gets none if finding them would cost too
-    /// much.
+    /// Returns the problem of a value, if there is one. `tell` describes the first violations. It gets an empty list if it would cost too
+    /// much to find them.
     fn check(
         &self,
         (server, manifest, tool, side): (&str, &Arc<Manifest>, &Tool, Side),
@@ -123,7 +124,7 @@ impl ToolSchemas {
         compiled.get_or_init(|| Compiled::new(schema)).check(content, tell)
     }
 
-    /// Compiling takes place outside of the lock: it may take some milliseconds.
+    /// Returns the cell of a compiled schema. The schema is compiled later, outside of the lock, because this may take some milliseconds.
     fn compiled(&self, server: &str, manifest: &Arc<Manifest>, tool: &Tool, side: Side) -> Arc<OnceLock<Compiled>> {
         let key = (server.to_owned(), tool.name.clone(), side);
         let mut kept = self.kept.lock();
@@ -131,7 +132,7 @@ impl ToolSchemas {
             if Arc::ptr_eq(&entry.manifest, manifest) {
                 return Arc::clone(&entry.compiled);
             }
-            // Read again from disk, mostly: the same tool in another place.
+            // The manifest was probably read again from disk, so the tool has not changed.
             if entry.manifest.tool(&tool.name).is_some_and(|known| side.of(known) == side.of(tool)) {
                 entry.manifest = Arc::clone(manifest);
                 return Arc::clone(&entry.compiled);
@@ -193,7 +194,7 @@ impl Compiled {
     }
 }
 
-/// The violations, as far as finding them costs little.
+/// Returns the violations, or fewer of them if it would cost too much to find all.
 fn violations_of<'a>(validator: &'a Validator, content: &'a Json, cost: Cost) -> Vec<ValidationError<'a>> {
     if cost.copied > MAX_COPIED || cost.comparisons > MAX_TO_TELL {
         return Vec::new();
@@ -204,15 +205,16 @@ fn violations_of<'a>(validator: &'a Validator, content: &'a Json, cost: Cost) ->
     validator.iter_errors(content).collect()
 }
 
-/// `offline`, and patterns on the engine that is linear in the text: nothing that a schema says is fetched or goes on for ever.
+/// Compiles a schema without network access, and with a pattern engine whose time is linear in the text. So a schema can neither fetch
+/// anything nor match without end.
 fn compile(schema: &Json) -> Result<Validator, String> {
     let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
     let options = jsonschema::options().offline().should_validate_formats(false).with_pattern_options(patterns);
     options.build(schema).map_err(|error| error.to_string())
 }
 
-/// A text in one line, sanitised.
+/// Returns a text in one line, sanitised and cut.
 fn line(text: &str, max_chars: usize) -> String {
-    // Cut twice: the first spares the second the work.
+    // The text is cut twice; the first cut limits the work of the second.
     sanitise_line(&text[..text.floor_char_boundary(max_chars * 8)], max_chars)
 }

@@ -1,4 +1,4 @@
-//! Paths to values, and the names that a schema knows there.
+//! Paths to values, and the names that a schema knows at a path.
 
 use std::collections::HashSet;
 
@@ -7,17 +7,17 @@ use serde_json::Value as Json;
 
 use super::expected::quoted;
 
-/// Parts of a schema that are looked at for one value.
+/// The largest number of parts of a schema that are examined for one value.
 const MAX_PARTS: usize = 500;
 
-/// A step from a value to one inside of it.
+/// A step from a value to a value inside of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
     Name(String),
     Index(usize),
 }
 
-/// The steps of a JSON Pointer into a value: only the value tells an index from a name of digits.
+/// Splits a JSON Pointer into steps. The value is needed to tell an index from a name that consists of digits.
 pub(super) fn steps(value: &Json, pointer: &str) -> Vec<Step> {
     let mut here = Some(value);
     let segments = pointer.split('/').skip(1).map(|segment| segment.replace("~1", "/").replace("~0", "~"));
@@ -32,7 +32,7 @@ pub(super) fn steps(value: &Json, pointer: &str) -> Vec<Step> {
     segments.map(step).collect()
 }
 
-/// Steps as an author of JavaScript writes them: `filters[2].name`, `"a b"[0]`. None are an empty text.
+/// Writes steps as in JavaScript: `filters[2].name`, `"a b"[0]`. Without steps, the text is empty.
 pub(super) fn path(steps: &[Step]) -> String {
     let written = steps.iter().enumerate().map(|(place, step)| match step {
         Step::Index(index) => format!("[{index}]"),
@@ -43,7 +43,7 @@ pub(super) fn path(steps: &[Step]) -> String {
     written.collect()
 }
 
-/// Returns whether a name can follow a dot. Letters of any script can.
+/// Returns whether a name can follow a dot. Letters of any script are allowed.
 fn is_plain(name: &str) -> bool {
     let starts = |first: char| first.is_alphabetic() || matches!(first, '_' | '$');
     name.chars().next().is_some_and(starts)
@@ -51,7 +51,8 @@ fn is_plain(name: &str) -> bool {
         && quoted(name) == format!("\"{name}\"")
 }
 
-/// The names that a schema knows for an object at the end of these steps, whichever of its parts applies: those of its root first.
+/// Returns the names that a schema knows for the object at the end of these steps, in all parts that may apply. The root's names come
+/// first.
 pub(super) fn known_names<'a>(root: &'a Json, steps: &[Step]) -> Vec<&'a str> {
     let mut parts = spread(root, vec![root]);
     for step in steps {
@@ -62,7 +63,7 @@ pub(super) fn known_names<'a>(root: &'a Json, steps: &[Step]) -> Vec<&'a str> {
     parts.into_iter().flat_map(own_names).filter(|name| seen.insert(*name)).collect()
 }
 
-/// The names of a part itself.
+/// Returns the names in `properties` of a part.
 pub(super) fn own_names(part: &Json) -> impl Iterator<Item = &str> {
     part.get("properties").and_then(Json::as_object).into_iter().flat_map(|properties| properties.keys().map(String::as_str))
 }
@@ -73,7 +74,7 @@ pub(super) fn target<'a>(root: &'a Json, reference: &str) -> Option<&'a Json> {
     root.pointer(&pointer)
 }
 
-/// Parts, and all that apply to the same value by them.
+/// Returns parts, together with all parts that apply to the same value through them.
 fn spread<'a>(root: &'a Json, start: Vec<&'a Json>) -> Vec<&'a Json> {
     let (mut all, mut seen, mut next) = (start, HashSet::new(), 0);
     all.retain(|part| seen.insert(std::ptr::from_ref(*part)));
@@ -91,7 +92,7 @@ fn spread<'a>(root: &'a Json, start: Vec<&'a Json>) -> Vec<&'a Json> {
     all
 }
 
-/// Parts that apply to a value one step inside of that which this part applies to.
+/// Returns the parts that apply to a value one step inside of the value to which this part applies.
 fn inside<'a>(part: &'a Json, step: &Step) -> Vec<&'a Json> {
     match step {
         Step::Name(name) => {

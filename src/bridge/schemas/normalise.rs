@@ -1,9 +1,10 @@
-//! A schema as its author meant it, in keywords that the validator knows.
+//! Rewrites a schema in keywords that the validator supports, with the meaning that its author probably intended.
 //!
-//! `nullable` of `OpenAPI` and keywords of other drafts are translated. What cannot be read (`type: "any"`, `minimum: "0"`, a reference
-//! that leads out of the schema, a pattern for another engine) is left out, so that the rest still says something. That may only
-//! ever let more values through: where leaving something out could refuse a value (`not`, `oneOf`, `additionalProperties: false` beside
-//! names that were left out), what would refuse it goes as well. What is under `properties` or `$defs` is a name, never a keyword.
+//! `nullable` of `OpenAPI` and keywords of other drafts are translated. A keyword is left out if it cannot be used (`type: "any"`,
+//! `minimum: "0"`, a reference out of the schema, a pattern for another engine), so that the rest of the schema still applies. The result
+//! may only accept more values than the original, never fewer. If leaving something out would refuse a value (in `not`, `oneOf`, or
+//! `additionalProperties: false` beside names that were left out), the refusing keyword is left out as well. The keys under `properties`
+//! and `$defs` are names and never keywords.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,15 +13,15 @@ use serde_json::{Map, Value as Json, json};
 use super::guard::{Applies, KEYWORDS, MAX_PATTERNS, Shape, parts_of};
 use super::part_locations::{Dialect, PartLocations};
 
-/// Deeper than JSON is read, what is within is left out.
+/// The largest depth of a schema, which exceeds the depth that the JSON parser accepts. Deeper parts are left out.
 const MAX_DEPTH: usize = 200;
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
-/// Keywords that can refuse null, beside `type` and `enum`: with `nullable` they are one of two alternatives.
+/// Keywords besides `type` and `enum` that can refuse null. With `nullable`, they become one of two alternatives.
 pub(super) const REFUSING_NULL: [&str; 9] = ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "const"];
-/// What is refused by `guard` where it stands.
+/// Keywords that are kept because `guard` refuses them.
 const FOLLOWED_BY_NONE: [&str; 4] = ["$dynamicRef", "$recursiveRef", "$id", "id"];
 
-/// A schema for the validator, without annotations, and how many patterns it had.
+/// A schema for the validator, without annotations, and the number of its patterns.
 pub(super) struct Normalised {
     pub(super) schema: Json,
     pub(super) patterns: usize,
@@ -30,27 +31,27 @@ pub(super) struct Normalised {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     None,
-    /// A part of it takes more values.
+    /// A part of the keyword accepts more values.
     Within,
-    /// It is gone, or names in it are.
+    /// The keyword was left out, or some of its names were.
     Lost,
 }
 
-/// `knows` tells which patterns can be matched.
+/// Normalises a schema. `knows` returns whether the validator supports a pattern.
 pub(super) fn normalise(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Normalised {
     let locations = PartLocations::new(schema, MAX_DEPTH);
     let mut copier =
         Copier { locations, knows, known: HashMap::new(), patterns: 0, reference_bytes: 0, references_widen: false, widened: false };
     let mut copy = copier.part(schema, 0).0;
     if copier.widened && copier.locations.has_references {
-        // Where a reference leads to may take more now, and what is about it has to allow for that.
+        // The target of a reference may accept more values now, so the schema is normalised again with this in mind.
         (copier.patterns, copier.reference_bytes, copier.references_widen) = (0, 0, true);
         copy = copier.part(schema, 0).0;
     }
     if let (Json::Object(fields), Some(uri)) = (&mut copy, copier.locations.dialect.uri()) {
         fields.insert("$schema".to_owned(), json!(uri));
     }
-    // What is no schema at all is for `guard` to refuse.
+    // A value that is not a schema stays unchanged, and `guard` refuses it.
     let is_schema = schema.is_object() || schema.is_boolean();
     Normalised { schema: if is_schema { copy } else { schema.clone() }, patterns: copier.patterns }
 }
@@ -61,13 +62,13 @@ struct Copier<'a> {
     known: HashMap<&'a str, bool>,
     patterns: usize,
     reference_bytes: usize,
-    /// True if any reference counts as one to a part that takes more values.
+    /// True if every reference counts as a reference to a part that accepts more values.
     references_widen: bool,
     widened: bool,
 }
 
 impl<'a> Copier<'a> {
-    /// A part, and whether it takes more values than was meant.
+    /// Returns a copy of a part, and whether the copy accepts more values than the original.
     fn part(&mut self, part: &'a Json, depth: usize) -> (Json, bool) {
         match part {
             Json::Object(fields) if depth <= MAX_DEPTH => self.object(fields, depth),
@@ -124,7 +125,7 @@ impl<'a> Copier<'a> {
         let mut lost = false;
         let copy = match (shape, value) {
             (Shape::One | Shape::OneOrList, Json::Object(_) | Json::Bool(_)) => inner(self, value),
-            // No tuple says nothing, and no alternative is none.
+            // An empty `prefixItems` has no effect. An empty list of alternatives is invalid.
             (Shape::List, Json::Array(items)) if items.is_empty() => {
                 return (None, if key == "prefixItems" { Change::None } else { Change::Lost });
             }
@@ -164,7 +165,7 @@ impl<'a> Copier<'a> {
 
     fn knows(&mut self, pattern: &'a str) -> bool {
         self.patterns += 1;
-        // With more, the schema is refused.
+        // If there are more patterns, the schema is refused anyway.
         self.patterns > MAX_PATTERNS || *self.known.entry(pattern).or_insert_with(|| (self.knows)(pattern))
     }
 }
@@ -173,7 +174,7 @@ fn is_list(fields: &Map<String, Json>, key: &str) -> bool {
     fields.get(key).is_some_and(Json::is_array)
 }
 
-/// A keyword that holds no parts, as far as it can be read. Annotations are left out: they refuse nothing.
+/// Copies a keyword that has no subschemas, if it can be used. Annotations are left out, because they refuse nothing.
 fn own(key: &str, value: &Json, fields: &Map<String, Json>, dialect: Dialect) -> (Option<Json>, Change) {
     let kept = |kept: bool| (kept.then(|| value.clone()), if kept { Change::None } else { Change::Lost });
     match key {
@@ -229,7 +230,7 @@ fn types(value: &Json) -> (Option<Json>, Change) {
     }
 }
 
-/// Older drafts want options that differ.
+/// Older drafts require that the options differ from each other.
 fn options_of(options: &[Json], dialect: Dialect) -> (Option<Json>, Change) {
     if !matches!(dialect, Dialect::Draft4 | Dialect::Draft6) {
         return (Some(Json::Array(options.to_vec())), Change::None);
@@ -239,19 +240,19 @@ fn options_of(options: &[Json], dialect: Dialect) -> (Option<Json>, Change) {
     if options.is_empty() { (None, Change::Lost) } else { (Some(Json::Array(options)), Change::None) }
 }
 
-/// The texts of a list, each once.
+/// Returns the texts of a list, each of them once.
 fn texts(list: &[Json]) -> (Json, Change) {
     let mut seen = HashSet::new();
     let texts: Json = list.iter().filter(|item| item.as_str().is_some_and(|text| seen.insert(text))).cloned().collect();
     (texts, if list.iter().all(Json::is_string) { Change::None } else { Change::Lost })
 }
 
-/// A size, also where it is written as `2.0`.
+/// Returns a size, also if it is written as `2.0`.
 fn count(value: &Json) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(|double| double.fract() == 0.0).and_then(|double| format!("{double:.0}").parse().ok()))
 }
 
-/// Keywords that other drafts mean otherwise: lists of `items`, and exclusive limits that are flags.
+/// Translates keywords that have another meaning in other drafts: lists in `items`, and exclusive limits that are flags.
 fn translate<'a>(copy: &mut Map<String, Json>, fields: &'a Map<String, Json>, changes: &mut HashMap<&'a str, Change>, dialect: Dialect) {
     for (flag, limit) in [("exclusiveMaximum", "maximum"), ("exclusiveMinimum", "minimum")] {
         if dialect != Dialect::Draft4 && fields.get(flag) == Some(&Json::Bool(true)) {
@@ -263,7 +264,7 @@ fn translate<'a>(copy: &mut Map<String, Json>, fields: &'a Map<String, Json>, ch
     }
     let (listed, rest) = (copy.remove("items"), copy.remove("additionalItems"));
     if copy.remove("prefixItems").is_some() {
-        // Which of the two lists is meant cannot be known.
+        // It is not known which of the two lists is meant.
         changes.insert("prefixItems", Change::Lost);
         return;
     }
@@ -296,7 +297,7 @@ fn widen(copy: &mut Map<String, Json>, changes: &HashMap<&str, Change>) {
             remove(refuses);
         }
     }
-    // What is said of the rest depends on what else was found to fit.
+    // `unevaluated…` depends on the results of other keywords.
     let applies_here = |key: &str| KEYWORDS.iter().any(|(known, _, applies)| *known == key && matches!(applies, Applies::Here));
     let in_place = |(key, change): (&&str, &Change)| *change == Change::Lost || applies_here(key) || matches!(*key, "$ref" | "contains");
     if changes.iter().any(in_place) {
@@ -305,12 +306,12 @@ fn widen(copy: &mut Map<String, Json>, changes: &HashMap<&str, Change>) {
     if change("oneOf") != Change::None
         && let Some(alternatives) = copy.remove("oneOf")
     {
-        // Several of them may fit now.
+        // After the change, several alternatives may fit, so `oneOf` becomes `anyOf`.
         copy.entry("anyOf").or_insert(alternatives);
     }
 }
 
-/// `nullable: true`: null as well, whatever else is said. All else stays where references find it.
+/// Implements `nullable: true`: also accepts null. Other keywords stay at places where references find them.
 fn with_null(copy: &mut Map<String, Json>) {
     let only_null = json!({ "type": "null" });
     match copy.get_mut("type") {
@@ -334,7 +335,7 @@ fn with_null(copy: &mut Map<String, Json>) {
     }
 }
 
-/// Returns where the subschemas of a keyword are after normalising, as tokens of a JSON Pointer.
+/// Returns the place of a keyword's subschemas after normalising, as tokens of a JSON Pointer.
 pub(super) fn location_after(key: &str, fields: &Map<String, Json>, dialect: Dialect) -> String {
     let listed = dialect == Dialect::Draft2020 && is_list(fields, "items");
     match key {
@@ -348,7 +349,7 @@ pub(super) fn location_after(key: &str, fields: &Map<String, Json>, dialect: Dia
     }
 }
 
-/// The parts that a keyword holds, each with the tokens that lead to it.
+/// Returns the subschemas of a keyword, each with the tokens that lead to it.
 pub(super) fn children<'a>(key: &str, shape: Shape, value: &'a Json) -> Vec<(String, &'a Json)> {
     let escaped = |name: &str| name.replace('~', "~0").replace('/', "~1");
     let is_part = |part: &Json| part.is_object() || part.is_boolean();

@@ -1,4 +1,4 @@
-//! A result's structured content against the tool's `outputSchema`.
+//! Checks a result's structured content against the tool's `outputSchema`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::catalog::Manifest;
 use crate::config::SchemaViolations;
 use crate::error::{Error, Result};
 
-/// Violations that are told.
+/// The number of violations that a message describes.
 pub(super) const TOLD: usize = 3;
 pub(super) const MAX_TEXT_CHARS: usize = 500;
 
-/// The checks of results, by server.
+/// The checks of results, with a mode for each server.
 #[derive(Clone, Default)]
 pub struct OutputChecks {
     schemas: Arc<ToolSchemas>,
@@ -23,22 +23,22 @@ pub struct OutputChecks {
 }
 
 impl OutputChecks {
-    /// `modes` by server; those that are missing only warn.
+    /// Returns checks with the given modes, by server. For other servers, a violation is only a warning.
     #[must_use]
     pub fn new(schemas: Arc<ToolSchemas>, modes: BTreeMap<String, SchemaViolations>) -> Self {
         Self { schemas, modes }
     }
 
-    /// A warning, if there is anything to say of a result of `tools/call`. `manifest` is the one that was approved.
+    /// Checks a result of `tools/call`. Returns a warning if there is a problem. `manifest` is the approved one.
     ///
     /// # Errors
-    /// `ERR_OUTPUT_SCHEMA` where the result breaks its schema, and the server's mode is `error`.
+    /// `ERR_OUTPUT_SCHEMA` if the result breaks its schema and the server's mode is `error`.
     pub fn check(&self, server: &str, manifest: &Arc<Manifest>, tool: &str, result: &Json) -> Result<Option<String>> {
         let mode = self.modes.get(server).copied().unwrap_or_default();
         match (problem(&self.schemas, server, manifest, tool, result), mode) {
             (None, _) => Ok(None),
             (Some(SchemaProblem::Unchecked(reason)), _) => {
-                Ok(Some(format!("the results of {server}.{tool} are not checked: the outputSchema cannot be used: {reason}")))
+                Ok(Some(format!("the results of {server}.{tool} are not checked, because its outputSchema cannot be used: {reason}")))
             }
             (Some(SchemaProblem::Broken(problem)), SchemaViolations::Warn) => {
                 Ok(Some(format!("the result of {server}.{tool} breaks the tool's own outputSchema: {problem}")))

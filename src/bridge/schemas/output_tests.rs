@@ -6,7 +6,7 @@ use super::output::{MAX_TEXT_CHARS, TOLD, problem};
 use super::*;
 use crate::config::SchemaViolations;
 
-/// What slow machines may take; what these tests guard against takes years.
+/// The time limit on slow machines. Without the guard, these checks would take years.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
 #[expect(clippy::needless_pass_by_value, reason = "literals read better without a reference")]
@@ -37,7 +37,7 @@ fn nested(levels: usize, leaf: Json) -> Json {
     (0..levels).fold(leaf, |inner, _| json!({ "x": inner }))
 }
 
-/// Definitions `a0` to `a{count}`, each made from the reference to the next, the last one as given.
+/// Returns definitions `a0` to `a{count}`. `link` makes each definition from the reference to the next one; `last` is the last definition.
 fn chained(count: usize, link: impl Fn(Json) -> Json, last: Json) -> Json {
     let reference = |number: usize| json!({ "$ref": format!("#/$defs/a{number}") });
     let mut definitions: serde_json::Map<_, _> = (0..count).map(|number| (format!("a{number}"), link(reference(number + 1)))).collect();
@@ -97,7 +97,7 @@ fn nothing_is_fetched_for_a_schema() {
     }
     let elsewhere = json!({ "$id": "https://example.com/a", "properties": { "x": { "$id": "https://example.com/b", "type": "string" } } });
     assert!(unchecked(elsewhere, &json!({ "x": 1 })).contains("$id"));
-    // The root's own name leads nowhere.
+    // The root's `$id` is allowed and has no effect.
     assert_eq!(check(json!({ "$id": "https://example.com/a", "type": "object" }), &json!({})), None);
 }
 
@@ -123,14 +123,14 @@ const MAX_SCHEMA: usize = guard::MAX_SCHEMA_BYTES;
 fn a_schema_that_would_compile_or_compare_for_ever_is_refused_or_given_up() {
     let started = Instant::now();
     let circle = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "allOf": [{ "$ref": "#/$defs/a" }] } } });
-    assert!(unchecked(circle, &json!(1)).contains("circle"));
+    assert!(unchecked(circle, &json!(1)).contains("cycle"));
     for keyword in ["allOf", "anyOf"] {
         let twice = |next: Json| json!({ keyword: [next.clone(), next], "unevaluatedProperties": false });
         assert!(unchecked(chained(40, twice, json!({ "type": "string" })), &json!({})).contains("too many"));
     }
     let far = chained(3_000, |next| next, json!({ "type": "object" }));
-    assert!(unchecked(far, &json!({})).contains("one within the other"));
-    // Twice as many comparisons a level: far more than there are seconds.
+    assert!(unchecked(far, &json!({})).contains("nested parts"));
+    // Each level doubles the number of comparisons, so that the check would never end.
     let twice = json!({ "properties": { "x": { "$ref": "#/$defs/r" } } });
     let doubling = json!({ "$ref": "#/$defs/r", "$defs": { "r": { "type": "object", "allOf": [twice, twice] } } });
     for leaf in [json!({}), json!(1)] {
@@ -176,7 +176,7 @@ fn a_pattern_takes_time_that_is_linear_in_the_text() {
     let started = Instant::now();
     assert!(broken(json!({ "pattern": "^(a+)+$" }), &json!(text)).contains("does not match"));
     assert!(started.elapsed() < AT_ONCE);
-    // What only a backtracking engine can match is left out; the rest of the schema counts.
+    // A pattern that only a backtracking engine can match is left out; the rest of the schema applies.
     let lookahead = json!({ "type": "string", "pattern": "^(?!b)a" });
     assert_eq!(check(lookahead.clone(), &json!("b")), None);
     assert!(broken(lookahead, &json!(1)).contains("type"));

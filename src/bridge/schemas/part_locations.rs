@@ -1,4 +1,4 @@
-//! Where the parts of a schema are, and where they will be once it is normalised: what its references lead to.
+//! Finds the places of a schema's parts before and after normalising, so that references can be changed accordingly.
 
 use std::collections::HashMap;
 
@@ -8,18 +8,18 @@ use serde_json::{Map, Value as Json};
 use super::guard::KEYWORDS;
 use super::normalise::{children, location_after};
 
-/// What stands in a reference as it is.
+/// The characters that are not percent-encoded in a reference.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'~').remove(b'$').remove(b'-').remove(b'_').remove(b'.');
 
 /// The draft of JSON Schema that a schema follows, by its `$schema`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// Up to draft-04: `id`, and exclusive limits are flags.
+    /// Draft-04 and older: the key is `id`, and exclusive limits are flags.
     Draft4,
     Draft6,
     Draft7,
     Draft2019,
-    /// 2020-12, and whatever does not say.
+    /// Draft 2020-12, also for schemas without `$schema`.
     Draft2020,
 }
 
@@ -36,7 +36,7 @@ impl Dialect {
         }
     }
 
-    /// Its `$schema`, where the validator has to be told.
+    /// Returns the value of `$schema` if the validator needs it.
     pub(super) fn uri(self) -> Option<&'static str> {
         match self {
             Self::Draft4 => Some("http://json-schema.org/draft-04/schema#"),
@@ -56,8 +56,8 @@ impl Dialect {
         if self == Self::Draft4 { "id" } else { "$id" }
     }
 
-    /// Returns whether a keyword makes references mean something else from there on. The root's own name does not, once all references
-    /// are pointers; a name that is a fragment is an anchor.
+    /// Returns whether a keyword changes the meaning of references inside of this part. The root's own name does not, because all
+    /// references become pointers. A name that is a fragment is an anchor.
     pub(super) fn renames(self, key: &str, value: &Json, depth: usize) -> bool {
         match key {
             "$id" | "id" => key == self.id() && depth > 0 && value.as_str().is_some_and(|id| !id.starts_with('#')),
@@ -77,18 +77,18 @@ impl Dialect {
 struct PartLocation {
     parent: usize,
     tokens: String,
-    /// Of the whole pointer.
+    /// The size of the whole pointer in bytes.
     bytes: usize,
 }
 
-/// All parts of a schema.
+/// The places of all parts of a schema.
 pub(super) struct PartLocations<'a> {
     root: &'a Json,
     pub(super) dialect: Dialect,
     pub(super) has_references: bool,
     all: Vec<PartLocation>,
     by_address: HashMap<*const Json, usize>,
-    /// `None` where two have the same.
+    /// The parts by their anchors; `None` if two parts have the same anchor.
     anchors: HashMap<&'a str, Option<usize>>,
 }
 
@@ -122,7 +122,7 @@ impl<'a> PartLocations<'a> {
         location
     }
 
-    /// A reference as it is to be written, in so many bytes at most. `None` if it leads to no part of this schema.
+    /// Returns a reference in its new form. Returns `None` if it leads to no part of this schema, or needs more than `max_bytes`.
     pub(super) fn reference(&self, reference: &str, max_bytes: usize) -> Option<String> {
         let own = self.root.get(self.dialect.id()).and_then(Json::as_str).map(|id| id.trim_end_matches('#')).unwrap_or_default();
         let (uri, fragment) = reference.split_once('#').unwrap_or((reference, ""));
@@ -135,7 +135,7 @@ impl<'a> PartLocations<'a> {
         } else {
             (*self.anchors.get(&*fragment)?)?
         };
-        // Each byte may be written as three.
+        // Percent-encoding may write one byte as three.
         (self.all[location].bytes.saturating_mul(3) < max_bytes).then(|| self.written(location))
     }
 

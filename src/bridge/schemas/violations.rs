@@ -1,5 +1,5 @@
-//! Describes violations so that the caller can fix the arguments: the place, the expectation, the value, and the name that was probably
-//! meant.
+//! Describes violations so that the caller can fix the arguments. A description has the place, the expectation, the value, and the name
+//! that was probably meant.
 
 use std::collections::HashSet;
 
@@ -12,21 +12,21 @@ use super::line;
 use super::names::{known_names, own_names, path, steps};
 use crate::text::nearest;
 
-/// Violations that are told.
+/// The number of violations that a message describes.
 const TOLD: usize = 3;
-/// Violations that are looked at for those.
+/// The number of violations that are examined to choose those for the message.
 const READ: usize = 20;
-/// Alternatives within alternatives.
+/// The largest depth of alternatives within alternatives.
 const MAX_LEVELS: usize = 8;
-/// Alternatives that are named.
+/// The largest number of alternatives in a message.
 const ALTERNATIVES: usize = 5;
-/// Names that are looked at, where they were given.
+/// The largest number of given names that are examined for a spelling mistake.
 const MAX_GIVEN: usize = 200;
-/// Unknown names that are named, each with the one that was probably meant.
+/// The largest number of unknown names in a message, each with the name that was probably meant.
 const UNKNOWN: usize = 5;
 const MAX_TEXT_CHARS: usize = 1_000;
 
-/// The first violations of arguments, in words. None: finding them would have cost too much.
+/// Describes the first violations of arguments. `errors` is empty if it would have cost too much to find them.
 pub(super) fn tell(schema: &Json, arguments: &Json, errors: &[ValidationError<'_>]) -> String {
     let reader = Reader { schema, arguments };
     let mut found = Vec::new();
@@ -48,17 +48,17 @@ pub(super) fn tell(schema: &Json, arguments: &Json, errors: &[ValidationError<'_
 /// A violation.
 enum Violation {
     Missing {
-        /// Of the object, as `path` writes it.
+        /// The path to the object, in the form that `path` returns.
         at: String,
         name: String,
-        /// Given, unknown, and near: it was probably meant.
+        /// A given, unknown name that is similar, so it was probably a mistake for `name`.
         mistaken: Option<String>,
-        /// Only needed with this one.
+        /// The given name that makes `name` necessary.
         needed_with: Option<String>,
     },
     Unknown {
         at: String,
-        /// Each with what was probably meant.
+        /// The unknown names, each with the known name that was probably meant.
         names: Vec<(String, Option<String>)>,
         valid: Vec<String>,
     },
@@ -66,7 +66,7 @@ enum Violation {
 }
 
 impl Violation {
-    /// A given name that is explained already.
+    /// Returns the given name that the message of this violation already explains.
     fn mistaken(&self) -> Option<(String, String)> {
         match self {
             Self::Missing { at, mistaken: Some(given), .. } => Some((at.clone(), given.clone())),
@@ -125,7 +125,7 @@ impl Reader<'_> {
                 let holder = error.schema_path().as_str().rsplit_once('/').and_then(|(parent, _)| self.schema.pointer(parent));
                 found.push(self.unknown(error, unexpected, holder.map(own_names).into_iter().flatten().collect()));
             }
-            // Where there are no names at all, the validator speaks of the first value alone.
+            // If no names are allowed at all, the validator only reports the first value.
             Kind::FalseSchema if self.whole_of(error).is_some() => {
                 let unexpected: Vec<String> = self.whole_of(error).into_iter().flat_map(Map::keys).cloned().collect();
                 found.push(self.unknown(error, &unexpected, Vec::new()));
@@ -153,7 +153,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The object of which a violation names a value.
+    /// Returns the object whose value a violation reports, if its schema allows no further names.
     fn whole_of(&self, error: &ValidationError<'_>) -> Option<&Map<String, Json>> {
         let whole = self.arguments.pointer(error.instance_path().as_str())?;
         let of_names = error.schema_path().as_str().ends_with("/additionalProperties");
@@ -176,7 +176,7 @@ impl Reader<'_> {
         let given = error.instance().as_object();
         let unknown = given.into_iter().flat_map(|given| given.keys().take(MAX_GIVEN)).map(String::as_str);
         let mistaken = nearest(name, unknown.filter(|given| !known.contains(given)));
-        // `required` is a list; what makes others necessary is a map.
+        // `required` has a list, but `dependentRequired` has a map from a given name to the names that it makes necessary.
         let rules = self.schema.pointer(error.schema_path().as_str()).and_then(Json::as_object);
         let makes_necessary = |(other, names): &(&String, &Json)| {
             let listed = names.as_array().is_some_and(|names| names.iter().any(|needed| needed.as_str() == Some(name)));
@@ -198,12 +198,12 @@ impl Reader<'_> {
         Violation::Unknown {
             at: self.place(error),
             names: unexpected.iter().enumerate().map(meant).collect(),
-            // Those beyond are only counted.
+            // Names beyond the limit are only counted, so they are not quoted.
             valid: valid.into_iter().enumerate().map(|(index, name)| if index < LISTED { quoted(name) } else { String::new() }).collect(),
         }
     }
 
-    /// None of several alternatives fits: what is wrong with the one that was probably meant, or which there are.
+    /// Describes why no alternative fits: the problem with the alternative that was probably meant, or a list of the alternatives.
     fn alternatives(
         &self,
         error: &ValidationError<'_>,
@@ -219,7 +219,7 @@ impl Reader<'_> {
             return;
         }
         let near: Vec<_> = branches.iter().filter(|branch| !branch.is_empty() && !about_itself(branch)).collect();
-        // What tells alternatives from each other is mostly a field with a fixed value.
+        // Alternatives usually differ in a field with a constant value.
         let same_tag: Vec<_> = near.iter().copied().filter(|branch| !branch.iter().any(|inner| is_tag(inner, here))).collect();
         let nearest = match (near.as_slice(), same_tag.as_slice()) {
             ([only], _) | (_, [only]) => Some(*only),
@@ -238,7 +238,7 @@ impl Reader<'_> {
         found.push(violation.unwrap_or_else(|| self.other(error, &self.summaries(error), &typed(error.instance()))));
     }
 
-    /// One violation for all branches, where each has one that says which values it takes.
+    /// Returns one violation for all branches, if each branch has a violation that lists the accepted values.
     fn combined(&self, branches: &[&Vec<ValidationError<'static>>], fits: impl Fn(&ValidationError<'_>) -> bool) -> Option<Violation> {
         let violations: Option<Vec<_>> = branches.iter().map(|branch| branch.iter().find(|inner| fits(inner))).collect();
         let violations = violations?;
@@ -251,7 +251,7 @@ impl Reader<'_> {
         Some(if is_type { self.other(first, &any_of(&all), &typed(value)) } else { self.other(first, &one_of(&all), &literal(value)) })
     }
 
-    /// `a` or `b` must be there, and neither is.
+    /// Returns a violation if each alternative only lacks one parameter: `a` or `b` must be given.
     fn missing_alternatives(&self, error: &ValidationError<'_>, branches: &[&Vec<ValidationError<'static>>]) -> Option<Violation> {
         let name = |branch: &&Vec<ValidationError<'static>>| match branch.as_slice() {
             [only] if only.instance_path().as_str() == error.instance_path().as_str() => match only.kind() {
@@ -280,12 +280,12 @@ impl Reader<'_> {
     }
 }
 
-/// Returns whether a violation lists the accepted values at this place.
+/// Returns whether a violation lists the accepted values of the value at this place.
 fn is_about(error: &ValidationError<'_>, here: &str) -> bool {
     matches!(error.kind(), Kind::Type { .. } | Kind::Enum { .. } | Kind::Constant { .. }) && error.instance_path().as_str() == here
 }
 
-/// Returns whether a violation is about a field with a fixed value, directly inside of the value at this place.
+/// Returns whether a violation is about a field with constant values, directly inside of the value at this place.
 fn is_tag(error: &ValidationError<'_>, here: &str) -> bool {
     let inside = error.instance_path().as_str().strip_prefix(here).and_then(|rest| rest.strip_prefix('/'));
     matches!(error.kind(), Kind::Enum { .. } | Kind::Constant { .. }) && inside.is_some_and(|name| !name.contains('/'))

@@ -1,5 +1,5 @@
-//! The files of a kept snapshot: their owner, their digest, and holes in place of zeroes. Nearly all of a snapshot is the heap, and nearly
-//! all of the heap is zero. Pages of zeroes are holes in the file, and the digest skips them.
+//! The files of a kept snapshot: their owner, their digest, and holes for zeroes. Most of a snapshot is heap, and most of the heap is zero.
+//! Pages of zeroes are stored as holes, and the digest skips them.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -14,27 +14,27 @@ use crate::files::{Links, open_regular, read_open};
 
 const PAGE: usize = 4096;
 const CHUNK: usize = 256 * PAGE;
-/// Bytes of a file that is read whole at most.
+/// The largest size of a file that is read as a whole.
 const MAX_SMALL_BYTES: u64 = 1 << 20;
-/// Files of a snapshot at most. It has one for the memory and four small ones.
+/// The largest number of files of a snapshot. A snapshot has one file for the memory and four small files.
 const MAX_FILES: usize = 16;
 
 fn odd(path: &Path, problem: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{}: {problem}", path.display()))
 }
 
-/// Refuses a file that another user owns or may access.
+/// Fails if another user owns the file or may access it.
 fn check_private(path: &Path, metadata: &fs::Metadata) -> io::Result<()> {
     if metadata.uid() != rustix::process::geteuid().as_raw() {
         return Err(odd(path, "it belongs to another user"));
     }
     if metadata.mode() & 0o077 != 0 {
-        return Err(odd(path, "others may read or write it"));
+        return Err(odd(path, "other users may read or write it"));
     }
     Ok(())
 }
 
-/// Refuses a path that is not a folder, or that another user owns or may access.
+/// Fails if the path is not a folder, or if another user owns it or may access it.
 pub(super) fn check_folder(path: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     if !metadata.is_dir() {
@@ -43,12 +43,12 @@ pub(super) fn check_folder(path: &Path) -> io::Result<()> {
     check_private(path, &metadata)
 }
 
-/// Opens a file that only the user may access, and that is not a link of any kind.
+/// Opens a file that only the current user may access. Fails for symbolic links and for files with several hard links.
 fn open_private(path: &Path) -> io::Result<File> {
     let file = open_regular(path, Links::Refuse)?;
     let metadata = file.metadata()?;
     if metadata.nlink() != 1 {
-        return Err(odd(path, "it has more than one name"));
+        return Err(odd(path, "it has more than one hard link"));
     }
     check_private(path, &metadata)?;
     Ok(file)
@@ -74,7 +74,7 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
                 found.push(entry.path());
             }
             if found.len() + folders.len() > MAX_FILES {
-                return Err(odd(folder, "it has more files than a snapshot"));
+                return Err(odd(folder, "it has more files than a snapshot can have"));
             }
         }
     }
@@ -82,7 +82,7 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Removes the access of others to a folder and everything in it.
+/// Removes the access of other users to a folder and everything in it.
 pub(super) fn make_private(folder: &Path) -> io::Result<()> {
     for file in files(folder)? {
         fs::set_permissions(&file, Permissions::from_mode(0o600))?;
@@ -95,7 +95,7 @@ pub(super) fn make_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the digest of the folder's files, without `except`. It does not depend on whether zeroes are stored or are holes.
+/// Returns the digest of the folder's files, without the file `except`. Zeroes and holes give the same digest.
 pub(super) fn digest_of(folder: &Path, except: &str) -> io::Result<String> {
     let mut hash = Sha256::new();
     for path in files(folder)? {
@@ -119,7 +119,7 @@ pub(super) fn digest_of(folder: &Path, except: &str) -> io::Result<String> {
     Ok(hex::encode(hash.finalize()))
 }
 
-/// Punches holes into the files in place of pages of zeroes, if the file system supports that.
+/// Replaces pages of zeroes in the files by holes, if the file system supports that.
 pub(super) fn punch_zeroes(folder: &Path) -> io::Result<()> {
     for path in files(folder)? {
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
@@ -151,7 +151,7 @@ fn each_page(file: &File, mut visit: impl FnMut(u64, &[u8]) -> io::Result<()>) -
     let mut offset = 0;
     while offset < length {
         let Some((start, end)) = next_data(file, offset, length)? else { break };
-        // A page that begins in a hole is read whole.
+        // If data starts in the middle of a page, the whole page is read.
         offset = start - start % PAGE as u64;
         while offset < end {
             let wanted = usize::try_from((length - offset).min(CHUNK as u64)).map_err(io::Error::other)?;
@@ -168,7 +168,7 @@ fn each_page(file: &File, mut visit: impl FnMut(u64, &[u8]) -> io::Result<()>) -
     Ok(())
 }
 
-/// Returns the range of the next data at or after an offset; the whole rest if the file system does not report holes.
+/// Returns the range of the next data at or after an offset, or the whole rest if the file system does not report holes.
 fn next_data(file: &File, offset: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
     let start = match seek(file, SeekFrom::Data(offset)) {
         Ok(start) => start,
@@ -240,10 +240,10 @@ mod tests {
         let folder = folder();
         let memory = folder.path().join("blobs/memory");
         fs::set_permissions(&memory, Permissions::from_mode(0o640)).unwrap();
-        assert!(digest(&folder).unwrap_err().to_string().contains("others may read"));
+        assert!(digest(&folder).unwrap_err().to_string().contains("other users may read"));
         make_private(folder.path()).unwrap();
         fs::hard_link(&memory, folder.path().join("again")).unwrap();
-        assert!(digest(&folder).unwrap_err().to_string().contains("more than one name"));
+        assert!(digest(&folder).unwrap_err().to_string().contains("more than one hard link"));
         fs::remove_file(folder.path().join("again")).unwrap();
         std::os::unix::fs::symlink(&memory, folder.path().join("link")).unwrap();
         assert!(digest(&folder).is_err());

@@ -9,9 +9,9 @@ use crate::limits::Limits;
 use crate::sandbox::guest::GuestKind;
 use crate::sandbox::image::HANDLER_SOURCE;
 
-/// The record of the guests' builder: their digests, and the version of Hyperlight.
+/// The record that the guests' builder writes: the digests of the guests, and the version of Hyperlight.
 const GUESTS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/guest/out/guest.json"));
-/// The version of this format. Raise it when the way in which snapshots are made or kept changes.
+/// The version of this format. Increase it when the way of making or keeping snapshots changes.
 const FORMAT: &str = "1";
 /// The fields of `/proc/cpuinfo` that identify the processor and its features.
 const PROCESSOR_FIELDS: [&str; 6] = ["vendor_id", "cpu family", "model", "model name", "stepping", "flags"];
@@ -60,7 +60,7 @@ impl Key {
     }
 }
 
-/// Returns the first processor's constant lines. The clock rate, for example, is left out.
+/// Returns the constant lines of the first processor. Changing values, for example the clock rate, are left out.
 fn processor(cpuinfo: &str) -> String {
     let first = cpuinfo.split("\n\n").next().unwrap_or_default();
     let named = |line: &&str| line.split_once(':').is_some_and(|(name, _)| PROCESSOR_FIELDS.contains(&name.trim()));

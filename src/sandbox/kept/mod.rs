@@ -1,5 +1,5 @@
-//! Snapshots on disk, so that another process does not have to boot the guest. Each is in a folder named by its key. Any problem with a
-//! snapshot leads to a new boot and a replacement, never to an error of a run.
+//! Keeps snapshots on disk, so that other processes do not have to boot the guest. Each snapshot is in a folder named by its key. If a
+//! snapshot has a problem, the guest is booted and the snapshot is replaced; a run never fails for this reason.
 
 mod content;
 mod key;
@@ -18,15 +18,16 @@ use content::{check_folder, digest_of, make_private, punch_zeroes};
 pub(super) use key::Key;
 
 const TAG: &str = "guest";
-/// The record's file name. It is written last, beside the snapshot's own files.
+/// The record's file name. The record is written after the snapshot's own files.
 const RECORD: &str = "kept.json";
-/// The prefix of folders that are being written. Those of processes that ended meanwhile are removed.
+/// The prefix of folders that are being written. Old ones are removed, because their processes have ended.
 const UNFINISHED: &str = "snapshot-unfinished-";
 const UNFINISHED_FOR: Duration = Duration::from_hours(1);
-/// Snapshots that are kept at most, the last used ones: enough for two guests and a few settings of the limits.
+/// The largest number of snapshots that are kept, enough for two guests and a few settings of the limits. The least recently used ones are
+/// removed first.
 const MAX_KEPT: usize = 6;
 
-/// A folder of snapshots: `snapshotDir` of `Gateway.open`. Readable and writable by the user alone.
+/// A folder of snapshots: `snapshotDir` of `Gateway.open`. Only the current user may access it.
 #[derive(Debug, Clone)]
 pub(super) struct KeptSnapshots {
     folder: PathBuf,
@@ -38,7 +39,7 @@ pub(super) struct KeptSnapshots {
 struct Record {
     /// The digest of the files' content.
     digest: String,
-    /// True if the standard guest was tried first and failed in the known way.
+    /// True if the standard guest was tried first and KVM could not run its ring-0 code.
     standard_fails: bool,
 }
 
@@ -47,24 +48,24 @@ impl KeptSnapshots {
         Self { folder }
     }
 
-    /// Loads the snapshot of this key, if there is a valid one.
+    /// Loads the snapshot with this key, if it exists and is valid.
     pub(super) fn load(&self, key: &Key) -> Option<Snapshot> {
         let folder = self.folder.join(key.as_str());
         match self.read(&folder) {
             Ok(snapshot) => {
-                // The time marks the snapshot as used, for `tidy`.
+                // The modification time records the last use, for `tidy`.
                 let _ = fs::File::open(&folder).and_then(|opened| opened.set_modified(SystemTime::now()));
                 Some(snapshot)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => None,
             Err(error) => {
-                tracing::warn!(%error, folder = %folder.display(), "the kept snapshot is not used: a new one is made");
+                tracing::warn!(%error, folder = %folder.display(), "cannot use the kept snapshot; booting the guest to replace it");
                 None
             }
         }
     }
 
-    /// Returns whether this snapshot was made because the standard guest did not run.
+    /// Returns whether this snapshot was made because this machine cannot run the standard guest.
     pub(super) fn standard_fails(&self, key: &Key) -> bool {
         self.record(&self.folder.join(key.as_str())).is_ok_and(|record| record.standard_fails)
     }
@@ -81,14 +82,15 @@ impl KeptSnapshots {
         if digest != record.digest {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the digest of its content differs from the recorded one"));
         }
-        // The digest was checked above without reading the holes; `checked_load` would read them.
+        // The digest was checked above without reading the holes. `checked_load` would read them again.
         Snapshot::load(folder, tag()?).map_err(io::Error::other)
     }
 
-    /// Writes a snapshot to disk and replaces an invalid one. It takes about 300 ms, and returns the snapshot as loaded from disk.
+    /// Writes a snapshot to disk, in place of an invalid one if there is one, and returns the snapshot as loaded from disk. This takes
+    /// about 300 ms.
     ///
     /// # Errors
-    /// The I/O error that kept it from being written.
+    /// Fails with the I/O error if the snapshot cannot be written.
     pub(super) fn save(&self, key: &Key, snapshot: &Snapshot, standard_fails: bool) -> io::Result<Arc<Snapshot>> {
         if !self.folder.is_dir() {
             DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
@@ -106,7 +108,7 @@ impl KeptSnapshots {
         if fs::rename(&layout, &place).is_err() {
             // Another process may have written a valid snapshot just now.
             if self.read(&place).is_err() {
-                // The invalid one is moved away first: files that a process has mapped stay unchanged.
+                // The invalid snapshot is moved and not overwritten, because other processes may have mapped its files.
                 fs::rename(&place, unfinished.path().join("odd"))?;
                 fs::rename(&layout, &place)?;
             }
@@ -115,7 +117,7 @@ impl KeptSnapshots {
         Ok(Arc::new(self.read(&place)?))
     }
 
-    /// Removes the least recently used snapshots, and unfinished folders of processes that have ended.
+    /// Removes the least recently used snapshots, and old unfinished folders.
     fn tidy(&self, used: &Path) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         let now = SystemTime::now();

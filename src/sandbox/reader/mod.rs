@@ -1,8 +1,8 @@
 //! Parses agent code in a separate process, `hyperlight-mcp-reader`.
 //!
-//! The parser was written for code by people. It recurses, and tries several parses, each of which takes memory: hostile code can make it
-//! overflow its stack, run for minutes or use all memory. An agent's code may be hostile, so it is parsed in a process that may crash. That
-//! process has limits of its own (`program.rs`), only two pipes, and no environment.
+//! The parser is made for code that people write. It recurses, and where code is ambiguous it tries several parses, each of which takes
+//! memory. Hostile code can make it overflow its stack, run for minutes or use all memory. An agent's code may be hostile, so a separate
+//! process parses it, and that process may crash. The process has its own limits (`program.rs`), only two pipes, and no environment.
 
 mod program;
 mod protocol;
@@ -29,12 +29,12 @@ use crate::error::{Error, Result};
 
 /// The longest time that parsing may take. Ordinary code takes a few milliseconds.
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
-/// The interval at which the reader checks whether the answer is still wanted.
+/// The interval at which the reader checks if the answer is still wanted.
 const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// Idle processes that are kept for the next question.
+/// The largest number of idle processes that are kept for the next question.
 const MAX_IDLE: usize = 2;
 
-/// Asks processes about code. If one ends or does not answer, the code counts as not parsed.
+/// Sends questions about code to reader processes. If a process ends or does not answer, the code counts as not parsed.
 pub(super) struct ScriptReader {
     program: PathBuf,
     idle: Mutex<Idle>,
@@ -51,19 +51,19 @@ struct Idle {
 /// The outcome of converting code to JavaScript.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// The code is JavaScript already.
+    /// The code is already JavaScript.
     AsItIs,
-    /// The code without its types.
+    /// The JavaScript of the code, without the types.
     Javascript(String),
-    /// The code was not parsed: it nests too deeply; the process failed, took too long or gave way to others; or the answer was no longer
-    /// wanted.
+    /// The code was not parsed, for one of these reasons: it nests too deeply; the process failed, took too long or gave way to others; or
+    /// the answer was no longer wanted.
     Missed,
 }
 
 /// A callback that returns whether an answer is still wanted.
 pub type StillWanted<'a> = &'a dyn Fn() -> bool;
 
-/// The party that asks about code.
+/// The owner of the code in a question, and the callback that tells if the answer is still wanted.
 #[derive(Clone, Copy)]
 pub(super) struct Asker<'a> {
     pub(super) owner: &'a LookOwner,
@@ -75,7 +75,7 @@ impl ScriptReader {
         Self { program, idle: Mutex::default(), slots: ReaderSlots::default(), known: Mutex::default() }
     }
 
-    /// Starts a process, unless there is an idle one.
+    /// Starts a process, unless an idle process exists.
     pub(super) fn warm_up(&self) -> Result<()> {
         if self.idle().workers.is_empty() {
             let worker = self.start()?;
@@ -84,13 +84,13 @@ impl ScriptReader {
         Ok(())
     }
 
-    /// Ends the idle processes. Those that parse code continue.
+    /// Ends the idle processes. Processes that are parsing code continue.
     pub(super) fn rest(&self) {
         let workers = std::mem::take(&mut self.idle().workers);
         drop(workers);
     }
 
-    /// Ends the idle processes, and keeps none from now on.
+    /// Ends the idle processes, and keeps no more idle processes from now on.
     pub(super) fn close(&self) {
         self.idle().closed = true;
         self.rest();
@@ -99,7 +99,7 @@ impl ScriptReader {
     /// Converts code to JavaScript.
     ///
     /// # Errors
-    /// `ERR_CODE_SYNTAX`; `ERR_IO` where the program cannot be started.
+    /// `ERR_CODE_SYNTAX`; `ERR_IO` if the reader program cannot be started.
     pub(super) fn to_javascript(&self, code: &str, asker: Asker<'_>) -> Result<Reading> {
         let digest = ReadCodes::digest(code);
         let known = self.known.lock().get(&digest);
@@ -109,7 +109,7 @@ impl ScriptReader {
                 Some(Answer::Javascript { code }) => ReadCode::Javascript(code),
                 Some(Answer::AsItIs) => ReadCode::AsItIs,
                 Some(Answer::Syntax { message, line, column }) => return Err(Error::CodeSyntax { message, line, column }),
-                // Not remembered: the next attempt may succeed.
+                // This outcome is not cached, because the next attempt may succeed.
                 _ => return Ok(Reading::Missed),
             },
         };
@@ -120,10 +120,10 @@ impl ScriptReader {
         })
     }
 
-    /// Returns all problems of code; `None` for code that was not parsed.
+    /// Returns all problems of code, or `None` if the code was not parsed.
     ///
     /// # Errors
-    /// `ERR_IO` where the program cannot be started.
+    /// `ERR_IO` if the reader program cannot be started.
     pub(super) fn check(&self, code: &str, modules: &[Importable], asker: Asker<'_>) -> Result<Option<Vec<Problem>>> {
         match self.ask(&Question::Check { code: code.into(), modules: modules.into() }, asker)? {
             Some(Answer::Problems { problems }) => Ok(Some(problems)),
@@ -136,7 +136,7 @@ impl ScriptReader {
         self.syntax(&Question::ExplainLoad { code: code.into(), modules: modules.into() }, asker)
     }
 
-    /// Returns an error that explains why the engine does not parse code, with a better position than the engine's.
+    /// Returns an error that explains why the engine cannot parse code. Its position is more exact than the engine's.
     pub(super) fn explain_syntax(
         &self,
         code: &str,
@@ -149,7 +149,7 @@ impl ScriptReader {
         self.syntax(&question, asker)
     }
 
-    /// Returns a description of the call in this line whose function its module does not have.
+    /// Finds the call in this line whose function does not exist in its module, and returns a description.
     pub(super) fn explain_not_a_function(&self, code: &str, modules: &[Importable], line: u32, asker: Asker<'_>) -> Option<String> {
         match self.ask(&Question::ExplainNotAFunction { code: code.into(), modules: modules.into(), line }, asker) {
             Ok(Some(Answer::Text { text })) => Some(text),
@@ -164,15 +164,15 @@ impl ScriptReader {
         }
     }
 
-    /// Asks a process. Returns `None` if there is no answer: the process ended, took too long or gave way to others, or the answer was no
-    /// longer wanted.
+    /// Sends a question to a process. Returns `None` if there is no answer: the process ended, took too long or gave way to others, or the
+    /// answer was no longer wanted.
     fn ask(&self, question: &Question<'_>, asker: Asker<'_>) -> Result<Option<Answer>> {
         let Some(slot) = self.slots.take(asker.owner, asker.wanted) else { return Ok(None) };
         let wanted = &|| (asker.wanted)() && !slot.must_end();
         let waiting = self.idle().workers.pop();
         if let Some(worker) = waiting {
             match self.look(worker, question, wanted) {
-                // The idle process may have been killed from outside, which does not depend on the code: ask a new one.
+                // Something outside may have killed the idle process, independent of the code. So a new process gets the question.
                 Err(error) if error.kind() != io::ErrorKind::TimedOut => {}
                 answer => return Ok(answer.ok()),
             }
@@ -189,7 +189,7 @@ impl ScriptReader {
     }
 
     fn start(&self) -> Result<Worker> {
-        Worker::start(&self.program).map_err(|error| Error::io(format!("the program that reads code ({})", self.program.display()), &error))
+        Worker::start(&self.program).map_err(|error| Error::io(format!("the reader program {}", self.program.display()), &error))
     }
 
     fn keep(&self, worker: Worker) {
@@ -215,21 +215,21 @@ impl Worker {
         let mut process = Command::new(program)
             .env_clear()
             .current_dir("/")
-            // A process group of its own, so that a terminal's signals to Node's group do not reach it.
+            // The worker gets its own process group, so that signals that a terminal sends to Node's group do not reach it.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // The parser's panic messages are of no use.
+            // The parser's panic messages are not needed.
             .stderr(Stdio::null())
             .spawn()?;
         match (process.stdin.take(), process.stdout.take()) {
             (Some(input), Some(output)) => Ok(Self { process, input, output }),
-            _ => Err(io::Error::other("a child without pipes")),
+            _ => Err(io::Error::other("the reader process has no pipes")),
         }
     }
 
     fn send(&mut self, question: &Question<'_>) -> io::Result<()> {
-        // Written as a whole: the process reads the whole question before it does anything else.
+        // The frame is written as a whole. The process reads the whole question before it does anything else.
         let mut frame = Vec::new();
         write_frame(&mut frame, question)?;
         self.input.write_all(&frame)
@@ -253,7 +253,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // The process has no state to save, and a kill ends it at once.
+        // A kill is safe and ends the process at once, because the process has no state to save.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! The reader program: it answers questions until the end of its input.
+//! The reader program, which answers questions until the end of its input.
 
 use std::io::{self, BufReader};
 use std::sync::mpsc;
@@ -12,18 +12,18 @@ use super::protocol::{Answer, Question, read_frame, write_frame};
 use crate::error::Error;
 use crate::sandbox::script::{checked, explain_load, explain_not_a_function, explain_syntax, to_javascript};
 
-/// The process's address space, including the stack for the deepest code that is parsed. The process ends when it is used up.
+/// The limit of the process's address space, with the stack for the deepest code that is parsed. The process ends when it needs more.
 const MAX_ADDRESS_SPACE: u64 = 640 << 20;
-/// The time after which the process ends itself. The asking process has given up long before.
+/// The time after which the process ends itself. The asking process stops waiting long before.
 const PATIENCE: Duration = LOOK_LIMIT.saturating_mul(4);
-/// The interval at which the process checks whether the asking process is gone.
+/// The interval at which the process checks if the asking process has ended.
 const POLL: Duration = Duration::from_millis(100);
 
 /// The main function of `hyperlight-mcp-reader`: reads questions about code from standard input, one after the other, and writes the
 /// answers to standard output. Returns at the end of the input, or with an error if parsing does not end.
 ///
 /// # Errors
-/// The I/O error that kept it from reading or writing.
+/// Fails with the I/O error if it cannot read or write.
 ///
 /// ```no_run
 /// hyperlight_mcp::sandbox::serve_reader().unwrap();
@@ -31,7 +31,7 @@ const POLL: Duration = Duration::from_millis(100);
 pub fn serve_reader() -> io::Result<()> {
     let limit = Some(MAX_ADDRESS_SPACE);
     setrlimit(Resource::As, Rlimit { current: limit, maximum: limit })?;
-    // No core dump if the code crashes the process.
+    // If the code crashes the process, no core dump is written.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     let mut input = BufReader::new(io::stdin().lock());
     let (questions, inbox) = mpsc::channel::<Question<'static>>();
@@ -59,10 +59,10 @@ fn wait_for(answers: &mpsc::Receiver<Answer>) -> io::Result<Answer> {
     }
 }
 
-/// Returns whether the other end of standard input is closed, because Node has ended.
+/// Returns whether the other end of standard input is closed, which means that Node has ended.
 fn input_is_closed() -> bool {
     let stdin = io::stdin();
-    // `poll` reports a closed end without a request for it.
+    // `poll` always reports a closed end, even if no events are requested.
     let mut pipe = [PollFd::new(&stdin, PollFlags::empty())];
     poll(&mut pipe, Some(&Timespec::default())).is_ok_and(|_| pipe[0].revents().contains(PollFlags::HUP))
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sandbox::script::{Importable, Problem};
 
-/// Bytes of a frame at most. Code and lists of modules are far smaller.
+/// The largest size of a frame. Code and lists of modules are far smaller.
 pub(super) const MAX_FRAME_BYTES: usize = 64 << 20;
 
 /// A question about code.
@@ -23,14 +23,14 @@ pub(super) enum Question<'a> {
     ExplainLoad { code: Cow<'a, str>, modules: Cow<'a, [Importable]> },
     /// Asks why the engine does not parse the code.
     ExplainSyntax { code: Cow<'a, str>, modules: Cow<'a, [Importable]>, message: String, line: Option<u32> },
-    /// Asks for the call in a line whose function its module does not have.
+    /// Asks for the call in a line whose function does not exist in its module.
     ExplainNotAFunction { code: Cow<'a, str>, modules: Cow<'a, [Importable]>, line: u32 },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub(super) enum Answer {
-    /// The code is JavaScript already.
+    /// The code is already JavaScript.
     AsItIs,
     Javascript {
         code: String,
@@ -38,7 +38,7 @@ pub(super) enum Answer {
     Problems {
         problems: Vec<Problem>,
     },
-    /// An `ERR_CODE_SYNTAX`.
+    /// A syntax error, which becomes `ERR_CODE_SYNTAX`.
     Syntax {
         message: String,
         line: Option<u32>,
@@ -47,7 +47,7 @@ pub(super) enum Answer {
     Text {
         text: String,
     },
-    /// There is no answer.
+    /// No answer was found.
     Nothing,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn read_frame<T: DeserializeOwned>(input: &mut impl Read) -> io::Resu
     }
     let length = u32::from_le_bytes(length);
     if length as usize > MAX_FRAME_BYTES {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame has {length} bytes, which is too much")));
     }
     let mut json = Vec::new();
     input.take(length.into()).read_to_end(&mut json)?;

@@ -1,20 +1,20 @@
-//! A cache of parsed code, as an agent often runs the same script again.
+//! A cache of parsed code, because an agent often runs the same script several times.
 
 use std::collections::HashMap;
 
 use sha2::{Digest as _, Sha256};
 
-/// Scripts in the cache at most.
+/// The largest number of scripts in the cache.
 const MAX_SCRIPTS: usize = 128;
-/// Bytes of their JavaScript together. Scripts that were JavaScript already count nothing.
+/// The largest total size of the cached JavaScript. Scripts that are already JavaScript count zero bytes.
 const MAX_BYTES: usize = 4 << 20;
 
 /// The result of converting a script to JavaScript.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReadCode {
-    /// The script is JavaScript already.
+    /// The script is already JavaScript.
     AsItIs,
-    /// The script without its types.
+    /// The JavaScript of the script, without the types.
     Javascript(String),
 }
 

@@ -1,5 +1,5 @@
-//! Schedules the parsing of code. Few parses run at once, and each owner has a share of them, so that one agent's slow code does not make
-//! another agent wait.
+//! Schedules the parsing of code. Only a few parses run at the same time, and each owner has a share of them, so that slow code of one
+//! agent does not make another agent wait.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -9,24 +9,24 @@ use std::time::{Duration, Instant};
 
 use super::StillWanted;
 
-/// Parses that run at the same time. Each may take a core, and all the memory that a process may have.
+/// The number of parses that run at the same time. Each may use a core and all the memory that a reader process may have.
 const MAX_LOOKS: usize = 4;
-/// Parses of one owner that run at the same time, so that others find a slot at once.
+/// The number of parses of one owner that run at the same time. The limit leaves slots free for other owners.
 const MAX_LOOKS_EACH: usize = 2;
-/// The time after which a parse gives way to an owner without slow code. Ordinary code takes a few milliseconds.
+/// The time after which a parse gives way to an owner without slow code. Usual code takes a few milliseconds.
 const SHARE: Duration = Duration::from_millis(500);
 /// The time for which an owner of slow code waits behind all others.
 const SLOW_FOR: Duration = Duration::from_mins(1);
-/// Waiting questions of one owner at most. Each occupies a thread. Further ones are refused.
+/// The largest number of waiting questions of one owner; further questions are refused. Each waiting question occupies a thread.
 const MAX_WAITING_EACH: usize = 128;
-/// Waiting questions of all owners at most.
+/// The largest number of waiting questions of all owners.
 const MAX_WAITING: usize = 384;
-/// An owner with fewer waiting questions may always add one, whatever the total.
+/// An owner with fewer waiting questions than this may always add a question, even if the queue is full.
 const FEW: usize = 8;
-/// The interval at which a waiting question checks whether its answer is still wanted.
+/// The interval at which a waiting question checks if its answer is still wanted.
 const WAIT: Duration = Duration::from_millis(20);
 
-/// The owner of code that is parsed: a sandbox, or an agent's tools. Each owner has a share of the reader.
+/// The owner of code that is parsed, which is a sandbox or an agent's tools. Each owner has a share of the reader.
 #[derive(Debug, Clone, Default)]
 pub struct LookOwner(Arc<Mutex<Option<Instant>>>);
 
@@ -80,7 +80,7 @@ pub(super) struct ReaderSlot<'a> {
 }
 
 impl ReaderSlot<'_> {
-    /// Returns whether the parse has used its share and another owner waits.
+    /// Returns whether the parse has used its share and must give way to another owner.
     pub(super) fn must_end(&self) -> bool {
         self.must_end.load(Ordering::Relaxed)
     }
@@ -94,14 +94,14 @@ impl Drop for ReaderSlot<'_> {
 }
 
 impl ReaderSlots {
-    /// Waits for a slot while the answer is wanted. Returns `None` if it no longer is, or if too many questions wait.
+    /// Waits for a slot. Returns `None` if the answer is no longer wanted, or if too many questions wait.
     pub(super) fn take(&self, owner: &LookOwner, wanted: StillWanted<'_>) -> Option<ReaderSlot<'_>> {
         let mut state = self.state();
         let number = state.queue(owner)?;
         loop {
             if let Some(must_end) = state.admit(number, Instant::now()) {
                 drop(state);
-                // There may be a slot for the next question as well.
+                // Another slot may be free for the next question.
                 self.changed.notify_all();
                 return Some(ReaderSlot { slots: self, number, must_end });
             }
@@ -119,7 +119,7 @@ impl ReaderSlots {
 }
 
 impl State {
-    /// Adds a question to the queue and returns its number; `None` if the queue is full.
+    /// Adds a question to the queue and returns its number. Returns `None` if the queue is full.
     fn queue(&mut self, owner: &LookOwner) -> Option<u64> {
         let of_owner = self.waiting.iter().filter(|waiting| waiting.owner.key() == owner.key()).count();
         let has_room = of_owner < FEW || (of_owner < MAX_WAITING_EACH && self.waiting.len() < MAX_WAITING);
@@ -130,7 +130,8 @@ impl State {
         })
     }
 
-    /// Gives a question a slot, if it is next and a slot is free. Otherwise stops a parse that has used up its share.
+    /// Gives the question a slot, if the question is next and a slot is free. If no slot is free, asks a parse that has used its share to
+    /// end.
     fn admit(&mut self, number: u64, now: Instant) -> Option<Arc<AtomicBool>> {
         let owner = self.turn(now).filter(|next| next.number == number)?.owner.clone();
         if self.looks.len() >= MAX_LOOKS {
@@ -145,7 +146,8 @@ impl State {
         Some(must_end)
     }
 
-    /// Returns the next question: first by owners without slow code, then by owners with fewer running parses, then by arrival.
+    /// Returns the next question: owners without slow code come first, then owners with fewer running parses, then the order of arrival
+    /// counts.
     fn turn(&self, now: Instant) -> Option<&Waiting> {
         let mut under_way = HashMap::<usize, usize>::new();
         for look in &self.looks {
@@ -156,7 +158,7 @@ impl State {
         may_look.min_by_key(|waiting| (waiting.owner.was_slow(now), looks_of(waiting), waiting.number))
     }
 
-    /// Asks the longest-running parse to end, if it has used its share; one at a time.
+    /// Asks the parse that has run longest to end, if it has used its share. Only one parse at a time is asked.
     fn make_room(&self, now: Instant) {
         if self.looks.iter().any(|look| look.must_end.load(Ordering::Relaxed)) {
             return;

@@ -1,29 +1,28 @@
 //! Alternatives to the globals and modules of Node and browsers that the sandbox does not have.
 
 const NO_NETWORK: &str =
-    "there is no network in the sandbox: call a tool of a server (import it from \"host:mcp-NAME\"), or a host module of the agent";
+    "the sandbox has no network: call a tool of a server (import it from \"host:mcp-NAME\"), or a host module of the agent";
 const NO_FILES: &str =
-    "there are no files in the sandbox: call a tool of a server (import it from \"host:mcp-NAME\"), or pass them as the run's input";
-const NO_PROCESS: &str =
-    "there is no process in the sandbox: what a run needs comes as its input, and it ends when the handler returns or throws";
+    "the sandbox has no files: call a tool of a server (import it from \"host:mcp-NAME\"), or pass the content as the run's input";
+const NO_PROCESS: &str = "the sandbox has no process: pass values as the run's input; the run ends when the handler returns or throws";
 const NO_BUFFER: &str = "use Uint8Array: Uint8Array.fromBase64(text), bytes.toBase64(), Uint8Array.fromHex(text), bytes.toHex(); new TextEncoder().encode(text), new TextDecoder().decode(bytes)";
-const NO_PAGE: &str = "there is no page in the sandbox; the global object is globalThis";
-const NO_STREAMS: &str = "there are no streams in the sandbox: values come and go as a whole";
+const NO_PAGE: &str = "the sandbox has no web page; the global object is globalThis";
+const NO_STREAMS: &str = "the sandbox has no streams: use whole strings or Uint8Arrays";
 
-/// By name, what to do instead.
+/// The advice for each global, by the global's name.
 const GLOBALS: [(&[&str], &str); 9] = [
     (&["fetch", "XMLHttpRequest", "WebSocket", "EventSource", "Request", "Response", "Headers", "FormData"], NO_NETWORK),
     (&["process", "Deno", "Bun"], NO_PROCESS),
     (&["Buffer", "Blob", "File", "FileReader"], NO_BUFFER),
     (&["window", "document", "self", "navigator", "location", "localStorage", "sessionStorage", "alert"], NO_PAGE),
     (&["ReadableStream", "WritableStream", "TransformStream", "TextDecoderStream", "TextEncoderStream"], NO_STREAMS),
-    (&["global"], "write globalThis"),
-    (&["module", "exports", "__dirname", "__filename"], "the code is an ES module without files: export function handler(input) { … }"),
-    (&["Intl"], "use toLocaleString, toLocaleDateString and toLocaleTimeString, which write as en-US does, and dates in UTC"),
+    (&["global"], "use globalThis"),
+    (&["module", "exports", "__dirname", "__filename"], "the code is an ES module, not a file: use export function handler(input) { … }"),
+    (&["Intl"], "use toLocaleString, toLocaleDateString and toLocaleTimeString, which use en-US and UTC"),
     (&["sleep"], "write import { sleep } from \"host:mcp\""),
 ];
 
-/// By name without `node:`, what to do instead.
+/// The advice for each module, by the module's name without `node:`.
 const MODULES: [(&[&str], &str); 5] = [
     (&["http", "https", "net", "tls", "dns", "axios", "node-fetch", "undici", "got"], NO_NETWORK),
     (&["fs", "fs/promises", "path", "fs-extra", "glob"], NO_FILES),
@@ -31,11 +30,11 @@ const MODULES: [(&[&str], &str); 5] = [
     (&["buffer"], NO_BUFFER),
     (
         &["timers", "timers/promises", "url", "util", "events", "perf_hooks", "string_decoder"],
-        "what stands in for it is global: setTimeout, URL, structuredClone, EventTarget, performance, TextDecoder; sleep is of \"host:mcp\"",
+        "use the globals setTimeout, URL, structuredClone, EventTarget, performance, TextDecoder; import sleep from \"host:mcp\"",
     ),
 ];
 
-/// Returns the alternative to a global, for the engine's message that a name is not defined.
+/// Returns the alternative to a global, if the message is the engine's message that the global is not defined.
 pub(in crate::sandbox) fn instead_of_global(message: &str) -> Option<&'static str> {
     find(&GLOBALS, message.strip_suffix(" is not defined")?)
 }

@@ -1,22 +1,23 @@
 //! Gives the recursive parser enough stack for untrusted code.
 //!
-//! The stack suffices for the deepest possible nesting of the code, or the code is not parsed. The bound does not depend on where strings,
-//! comments and regular expressions end, which only a parser can say. Time and memory are bounded from outside (`sandbox/reader`): where
-//! the parser cannot tell a bracket's meaning, it tries one reading after the other, and inside each other these cost a power of the depth.
+//! The stack must suffice for the deepest nesting that the code can have; otherwise the code is not parsed. The bound does not depend on
+//! where strings, comments and regular expressions end, because only a parser can tell that. Time and memory are limited by another process
+//! (`sandbox/reader`): where a bracket is ambiguous, the parser tries several readings, and their number multiplies for nested
+//! brackets.
 
 use std::thread;
 
-/// Nesting that any thread has stack for.
+/// The nesting for which every thread has enough stack.
 const NESTING_IN_PLACE: usize = 48;
-/// Bytes of stack for one level of nesting, in the parser or in a visitor of its tree; measured, with a margin.
+/// The bytes of stack for one level of nesting, in the parser or in a visitor of its tree. Measured, with a margin.
 const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 24 * 1024 } else { 6 * 1024 };
-/// Bytes of stack that a thread needs before the first level.
+/// The bytes of stack that a thread needs before the first level.
 const STACK_AT_LEAST: usize = 512 * 1024;
-/// Code that may nest more deeply is not looked at: 192 MiB of stack in a release build, of which only code that does nest so deeply
-/// touches all. About 130 KB of code as people write it.
+/// Code that may nest more deeply is not parsed. This limit needs 192 MiB of stack in a release build, and only code that really nests so
+/// deeply uses all of it. Usual code reaches the limit at about 130 KB.
 const MAX_LEVELS: usize = 32 * 1024;
 
-/// Runs `look` with stack enough for a tree of the code. `None` for code that may nest too deeply for any.
+/// Runs `look` with enough stack for a tree of the code. Returns `None` if the code may nest too deeply for any stack.
 pub(super) fn with_stack<T: Send>(code: &str, look: impl FnOnce() -> T + Send) -> Option<T> {
     let levels = level_bound(code);
     if levels > MAX_LEVELS {
@@ -28,13 +29,13 @@ pub(super) fn with_stack<T: Send>(code: &str, look: impl FnOnce() -> T + Send) -
     let size = STACK_AT_LEAST + levels * STACK_PER_LEVEL;
     thread::scope(|scope| {
         let builder = thread::Builder::new().name("hyperlight-mcp-script".to_owned()).stack_size(size);
-        // A parser that panics has a defect: it has not looked at the code, and what does not need it goes on.
+        // A panic of the parser is a defect in the parser. The code then counts as not parsed.
         builder.spawn_scoped(scope, look).ok()?.join().ok()
     })
 }
 
-/// Returns an upper bound of the depth of the code's tree: each level takes a token that can have something inside or beside it. Found
-/// without telling code from strings and comments, so that nothing in them can hide a level.
+/// Returns an upper bound of the depth of the code's tree. Each level needs a token that can have something inside or beside it. The count
+/// includes the text of strings and comments, so that nothing in them can hide a level.
 pub(super) fn level_bound(code: &str) -> usize {
     let mut count = 0;
     let mut before = Before::Other;
@@ -47,8 +48,8 @@ pub(super) fn level_bound(code: &str) -> usize {
                 before = Before::WordAndSpace;
             }
         } else if is_word {
-            // Two words beside each other: `typeof typeof x`, `else if`, `new new X`. And what need not be part of a word may be an
-            // error each.
+            // Two adjacent words can be a level: `typeof typeof x`, `else if`, `new new X`. Each `\` or `#` counts, because each may be an
+            // error of its own.
             count += usize::from(before == Before::WordAndSpace || matches!(character, '\\' | '#'));
             if before != Before::Word {
                 word_start = index;
@@ -63,7 +64,7 @@ pub(super) fn level_bound(code: &str) -> usize {
     count
 }
 
-/// Words with something beside them that need not be a word: `else{}`, `typeof(x)`, `a in[]`.
+/// Returns whether a word can be followed by something that is not a word: `else{}`, `typeof(x)`, `a in[]`.
 fn is_operator(word: &str) -> bool {
     matches!(
         word,
@@ -166,9 +167,9 @@ mod tests {
         ];
         for unit in units {
             for start in ["", "x = ", "type T = ", "x", "if(a);"] {
-                // As deep as it is looked at, and deeper.
+                // Depths that are parsed, and depths that are too large.
                 for times in [8, 24, 30, 46, 92, 1_000, 10_000, 30_000] {
-                    // Read again and again: what bounds that is the reader's (tests/reader.rs).
+                    // Nested `A<` is parsed again and again. The time limit of the reader process stops this (tests/reader.rs).
                     if unit == "A<" && times > 1_000 {
                         continue;
                     }

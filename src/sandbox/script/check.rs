@@ -9,11 +9,12 @@ use super::modules::Modules;
 use super::parse::{Language, read_as};
 use super::{Finding, Importable, Problem, ProblemKind, handler, javascript, problems, uses};
 
-/// Returns the problems of code that has not run yet: syntax errors, imports and calls that no module has, and a missing handler. In order
-/// of place, 100 at most; empty for code in which nothing is certainly wrong, and for code that nests too deeply to be looked at.
+/// Returns the problems of code that has not run yet: syntax errors, imports and calls of functions that do not exist, and a missing
+/// handler. The problems are sorted by position; there are at most 100. The list is empty if nothing in the code is certainly wrong, and if
+/// the code nests too deeply to be parsed.
 ///
-/// TypeScript is looked at as the JavaScript that would run. What is asked about before it is called (`if (w.x)`, `w.x?.()`,
-/// `typeof w.x`, `"x" in w`) or within `try` with a `catch` is no problem, nor is a name that is assigned again.
+/// TypeScript is checked as the JavaScript that would run. A name is not reported if the code tests for it (`if (w.x)`, `w.x?.()`,
+/// `typeof w.x`, `"x" in w`), calls it within `try` with a `catch`, or assigns it again.
 ///
 /// ```
 /// use hyperlight_mcp::sandbox::{Export, Importable, ProblemKind, check};
@@ -29,20 +30,20 @@ use super::{Finding, Importable, Problem, ProblemKind, handler, javascript, prob
 /// ```
 #[must_use]
 pub fn check(code: &str, modules: &[Importable]) -> Vec<Problem> {
-    // Nothing is certainly wrong with what has not been looked at: a run tells.
+    // Code that was not parsed has no certain problems. A run shows if it works.
     checked(code, modules).unwrap_or_default()
 }
 
-/// Like [`check`]; `None` for code that nests too deeply to be parsed.
+/// Returns the problems like [`check`], or `None` for code that nests too deeply to be parsed.
 pub(in crate::sandbox) fn checked(code: &str, modules: &[Importable]) -> Option<Vec<Problem>> {
     Some(problems(code, look(code, modules)?))
 }
 
-/// Everything that is found, in no order; `None` for code that nests too deeply to be looked at.
+/// Returns all findings, unsorted, or `None` for code that nests too deeply to be parsed.
 pub(super) fn look(code: &str, modules: &[Importable]) -> Option<Vec<Finding>> {
     match javascript(code) {
         Err(findings) => Some(findings),
-        // Every place in it is the code's own.
+        // Every position in the JavaScript is also a position in the original code.
         Ok(javascript) => {
             let javascript = javascript?;
             with_stack(&javascript, || findings(&javascript, modules))

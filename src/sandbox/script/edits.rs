@@ -1,6 +1,6 @@
 //! Removes text from code so that everything else keeps its line and column.
 
-/// The span of a text that goes, and what stands in its place besides blanks.
+/// A span of text to replace by blanks, with an optional character in place of the first or last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Edit {
     start: usize,
@@ -9,7 +9,7 @@ struct Edit {
     last: Option<char>,
 }
 
-/// Spans to blank. Of two that overlap, the one that starts first counts.
+/// Spans to replace by blanks. If two spans overlap, the one that starts first counts.
 pub(super) struct Edits<'a> {
     code: &'a str,
     edits: Vec<Edit>,
@@ -24,19 +24,19 @@ impl<'a> Edits<'a> {
         self.edits.push(Edit { start, end, first: None, last: None });
     }
 
-    /// Blanks with one character in the place of the first.
+    /// Blanks a span and puts one character in place of the first.
     pub(super) fn blank_but_first(&mut self, start: usize, end: usize, first: char) {
         self.edits.push(Edit { start, end, first: Some(first), last: None });
     }
 
-    /// Blanks with one character in the place of the last.
+    /// Blanks a span and puts one character in place of the last.
     pub(super) fn blank_but_last(&mut self, start: usize, end: usize, last: char) {
         self.edits.push(Edit { start, end, first: None, last: Some(last) });
     }
 
-    /// The code without them: as many lines, and every column counted in UTF-16 units where it was.
+    /// Returns the code after all edits. It has the same lines, and every character keeps its column, counted in UTF-16 units.
     pub(super) fn apply(mut self) -> String {
-        // Of those that start together the longest.
+        // Of several edits with the same start, the longest comes first.
         self.edits.sort_by_key(|edit| (edit.start, std::cmp::Reverse(edit.end)));
         let mut output = String::with_capacity(self.code.len());
         let mut done = 0;
@@ -86,7 +86,7 @@ pub(super) fn next_token(code: &str, from: usize) -> usize {
     }
 }
 
-/// The word that begins here, if one does.
+/// Returns the word that begins at this position; empty if there is none.
 pub(super) fn word_at(code: &str, position: usize) -> &str {
     let rest = code.get(position..).unwrap_or_default();
     let end = rest.find(|character: char| !character.is_alphanumeric() && !matches!(character, '_' | '$')).unwrap_or(rest.len());

@@ -7,10 +7,10 @@ use oxc_span::Span;
 use super::edits::{Edits, is_line_end};
 use super::typescript::Unsupported;
 
-const DECORATOR: &str = "the engine has no decorators: call the function on the class or the method instead";
-const ACCESSOR: &str = "the engine has no accessor fields: write a field, or a getter and a setter, instead of accessor";
+const DECORATOR: &str = "the engine does not support decorators: call the function on the class or the method instead";
+const ACCESSOR: &str = "the engine does not support accessor fields: write a field, or a getter and a setter, instead of accessor";
 
-/// Decorators, and fields that are accessors.
+/// Returns the decorators and accessor fields of a program, which the engine does not support.
 pub(super) fn unknown_to_the_engine(code: &str, program: &Program<'_>) -> Vec<Unsupported> {
     let mut finder = Finder(Vec::new());
     if code.contains('@') || code.contains("accessor") {
@@ -40,7 +40,8 @@ impl<'a> Visit<'a> for Finder {
     }
 }
 
-/// The code without a first line such as `#!/usr/bin/env node`: in a run, other code stands before it.
+/// Returns the code without a first line such as `#!/usr/bin/env node`, or `None` if there is no such line. In a run, a prologue comes
+/// before the code, so the engine would refuse that line.
 pub(super) fn without_hashbang(code: &str) -> Option<String> {
     code.starts_with("#!").then(|| {
         let mut edits = Edits::new(code);

@@ -1,5 +1,5 @@
-//! Finds out whether code has a handler, by the rule of the guest's prelude, a name `handler` in the module, exported or not, else an
-//! export of that name, else the default export.
+//! Finds out whether code has a handler, by the rule of the guest's prelude: the handler is a name `handler` in the module (exported or
+//! not), else an export with this name, else the default export.
 
 use oxc_ast::ast::{
     BindingPattern, Declaration, ExportDefaultDeclarationKind, Expression, ModuleExportName, Program, Statement, VariableDeclaration,
@@ -10,13 +10,13 @@ use super::modules::{Found, Modules};
 /// A candidate for the handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Candidate {
-    /// It is a function, or may be one.
+    /// A function, or a value that may be a function.
     Callable,
-    /// It is certainly not a function.
+    /// A value that is certainly not a function.
     Other,
 }
 
-/// Returns whether a run of the program would certainly say that it has no handler.
+/// Returns whether a run of the program would certainly fail because it has no handler.
 pub(super) fn is_missing(code: &str, program: &Program<'_>, modules: &Modules<'_>) -> bool {
     let mut named = None;
     let mut by_default = None;
@@ -24,7 +24,7 @@ pub(super) fn is_missing(code: &str, program: &Program<'_>, modules: &Modules<'_
         match statement {
             Statement::ExportAllDeclaration(export) if export.exported.is_none() => match modules.find(&export.source.value) {
                 Found::Module(module) if !modules.has(module, "handler") => {}
-                // What it exports may have any name.
+                // The module may export any name, so also a handler.
                 _ => return false,
             },
             Statement::ExportAllDeclaration(export) => {
@@ -47,7 +47,7 @@ pub(super) fn is_missing(code: &str, program: &Program<'_>, modules: &Modules<'_
             other => named = named.or(other.as_declaration().and_then(of_declaration)).or(hoisted(other)),
         }
     }
-    // It may also be put onto the global object, in ways that only a run shows.
+    // The code may also set the handler as a property of the global object, which only a run can show.
     let by_global = code.contains("globalThis") || code.contains("\\u") || code.contains("eval");
     !by_global && named.or(by_default).is_none_or(|candidate| candidate == Candidate::Other)
 }
@@ -82,7 +82,7 @@ fn of_variables(variables: &VariableDeclaration<'_>) -> Option<Candidate> {
     found
 }
 
-/// A `var handler` in a block belongs to the module as well.
+/// Finds a `var handler` inside of a block, which is a name of the whole module.
 fn hoisted(statement: &Statement<'_>) -> Option<Candidate> {
     struct Finder(bool);
     impl<'a> oxc_ast_visit::Visit<'a> for Finder {
@@ -97,7 +97,7 @@ fn hoisted(statement: &Statement<'_>) -> Option<Candidate> {
     finder.0.then_some(Candidate::Callable)
 }
 
-/// `export default function handler` is a name of the module, too.
+/// Finds `export default function handler`, whose name is also a name of the module.
 fn name_of_default(declaration: &ExportDefaultDeclarationKind<'_>) -> Option<Candidate> {
     match declaration {
         ExportDefaultDeclarationKind::FunctionDeclaration(function) => is_handler(function.id.as_ref()?.name.as_str()),

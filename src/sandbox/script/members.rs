@@ -1,4 +1,4 @@
-//! Finds the origin of an expression in a module: the module itself, one of its functions, or one that it lacks.
+//! Finds the origin of an expression in a module: the module itself, one of its functions, or a name that the module does not have.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use oxc_span::GetSpan;
 
 use super::modules::{Found, Modules};
 
-/// The inherited members of every object, so also of a module's default export.
+/// The inherited members of every object, which a module's default export has as well.
 const OF_EVERY_OBJECT: [&str; 12] = [
     "constructor",
     "hasOwnProperty",
@@ -29,17 +29,17 @@ const OF_EVERY_OBJECT: [&str; 12] = [
 pub(super) enum Origin {
     /// `import * as`, `require(…)`, `await import(…)`.
     Namespace(usize),
-    /// The default export: an object of all functions.
+    /// The default export, which is an object with all functions.
     Object(usize),
     Function(usize, String),
-    /// A name that the module does not have: `undefined`.
+    /// A name that the module does not have. Its value is `undefined`.
     Missing(usize, String),
 }
 
-/// The member of every function that starts the call without waiting for it.
+/// The property of every function that starts the call without waiting for its result.
 const OUTSTANDING: &str = "async";
 
-/// The names of some code that stand for something of a module.
+/// The variables of the code that stand for a module or a part of it.
 pub(super) struct Origins<'c> {
     pub(super) modules: &'c Modules<'c>,
     pub(super) scoping: &'c Scoping,
@@ -51,14 +51,14 @@ impl<'c> Origins<'c> {
         Self { modules, scoping, of_symbols: HashMap::new() }
     }
 
-    /// A name that is assigned again may be anything.
+    /// Records the origin of a variable, unless the code assigns the variable again.
     pub(super) fn define(&mut self, symbol: Option<SymbolId>, origin: Origin) {
         if let Some(symbol) = symbol.filter(|symbol| !self.scoping.symbol_is_mutated(*symbol)) {
             self.of_symbols.insert(symbol, origin);
         }
     }
 
-    /// An export by the name that an import has for it.
+    /// Returns the origin of an export, by the name under which code imports it.
     pub(super) fn export(&self, module: usize, name: &str) -> Origin {
         match name {
             "default" => Origin::Object(module),
@@ -85,7 +85,7 @@ impl<'c> Origins<'c> {
         }
     }
 
-    /// Returns the argument of a call of the guest's own `require`.
+    /// Returns the argument of a call to the guest's global `require`.
     pub(super) fn required<'e, 'a>(&self, call: &'e CallExpression<'a>) -> Option<&'e Expression<'a>> {
         let Expression::Identifier(name) = &call.callee else { return None };
         let is_global = name.name == "require" && !self.scoping.has_binding(name.reference_id.get()?);
@@ -105,12 +105,12 @@ impl<'c> Origins<'c> {
             Origin::Object(module) if self.modules.has(*module, name) => Some(Origin::Function(*module, name.to_owned())),
             Origin::Object(_) if OF_EVERY_OBJECT.contains(&name) => None,
             Origin::Object(module) => Some(Origin::Missing(*module, name.to_owned())),
-            // Whatever is wrong with a call is wrong with it in this form as well.
+            // `f.async` has the same origin as `f`, so that its calls are checked in the same way.
             Origin::Function(..) | Origin::Missing(..) => (name == OUTSTANDING).then(|| object.clone()),
         }
     }
 
-    /// `const w = require("…")`, `const { x, y: z } = w`, `const f = w.x`.
+    /// Records the origins of declared variables: `const w = require("…")`, `const { x, y: z } = w`, `const f = w.x`.
     pub(super) fn declare(&mut self, declarator: &VariableDeclarator<'_>) {
         let Some(origin) = declarator.init.as_ref().and_then(|value| self.of(value)) else { return };
         self.bind(&declarator.id, origin);
@@ -127,13 +127,13 @@ impl<'c> Origins<'c> {
                     }
                 }
             }
-            // One with a default value is there either way.
+            // A variable with a default value is defined in any case.
             BindingPattern::AssignmentPattern(_) | BindingPattern::ArrayPattern(_) => {}
         }
     }
 }
 
-/// Returns the span of a member's name, or else of the whole expression. For `.async`, it is the name before it.
+/// Returns the span of a member's name, or else of the whole expression. For `f.async`, returns the span of `f`.
 pub(super) fn name_span(expression: &Expression<'_>) -> (usize, usize) {
     let span = match expression.without_parentheses() {
         Expression::StaticMemberExpression(member) if member.property.name == OUTSTANDING => return name_span(&member.object),
@@ -148,7 +148,7 @@ fn static_key(key: &PropertyKey<'_>) -> Option<String> {
     key.static_name().map(std::borrow::Cow::into_owned)
 }
 
-/// The text that an expression is, if that is certain.
+/// Returns the text of an expression, if the expression is a constant string.
 pub(super) fn literal(expression: &Expression<'_>) -> Option<String> {
     match expression.without_parentheses() {
         Expression::StringLiteral(text) => Some(text.value.to_string()),

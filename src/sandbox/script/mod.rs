@@ -1,9 +1,8 @@
-//! Agent code looked at without running it: where it does not parse, what it imports and calls that is not there, and what its
-//! TypeScript is as JavaScript.
+//! Checks agent code without running it: finds syntax errors, finds imports and calls of names that do not exist, and converts TypeScript
+//! to JavaScript.
 //!
-//! The code is written by a model. A gateway has it looked at by a process of its own (`sandbox/reader`), which bounds time and memory;
-//! these functions see to the stack alone. Code that could nest too deeply for any is not looked at: the engine inside the VM then
-//! judges it.
+//! A model has written the code. A gateway lets a separate process parse it (`sandbox/reader`), which limits time and memory; the functions
+//! here only limit the stack. Code that may nest too deeply is not parsed. Then only the engine inside the VM judges it.
 
 mod alternatives;
 mod bounds;
@@ -46,9 +45,9 @@ use parse::{Language, Reading, length, offset, read, read_as};
 use position::{Lines, shown};
 use typescript::{Unsupported, without_types};
 
-/// Problems that one look reports at most.
+/// The largest number of problems that one check reports.
 const MAX_PROBLEMS: usize = 100;
-/// Of a message of the parser's, which may quote the code.
+/// The largest length of a message of the parser, which may quote the code.
 const MAX_MESSAGE_CHARS: usize = 500;
 
 /// A module that code can import, and its functions.
@@ -64,8 +63,8 @@ pub struct Importable {
 pub struct Export {
     /// The name that code imports: a JavaScript identifier.
     pub name: String,
-    /// The name that it stands for, where that is another: the raw name of a tool. Code cannot import it; it helps to see what was
-    /// meant, and `call` of `host:mcp` takes it.
+    /// The raw name of the tool, if it differs from `name`. Code cannot import it. It helps to find the name that was meant, and `call` of
+    /// `host:mcp` takes it.
     pub also: Option<String>,
 }
 
@@ -74,24 +73,24 @@ pub struct Export {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// It does not parse.
+    /// The code does not parse.
     Syntax,
-    /// TypeScript that is not only types, or JSX.
+    /// The code uses TypeScript that is not only types, or JSX.
     Unsupported,
     /// No module has this name.
     UnknownModule,
     /// The module has no function of this name.
     UnknownFunction,
-    /// `call` of `host:mcp` names a server that is not there.
+    /// `call` of `host:mcp` names a server that does not exist.
     UnknownServer,
     /// `call` of `host:mcp` names a tool that its server does not have.
     UnknownTool,
-    /// There is no `handler(input)`.
+    /// The code has no `handler(input)`.
     NoHandler,
 }
 
 impl ProblemKind {
-    /// The kind as a word that does not change.
+    /// Returns the kind as a stable word.
     ///
     /// ```
     /// assert_eq!(hyperlight_mcp::sandbox::ProblemKind::UnknownFunction.as_str(), "unknown-function");
@@ -121,14 +120,14 @@ pub struct Problem {
     pub column: u32,
     pub end_line: u32,
     pub end_column: u32,
-    /// The line with its number, and below it carets under the place. A long line is cut.
+    /// The line with its number, and a second line with carets below the position. A long line is cut.
     pub excerpt: String,
     /// The name that was probably meant instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
 }
 
-/// A problem before its place is known by line: the bytes that it is about.
+/// A problem with its position in bytes.
 #[derive(Debug, Clone)]
 struct Finding {
     kind: ProblemKind,
@@ -136,7 +135,7 @@ struct Finding {
     end: usize,
     message: String,
     suggestion: Option<String>,
-    /// True if the code does not load for it.
+    /// True if this problem prevents the code from loading.
     at_load: bool,
 }
 
@@ -152,7 +151,7 @@ impl Finding {
     }
 }
 
-/// In order of place, and not more than anybody reads.
+/// Sorts findings by position, limits their number, and converts byte offsets to lines and columns.
 fn problems(code: &str, mut findings: Vec<Finding>) -> Vec<Problem> {
     findings.sort_by_key(|finding| (finding.start, finding.end));
     findings.dedup_by(|one, other| one.start == other.start && one.message == other.message);
@@ -174,16 +173,16 @@ fn problems(code: &str, mut findings: Vec<Finding>) -> Vec<Problem> {
     findings.into_iter().map(problem).collect()
 }
 
-/// Code as JavaScript. TypeScript's types are taken out; every line, and every column counted in UTF-16 units, stays where it is.
-/// JavaScript comes back as it is, at the cost of one parse. Code that nests too deeply to be looked at comes back as it is, too.
+/// Converts code to JavaScript by removing TypeScript's types. Every character keeps its line and its column, counted in UTF-16 units.
+/// JavaScript is returned unchanged, after one parse.
 ///
-/// Valid JavaScript is JavaScript, unless it has type arguments as TypeScript, as `new Set<string>([])` has; else, valid TypeScript is
-/// TypeScript. An imported name that is used as a type only is not
-/// imported, whether it says `type` or not. `None` for code that was not looked at: it nests too deeply, or the parser failed over it.
+/// Code that is valid JavaScript counts as JavaScript, unless it would have type arguments in TypeScript, as in `new Set<string>([])`.
+/// Other code that is valid TypeScript counts as TypeScript. An imported name that is only used as a type is not imported, with or without
+/// the word `type`. Returns `None` for code that was not parsed, because it nests too deeply or the parser failed.
 ///
 /// # Errors
-/// `ERR_CODE_SYNTAX` for code that is neither, by the reading that got further, and for what is not only types: enums, namespaces
-/// with values, parameter properties, decorators, accessor fields, JSX.
+/// `ERR_CODE_SYNTAX` for code that is neither; the error is that of the language whose parse got further. Also for TypeScript that is not
+/// only types: enums, namespaces with values, parameter properties, decorators, accessor fields, JSX.
 ///
 /// ```
 /// use hyperlight_mcp::sandbox::to_javascript;
@@ -201,8 +200,8 @@ pub fn to_javascript(code: &str) -> Result<Option<Cow<'_, str>>> {
     })
 }
 
-/// The code as JavaScript, or all that keeps it from being read as such. `None` for code that was not looked at: it nests too deeply,
-/// or the parser failed over it, which it also does where its memory is used up.
+/// Converts code to JavaScript, or returns the findings that prevent this. Returns `None` for code that was not parsed, because it nests
+/// too deeply or the parser failed, for example for lack of memory.
 fn javascript(code: &str) -> std::result::Result<Option<Cow<'_, str>>, Vec<Finding>> {
     let look = || {
         let allocator = Allocator::default();
@@ -225,13 +224,13 @@ fn javascript(code: &str) -> std::result::Result<Option<Cow<'_, str>>, Vec<Findi
     with_stack(code, look).unwrap_or(Ok(None))
 }
 
-/// Finds JSX at the place where code that parses as neither language breaks off. A parse as JSX would tell more, but could not be
-/// bounded: what is text in it and what is code, only that parse can say.
+/// Finds JSX at the first error of code that is valid in neither language. A parse as JSX would tell more, but its stack could not be
+/// limited: only the parse itself can tell which part of JSX is text and which is code.
 fn jsx(code: &str, errors: &[OxcDiagnostic]) -> Option<Finding> {
     let start = errors.iter().map(offset).min()?;
     let mut rest = code.get(start..)?.strip_prefix('<')?.chars();
     rest.next().filter(|first| first.is_alphabetic() || *first == '>')?;
-    let message = "JSX is not JavaScript, and nothing here renders it: build a string or plain data instead";
+    let message = "JSX is not JavaScript, and the sandbox cannot render it: build a string or plain data instead";
     Some(Finding::new(ProblemKind::Unsupported, start, start + 1, message))
 }
 

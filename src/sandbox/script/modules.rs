@@ -1,17 +1,17 @@
-//! The modules that code can import, and which of them somebody meant.
+//! Looks up the modules that code can import, and finds the names that were probably meant.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{Importable, shown};
 use crate::text::nearest;
 
-/// Modules that a message lists.
+/// The largest number of modules that a message lists.
 const MAX_LISTED: usize = 20;
 /// The built-in modules of the guest. Their exports are not checked.
 const BUILT_IN: [&str; 4] = ["console", "crypto", "io", "require"];
-/// The module with `call`.
+/// The module that has the function `call`.
 const MCP: &str = "host:mcp";
-/// Before the name of a server.
+/// The prefix of the modules of servers.
 const SERVER: &str = "host:mcp-";
 
 /// The modules of a run, to look names up in.
@@ -24,7 +24,7 @@ pub(super) struct Modules<'m> {
 /// The result of looking up a module's specifier.
 pub(super) enum Found {
     Module(usize),
-    /// It is there, and its exports are not known.
+    /// The module is built in, and its exports are not known.
     BuiltIn,
     Nothing,
 }
@@ -56,7 +56,8 @@ impl<'m> Modules<'m> {
         self.specifier(module) == MCP
     }
 
-    /// Returns the module that was probably meant by a specifier: its own words with `host:` or `host:mcp-` before them, or the nearest.
+    /// Returns the module that a specifier probably means: the specifier's name after `host:` or `host:mcp-`, or else the most similar
+    /// name.
     pub(super) fn nearest_module(&self, specifier: &str) -> Option<&'m str> {
         let bare = specifier.rsplit(':').next().unwrap_or(specifier);
         let exact = [format!("host:{bare}"), format!("{SERVER}{bare}"), format!("{SERVER}{}", bare.trim_start_matches("mcp-"))];
@@ -71,7 +72,7 @@ impl<'m> Modules<'m> {
             .or_else(|| nearest(specifier, specifiers()))
     }
 
-    /// The function that was meant by a name that is none, or is the raw name of one.
+    /// Returns the function that an unknown name probably means. The name may be the raw name of a tool.
     pub(super) fn nearest_function(&self, module: usize, name: &str) -> Option<&'m str> {
         let exports = &self.all[module].exports;
         let raw = exports.iter().find(|export| export.also.as_deref() == Some(name));
@@ -81,13 +82,13 @@ impl<'m> Modules<'m> {
         })
     }
 
-    /// The module of a server. `Err` has the server that was meant.
+    /// Returns the module of a server. `Err` has the server that was probably meant.
     pub(super) fn server(&self, name: &str) -> Result<usize, Option<&'m str>> {
         let servers = || self.all.iter().filter_map(|module| module.specifier.strip_prefix(SERVER));
         self.by_specifier.get(format!("{SERVER}{name}").as_str()).copied().ok_or_else(|| nearest(name, servers()))
     }
 
-    /// Returns whether a server has a tool by its raw name. `Err` has the tool that was meant.
+    /// Checks if a server has a tool with this raw name. `Err` has the tool that was probably meant.
     pub(super) fn tool(&self, module: usize, name: &str) -> Result<(), Option<&'m str>> {
         let exports = &self.all[module].exports;
         let raw = || exports.iter().map(|export| export.also.as_deref().unwrap_or(&export.name));
@@ -99,10 +100,10 @@ impl<'m> Modules<'m> {
         Err(identifier.or_else(|| nearest(name, raw())))
     }
 
-    /// The modules there are, for a message.
+    /// Lists the modules for a message.
     pub(super) fn listed(&self) -> String {
         if self.all.is_empty() {
-            return "there are none here".to_owned();
+            return "this run has no modules".to_owned();
         }
         let names: Vec<_> = self.all.iter().take(MAX_LISTED).map(|module| shown(&module.specifier)).collect();
         let more = self.all.len().saturating_sub(MAX_LISTED);

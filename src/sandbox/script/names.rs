@@ -1,4 +1,4 @@
-//! Imported and exported names that are types: they go, even where nobody has written `type`.
+//! Removes imported and exported names that are types, even if the code does not mark them with `type`.
 
 use oxc_ast::ast::{
     ExportNamedDeclaration, ExportSpecifier, IdentifierReference, ImportDeclaration, ImportDeclarationSpecifier, ModuleExportName,
@@ -10,7 +10,7 @@ use super::edits::next_token;
 use super::typescript::Eraser;
 
 impl<'a> Eraser<'a, '_> {
-    /// Takes out the names that are types only, or used by nothing, as TypeScript does; and the whole import where none is left.
+    /// Removes names that are only used as types or not at all, like TypeScript does. Removes the whole import if no name is left.
     pub(super) fn erase_import(&mut self, import: &ImportDeclaration<'a>) {
         let Some(specifiers) = import.specifiers.as_ref().filter(|_| !import.import_kind.is_type()) else {
             if import.import_kind.is_type() {
@@ -29,7 +29,7 @@ impl<'a> Eraser<'a, '_> {
         for specifier in gone {
             let span = specifier.span();
             if let ImportDeclarationSpecifier::ImportNamespaceSpecifier(_) = specifier {
-                // `import name, * as types`: the comma before it goes as well.
+                // In `import name, * as types`, the comma after `name` must be removed as well.
                 let comma = specifiers.first().map_or(span.start as usize, |first| next_token(self.code, first.span().end as usize));
                 self.edits.blank(comma, span.end as usize);
             } else {
@@ -47,7 +47,7 @@ impl<'a> Eraser<'a, '_> {
         }
     }
 
-    /// Returns whether a name stands for nothing but a type that is declared here.
+    /// Returns whether a name only stands for a type that is declared in this code.
     pub(super) fn is_a_type(&self, name: &IdentifierReference<'_>) -> bool {
         let symbol = name.reference_id.get().and_then(|reference| self.scoping.get_reference(reference).symbol_id());
         symbol.is_some_and(|symbol| {
@@ -73,7 +73,7 @@ impl<'a> Eraser<'a, '_> {
         self.scoping.get_resolved_references(symbol).any(|reference| reference.flags().is_value() && !reference.flags().is_value_as_type())
     }
 
-    /// An item of a list, and the comma behind it.
+    /// Removes an item of a list, and the comma after it.
     fn erase_listed(&mut self, start: usize, end: usize) {
         self.edits.blank(start, end);
         let comma = next_token(self.code, end);

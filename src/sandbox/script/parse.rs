@@ -26,15 +26,15 @@ impl Language {
     }
 }
 
-/// The code as it was read: without errors, it is of that language.
+/// The result of a parse. Without errors, the code is valid in this language.
 pub(super) struct Reading<'a> {
     pub(super) language: Language,
     pub(super) program: Program<'a>,
     pub(super) errors: Vec<OxcDiagnostic>,
 }
 
-/// Valid JavaScript is JavaScript; else, valid TypeScript is TypeScript; else it is the reading that got further. What is valid in
-/// both and has type arguments as TypeScript is TypeScript, too.
+/// Parses code. Valid JavaScript counts as JavaScript, other valid TypeScript as TypeScript. If the code is valid in neither, the result is
+/// the parse that got further. Code that is valid in both, but has type arguments in TypeScript, counts as TypeScript.
 pub(super) fn read<'a>(allocator: &'a Allocator, code: &'a str) -> Reading<'a> {
     let javascript = read_as(allocator, code, Language::JavaScript);
     let in_both = javascript.errors.is_empty() && !has_types(code, &javascript.program);
@@ -50,7 +50,7 @@ pub(super) fn read<'a>(allocator: &'a Allocator, code: &'a str) -> Reading<'a> {
     if typescript.errors.is_empty() || further { typescript } else { javascript }
 }
 
-/// Returns whether a program that was read as JavaScript has what is none: the parser lets some words of TypeScript through.
+/// Returns whether a program that was parsed as JavaScript contains TypeScript. The parser accepts some words of TypeScript in JavaScript.
 fn has_types(code: &str, program: &Program<'_>) -> bool {
     const WORDS: [&str; 8] = ["private", "public", "protected", "readonly", "override", "abstract", "declare", "interface"];
     struct Finder(bool);
@@ -81,7 +81,7 @@ pub(super) fn read_as<'a>(allocator: &'a Allocator, code: &'a str, language: Lan
     Reading { language, program: parsed.program, errors: parsed.errors }
 }
 
-/// The code's errors as JavaScript: those of the parser, else the early errors such as a name that is declared twice.
+/// Returns the errors of code as JavaScript: syntax errors, or else early errors such as a name that is declared twice.
 pub(super) fn javascript_errors(code: &str) -> Vec<OxcDiagnostic> {
     let allocator = Allocator::default();
     let reading = read_as(&allocator, code, Language::JavaScript);
@@ -95,7 +95,7 @@ fn first_offset(errors: &[OxcDiagnostic]) -> usize {
     errors.iter().map(offset).min().unwrap_or(usize::MAX)
 }
 
-/// Returns the offset at which an error was noticed: the last of several labels; the others show what it contradicts.
+/// Returns the offset at which an error was noticed, which is its last label. Other labels mark the code that it contradicts.
 pub(super) fn offset(error: &OxcDiagnostic) -> usize {
     error.labels.iter().flatten().map(LabeledSpan::offset).max().unwrap_or(0)
 }

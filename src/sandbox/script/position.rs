@@ -1,20 +1,20 @@
-//! Places in code: lines and columns for people, and the line itself with a caret under it.
+//! Positions in code: lines and columns, and excerpts with carets below the position.
 
-/// Characters of a line in an excerpt; a longer line is shown around the position.
+/// The largest number of characters of an excerpt. A longer line is cut around the position.
 const MAX_EXCERPT_CHARS: usize = 120;
-/// Characters that stay visible before the position in a line that is cut.
+/// The number of characters that stay visible before the position in a line that is cut.
 const CHARS_BEFORE: usize = 60;
-/// Characters of a name in a message.
+/// The largest number of characters of a name in a message.
 const MAX_NAME_CHARS: usize = 100;
 
-/// A line and a column, counted from one; columns in UTF-16 units, as JavaScript's own tools do.
+/// A line and a column, counted from one. Columns are counted in UTF-16 units, like in JavaScript's own tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) line: u32,
     pub(super) column: u32,
 }
 
-/// The lines of some code, so that many places are found quickly.
+/// The lines of some code, indexed to find many positions quickly.
 pub(super) struct Lines<'a> {
     code: &'a str,
     starts: Vec<usize>,
@@ -34,7 +34,7 @@ impl<'a> Lines<'a> {
         Position { line: number(line), column: number(column) }
     }
 
-    /// The line of a place with its number, and below it a caret under each character from `start` to `end`.
+    /// Returns the line of a position with its number, and a second line with carets below the characters from `start` to `end`.
     pub(super) fn excerpt(&self, start: usize, end: usize) -> String {
         let start = self.code.floor_char_boundary(start);
         let end = self.code.floor_char_boundary(end).max(start);
@@ -57,7 +57,7 @@ fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// One column each, so that the caret stays under its character.
+/// Replaces characters without a width of one column, so that the caret is below its character.
 fn printable(character: char) -> char {
     if character.is_control() || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
         ' '
@@ -66,7 +66,7 @@ fn printable(character: char) -> char {
     }
 }
 
-/// A name of the code's in a message: short, and with nothing that hides.
+/// Returns a name from the code for a message: cut, and without control and direction characters.
 pub(super) fn shown(name: &str) -> String {
     let short: String = name.chars().take(MAX_NAME_CHARS).map(printable).collect();
     if short.len() < name.len() && name.chars().count() > MAX_NAME_CHARS { format!("{short}…") } else { short }

@@ -1,4 +1,4 @@
-//! Function types that an agent gives for modules of its own.
+//! Checks function types that an agent gives for its own modules.
 
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{Statement, TSType};
@@ -9,8 +9,8 @@ use super::parse::{Language, read_as};
 use super::sound_type::{KNOWN, is_sound};
 
 const MAX_BYTES: usize = 2_000;
-/// Returns whether a text is one TypeScript function type in one line, of types that are there without an import, with every
-/// parameter annotated.
+/// Returns whether a text is one TypeScript function type in one line. Every parameter must be annotated, and the type must only use types
+/// that need no import.
 ///
 /// ```
 /// use hyperlight_mcp::sandbox::is_function_type;

@@ -1,4 +1,4 @@
-//! Refuses text that parses as a type but that TypeScript's checker would refuse, as far as one type on its own shows it.
+//! Refuses text that parses as a type but that TypeScript's checker would refuse, as far as this can be seen from the type alone.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use oxc_ast::ast::{
 };
 use oxc_ast_visit::{Visit, walk};
 
-/// The types that need no import, with the least and the most type arguments that they take.
+/// The types that need no import, with the smallest and the largest number of type arguments.
 pub(super) const KNOWN: [(&str, usize, usize); 16] = [
     ("Array", 1, 1),
     ("Exclude", 2, 2),
@@ -29,7 +29,7 @@ pub(super) const KNOWN: [(&str, usize, usize); 16] = [
     ("Uint8Array", 0, 1),
 ];
 
-/// Returns whether a function type compiles, with every parameter annotated.
+/// Returns whether TypeScript would accept a function type, and whether every parameter is annotated.
 pub(super) fn is_sound(function: &TSFunctionType<'_>) -> bool {
     let mut checker = Checker { sound: true };
     checker.visit_ts_function_type(function);
@@ -59,7 +59,7 @@ impl<'a> Visit<'a> for Checker {
         let mut seen = HashSet::new();
         self.sound &= names(parameters).into_iter().all(|name| seen.insert(name));
         self.sound &= parameters.items.iter().all(|item| item.type_annotation.is_some() && item.initializer.is_none());
-        // What is optional stands last.
+        // Optional parameters must come last.
         self.sound &= parameters.items.is_sorted_by_key(|item| item.optional);
         if let Some(rest) = &parameters.rest {
             let annotation = rest.type_annotation.as_ref().map(|annotation| &annotation.type_annotation);

@@ -1,4 +1,4 @@
-//! Code that is valid in both languages and means another thing in each: `new Set<string>(["a"])` is two comparisons in JavaScript.
+//! Finds code that is valid in both languages with different meanings: `new Set<string>(["a"])` is two comparisons in JavaScript.
 
 use std::collections::HashSet;
 
@@ -11,8 +11,8 @@ use oxc_span::GetSpan;
 
 use super::edits::is_line_end;
 
-/// Returns whether a program that was read as JavaScript may have type arguments: it compares something in brackets, a template, or what
-/// stands in another line, by `>`.
+/// Returns whether a program that was parsed as JavaScript may have type arguments: it contains a `>` before a bracket or a template, or
+/// with a line break beside it.
 pub(super) fn may_have_type_arguments(code: &str, program: &Program<'_>) -> bool {
     struct Finder<'c>(&'c str, bool);
     impl<'a> Visit<'a> for Finder<'_> {
@@ -33,8 +33,9 @@ pub(super) fn may_have_type_arguments(code: &str, program: &Program<'_>) -> bool
     finder.1
 }
 
-/// Returns whether a program that was read as TypeScript has type arguments that somebody meant as such. One is: nobody compares the outcome
-/// of a comparison. Of several, JavaScript reads a list of comparisons, `f(a < b, c > (d))`: there, none may be a variable's name.
+/// Returns whether a program that was parsed as TypeScript has real type arguments. A single type argument is always real, because nobody
+/// compares the result of a comparison. Several type arguments can also be a list of comparisons (`f(a < b, c > (d))`), so they are only
+/// real if none is the name of a variable.
 pub(super) fn has_type_arguments(javascript: &Program<'_>, typescript: &Program<'_>) -> bool {
     let semantic = SemanticBuilder::new().build(javascript).semantic;
     let scoping = semantic.scoping();
@@ -76,7 +77,7 @@ impl<'a> Visit<'a> for Finder {
     }
 
     fn visit_new_expression(&mut self, new: &NewExpression<'a>) {
-        // Nobody compares what is made by `new` without brackets.
+        // Nobody compares an object made by `new` without brackets, so type arguments after `new` are always real.
         self.found |=
             new.type_arguments.is_some() && matches!(new.callee, Expression::Identifier(_) | Expression::StaticMemberExpression(_));
         walk::walk_new_expression(self, new);

@@ -1,7 +1,7 @@
-//! TypeScript without its types: what only the type checker needs becomes blanks, so every line and column stays.
+//! Removes TypeScript's types from code: replaces them by blanks, so that every line and column stays.
 //!
-//! The rules are those of TypeScript's `erasableSyntaxOnly`, and of the type stripping in Node: what would need code of its own
-//! (an enum, a namespace with values, a parameter property) is refused with the way out.
+//! The rules are those of TypeScript's `erasableSyntaxOnly` and of Node's type stripping. Constructs that need generated code (an enum, a
+//! namespace with values, a parameter property) are refused, and the message names an alternative.
 
 use oxc_ast::ast::{
     AccessorPropertyType, ArrowFunctionExpression, Class, ClassElement, ClassType, Declaration, ExportDefaultDeclaration,
@@ -16,7 +16,7 @@ use oxc_span::{GetSpan, Span};
 
 use super::edits::{Edits, is_line_end, next_token, word_at};
 
-/// A construct that cannot be taken out: it is code.
+/// A construct that cannot be removed, because it is code and not only a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unsupported {
     pub(super) start: usize,
@@ -24,15 +24,15 @@ pub(super) struct Unsupported {
     pub(super) message: String,
 }
 
-const ENUM: &str = "an enum is not JavaScript: use a const object instead of an enum: const Color = { Red: \"red\" } as const";
+const ENUM: &str = "an enum is not JavaScript: use a const object instead, for example const Color = { Red: \"red\" } as const";
 const NAMESPACE: &str = "a namespace with values is not JavaScript: use a const object, or plain functions, instead of a namespace";
 const PARAMETER_PROPERTY: &str =
     "a parameter property is not JavaScript: declare the field in the class and assign it in the constructor instead";
 const IMPORT_EQUALS: &str = "import … = is not JavaScript: use import … from, or a const, instead";
 const EXPORT_EQUALS: &str = "export = is not JavaScript: use export default instead";
-const TYPE_ASSERTION: &str = "this type assertion cannot be taken out where it stands: write value as Type instead of <Type>value";
+const TYPE_ASSERTION: &str = "this type assertion cannot be removed at this place: write value as Type instead of <Type>value";
 
-/// The program's JavaScript, or what it has that is none.
+/// Returns the program's JavaScript, or the constructs that cannot be removed.
 pub(super) fn without_types<'a>(code: &'a str, program: &Program<'a>) -> Result<String, Vec<Unsupported>> {
     let semantic = SemanticBuilder::new().build(program).semantic;
     let mut eraser = Eraser { code, edits: Edits::new(code), scoping: semantic.scoping(), statement: None, unsupported: Vec::new() };
@@ -44,13 +44,13 @@ pub(super) struct Eraser<'a, 's> {
     pub(super) code: &'a str,
     pub(super) edits: Edits<'a>,
     pub(super) scoping: &'s Scoping,
-    /// The offset of the innermost expression statement or arrow function's body.
+    /// The offset of the innermost expression statement (an arrow function's body counts as one) or default export.
     statement: Option<u32>,
     unsupported: Vec<Unsupported>,
 }
 
 impl<'a> Eraser<'a, '_> {
-    /// A semicolon stays, so that what is before and behind are not read as one.
+    /// Removes a statement and leaves a semicolon, so that the code before and after it is not read as one statement.
     pub(super) fn erase_statement(&mut self, span: Span) {
         self.edits.blank_but_first(span.start as usize, span.end as usize, ';');
     }
@@ -64,7 +64,7 @@ impl<'a> Eraser<'a, '_> {
         self.edits.blank(span.start as usize, span.end as usize);
     }
 
-    /// Blanks the token behind a position, if it is this one.
+    /// Blanks the token after a position, if the token starts with this character.
     fn blank_mark(&mut self, from: u32, mark: char) -> Option<usize> {
         let position = next_token(self.code, from as usize);
         let found = self.code.get(position..)?.starts_with(mark);
@@ -75,7 +75,8 @@ impl<'a> Eraser<'a, '_> {
         self.code.get(start..end).is_some_and(|text| text.contains(is_line_end))
     }
 
-    /// `as T` and `satisfies T`. TypeScript ends a statement before a line that JavaScript would read on.
+    /// Removes `as T` or `satisfies T`. If JavaScript would continue the statement in the next line and TypeScript does not, a semicolon
+    /// stays.
     fn erase_suffix(&mut self, expression: Span, whole: Span) {
         let (start, end) = (expression.end as usize, whole.end as usize);
         let next = next_token(self.code, end);
@@ -87,7 +88,7 @@ impl<'a> Eraser<'a, '_> {
         }
     }
 
-    /// The words before a class element's name that are TypeScript's.
+    /// Removes TypeScript's modifiers before the name of a class element.
     fn erase_modifiers(&mut self, from: u32, key: &PropertyKey<'_>) {
         let end = key.span().start as usize;
         let mut position = next_token(self.code, from as usize);
@@ -96,7 +97,7 @@ impl<'a> Eraser<'a, '_> {
             let word = word_at(self.code, position);
             let next = next_token(self.code, position + word.len());
             if matches!(word, "public" | "private" | "protected" | "readonly" | "override" | "abstract" | "declare") {
-                // Behind a field without a semicolon, this line would be read on.
+                // After a field without a semicolon, JavaScript would read this line as a part of that field. A semicolon prevents this.
                 let joins = self.code.get(next..).is_some_and(|rest| rest.starts_with(['[', '*']))
                     || matches!(word_at(self.code, next), "in" | "instanceof");
                 if position == first && joins {
@@ -111,7 +112,7 @@ impl<'a> Eraser<'a, '_> {
         }
     }
 
-    /// Behind a class element's name: `?` of what is optional, `!` of what is assigned elsewhere.
+    /// Removes the mark after the name of a class element: `?` of an optional element, `!` of a field that is assigned elsewhere.
     fn erase_marks(&mut self, key: &PropertyKey<'_>, computed: bool, mark: Option<char>) -> Option<usize> {
         let mark = mark?;
         let mut end = key.span().end;
@@ -153,7 +154,7 @@ impl<'a> Eraser<'a, '_> {
         erased
     }
 
-    /// Returns whether a statement was taken out, or refused.
+    /// Removes or refuses a statement. Returns false if the statement was left as it is.
     fn erase(&mut self, statement: &Statement<'a>) -> bool {
         let span = statement.span();
         if let Some(declaration) = statement.as_declaration() {
@@ -213,7 +214,7 @@ impl<'a> Eraser<'a, '_> {
     }
 }
 
-/// A namespace that is nothing at run time.
+/// Returns whether a namespace contains only types, so that it does not exist at run time.
 fn is_type_only(module: &TSModuleDeclaration<'_>) -> bool {
     let is_type = |statement: &Statement<'_>| match statement {
         Statement::ExportNamedDeclaration(export) => match &export.declaration {
@@ -231,7 +232,7 @@ fn is_type_only(module: &TSModuleDeclaration<'_>) -> bool {
     }
 }
 
-/// Returns whether an expression would be another thing at the start of a statement or of an arrow function's body.
+/// Returns whether an expression would have another meaning at the start of a statement or of an arrow function's body.
 fn needs_brackets(expression: &Expression<'_>) -> bool {
     use Expression as E;
     match expression {
@@ -304,7 +305,8 @@ impl<'a> Visit<'a> for Eraser<'a, '_> {
     }
 
     fn visit_arrow_function_expression(&mut self, arrow: &ArrowFunctionExpression<'a>) {
-        // No line may end between `async` and the parameters, nor between them and the arrow: a bracket moves over.
+        // JavaScript allows no line break between `async` and the parameters, nor between the parameters and the arrow. So a bracket moves
+        // to the other side of the line break.
         if let Some(parameters) = &arrow.type_parameters {
             let (start, end) = (parameters.span.start as usize, parameters.span.end as usize);
             let open = next_token(self.code, end);
@@ -343,7 +345,7 @@ impl<'a> Visit<'a> for Eraser<'a, '_> {
                 self.erase_modifiers(start(&property.decorators, property.span), &property.key);
                 let mark = if property.optional { Some('?') } else { property.definite.then_some('!') };
                 let marked = self.erase_marks(&property.key, property.computed, mark);
-                // `get: T` on a line of its own would make a getter of the next one.
+                // `get: T` without its type would turn the next line into a getter, so a semicolon stays.
                 if property.value.is_none()
                     && matches!(property.key.static_name().as_deref(), Some("get" | "set" | "static" | "async" | "accessor"))
                 {

@@ -1,4 +1,4 @@
-//! A walk over code that finds what it imports and calls, and what it asks about before.
+//! Walks over code to find its imports and calls, and the tests that it makes before a call.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -17,14 +17,14 @@ use super::members::{Origin, Origins, literal, name_span};
 use super::modules::Found;
 use super::{Finding, ProblemKind, shown};
 
-/// Methods that call what they are given.
+/// Methods that call the function that they are given.
 const CALLERS: [&str; 8] = ["map", "flatMap", "forEach", "filter", "then", "some", "every", "find"];
 /// Methods that may add members to an object.
 const CHANGERS: [&str; 4] = ["assign", "defineProperty", "defineProperties", "setPrototypeOf"];
 
-/// Returns the imports and calls of names that do not exist.
+/// Returns findings for imports and calls of names that do not exist.
 pub(super) fn missing(program: &Program<'_>, origins: &mut Origins<'_>) -> Vec<Finding> {
-    // Names first: a function may use what is declared below it.
+    // The first pass collects all names, because a function may use names that are declared below it.
     let mut declarations = Declarations { origins };
     declarations.visit_program(program);
     let mut uses = Uses { origins, guarded: 0, findings: Vec::new(), calls: Vec::new(), asked: HashSet::new(), open: HashSet::new() };
@@ -45,7 +45,7 @@ impl<'a> Visit<'a> for Declarations<'_, '_> {
                 ImportDeclarationSpecifier::ImportDefaultSpecifier(_) => Origin::Object(module),
                 ImportDeclarationSpecifier::ImportNamespaceSpecifier(_) => Origin::Namespace(module),
             };
-            // What an import lacks is reported there.
+            // A missing import is reported at the import, so its uses are not reported again.
             if !matches!(origin, Origin::Missing(..)) {
                 self.origins.define(specifier.local().symbol_id.get(), origin);
             }
@@ -63,11 +63,11 @@ struct Uses<'o, 'c> {
     /// The number of enclosing `try` blocks with a `catch`.
     guarded: usize,
     findings: Vec<Finding>,
-    /// Calls of what is not there: the module, the name, and the place.
+    /// Calls of functions that do not exist: the module, the name, and the span.
     calls: Vec<(usize, String, usize, usize)>,
-    /// Names whose existence the code checks, or that it assigns itself.
+    /// Names whose existence the code tests, or that the code assigns itself.
     asked: HashSet<(usize, String)>,
-    /// Modules that the code may have added to.
+    /// Modules to which the code may have added names.
     open: HashSet<usize>,
 }
 
@@ -91,7 +91,7 @@ impl Uses<'_, '_> {
         Finding { suggestion, ..Finding::new(ProblemKind::UnknownFunction, start, end, message) }
     }
 
-    /// The module that a specifier names, or a finding that there is none.
+    /// Returns the module with this specifier, or records a finding that it does not exist.
     fn module(&mut self, specifier: &str, span: Span, at_load: bool) -> Option<usize> {
         let modules = self.origins.modules;
         match modules.find(specifier) {
@@ -113,7 +113,8 @@ impl Uses<'_, '_> {
         self.module(&source.value, source.span, true)
     }
 
-    /// A specifier that is named while the code runs: a `catch` around it may be how the code asks whether it is there.
+    /// Checks a specifier that code imports while it runs. An import within `try` with a `catch` may be a test for the module, so it is not
+    /// checked.
     fn named_at_run_time(&mut self, source: &Expression<'_>) {
         if let Some(specifier) = literal(source).filter(|_| self.guarded == 0) {
             self.module(&specifier, source.span(), false);
@@ -124,7 +125,7 @@ impl Uses<'_, '_> {
         if name != "default" && !self.origins.modules.has(module, name) {
             let mut lacking = self.lacks(module, name, span.start as usize, span.end as usize);
             if unused && lacking.suggestion.is_none() && name.starts_with(char::is_uppercase) {
-                let _ = write!(lacking.message, "; a type is imported by import type {{ {} }}", shown(name));
+                let _ = write!(lacking.message, "; to import a type, write import type {{ {} }}", shown(name));
             }
             self.findings.push(Finding { at_load: true, ..lacking });
         }
@@ -154,7 +155,7 @@ impl Uses<'_, '_> {
     }
 
     fn called(&mut self, expression: &Expression<'_>) {
-        // A `catch` around it may be how the code asks whether it is there.
+        // A call within `try` with a `catch` may be a test for the function, so it is not reported.
         if let Some(Origin::Missing(module, name)) = self.origins.of(expression).filter(|_| self.guarded == 0) {
             let (start, end) = name_span(expression);
             self.calls.push((module, name, start, end));
@@ -171,7 +172,7 @@ impl Uses<'_, '_> {
             let expression = call.arguments.get(index).and_then(Argument::as_expression)?;
             Some((literal(expression)?, expression.span()))
         };
-        // A list that is spread moves what follows it.
+        // A spread argument (`...list`) changes the position of the arguments after it, so nothing is checked then.
         let Some((server, place)) = argument(0) else { return };
         let (kind, name, span, message, suggestion) = match modules.server(&server) {
             Err(meant) => (ProblemKind::UnknownServer, server.clone(), place, "there is no server".to_owned(), meant),
@@ -187,7 +188,7 @@ impl Uses<'_, '_> {
         self.findings.push(Finding { suggestion, ..Finding::new(kind, span.start as usize, span.end as usize, message) });
     }
 
-    /// `Object.hasOwn(w, "x")`, `Object.keys(w)` and the like.
+    /// Records tests such as `Object.hasOwn(w, "x")` and `Object.keys(w)`.
     fn asks(&mut self, call: &CallExpression<'_>) {
         let Expression::StaticMemberExpression(member) = &call.callee else { return };
         let argument = |index: usize| call.arguments.get(index).and_then(Argument::as_expression);
@@ -211,7 +212,7 @@ impl Uses<'_, '_> {
         }
     }
 
-    /// `Object.assign(w, …)` and the like.
+    /// Records changes such as `Object.assign(w, …)`.
     fn changes(&mut self, call: &CallExpression<'_>) {
         let Expression::StaticMemberExpression(member) = &call.callee else { return };
         if !CHANGERS.contains(&member.property.name.as_str()) {
@@ -270,7 +271,7 @@ impl<'a> Visit<'a> for Uses<'_, '_> {
             Expression::StaticMemberExpression(member) if CALLERS.contains(&member.property.name.as_str()) => {
                 arguments().next().into_iter().for_each(|callback| self.called(callback));
             }
-            // `Boolean(w.x)`, `isFunction(w.x)`
+            // The called function may test its argument, as in `Boolean(w.x)` and `isFunction(w.x)`.
             _ => arguments().for_each(|argument| self.ask(argument)),
         }
         self.asks(call);

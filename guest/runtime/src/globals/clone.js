@@ -12,7 +12,10 @@
 
   const PLAIN = Object.prototype;
 
-  /** `met` is what was met before, and is the same again: cycles, and what is shared. `moved` are buffers that are handed over. */
+  /**
+   * Clones a value. `met` maps each object that was already cloned to its clone, for cycles and shared objects. `moved` are the buffers to
+   * transfer.
+   */
   function clone(value, met, moved) {
     if (typeof value === "symbol" || typeof value === "function") throw refuse(name(value));
     if (typeof value !== "object" || value === null) return value;
@@ -60,22 +63,22 @@
   }
 
   function cloneFields(value, kind, keep, met, moved) {
-    // What is plain is nothing of the platform's.
+    // A plain object cannot be an instance of a platform class, so the check is skipped for it.
     if (kind === "Object" && getPrototypeOf(value) !== PLAIN && isPlatform(value)) throw refuse(name(value));
     const copy = keep(kind === "Array" ? new Array(value.length) : {});
     for (const key of keys(value)) {
-      // A getter may have taken it away meanwhile.
+      // A getter may have deleted this key during the loop.
       if (!hasOwn(value, key)) continue;
       const part = value[key];
       const cloned = typeof part === "object" || typeof part === "function" || typeof part === "symbol" ? clone(part, met, moved) : part;
-      // Where something is inherited, an assignment would find it.
+      // An assignment would call an inherited setter, so an inherited name is defined as an own property.
       if (key in copy) put(copy, key, cloned);
       else copy[key] = cloned;
     }
     return copy;
   }
 
-  /** An own property, whatever setters there are. */
+  /** Defines an own property, even if a setter for this key is inherited. */
   const put = (target, key, value) => defineProperty(target, key, { value, writable: true, enumerable: true, configurable: true });
 
   function copyBuffer(buffer) {
@@ -109,7 +112,7 @@
     if (arguments.length === 0) throw new TypeError("structuredClone takes 1 argument, but got 0");
     const moved = new Set(options?.transfer ?? []);
     for (const part of moved) {
-      if (kindOf(part) !== "ArrayBuffer") throw refuse("what is no ArrayBuffer cannot be transferred, and");
+      if (kindOf(part) !== "ArrayBuffer") throw refuse("a value in the transfer list that is not an ArrayBuffer");
       if (part.detached) throw refuse("a detached ArrayBuffer");
     }
     const met = new Map();

@@ -1,8 +1,8 @@
-// console (https://console.spec.whatwg.org): each call is one entry of the run's log. Returns how a value is written.
+// Defines console (https://console.spec.whatwg.org). Each call writes one entry to the run's log. Returns the function that formats values.
 (_web, { kindOf }, timers, log) => {
   const { create, defineProperty, getOwnPropertyDescriptor, getPrototypeOf, keys } = Object;
   const MAX_DEPTH = 4;
-  /** What is shown of a list, a set, a map: a log is read by people and models. */
+  /** The largest number of items of a list, set or map that is shown. More would make the log hard to read. */
   const MAX_ITEMS = 100;
 
   // ---- how values are written --------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@
     return `${error.name}: ${error.message}${error.stack ? `\n${error.stack}` : ""}${cause}`;
   }
 
-  /** Items separated by commas, and how many more there are. */
+  /** Writes the items separated by commas, and the number of items that are left out. */
   function some(count, show) {
     const items = Array.from({ length: Math.min(count, MAX_ITEMS) }, (_, index) => show(index));
     if (count > MAX_ITEMS) items.push(`… ${count - MAX_ITEMS} more`);
@@ -66,13 +66,13 @@
     const field = (index) => {
       const property = getOwnPropertyDescriptor(value, names[index]);
       const key = /^[A-Za-z_$][\w$]*$/.test(names[index]) ? names[index] : JSON.stringify(names[index]);
-      // A getter is not run: it may do anything.
+      // A getter is not called, because it may have side effects.
       return `${key}: ${property !== undefined && "get" in property ? "[Getter]" : show(value[names[index]])}`;
     };
     return names.length === 0 ? `${name}{}` : `${name}{ ${some(names.length, field)} }`;
   }
 
-  /** Never throws: values may have traps of their own. */
+  /** Writes a value and never throws, even if the value has getters or proxy traps that throw. */
   function write(value, depth = 0) {
     try {
       return inspect(value, depth, []);
@@ -112,13 +112,13 @@
         }),
       );
     }
-    // Not by map and join with a callback's index: write takes a depth.
+    // map would pass the index as the depth of `write`.
     for (const value of rest) texts.push(write(value));
     return texts.join(" ");
   }
 
   // ---- tables --------------------------------------------------------------------------------------------------------
-  /** Columns that a terminal shows: wide and combining characters count as what they take there. */
+  /** Returns the number of terminal columns of a text: 2 for wide characters, 0 for combining ones. */
   function width(text) {
     let columns = 0;
     for (const character of text) {
@@ -141,7 +141,7 @@
     return [line("┌", "┬", "┐"), row(head), line("├", "┼", "┤"), ...rows.map(row), line("└", "┴", "┘")].join("\n");
   }
 
-  /** [index, value] of what can be shown as rows, else undefined. */
+  /** Returns [index, value] for each row, or undefined if the data has no rows. */
   function rowsOf(data) {
     if (typeof data !== "object" || data === null) return undefined;
     if (kindOf(data) === "Map") return [...data].map(([key, value], index) => [String(index), { Key: key, Values: value }]);

@@ -1,5 +1,5 @@
-// crypto, as far as it is entropy, and Math.random: both from the host, so that no two runs have the same, though all begin
-// from one snapshot.
+// Defines the random functions of `crypto`, and Math.random. All random values come from the host, so they differ in every run, although
+// all runs start from one snapshot.
 (web, { expose, dress }) => {
   const INTEGERS = new Set(
     ["Int8", "Uint8", "Uint8Clamped", "Int16", "Uint16", "Int32", "Uint32", "BigInt64", "BigUint64"].map((name) => `${name}Array`),
@@ -11,7 +11,7 @@
       if (!ArrayBuffer.isView(array) || !INTEGERS.has(array[Symbol.toStringTag]))
         throw new DOMException("getRandomValues takes a typed array of integers", "TypeMismatchError");
       if (array.byteLength > QUOTA)
-        throw new DOMException(`getRandomValues gives ${QUOTA} bytes at a time, not ${array.byteLength}`, "QuotaExceededError");
+        throw new DOMException(`getRandomValues fills at most ${QUOTA} bytes, not ${array.byteLength}`, "QuotaExceededError");
       if (array.byteLength > 0) new Uint8Array(array.buffer, array.byteOffset, array.byteLength).set(web.randomBytes(array.byteLength));
       return array;
     }

@@ -10,8 +10,8 @@
       return web.encode(text(input));
     }
     encodeInto(source, destination) {
-      if (destination?.[Symbol.toStringTag] !== "Uint8Array") throw new TypeError("encodeInto: the destination is no Uint8Array");
-      // No UTF-16 unit becomes less than one byte; the one unit more keeps a pair together.
+      if (destination?.[Symbol.toStringTag] !== "Uint8Array") throw new TypeError("encodeInto: the destination is not a Uint8Array");
+      // Every UTF-16 unit takes at least one byte. One more unit is kept, so that a surrogate pair is not split.
       const [bytes, read] = web.encodeWithin(text(`${source}`.slice(0, destination.length + 1)), destination.length);
       destination.set(bytes);
       return { read, written: bytes.length };
@@ -22,7 +22,7 @@
     #encoding;
     #fatal;
     #ignoreBOM;
-    /** What is between two parts of a text that comes in several. */
+    /** The decoder's state between two parts of a text; null if no text is being decoded. */
     #decoding = null;
     static {
       platform.push((value) => #encoding in value);
@@ -30,7 +30,7 @@
 
     constructor(label = "utf-8", options = undefined) {
       const encoding = web.encodingName(text(label));
-      if (encoding === undefined) throw new RangeError(`TextDecoder: there is no encoding "${label}"`);
+      if (encoding === undefined) throw new RangeError(`TextDecoder: the encoding "${label}" is not supported`);
       this.#encoding = encoding;
       this.#fatal = Boolean(options?.fatal);
       this.#ignoreBOM = Boolean(options?.ignoreBOM);
@@ -49,7 +49,7 @@
       const last = !options?.stream;
       if (last && this.#decoding === null) return web.decodeWhole(this.#encoding, bytes, this.#fatal, this.#ignoreBOM);
       const decoding = this.#decoding ?? new web.Decoding(this.#encoding, this.#fatal, this.#ignoreBOM);
-      // After an error, as after the last part, the next one begins anew.
+      // The next text starts with a new decoder after the last part and after an error.
       this.#decoding = null;
       const decoded = decoding.decode(bytes, last);
       if (!last) this.#decoding = decoding;

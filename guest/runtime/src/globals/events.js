@@ -1,7 +1,7 @@
-// Event, CustomEvent, EventTarget, AbortController, AbortSignal (https://dom.spec.whatwg.org), as far as there is something to
-// listen to: no tree, so no capturing and no bubbling.
+// Event, CustomEvent, EventTarget, AbortController and AbortSignal (https://dom.spec.whatwg.org). There is no DOM tree, so events are
+// neither captured nor bubbled.
 (_web, { expose, dress, platform, need }, timers) => {
-  /** For EventTarget, AbortSignal and AbortController: what others must not call. */
+  /** Functions with access to private fields of Event, for EventTarget. Agent code must not call them. */
   let begin;
   let end;
   let stopped;
@@ -69,7 +69,7 @@
   }
 
   class EventTarget {
-    /** { type, callback, once } */
+    /** Entries are { type, callback, once }. */
     #listeners = [];
     static {
       platform.push((value) => typeof value === "object" && value !== null && #listeners in value);
@@ -101,7 +101,7 @@
     }
   }
 
-  /** What a listener throws ends the run, as what a timer's callback throws: nobody else could hear of it. */
+  /** Calls a listener. An error that it throws ends the run, like an error in a timer's callback, because no other code can catch it. */
   function call(callback, target, event) {
     try {
       if (typeof callback === "function") callback.call(target, event);

@@ -1,5 +1,5 @@
-// Dates and numbers for people, without Intl: as en-US writes them, whatever locale is asked for, and dates in UTC. What cannot
-// be done is left out and never thrown; a time whose zone is not the one asked for says so.
+// Formats dates and numbers without Intl: always as en-US, whatever locale is requested, and dates in UTC. Options that are not supported
+// are ignored and do not throw. If another time zone is requested, the result ends with "UTC".
 (_web, { kindOf }) => {
   const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
   const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
@@ -62,7 +62,7 @@
     return texts.join(":") + half;
   }
 
-  /** `defaults` are used where no part of a date or of a time is asked for. */
+  /** Formats a date. `defaults` apply if the options request no part of a date or of a time. */
   function formatDate(date, given, defaults) {
     if (Number.isNaN(date.getTime())) return "Invalid Date";
     let options = { ...given };
@@ -96,7 +96,7 @@
   const SIGNS = { USD: "$", EUR: "€", GBP: "£", JPY: "¥", INR: "₹", CNY: "CN¥", KRW: "₩", BRL: "R$", CAD: "CA$", AUD: "A$" };
   const NO_CENTS = ["JPY", "KRW"];
 
-  /** How many digits behind the point: [at least, at most]. */
+  /** Returns the smallest and largest number of digits after the decimal point: [minimum, maximum]. */
   function fraction(options) {
     const { style, currency, minimumFractionDigits: least, maximumFractionDigits: most } = options;
     const cents = NO_CENTS.includes(String(currency).toUpperCase()) ? 0 : 2;
@@ -106,7 +106,7 @@
     return [min, most === undefined ? Math.max(high, min) : Math.max(within(most), min)];
   }
 
-  /** A whole number's digits, in groups of three. Not by an expression: one that looks ahead does so from every digit. */
+  /** Splits a whole number's digits into groups of three. A regular expression with a lookahead would take quadratic time. */
   function grouped(whole) {
     const sign = whole.startsWith("-") ? "-" : "";
     const digits = whole.slice(sign.length);
@@ -121,7 +121,7 @@
     if (Number.isNaN(number)) return "NaN";
     const [least, most] = fraction(options);
     const size = Math.abs(number);
-    // Beyond 1e21 toFixed writes an exponent.
+    // toFixed writes an exponent for numbers of 1e21 and above.
     let [whole, rest = ""] = size === Infinity ? ["∞"] : size < 1e21 ? size.toFixed(most).split(".") : [String(BigInt(size))];
     while (rest.length > least && rest.endsWith("0")) rest = rest.slice(0, -1);
     if (options.useGrouping !== false) whole = grouped(whole);
@@ -150,7 +150,7 @@
     [BigInt.prototype, bigInts, "BigInt"],
   ]) {
     for (const [name, method] of Object.entries(methods)) {
-      // A method of its own kind alone, as the engine's.
+      // Like the engine's own methods, these throw if `this` has another type.
       const checked = {
         [name](locales = undefined, options = undefined) {
           if (typeof this === "object" && kindOf(this) !== kind) throw new TypeError(`not a ${kind}`);

@@ -1,14 +1,14 @@
-// setTimeout and its like, sleep, and performance: one clock, the run's own. Nothing waits in here: when nothing else is to be
-// done, the guest leaves the VM until the next timer is due, and the host ends that wait with the run.
+// Defines setTimeout and the other timer functions, sleep, and performance. All use the run's clock. If there is no other work, the guest
+// leaves the VM until the next timer is due; the host ends this wait when the run ends.
 (web, { expose }) => {
   const { defineProperty, freeze } = Object;
-  /** Waiting timers, the next one last. */
+  /** Waiting timers; the timer that is due next is last. */
   const waiting = [];
   let count = 0;
   let turning = false;
-  /** Where the run hears of what nobody caught. */
+  /** Receives errors that no code caught. */
   let report = () => {};
-  /** Calls out of the VM that may end as well as timers; calls.js connects them. */
+  /** Pending tool calls, which the event loop waits for together with timers. calls.js sets this through `connect`. */
   let calls = { areOpen: () => false, exchange: () => {} };
 
   const now = () => web.elapsed();
@@ -24,7 +24,7 @@
       Object.assign(this, { action, delay, repeats });
       for (const key of ["due", "order", "delay", "repeats", "action"]) defineProperty(this, key, { enumerable: false });
     }
-    // As Node's: a run ends when its handler has settled, whether timers are left or not.
+    // A run ends when its handler has settled, even if timers remain. So ref and unref have no effect.
     ref() {
       return this;
     }
@@ -49,7 +49,7 @@
     return index >= 0;
   }
 
-  /** Before those that are due later, behind those that are due at the same time. */
+  /** Inserts a timer into `waiting`. Timers that are due at the same time run in the order in which they were started. */
   function start(timer) {
     timer.due = now() + timer.delay;
     timer.order = ++count;
@@ -64,14 +64,17 @@
     return timer;
   }
 
-  /** There is something to wait for. */
+  /** Starts the event loop if it is not running. Called when a new timer or call is added. */
   function wake() {
     if (turning) return;
     turning = true;
     queueMicrotask(turn);
   }
 
-  /** One turn: whatever can go on goes first; then calls that have ended, or the next timer's callback, waited for if need be. */
+  /**
+   * One turn of the event loop. Pending jobs run first. Then it waits for tool calls to end or for the next timer, and runs that timer's
+   * callback.
+   */
   function turn() {
     if (!web.isBusy()) {
       const next = waiting.at(-1);
@@ -82,7 +85,7 @@
       const rest = next === undefined ? undefined : Math.max(0, next.due - now());
       if (calls.areOpen()) calls.exchange(rest);
       else if (rest > 0) web.wait(rest);
-      // The host's clock and its wait may differ by a moment: whether a timer is due is asked anew.
+      // The host's wait may end slightly before the timer is due on the host's clock. So the next turn compares the time again.
       if (rest === 0) fire(waiting.pop());
     }
     queueMicrotask(turn);
@@ -97,7 +100,7 @@
     if (timer.repeats && !waiting.includes(timer)) start(timer);
   }
 
-  /** NaN and what is below become the least. */
+  /** Returns the milliseconds, or `least` if they are smaller or NaN. */
   const atLeast = (least, milliseconds) => Math.max(least, Number(milliseconds) || 0);
 
   function timer(name, action, delay, repeats, given) {
@@ -113,7 +116,7 @@
   function setImmediate(action, ...given) {
     return timer("setImmediate", action, 0, false, given);
   }
-  /** Also of the number that a timer becomes, and of anything else without an effect. */
+  /** Stops a timer. The handle may also be the timer's number. Any other handle has no effect. */
   function clear(handle) {
     const found = handle instanceof Timeout ? handle : waiting.find((one) => +one === Number(handle));
     if (found === undefined) return;
@@ -124,10 +127,10 @@
   const clearInterval = (handle) => clear(handle);
   const clearImmediate = (handle) => clear(handle);
 
-  /** `sleep` of `host:mcp`. */
+  /** Implements `sleep` of `host:mcp`. */
   function sleep(milliseconds) {
     if (typeof milliseconds !== "number" || !(milliseconds >= 0) || milliseconds === Infinity)
-      throw new TypeError("sleep takes a number of milliseconds: await sleep(100)");
+      throw new TypeError("sleep takes a finite, non-negative number of milliseconds, for example await sleep(100)");
     return new Promise((resolve) => start(new Timeout(() => resolve(), milliseconds, false)));
   }
 
@@ -152,12 +155,12 @@
     sleep,
     after: (milliseconds, action) => start(new Timeout(action, atLeast(0, milliseconds), false)),
     wake,
-    /** Calls are waited for together with timers. */
+    /** Sets the pending calls that the event loop waits for together with timers. */
     connect(these) {
       calls = these;
     },
     uncaught: (error) => report(error),
-    /** What a run does about an error that nobody caught. */
+    /** Sets the function that receives errors that no code caught. */
     listen(listener) {
       report = listener;
     },

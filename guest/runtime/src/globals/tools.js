@@ -1,25 +1,27 @@
-// What the other files here share. Each is one expression, `(web, tools) => …`, evaluated once when the guest boots; `web` is
-// the native module of src/web.rs. What they make is in the snapshot: a run does not pay for it.
+// Helper functions that the other files of this folder share. Each file is one expression, `(web, tools) => …`, that is evaluated once, at
+// the guest's boot. `web` is the native object of src/web.rs. The snapshot contains the results, so a run does not evaluate them again.
 (web) => {
   const { defineProperty } = Object;
 
-  /** A global as the platform's own: not enumerable, and agent code may replace it. What it replaces is gone with its run. */
+  /**
+   * Defines a global like those of the engine: not enumerable, and replaceable by agent code. A replacement lasts until the end of its run.
+   */
   function expose(name, value) {
     defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
   }
 
-  /** Names a class as `Object.prototype.toString` does, and lists its interface as a browser's. */
+  /** Sets the class name that `Object.prototype.toString` shows, and makes the class's members enumerable, as in a browser. */
   function dress(type, tag = type.name) {
     for (const [name, property] of Object.entries(Object.getOwnPropertyDescriptors(type.prototype)))
       if (name !== "constructor") defineProperty(type.prototype, name, { ...property, enumerable: true });
     defineProperty(type.prototype, Symbol.toStringTag, { value: tag, configurable: true });
   }
 
-  /** Any value as text without half characters: the standards' USVString. */
+  /** Converts a value to a text without lone surrogates (a USVString in the web standards). */
   const text = (value) => `${value}`.toWellFormed();
 
   const NONE = new Uint8Array(0);
-  /** The bytes of an ArrayBuffer or of a view, not copied. */
+  /** Returns the bytes of an ArrayBuffer or of a view, without a copy. */
   function bytesOf(source) {
     if (ArrayBuffer.isView(source))
       return source.buffer.detached ? NONE : new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
@@ -47,14 +49,14 @@
     Promise: new Promise(() => {}),
   };
   const kinds = new Map(Object.entries(samples).map(([name, sample]) => [web.kind(sample), name]));
-  /** What an object is to the engine, whatever it says of itself; undefined for what is not listed above. */
+  /** Returns the engine's type of an object, which scripts cannot change. Returns undefined for types that are not in `samples`. */
   const kindOf = (value) => kinds.get(web.kind(value));
 
-  /** Asks whether something is an object of these files' own classes, which cannot be cloned. */
+  /** Checks that tell if a value is an instance of a class of this folder. structuredClone refuses such values. */
   const platform = [];
   const isPlatform = (value) => platform.some((is) => is(value));
 
-  /** The interface's own check of how many arguments there are. */
+  /** Throws if a function was called with fewer arguments than it needs. */
   function need(given, wanted, name) {
     if (given.length < wanted) throw new TypeError(`${name} takes ${wanted} argument${wanted === 1 ? "" : "s"}, but got ${given.length}`);
   }

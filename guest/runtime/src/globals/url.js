@@ -1,15 +1,15 @@
 // URL and URLSearchParams (https://url.spec.whatwg.org).
 (web, { expose, dress, text, platform, need }) => {
-  // In the order in which src/web.rs gives them.
+  // The order in which src/web.rs returns the parts.
   const PARTS = ["href", "origin", "protocol", "username", "password", "host", "hostname", "port", "pathname", "search", "hash"];
   const [HREF, SEARCH] = [0, 9];
 
-  /** Of the parameters of a URL: who is told of a change, and how they learn of one. */
+  /** Functions with access to private fields of URLSearchParams. `attach` sets the callback for changes, `refill` sets new parameters. */
   let attach;
   let refill;
 
   class URLSearchParams {
-    /** [name, value], … */
+    /** Entries are [name, value]. */
     #pairs = [];
     #changed = null;
     static {
@@ -70,10 +70,10 @@
       this.#changed?.();
     }
     forEach(callback, self = undefined) {
-      if (typeof callback !== "function") throw new TypeError("forEach: the callback is no function");
+      if (typeof callback !== "function") throw new TypeError("forEach: the callback is not a function");
       for (const [name, value] of this) callback.call(self, value, name, this);
     }
-    // By index: what is added while one goes through is seen.
+    // The iterators go by index, so that they also return pairs that are added during the iteration.
     *entries() {
       for (let index = 0; index < this.#pairs.length; index += 1) yield [...this.#pairs[index]];
     }
@@ -98,7 +98,7 @@
   function sequence(init) {
     return Array.from(init, (pair) => {
       const given = typeof pair === "object" && pair !== null && pair[Symbol.iterator] != null ? [...pair] : [];
-      if (given.length !== 2) throw new TypeError("URLSearchParams: each pair is a list of a name and a value");
+      if (given.length !== 2) throw new TypeError("URLSearchParams: each pair must be a list of a name and a value");
       return [text(given[0]), text(given[1])];
     });
   }
@@ -107,7 +107,7 @@
     const named = new Map();
     for (const key of Reflect.ownKeys(init)) {
       if (!Object.getOwnPropertyDescriptor(init, key)?.enumerable) continue;
-      if (typeof key === "symbol") throw new TypeError("URLSearchParams: a name is no symbol");
+      if (typeof key === "symbol") throw new TypeError("URLSearchParams: a name cannot be a symbol");
       named.set(text(key), text(init[key]));
     }
     return [...named];

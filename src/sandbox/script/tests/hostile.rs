@@ -1,4 +1,4 @@
-//! Broken code, deep code and long code: nothing panics, and nothing takes long.
+//! Tests broken, deeply nested and long code: nothing panics, and nothing takes long.
 
 use proptest::prelude::*;
 
@@ -174,6 +174,6 @@ fn long_code_is_looked_at_within_its_bounds() {
     ] {
         look_at(&code);
     }
-    // Seconds in a build that is not optimised, on a machine that is busy; far from what something quadratic would take.
+    // Allows for a debug build on a busy machine. An algorithm with quadratic time would take far longer.
     assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
 }

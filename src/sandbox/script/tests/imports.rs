@@ -1,4 +1,4 @@
-//! What code imports, its handler, and its syntax.
+//! Tests the checks of imports, of the handler, and of syntax.
 
 use super::*;
 use ProblemKind::{NoHandler, Syntax, UnknownFunction, UnknownModule, Unsupported};

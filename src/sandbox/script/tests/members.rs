@@ -1,4 +1,4 @@
-//! What code calls on a module.
+//! Tests the checks of calls to a module's functions.
 
 use super::*;
 use ProblemKind::{UnknownFunction, UnknownServer, UnknownTool};
@@ -73,7 +73,7 @@ fn what_is_asked_about_before_is_no_problem() {
         assert_sound(&format!("import w from 'host:mcp-weather'; {question}"));
         assert_sound(&format!("import * as w from 'host:mcp-weather'; {question}"));
     }
-    // One that is called without a question is found beside one that is not.
+    // An unguarded call is reported even if another call in the same code is guarded.
     assert_lacks("import w from 'host:mcp-weather'; w.nope?.(); w.alert()", UnknownFunction, Some("alerts"));
 }
 

@@ -6,7 +6,7 @@ mod stripping;
 
 use super::*;
 
-/// `host:mcp-weather` with a tool whose raw name is no identifier, `host:mcp`, and an agent's own module.
+/// Returns `host:mcp-weather` with a tool whose raw name is not an identifier, `host:mcp`, and an agent's own module.
 fn modules() -> Vec<Importable> {
     let export = |name: &str, also: Option<&str>| Export { name: name.to_owned(), also: also.map(str::to_owned) };
     let module = |specifier: &str, exports| Importable { specifier: specifier.to_owned(), exports };
@@ -17,7 +17,7 @@ fn modules() -> Vec<Importable> {
     ]
 }
 
-/// The kinds and suggestions that a check finds in code which has a handler.
+/// Returns the kinds and suggestions that a check finds in code. A handler is added to the code.
 fn found(code: &str) -> Vec<(ProblemKind, Option<String>)> {
     let code = format!("{code}\nexport const handler = () => 1;");
     check(&code, &modules()).into_iter().map(|problem| (problem.kind, problem.suggestion)).collect()

@@ -1,4 +1,4 @@
-//! What a look adds to an error of a run.
+//! Tests the explanations that a parse of the code adds to errors of a run.
 
 use super::*;
 use crate::sandbox::module::{GuestModule, ModuleFunction};

@@ -1,9 +1,9 @@
-//! TypeScript samples and their JavaScript, character by character.
+//! Compares TypeScript samples with their JavaScript.
 
 use super::hostile::assert_same_places;
 use super::*;
 
-/// The expected text has one blank for any number of them: where each character stands, the code itself says.
+/// Compares converted samples with the expected JavaScript. The expected text has one blank for any number of blanks; the positions are compared with the code.
 fn assert_becomes(samples: &[(&str, &str)]) {
     for (code, expected) in samples {
         let javascript = to_javascript(code).unwrap_or_else(|error| panic!("{code}: {error}")).unwrap();
