@@ -25,7 +25,7 @@ impl AgentTools {
                 self.agent.disable_as(server()?, Decider::Model).await?;
                 Ok(json!({ "server": server()?, "disabled": true, "note": "it stays approved; the action enable brings it back" }))
             }
-            "test" => Ok(self.agent.gateway().test_as(server()?, Decider::Model).await?.for_model()),
+            "test" => Ok(self.agent.test_for_model(server()?).await?.for_model()),
             "reload" => self.reload().await,
             "propose" => self.propose(server()?).await,
             _ => Ok(help()),
@@ -91,7 +91,7 @@ fn help() -> Json {
         "info": "one server: its tools, or why it cannot be used",
         "enable": "lets code use a server that a person has approved, and has not disabled",
         "disable": "hides a server from code and ends its connection",
-        "test": "connects anew and says how long that took",
+        "test": "connects, and says how long that took",
         "reload": "reads the config again",
         "propose": "asks a person to approve a server; they decide outside of this conversation",
     })

@@ -10,7 +10,7 @@ use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use super::advice::{advise, failure, wrong_code};
 use super::arguments::{ToolArguments, read};
 use super::definitions::{Tool, ToolDefinition};
-use super::options::{AgentOptions, METHOD};
+use super::options::{AgentOptions, ExecuteOptions, METHOD};
 use super::proposed::Proposed;
 use super::servers;
 use crate::blocking::blocking;
@@ -108,7 +108,16 @@ impl AgentTools {
     /// # Errors
     /// `ERR_ABORTED`, and nothing else.
     pub async fn execute(&self, name: &str, arguments: &Json, stop: &Stop) -> Result<Json> {
-        let answer = match self.answer(name, arguments, stop).await {
+        self.execute_with(name, arguments, ExecuteOptions { stop: stop.clone(), ..ExecuteOptions::default() }).await
+    }
+
+    /// Carries out a tool call as [`AgentTools::execute`] does, with callbacks for this call alone. Tools of one agent may serve several
+    /// conversations: the question of one then never reaches the person of another.
+    ///
+    /// # Errors
+    /// `ERR_ABORTED`, and nothing else.
+    pub async fn execute_with(&self, name: &str, arguments: &Json, options: ExecuteOptions) -> Result<Json> {
+        let answer = match self.answer(name, arguments, options).await {
             Ok(answer) => answer,
             Err(error @ Error::Aborted { .. }) => return Err(error),
             Err(error) => self.agent.shown_to_model(&failure(&error)),
@@ -116,18 +125,19 @@ impl AgentTools {
         Ok(fit_json(answer, self.max_result_tokens))
     }
 
-    async fn answer(&self, name: &str, arguments: &Json, stop: &Stop) -> Result<Json> {
+    async fn answer(&self, name: &str, arguments: &Json, options: ExecuteOptions) -> Result<Json> {
         let tool = Tool::named(name).filter(|tool| self.tools.contains(tool)).ok_or_else(|| self.unknown(name))?;
         self.agent.check_on()?;
         let given = read(tool.name(), tool.fields(), arguments)?;
         if tool == Tool::RunJavascript {
-            return self.run(given, stop).await;
+            return self.run(given, options).await;
         }
+        let stop = options.stop;
         let _place = place(&self.calls, "calls of these tools", MAX_CALLS)?;
         let answer = tokio::select! {
             biased;
             () = stop.stopped() => Err(stop.error("tool call", 0)),
-            answer = self.look_or_manage(tool, given) => answer,
+            answer = self.agent.unless_closed(self.look_or_manage(tool, given)) => answer,
         }?;
         // Declarations are made safe for models where they are built, and may be longer than one description of a server.
         Ok(if tool == Tool::Describe { answer } else { self.agent.shown_to_model(&answer) })
@@ -143,20 +153,22 @@ impl AgentTools {
         }
     }
 
-    async fn run(&self, mut given: ToolArguments, stop: &Stop) -> Result<Json> {
+    async fn run(&self, mut given: ToolArguments, call: ExecuteOptions) -> Result<Json> {
+        let ExecuteOptions { stop, callbacks, run_setup } = call;
         let _place = place(&self.runs, "runs under way or waiting (maxPendingRuns)", self.max_pending_runs)?;
         let code = given.text("code").unwrap_or_default().to_owned();
-        let looked_at = self.check(code.clone(), given.whole("timeoutMs"), stop).await?;
+        let looked_at = self.check(code.clone(), given.whole("timeoutMs"), &stop).await?;
         if !looked_at.ok {
             return Ok(wrong_code(&looked_at.problems));
         }
         let options = RunOptions {
             input: given.take("input").map(|input| Value::from(input).to_wire()),
             timeout_ms: given.whole("timeoutMs"),
-            stop: stop.clone(),
+            stop,
+            callbacks,
             ..RunOptions::default()
         };
-        let options = match &self.options.run_setup {
+        let options = match run_setup.as_ref().or(self.options.run_setup.as_ref()) {
             Some(setup) => setup(options),
             None => options,
         };

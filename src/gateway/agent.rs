@@ -14,6 +14,7 @@ use super::events::EventListener;
 use super::grants::Grants;
 use crate::error::{Error, Result};
 use crate::registry::AgentId;
+use crate::results::SavedValues;
 use crate::sandbox::LookOwner;
 
 /// Longest name of an agent, in characters.
@@ -57,6 +58,8 @@ pub(super) struct Identity {
     pub(super) listener: Option<EventListener>,
     /// Answers "for the session".
     pub(super) grants: Grants,
+    /// Values that the agent's sandboxes have saved.
+    saved: Mutex<Vec<Weak<Mutex<SavedValues>>>>,
     /// Identifies the agent to the code parser where it has no sandbox.
     pub(super) look_owner: LookOwner,
     pub(super) closed: CancellationToken,
@@ -91,6 +94,11 @@ impl Agents {
         self.open.lock().get(&id).and_then(Weak::upgrade)
     }
 
+    /// Returns the numbers of all agents that have not ended, the operator's own among them.
+    pub(super) fn ids(&self) -> Vec<AgentId> {
+        std::iter::once(OPERATOR).chain(self.open.lock().keys().copied()).collect()
+    }
+
     /// Takes back what persons have allowed any agent for the session, of one server.
     pub(super) fn forget_grants(&self, server: &str) {
         // Not while the list is locked: the last handle of an agent may be dropped here, and that removes it from the list.
@@ -113,8 +121,23 @@ impl Identity {
         listener: Option<EventListener>,
         closed: &CancellationToken,
     ) -> Self {
-        let (grants, look_owner, work) = (Grants::default(), LookOwner::default(), TaskTracker::new());
-        Self { id, name, callbacks, listener, grants, look_owner, closed: closed.child_token(), work, core }
+        let (grants, saved, look_owner, work) = (Grants::default(), Mutex::default(), LookOwner::default(), TaskTracker::new());
+        Self { id, name, callbacks, listener, grants, saved, look_owner, closed: closed.child_token(), work, core }
+    }
+
+    /// Notes the saved values of a sandbox, which end with the agent.
+    pub(super) fn keep_saved(&self, of_sandbox: &Arc<Mutex<SavedValues>>) {
+        let mut all = self.saved.lock();
+        all.retain(|saved| saved.strong_count() > 0);
+        all.push(Arc::downgrade(of_sandbox));
+    }
+
+    /// Forgets the grants and the saved values.
+    fn forget(&self) {
+        self.grants.forget_all();
+        for saved in self.saved.lock().drain(..).filter_map(|saved| saved.upgrade()) {
+            saved.lock().clear();
+        }
     }
 
     /// Returns whether this is the operator's own agent.
@@ -143,10 +166,11 @@ impl Drop for Identity {
 }
 
 impl Core {
-    /// Forgets what was kept for an agent.
-    fn forget_agent(&self, id: AgentId) {
+    /// Forgets what was kept for an agent. Servers are asked in the background to send no more updates that only this agent wanted.
+    fn forget_agent(self: &Arc<Self>, id: AgentId) {
         self.agents.remove(id);
         self.registry.forget_agent(id);
+        self.end_subscriptions_of(id);
     }
 }
 
@@ -172,14 +196,29 @@ impl Agent {
         self.identity.name.as_deref()
     }
 
+    /// Begins to close: what is asked of the agent from now on fails, and pending requests end.
+    pub fn begin_close(&self) {
+        self.identity.closed.cancel();
+    }
+
     /// Ends the runs, calls and sandboxes of the agent with `ERR_CLOSED`, waits for that, and forgets its grants, saved values and
     /// subscriptions. Servers stay connected for other agents.
     pub async fn close(&self) {
-        self.identity.closed.cancel();
+        self.begin_close();
         self.identity.work.close();
         self.identity.work.wait().await;
-        self.core.end_subscriptions_of(&self.identity).await;
         self.core.forget_agent(self.identity.id);
+        self.identity.forget();
+    }
+
+    /// Does work that ends with the agent, and for which the agent's end waits.
+    pub(crate) async fn unless_closed<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let _work = self.identity.work.token();
+        tokio::select! {
+            biased;
+            () = self.identity.closed.cancelled() => Err(self.identity.closed_error()),
+            outcome = work => outcome,
+        }
     }
 }
 

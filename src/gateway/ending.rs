@@ -46,11 +46,11 @@ impl Core {
     }
 
     /// Ends what is live of a server for one agent, whose model has disabled it. The process ends with the last agent that sees the server.
-    pub(super) async fn end_for(&self, name: &str, identity: &Arc<Identity>) {
+    pub(super) async fn end_for(self: &Arc<Self>, name: &str, identity: &Identity) {
         self.registry.disable_for(name, identity.id);
         identity.grants.forget(name);
-        self.end_subscriptions_to(name, identity).await;
-        if !self.registry.is_enabled_for_any(name) {
+        self.end_subscriptions_to(name, identity.id);
+        if !self.is_enabled_for_any(name) {
             self.connections.close(name).await;
         }
     }

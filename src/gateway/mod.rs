@@ -110,6 +110,14 @@ impl ConnectionReport {
     }
 }
 
+/// Tells a test of a connection what to do with a live one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reconnect {
+    Yes,
+    /// Calls may be pending on a live connection.
+    No,
+}
+
 /// Options of a request that is made without a run.
 #[derive(Default)]
 pub struct CallOptions {
@@ -260,14 +268,21 @@ impl Gateway {
     /// # Errors
     /// The errors of [`Self::test`], and `ERR_DISABLED_BY_PERSON` for a model.
     pub async fn test_as(&self, name: &str, decider: Decider) -> Result<ConnectionReport> {
-        let report = self.unless_disabled(name, decider, self.connection_report(name));
+        self.connected_as(name, decider, Reconnect::Yes).await
+    }
+
+    /// Connects on behalf of a person or a model, anew or only if there is no live connection.
+    async fn connected_as(&self, name: &str, decider: Decider, reconnect: Reconnect) -> Result<ConnectionReport> {
+        let report = self.unless_disabled(name, decider, self.connection_report(name, reconnect));
         report.await.map_err(|error| self.core.redacted(error))
     }
 
-    async fn connection_report(&self, name: &str) -> Result<ConnectionReport> {
+    async fn connection_report(&self, name: &str, reconnect: Reconnect) -> Result<ConnectionReport> {
         let server = self.server(name)?;
         self.check_startable(&server)?;
-        self.core.connections.renew(name).await;
+        if reconnect == Reconnect::Yes {
+            self.core.connections.renew(name).await;
+        }
         let connection = self.connect(&server).await?;
         let live = connection.manifest().await?;
         let manifest = filter_manifest(&server, &live);

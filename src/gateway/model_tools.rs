@@ -3,10 +3,11 @@
 use serde_json::Value as Json;
 
 use super::events::Event;
-use super::{Agent, Gateway, Look, Sandbox};
+use super::{Agent, ConnectionReport, Gateway, Look, Reconnect, Sandbox};
 use crate::bridge::{ToolErrors, server_module};
 use crate::error::Result;
 use crate::limits::Limits;
+use crate::registry::Decider;
 use crate::trust::{ApprovalRequest, Gate, Standing, gate, manifest_digest};
 
 /// A server whose command and manifest a person has approved.
@@ -72,9 +73,24 @@ impl Agent {
         std::sync::Arc::ptr_eq(&self.identity, &sandbox.identity)
     }
 
+    /// Returns the warning about the guest that this machine can run, if there is one. Blocks while a guest boots for the first time.
+    pub(crate) fn guest_warning(&self) -> Option<String> {
+        self.core.sandboxes.report().warning
+    }
+
     /// Returns whether this is the operator's own agent.
     pub(crate) fn is_operator(&self) -> bool {
         self.identity.is_operator()
+    }
+
+    /// Connects to a server on behalf of the agent's model, and reports the result. For the operator's model it connects anew. For the model of
+    /// another agent it uses a live connection, because other agents may have calls pending on it.
+    ///
+    /// # Errors
+    /// The errors of [`Gateway::test_as`].
+    pub(crate) async fn test_for_model(&self, name: &str) -> Result<ConnectionReport> {
+        let reconnect = if self.is_operator() { Reconnect::Yes } else { Reconnect::No };
+        self.gateway().connected_as(name, Decider::Model, reconnect).await
     }
 
     /// Returns the gateway, for the part of a model's tools that the operator has to decide.

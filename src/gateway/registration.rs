@@ -14,6 +14,7 @@ impl Agent {
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_APPROVAL_STORE`.
     pub fn approved_module(&self, name: &str, look: Look) -> Result<GuestModule> {
+        self.identity.check_open()?;
         let server = self.core.open_server(name)?;
         let standing = self.core.standing_by(&server, look);
         self.core.asked_by(look);

@@ -96,6 +96,7 @@ impl Sandbox {
         let max_result_tokens = max_result_tokens.or(core.runs.max_result_tokens);
         let saved = SavedValues::new(core.limits.max_saved_bytes, Duration::from_millis(core.limits.max_saved_age_ms));
         let saved = Arc::new(Mutex::new(saved));
+        identity.keep_saved(&saved);
         let (look_owner, modules, turn) = (LookOwner::default(), Mutex::default(), Arc::default());
         Self { core, identity, tool_errors, max_result_tokens, saved, look_owner, callbacks, modules, turn, closed }
     }

@@ -23,13 +23,18 @@ impl Core {
     /// one agent.
     pub(super) fn may_be_heard(&self, name: &str) -> bool {
         // The cheapest check comes first.
-        self.registry.is_enabled_for_any(name)
+        self.is_enabled_for_any(name)
             && self.check_on().is_ok()
             && self
                 .registry
                 .server(name)
                 .and_then(|server| self.standing(&server))
                 .is_ok_and(|standing| matches!(standing, Standing::Full(_)))
+    }
+
+    /// Returns whether at least one agent that has not ended sees the server.
+    pub(super) fn is_enabled_for_any(&self, name: &str) -> bool {
+        self.registry.is_enabled_for_any(name, &self.agents.ids())
     }
 
     /// Returns the reason why a server is no longer available.

@@ -242,12 +242,10 @@ impl Registry {
         self.live().get(name).is_some_and(|live| live.is_enabled(agent)) && !self.is_disabled_by_config(name)
     }
 
-    /// Returns whether the runs of at least one agent see the server.
+    /// Returns whether the runs of at least one of these agents see the server.
     #[must_use]
-    pub fn is_enabled_for_any(&self, name: &str) -> bool {
-        let is_enabled = |live: &Live| {
-            live.switch == Switch::On || (live.switch != Switch::Off && live.agents.values().any(|state| state.enabled == Some(true)))
-        };
+    pub fn is_enabled_for_any(&self, name: &str, agents: &[AgentId]) -> bool {
+        let is_enabled = |live: &Live| agents.iter().any(|agent| live.is_enabled(*agent));
         self.live().get(name).is_some_and(is_enabled) && !self.is_disabled_by_config(name)
     }
 
@@ -390,12 +388,12 @@ mod tests {
         assert_eq!(seen(), [true, true]);
         registry.disable_for("a", OURS);
         assert_eq!(seen(), [false, true]);
-        assert!(registry.is_enabled_for_any("a"));
+        assert!(registry.is_enabled_for_any("a", &[OURS, OTHER]) && !registry.is_enabled_for_any("a", &[OURS]));
         enable(&registry, Decider::Person).unwrap();
         assert_eq!(seen(), [true, true]);
         registry.disable("a");
         assert_eq!(seen(), [false, false]);
-        assert!(!registry.is_enabled_for_any("a"));
+        assert!(!registry.is_enabled_for_any("a", &[OURS, OTHER]));
     }
 
     #[test]
@@ -426,7 +424,7 @@ mod tests {
         let registry = Registry::new(Config::default());
         enable(&registry, Decider::Model).unwrap();
         registry.forget_agent(OURS);
-        assert!(!registry.is_enabled("a", OURS) && !registry.is_enabled_for_any("a"));
+        assert!(!registry.is_enabled_for_any("a", &[OURS, OTHER]));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value as Json;
+use tokio::sync::OwnedMutexGuard;
 
 use super::item::ApprovedItem;
 use super::permission::Permission;
@@ -119,12 +120,31 @@ impl<'a> Pipeline<'a> {
             }
             Request::Offer(request) => connection.offer(request, limits, caller).await,
             Request::Subscribe(uri) => {
+                let _turn = self.subscription_turn(limits).await?;
+                if self.core.requests.subscriptions.join(self.name, uri, self.agent()) {
+                    return Ok(Json::Null);
+                }
                 let watch = connection.watch(uri, limits, caller).await?;
                 self.core.requests.subscriptions.add(self.name, uri, self.agent(), watch);
                 Ok(Json::Null)
             }
-            Request::Unsubscribe(uri) => connection.unwatch(uri, limits, caller).await.map(|()| Json::Null),
+            Request::Unsubscribe(uri) => {
+                let _turn = self.subscription_turn(limits).await?;
+                // Another agent may have subscribed meanwhile.
+                if self.core.requests.subscriptions.is_wanted(self.name, uri) {
+                    return Ok(Json::Null);
+                }
+                connection.unwatch(uri, limits, caller).await.map(|()| Json::Null)
+            }
         }
+    }
+
+    /// Waits for other changes of subscriptions, as long as a call may take.
+    async fn subscription_turn(&self, limits: CallLimits) -> Result<OwnedMutexGuard<()>> {
+        let turn = tokio::time::timeout(limits.timeout, self.core.requests.subscriptions.turn(self.name)).await;
+        let limit_ms = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
+        let (server, tool) = (self.name.to_owned(), self.request.label().to_owned());
+        turn.map_err(|_| Error::CallTimeout { server, tool, limit_ms, limit_name: "callTimeoutMs" })
     }
 
     /// Sends the request a second time on a new connection. If the connection fails, returns the error of the first attempt.

@@ -10,7 +10,7 @@ use crate::client::{Caller, Lease, Watch};
 use crate::config::ServerDefinition;
 use crate::error::Result;
 use crate::gateway::CallOptions;
-use crate::gateway::agent::{Agent, Identity};
+use crate::gateway::agent::Agent;
 use crate::gateway::core::Core;
 use crate::gateway::events::Event;
 use crate::registry::AgentId;
@@ -27,14 +27,27 @@ type ByUri = BTreeMap<String, Subscribed>;
 
 /// The subscriptions of each server, by URI.
 #[derive(Default)]
-pub(in crate::gateway) struct Subscriptions(Mutex<BTreeMap<String, ByUri>>);
+pub(in crate::gateway) struct Subscriptions {
+    all: Mutex<BTreeMap<String, ByUri>>,
+    /// Locked while a server is asked for updates, or for no more updates: of two agents, one may subscribe while the other takes the last
+    /// subscription back.
+    turns: Mutex<BTreeMap<String, Turn>>,
+}
+
+type Turn = Arc<tokio::sync::Mutex<()>>;
 
 impl Subscriptions {
     pub(super) fn add(&self, server: &str, uri: &str, agent: AgentId, watch: Watch) {
         let mut all = self.locked();
-        let of_server = all.entry(server.to_owned()).or_default();
-        let agents = of_server.remove(uri).map(|before| before.agents).unwrap_or_default();
-        of_server.insert(uri.to_owned(), Subscribed { watch, agents: agents.into_iter().chain([agent]).collect() });
+        all.entry(server.to_owned()).or_default().insert(uri.to_owned(), Subscribed { watch, agents: BTreeSet::from([agent]) });
+    }
+
+    /// Adds an agent to a subscription that another agent has made. Returns whether there is one: the server is then not asked again, because it
+    /// would tell each change twice.
+    pub(super) fn join(&self, server: &str, uri: &str, agent: AgentId) -> bool {
+        let mut all = self.locked();
+        let subscribed = all.get_mut(server).and_then(|of_server| of_server.get_mut(uri));
+        subscribed.map(|subscribed| subscribed.agents.insert(agent)).is_some()
     }
 
     /// Takes the subscription of one agent back. Returns whether another agent still has one.
@@ -70,6 +83,16 @@ impl Subscriptions {
         self.locked().get(server).and_then(|of_server| of_server.get(uri)).map(|subscribed| subscribed.agents.clone()).unwrap_or_default()
     }
 
+    pub(super) fn is_wanted(&self, server: &str, uri: &str) -> bool {
+        !self.agents(server, uri).is_empty()
+    }
+
+    /// Waits until no other request to the server concerns subscriptions.
+    pub(super) async fn turn(&self, server: &str) -> tokio::sync::OwnedMutexGuard<()> {
+        let turn = Arc::clone(self.turns.lock().entry(server.to_owned()).or_default());
+        turn.lock_owned().await
+    }
+
     fn uris(&self, server: &str) -> Vec<String> {
         self.locked().get(server).map(|of_server| of_server.keys().cloned().collect()).unwrap_or_default()
     }
@@ -88,7 +111,7 @@ impl Subscriptions {
     }
 
     fn locked(&self) -> MutexGuard<'_, BTreeMap<String, ByUri>> {
-        self.0.lock()
+        self.all.lock()
     }
 }
 
@@ -121,37 +144,50 @@ impl Core {
     pub(in crate::gateway) fn tell_resource_updated(&self, server: &str, uri: &str) {
         let event = Event::ResourceUpdated { server: server.to_owned(), uri: uri.to_owned() };
         let agents = self.requests.subscriptions.agents(server, uri);
-        let operator = &self.people.operator;
-        if agents.is_empty() || agents.contains(&operator.id) {
+        let is_unknown = agents.is_empty();
+        // An agent may have lost sight of the server while it subscribed.
+        let seeing = agents.into_iter().filter(|agent| self.registry.is_enabled(server, *agent));
+        let listeners: Vec<_> = seeing.map(|agent| self.agents.get(agent).and_then(|identity| identity.listener.clone())).collect();
+        // The gateway's listener hears it once, for the operator and for all agents that have no listener.
+        if is_unknown || listeners.iter().any(Option::is_none) {
             self.events.send(&event);
         }
-        for identity in agents.iter().filter(|agent| **agent != operator.id).filter_map(|agent| self.agents.get(*agent)) {
-            self.events.send_to(identity.listener.as_ref(), &event);
-        }
+        listeners.iter().flatten().for_each(|listener| self.events.send_to(Some(listener), &event));
     }
 
-    /// Takes back the subscriptions of an agent that is closed.
-    pub(in crate::gateway) async fn end_subscriptions_of(&self, identity: &Arc<Identity>) {
-        for (server, uri) in self.requests.subscriptions.of_agent(identity.id) {
-            self.end_subscription(&server, &uri, identity).await;
+    /// Takes back the subscriptions of an agent that has ended.
+    pub(in crate::gateway) fn end_subscriptions_of(self: &Arc<Self>, agent: AgentId) {
+        for (server, uri) in self.requests.subscriptions.of_agent(agent) {
+            self.end_subscription(server, uri, agent);
         }
     }
 
     /// Takes back the subscriptions of an agent to resources of one server.
-    pub(in crate::gateway) async fn end_subscriptions_to(&self, server: &str, identity: &Arc<Identity>) {
-        for (of, uri) in self.requests.subscriptions.of_agent(identity.id) {
+    pub(in crate::gateway) fn end_subscriptions_to(self: &Arc<Self>, server: &str, agent: AgentId) {
+        for (of, uri) in self.requests.subscriptions.of_agent(agent) {
             if of == server {
-                self.end_subscription(&of, &uri, identity).await;
+                self.end_subscription(of, uri, agent);
             }
         }
     }
 
-    /// Takes one subscription back, and asks the server for no more updates where no other agent wants them.
-    async fn end_subscription(&self, server: &str, uri: &str, identity: &Arc<Identity>) {
-        if self.requests.subscriptions.remove(server, uri, identity.id) {
+    /// Takes one subscription back. If no other agent has one, the server is asked for no more updates, in the background: the end of an agent
+    /// does not wait for a server.
+    fn end_subscription(self: &Arc<Self>, server: String, uri: String, agent: AgentId) {
+        if self.requests.subscriptions.remove(&server, &uri, agent) {
             return;
         }
+        let Some(runtime) = self.trust.looked.runtime() else { return };
+        let core = Arc::clone(self);
+        drop(runtime.spawn(async move { core.stop_updates(&server, &uri).await }));
+    }
+
+    async fn stop_updates(&self, server: &str, uri: &str) {
         let Some(connection) = self.connections.live(server).await else { return };
+        let _turn = self.requests.subscriptions.turn(server).await;
+        if self.requests.subscriptions.is_wanted(server, uri) {
+            return;
+        }
         let Ok(definition) = self.registry.server(server) else { return };
         let caller = self.caller(&self.people.session, None);
         if let Err(failure) = connection.unwatch(uri, self.call_limits(&definition, None), &caller).await {
