@@ -280,6 +280,15 @@ impl Connections {
         }
     }
 
+    /// Returns the live connection of a server, if it has one.
+    pub async fn live(&self, server: &str) -> Option<Lease> {
+        let slot = self.shared.slots().get(server).cloned()?;
+        let in_use = Use::new(&slot, &self.shared);
+        let place = slot.held.lock().await;
+        let connection = place.as_ref().map(|held| &held.connection).filter(|connection| connection.is_live()).cloned()?;
+        Some(Lease { connection, origin: LeaseOrigin::Shared, _use: in_use })
+    }
+
     async fn lease(&self, slot: &Arc<Slot>, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
         let in_use = Use::new(slot, &self.shared);
         let mut place = slot.held.lock().await;
