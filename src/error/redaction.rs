@@ -84,6 +84,7 @@ macro_rules! redacted {
 impl Error {
     /// Returns the error with its texts redacted and sanitised: they contain no invisible text and no terminal control. Names of servers
     /// stay, as they are names of the config.
+    // Long: it names each variant and its fields, so that a new one cannot be forgotten.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
         redacted! { self, redactor,
