@@ -1,12 +1,13 @@
 // Agents of one gateway, through the class `Agent`, and callbacks of single calls: no question, answer, event or decision of one reaches another.
 // tests/servers/agents.rs has what the gateway itself promises of them.
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { Agent } from '../index.mjs'
-import { arrived, deferred, failure, fixture, folder, gated, logLines, openApproved, waitFor } from './support.mjs'
+import { arrived, deferred, failure, fixture, folder, gated, logLines, openApproved, root, waitFor } from './support.mjs'
 
 setFlagsFromString('--expose-gc')
 const collectGarbage = runInNewContext('gc')
@@ -315,6 +316,25 @@ describe('Callbacks of one call', () => {
     )
     assert.deepEqual(operator.asked, [])
   })
+})
+
+test('The example of docs/AGENTS.md does what it says', async (t) => {
+  const [, section] = readFileSync(join(root, 'docs/AGENTS.md'), 'utf8').split('\n## One gateway, several agents\n')
+  const example = /```js\n(.*?)```/s.exec(section)[1]
+  const asked = []
+  const ask = (name) => (question) => asked.push([name, question.tool]) && 'once'
+  const gateway = await openApproved(t, { notes: gated() }, { onApproval: ask('operator') })
+  const code = 'import { write_note } from "host:mcp-notes"; export const handler = () => write_note({ text: "x" })'
+  const given = { gateway, code, log() {}, askSupport: ask('support'), askResearch: ask('research'), askCustomer: ask('customer') }
+  const run = new Function(...Object.keys(given), `return (async () => { ${example}; return { answer, support, research } })()`)
+  const { answer, support, research } = await run(...Object.values(given))
+  assert.equal(answer.value, 'noted')
+  assert.deepEqual(asked, [
+    ['customer', 'write_note'],
+    ['research', 'write_note'],
+  ])
+  await failure(support.listModules(), 'ERR_CLOSED')
+  assert.equal(research.name, 'research')
 })
 
 test('A question that waits ends with its agent, and the answer that comes later sends nothing', async (t) => {

@@ -103,7 +103,9 @@ impl Agents {
     pub(super) fn forget_grants(&self, server: &str) {
         // Not while the list is locked: the last handle of an agent may be dropped here, and that removes it from the list.
         let all: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
-        all.iter().for_each(|identity| identity.grants.forget(server));
+        for identity in &all {
+            identity.grants.forget(server);
+        }
     }
 }
 

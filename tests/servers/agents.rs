@@ -46,8 +46,8 @@ impl Voice {
         self.asked.lock().unwrap().push(question.into());
     }
 
-    fn callbacks(self: &Arc<Self>) -> Option<Arc<dyn Callbacks>> {
-        Some(Arc::clone(self) as _)
+    fn callbacks(self: &Arc<Self>) -> Arc<dyn Callbacks> {
+        Arc::clone(self) as _
     }
 }
 
@@ -83,7 +83,7 @@ impl Callbacks for Voice {
 }
 
 fn agent_of(room: &Room, voice: &Arc<Voice>) -> Agent {
-    room.gateway.agent(&voice.name, IdentityOptions { callbacks: voice.callbacks(), on_event: None }).unwrap()
+    room.gateway.agent(&voice.name, IdentityOptions { callbacks: Some(voice.callbacks()), on_event: None }).unwrap()
 }
 
 fn silent(room: &Room, name: &str) -> Agent {
@@ -93,7 +93,7 @@ fn silent(room: &Room, name: &str) -> Agent {
 /// A server whose writes ask, and a gateway whose operator would say yes to all.
 async fn asking_room(flags: &[&str]) -> (Room, Arc<Voice>) {
     let operator = Voice::deciding("operator", Decision::Session);
-    let room = Room::asked_by(flags, &json!({ "confirm": "writes", "elicits": true }), operator.callbacks()).await;
+    let room = Room::asked_by(flags, &json!({ "confirm": "writes", "elicits": true }), Some(operator.callbacks())).await;
     (room, operator)
 }
 
@@ -186,7 +186,7 @@ async fn a_question_about_an_agents_call_reaches_its_callbacks_and_no_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_without_callbacks_has_nobody_to_ask_though_the_operator_has_some() {
     let operator = Voice::deciding("operator", Decision::Session);
-    let room = Room::asked_by(&[], &json!({ "confirm": "writes" }), operator.callbacks()).await;
+    let room = Room::asked_by(&[], &json!({ "confirm": "writes" }), Some(operator.callbacks())).await;
     let agent = silent(&room, "lonely");
     assert_eq!(write(&agent).await, "ERR_CALL_DENIED");
     let sandbox = agent.sandbox(ToolErrors::Return, None).unwrap();
@@ -198,7 +198,7 @@ async fn an_agent_without_callbacks_has_nobody_to_ask_though_the_operator_has_so
     );
     assert_eq!(operator.asked(), [""; 0]);
 
-    let open = Room::asked_by(&[], &json!({ "confirm": "never" }), operator.callbacks()).await;
+    let open = Room::asked_by(&[], &json!({ "confirm": "never" }), Some(operator.callbacks())).await;
     let answer = call(&silent(&open, "lonely"), "elicit", json!({})).await.unwrap();
     assert_eq!(answer["structuredContent"], decline());
     assert_eq!(operator.asked(), [""; 0]);
@@ -213,7 +213,7 @@ async fn callbacks_of_one_tool_call_of_a_model_are_asked_about_its_run_alone() {
     let tools = tools_of(&agent_of(&room, &agents));
     let ask = async |voice: Option<&Arc<Voice>>| {
         let code = "import { elicit } from 'host:mcp-one'; export const handler = () => elicit({}).content.answer";
-        let options = ExecuteOptions { callbacks: voice.and_then(Voice::callbacks), ..ExecuteOptions::default() };
+        let options = ExecuteOptions { callbacks: voice.map(Voice::callbacks), ..ExecuteOptions::default() };
         let answer = tools.execute_with("run_javascript", &json!({ "code": code }), options).await.unwrap();
         answer["value"].clone()
     };
@@ -468,7 +468,7 @@ async fn take(agent: &Agent, name: &str, sandbox: &Arc<Sandbox>, number: usize, 
 async fn whatever_two_agents_ask_at_once_every_answer_goes_to_its_own() {
     for flags in [&["--tools", "write_note,elicit,sample"][..], &["--era", "2026"]] {
         let operator = Voice::deciding("operator", Decision::Session);
-        let room = Room::asked_by(flags, &json!({ "confirm": "writes", "elicits": true }), operator.callbacks()).await;
+        let room = Room::asked_by(flags, &json!({ "confirm": "writes", "elicits": true }), Some(operator.callbacks())).await;
         for seed in 1..=8 {
             let voices = [Voice::named("yes"), Voice::deciding("no", Decision::Deny)];
             let agents = [agent_of(&room, &voices[0]), agent_of(&room, &voices[1])];
