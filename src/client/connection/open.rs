@@ -224,8 +224,7 @@ impl Opening<'_> {
         let Launch { server, redact, on_stderr, clock, .. } = self.launch;
         let (process, pipes) = ServerProcess::start(server, command, (redact, on_stderr), self.watchdog).await.map_err(unrelated)?;
         let patience = plan.probes().then_some(DISCOVER_PATIENCE);
-        let control = pipes.stdout.control();
-        let transport = StdioTransport::new((pipes.stdout, control), pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.interceptor(), patience);
+        let transport = StdioTransport::new(pipes.stdout, pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.interceptor(), patience);
         let direct = Some(Arc::new(transport.direct()));
         let outcome = tokio::select! {
             biased;

@@ -6,10 +6,8 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::io::Result;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::task::{Context, Poll};
 
 use rmcp::model::{ErrorData, RequestId};
 use serde_json::{Map, Value as Json, json};
@@ -17,7 +15,6 @@ use tokio::sync::oneshot;
 
 use super::outbox::Outbox;
 use crate::client::inbound::server_requests::ServerRequests;
-use crate::lead::{self, Source};
 use crate::text::json::{self, Sink as _};
 
 /// Ids of requests that go past rmcp, apart from its own, which begin at 0. Any server can read them: they fit into 32 bits.
@@ -100,34 +97,15 @@ pub(in crate::client) struct DirectLine {
     requests: SharedRequests,
     outbox: Outbox,
     next: AtomicI64,
-    /// Source of the answers.
-    source: Arc<dyn Source>,
 }
 
 /// A request that is about to be sent. Its id is its progress token as well.
 pub(in crate::client) struct DirectRequest {
     pub(in crate::client) id: RequestId,
     pub(in crate::client) progress_token: Json,
-    pub(in crate::client) answer: AwaitedAnswer,
+    /// The server's answer; an error where the connection has ended.
+    pub(in crate::client) answer: oneshot::Receiver<Answer>,
     meta: Map<String, Json>,
-}
-
-/// The server's answer; an error where the connection has ended. The waiting thread may read it itself.
-pub(in crate::client) struct AwaitedAnswer {
-    receiver: oneshot::Receiver<Answer>,
-    source: Arc<dyn Source>,
-}
-
-impl Future for AwaitedAnswer {
-    type Output = std::result::Result<Answer, oneshot::error::RecvError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = Pin::new(&mut self.receiver).poll(context);
-        if polled.is_pending() {
-            lead::offer(&self.source);
-        }
-        polled
-    }
 }
 
 /// A parameter, written into the request as it is.
@@ -174,15 +152,14 @@ impl DirectRequest {
 }
 
 impl DirectLine {
-    pub(in crate::client) fn new(requests: SharedRequests, outbox: Outbox, source: Arc<dyn Source>) -> Self {
-        Self { requests, outbox, next: AtomicI64::new(0), source }
+    pub(in crate::client) fn new(requests: SharedRequests, outbox: Outbox) -> Self {
+        Self { requests, outbox, next: AtomicI64::new(0) }
     }
 
     /// Opens a request; `None` where no answer can come any more.
     pub(in crate::client) fn open(&self) -> Option<DirectRequest> {
         let id = FIRST_ID + self.next.fetch_add(1, Ordering::Relaxed) % IDS;
-        let (sender, receiver) = oneshot::channel();
-        let answer = AwaitedAnswer { receiver, source: Arc::clone(&self.source) };
+        let (sender, answer) = oneshot::channel();
         let mut requests = lock(&self.requests);
         if requests.is_closed {
             return None;

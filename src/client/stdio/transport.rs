@@ -4,7 +4,7 @@
 //! union that takes an unknown content block, or an extra key, for something else. A line over the limit fails the call
 //! that waits for it instead of vanishing. And a server that no longer reads its input cannot hold up a close.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::RoleClient;
@@ -23,15 +23,12 @@ use tokio::time::Instant;
 
 use super::lines::{ID_WINDOW, Line, Lines};
 use super::outbox::{Outbox, Queued};
-use super::pipe::PipeControl;
-use super::reading::Reading;
 use super::requests::{DirectLine, Passage, SharedRequests, lock};
 use crate::client::http::error_of;
 use crate::client::inbound::notification::Interceptor;
 use crate::client::inbound::rate_limit::{MESSAGE, Pace, REQUEST, UNSOLICITED};
 use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS};
 use crate::client::wire::json::{self, Unread};
-use crate::lead::Source;
 
 /// Messages that wait to be handled or written; a server that sends more is slowed down, not buffered.
 const QUEUE: usize = 64;
@@ -48,14 +45,12 @@ pub(in crate::client) struct StdioTransport {
     messages: mpsc::WeakSender<RxJsonRpcMessage<RoleClient>>,
     /// Longest wait for an answer to `server/discover`; `None`: without end.
     patience: Option<Duration>,
-    reading: Arc<Reading>,
     tasks: [JoinHandle<()>; 2],
 }
 
 impl StdioTransport {
-    /// `pipe` is what is read, where it is a pipe that whoever waits can read himself.
     pub(in crate::client) fn new<R, W>(
-        (read, pipe): (R, Weak<PipeControl>),
+        read: R,
         write: W,
         max_message_bytes: usize,
         interceptor: Interceptor,
@@ -79,14 +74,13 @@ impl StdioTransport {
             pace: Pace::new(UNSOLICITED, Instant::now()),
             content: Content::Notice,
         };
-        let (reading, task) = Reading::new(reader.run(), pipe);
-        let tasks = [tokio::spawn(task), tokio::spawn(writing)];
-        Self { incoming, outgoing: Some(outgoing), outbox, requests, messages, patience, reading, tasks }
+        let tasks = [tokio::spawn(reader.run()), tokio::spawn(writing)];
+        Self { incoming, outgoing: Some(outgoing), outbox, requests, messages, patience, tasks }
     }
 
     /// Makes the way for requests past rmcp, for the transport's lifetime.
     pub(in crate::client) fn direct(&self) -> DirectLine {
-        DirectLine::new(Arc::clone(&self.requests), self.outbox.clone(), Arc::clone(&self.reading) as Arc<dyn Source>)
+        DirectLine::new(Arc::clone(&self.requests), self.outbox.clone())
     }
 }
 
