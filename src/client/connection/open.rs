@@ -16,7 +16,6 @@ use super::era::{Era, Plan, Refusal};
 use super::link::{EXIT_NOTICE, Link};
 use super::{Connection, Lists, list_changes, millis};
 use crate::catalog::Manifest;
-use crate::client::clock::timer::Timer;
 use crate::client::clock::{CallClock, CallLimits};
 use crate::client::http::{HttpLimits, HttpTarget, SESSION_RENEWED, failure_of_start, http_transport};
 use crate::client::inbound::caller::Observer;
@@ -184,7 +183,6 @@ impl Connection {
             read_timeout: launch.clock.limit,
             connect_time: started.elapsed(),
             turns: Arc::default(),
-            timer: Timer::new(Handle::current()),
             runtime: Handle::current(),
         })
     }
