@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::outbox::Outbox;
 use crate::client::inbound::server_requests::ServerRequests;
-use crate::text::json::{self, Sink as _};
+use crate::text::json::Sink as _;
 
 /// Ids of requests that go past rmcp, apart from its own, which begin at 0. Any server can read them: they fit into 32 bits.
 const FIRST_ID: i64 = 1_000_000_000;
@@ -124,8 +124,8 @@ impl Param<'_> {
 
     fn write(&self, line: &mut Vec<u8>) {
         match self {
-            Self::Text(text) => json::quote(text, line),
-            Self::Fields(fields) => json::write_object(fields, line),
+            Self::Text(text) => line.json(text),
+            Self::Fields(fields) => line.json(fields),
         }
     }
 }
@@ -135,14 +135,14 @@ impl DirectRequest {
         // A long text is not to be moved while the line grows.
         let mut line = Vec::with_capacity(ENVELOPE_BYTES + params.iter().map(|(_, value)| value.roughly()).sum::<usize>());
         line.put(b"{\"jsonrpc\":\"2.0\",\"id\":");
-        json::write(&self.progress_token, &mut line);
+        line.json(&self.progress_token);
         line.put(b",\"method\":");
-        json::quote(method, &mut line);
+        line.json(method);
         line.put(b",\"params\":{\"_meta\":");
-        json::write_object(&self.meta, &mut line);
+        line.json(&self.meta);
         for (name, value) in params {
             line.put(b",");
-            json::quote(name, &mut line);
+            line.json(name);
             line.put(b":");
             value.write(&mut line);
         }
