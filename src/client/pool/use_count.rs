@@ -12,8 +12,8 @@ pub(in crate::client) struct UseCount {
     /// Number of the last end, counted over all connections.
     last: AtomicU64,
     ended_at: Mutex<Instant>,
-    /// True where the keeper wants to be woken when the last use ends. Mostly it checks when it has something to do then: to wake it would
-    /// take longer than all else that follows a call.
+    /// True where the keeper wants to be woken when the last use ends. Mostly it checks when it has something to do then: to wake it
+    /// after each call makes a call from the guest 15 % slower.
     end_awaited: AtomicBool,
     ended: Notify,
 }
