@@ -344,14 +344,8 @@ async fn close_ends_what_is_of_the_agent_and_nothing_else() {
     let sandbox = agent.sandbox(ToolErrors::Return, None).unwrap();
     let tools = tools_of(&agent);
     let [own, others] = [pending(&room, &agent).await, pending(&room, &other).await];
-    let running = tokio::spawn({
-        let sandbox = Arc::clone(&sandbox);
-        async move { sandbox.run("export const handler = () => { for (;;); }".to_owned(), RunOptions::default()).await }
-    });
-    let queued = tokio::spawn({
-        let sandbox = Arc::clone(&sandbox);
-        async move { sandbox.run("export const handler = () => 1".to_owned(), RunOptions::default()).await }
-    });
+    let start = |code: &str| tokio::spawn(sandbox.run(code.to_owned(), RunOptions::default()));
+    let (running, queued) = (start("export const handler = () => { for (;;); }"), start("export const handler = () => 1"));
     let server = room.scene.pid(ONE).await;
     within(patience(), "the end of an agent", agent.close()).await;
     assert_eq!(ended(own).await, "ERR_CLOSED");
