@@ -23,6 +23,7 @@ use plan::{Addition, Read, plan, snippet};
 
 pub use found::{Found, Secret, found_in};
 pub(super) use found::{converted, inputs_in, starts_gateway};
+pub(super) use sources::places;
 pub(super) use plan::{Plan, edited, plan_named, shown_found, shown_inputs};
 
 pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit, CliError> {
@@ -135,7 +136,8 @@ fn show(session: &Session, plan: &Plan, looked: &[PathBuf]) {
 /// be the one that loads code. Values that may be secret are masked as in an approval request.
 pub(super) fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> String {
     let entry = &addition.entry;
-    let arguments = entry["args"].as_array().into_iter().flatten().filter_map(Json::as_str);
+    let masked = addition.shown_entry();
+    let arguments = masked["args"].as_array().into_iter().flatten().filter_map(Json::as_str);
     let what = match (entry["url"].as_str(), entry["command"].as_str()) {
         (Some(url), _) => connects(url),
         (None, command) => {

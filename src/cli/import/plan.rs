@@ -30,7 +30,7 @@ pub(in crate::cli) struct Addition {
 impl Addition {
     /// Returns the entry without secrets. Each secret is replaced with the suggested variable, or with `***`, as terminals and logs keep
     /// printed text.
-    fn shown_entry(&self) -> Json {
+    pub(super) fn shown_entry(&self) -> Json {
         let Self { name: _, from: _, entry, notes: _, secrets, loaders: _, redirectors: _ } = self;
         let mut shown = entry.clone();
         let suggestion = |field: &str| secrets.iter().find(|secret| secret.field == field).map(|secret| secret.suggestion.clone());

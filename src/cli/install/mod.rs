@@ -2,6 +2,7 @@
 //! These servers move into the config of hyperlight-mcp. Approves nothing.
 
 mod edit;
+mod elsewhere;
 mod hosts;
 mod kept;
 mod shown;
@@ -59,7 +60,6 @@ impl Place {
         if !environment.get("HOME").is_some_and(|home| Path::new(home).is_absolute()) && (options.config_path.is_none() || options.state_dir.is_none()) {
             return Err(no_home());
         }
-        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
         let state = absolute(options.state_folder());
         let config = absolute(options.config_path.clone().unwrap_or_else(|| options.default_config()));
         let target = match &host.project {
@@ -72,6 +72,7 @@ impl Place {
         Ok(Self { host, target, text, state, config })
     }
 
+    /// Text of the file. Empty if there is no file.
     fn text(&self) -> &str {
         self.text.as_deref().unwrap_or_default()
     }
@@ -114,6 +115,15 @@ impl Place {
         let done = work();
         drop(lock);
         done
+    }
+}
+
+/// Returns the absolute path of a file that may not exist yet. A symbolic link as the last part stays, as a person may change it.
+fn absolute(path: PathBuf) -> PathBuf {
+    let path = std::path::absolute(&path).unwrap_or(path);
+    match (path.parent().map(Path::canonicalize), path.file_name()) {
+        (Some(Ok(folder)), Some(name)) => folder.join(name),
+        _ => path,
     }
 }
 
@@ -298,6 +308,10 @@ fn show(session: &Session, place: &Place, change: &Change, changes: bool) -> Res
     for (name, why) in stays(place, change)? {
         session.terminal.print(&style.wrapped("", &one_line(&format!("{name} stays in {}: {why}", place.host.path.display()))));
     }
+    for (file, names) in elsewhere::servers(session, place) {
+        let text = format!("{} also has servers in {file}, which it goes on to start itself: {}", place.host.program.title(), names.join(", "));
+        session.terminal.print(&style.wrapped("", &one_line(&text)));
+    }
     if changes {
         let after = edit::servers(place.host.shape, &change.text).map_err(|problem| place.unusable(&problem))?;
         session.terminal.print(&shown::difference(&place.host, &place.servers()?, &after, &style));
@@ -324,9 +338,13 @@ fn tell(session: &Session, place: &Place, change: &Change, (changes, written): (
         let moved: Vec<Json> = change.moved.iter().map(|(name, new)| json!({ "name": name, "as": new })).collect();
         let stays: Vec<Json> =
             stays(place, change).unwrap_or_default().into_iter().map(|(name, why)| json!({ "name": name, "why": why })).collect();
+        let elsewhere: Vec<Json> = elsewhere::servers(session, place)
+            .into_iter()
+            .map(|(file, servers)| json!({ "file": file, "servers": servers }))
+            .collect();
         let document = json!({
             "program": host.program.word(), "scope": host.scope.word(), "file": file, "config": config, "changes": changes, "written": written,
-            "name": change.name, "entry": shown_entry(host.program, change), "moved": moved, "stays": stays,
+            "name": change.name, "entry": shown_entry(host.program, change), "moved": moved, "stays": stays, "elsewhere": elsewhere,
             "additions": plan.shown_additions(), "inputs": shown_inputs(&plan.inputs),
         });
         return session.terminal.print_json(&document);
