@@ -23,8 +23,8 @@ use plan::{Addition, Read, plan, snippet};
 
 pub use found::{Found, Secret, found_in};
 pub(super) use found::{converted, inputs_in, starts_gateway};
-pub(super) use sources::places;
 pub(super) use plan::{Plan, edited, plan_named, shown_found, shown_inputs};
+pub(super) use sources::places;
 
 pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit, CliError> {
     let Sources { read, looked, unreadable } = read_all(session, arguments)?;

@@ -103,7 +103,9 @@ pub(super) fn entry(program: Program, launch: &Launch, npx: Option<&Path>, optio
     words.extend(options.servers.map(|servers| ["--servers".to_owned(), servers.join(",")]).into_iter().flatten());
     let entry = json!({ "command": text(&launch.node), "args": words });
     match program {
-        Program::Vscode | Program::ClaudeCode | Program::Cursor => json!({ "type": "stdio", "command": entry["command"], "args": entry["args"] }),
+        Program::Vscode | Program::ClaudeCode | Program::Cursor => {
+            json!({ "type": "stdio", "command": entry["command"], "args": entry["args"] })
+        }
         Program::ClaudeDesktop | Program::Codex => entry,
     }
 }
@@ -161,14 +163,16 @@ mod tests {
     fn the_entry_names_node_and_this_copy_by_absolute_paths() {
         let launch = Launch { node: "/n/bin/node".into(), script: "/p/bin/hyperlight-mcp.mjs".into() };
         let options = ServeOptions { config: Some(Path::new("/c.json")), state: None, servers: Some(&["a".to_owned(), "b".to_owned()]) };
-        let expected = json!({ "command": "/n/bin/node", "args": ["/p/bin/hyperlight-mcp.mjs", "serve", "--config", "/c.json", "--servers", "a,b"] });
+        let expected =
+            json!({ "command": "/n/bin/node", "args": ["/p/bin/hyperlight-mcp.mjs", "serve", "--config", "/c.json", "--servers", "a,b"] });
         assert_eq!(entry(Program::Codex, &launch, Some(Path::new("/x/npx-cli.js")), &options), expected);
         assert_eq!(entry(Program::Vscode, &launch, None, &options)["type"], "stdio");
     }
 
     #[test]
     fn a_copy_that_npm_may_remove_is_started_by_its_version() {
-        let launch = Launch { node: "/n/bin/node".into(), script: "/h/.npm/_npx/0a1b/node_modules/hyperlight-mcp/bin/hyperlight-mcp.mjs".into() };
+        let launch =
+            Launch { node: "/n/bin/node".into(), script: "/h/.npm/_npx/0a1b/node_modules/hyperlight-mcp/bin/hyperlight-mcp.mjs".into() };
         let environment = BTreeMap::from([("npm_execpath".to_owned(), "/m/npm/bin/npm-cli.js".to_owned())]);
         let places = npx_places(&launch, &environment);
         assert_eq!(places, [Path::new("/m/npm/bin/npx-cli.js"), Path::new("/n/lib/node_modules/npm/bin/npx-cli.js")]);

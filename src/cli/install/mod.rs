@@ -53,11 +53,15 @@ impl Place {
         let no_home = || CliError::Message(FILE, "there is no home folder: set HOME to its absolute path".to_owned());
         let environment = &session.context.environment;
         let host = hosts::host_file(program, scope, environment, &workspace, Path::is_dir).map_err(|problem| match problem {
-            NoFile::NoProjectScope => CliError::Usage(format!("{} has no config for a project: leave out --scope project", program.title())),
+            NoFile::NoProjectScope => {
+                CliError::Usage(format!("{} has no config for a project: leave out --scope project", program.title()))
+            }
             NoFile::NoHome => no_home(),
         })?;
         let options = session.options();
-        if !environment.get("HOME").is_some_and(|home| Path::new(home).is_absolute()) && (options.config_path.is_none() || options.state_dir.is_none()) {
+        if !environment.get("HOME").is_some_and(|home| Path::new(home).is_absolute())
+            && (options.config_path.is_none() || options.state_dir.is_none())
+        {
             return Err(no_home());
         }
         let state = absolute(options.state_folder());
@@ -187,8 +191,7 @@ fn planned(session: &Session, arguments: &Install, place: &Place, existing: &Jso
         .unzip();
     let from = format!("{} ({})", host.program.title(), host.path.display());
     let (plan, new_names) = plan_named(existing, vec![(from, found, inputs_in(&root))]);
-    let moved: Vec<(String, String)> =
-        names.into_iter().zip(new_names).filter_map(|(name, new)| Some((name.clone(), new?))).collect();
+    let moved: Vec<(String, String)> = names.into_iter().zip(new_names).filter_map(|(name, new)| Some((name.clone(), new?))).collect();
     check_servers(arguments, existing, &plan)?;
     let left = |name: &str| servers.contains_key(name) && !moved.iter().any(|(moved, _)| moved == name);
     let free = || std::iter::once(NAME.to_owned()).chain((2..).map(|number| format!("{NAME}-{number}"))).find(|name| !left(name));
@@ -225,7 +228,9 @@ fn merged(old: &Json, new: &Json) -> Json {
 fn check_servers(arguments: &Install, existing: &Json, plan: &Plan) -> Result<(), CliError> {
     let known = |name: &str| {
         plan.additions.iter().any(|addition| addition.name == name)
-            || [&existing["mcpServers"], &existing["servers"], &existing["mcp"]["servers"]].iter().any(|section| section.get(name).is_some())
+            || [&existing["mcpServers"], &existing["servers"], &existing["mcp"]["servers"]]
+                .iter()
+                .any(|section| section.get(name).is_some())
     };
     match arguments.servers.iter().flatten().find(|name| !known(name)) {
         Some(name) => Err(CliError::Usage(format!("--servers names \"{}\", which is not in the config", one_line(name)))),
@@ -259,8 +264,8 @@ fn write(place: &Place, change: &Change, config_text: &str) -> Result<(), CliErr
     check_writable(place).map_err(failed)?;
     if !change.plan.additions.is_empty() {
         let config = place.config.display();
-        let new = edited(config_text, &change.plan)
-            .map_err(|problem| CliError::Message(FILE, format!("{config} was not changed: {problem}")))?;
+        let new =
+            edited(config_text, &change.plan).map_err(|problem| CliError::Message(FILE, format!("{config} was not changed: {problem}")))?;
         files::write(&place.config, &new, USER_MODE)?;
     }
     let folder = place.target.parent().unwrap_or(Path::new("/"));
@@ -309,7 +314,8 @@ fn show(session: &Session, place: &Place, change: &Change, changes: bool) -> Res
         session.terminal.print(&style.wrapped("", &one_line(&format!("{name} stays in {}: {why}", place.host.path.display()))));
     }
     for (file, names) in elsewhere::servers(session, place) {
-        let text = format!("{} also has servers in {file}, which it goes on to start itself: {}", place.host.program.title(), names.join(", "));
+        let text =
+            format!("{} also has servers in {file}, which it goes on to start itself: {}", place.host.program.title(), names.join(", "));
         session.terminal.print(&style.wrapped("", &one_line(&text)));
     }
     if changes {
@@ -338,10 +344,8 @@ fn tell(session: &Session, place: &Place, change: &Change, (changes, written): (
         let moved: Vec<Json> = change.moved.iter().map(|(name, new)| json!({ "name": name, "as": new })).collect();
         let stays: Vec<Json> =
             stays(place, change).unwrap_or_default().into_iter().map(|(name, why)| json!({ "name": name, "why": why })).collect();
-        let elsewhere: Vec<Json> = elsewhere::servers(session, place)
-            .into_iter()
-            .map(|(file, servers)| json!({ "file": file, "servers": servers }))
-            .collect();
+        let elsewhere: Vec<Json> =
+            elsewhere::servers(session, place).into_iter().map(|(file, servers)| json!({ "file": file, "servers": servers })).collect();
         let document = json!({
             "program": host.program.word(), "scope": host.scope.word(), "file": file, "config": config, "changes": changes, "written": written,
             "name": change.name, "entry": shown_entry(host.program, change), "moved": moved, "stays": stays, "elsewhere": elsewhere,

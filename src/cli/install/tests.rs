@@ -26,7 +26,18 @@ const CORPUS: [(&str, Shape, &str); 12] = [
 
 /// The corpus, and files with little in them.
 fn corpus() -> Vec<(&'static str, Shape, &'static str)> {
-    let little = ["", "\n", " \n\n", "{}", "{ }\n", "{\n}\n", "// only a comment", "/* a\n b */\n", "{\"mcpServers\":{}}", "{\"mcpServers\":{\"a\":{}}}"];
+    let little = [
+        "",
+        "\n",
+        " \n\n",
+        "{}",
+        "{ }\n",
+        "{\n}\n",
+        "// only a comment",
+        "/* a\n b */\n",
+        "{\"mcpServers\":{}}",
+        "{\"mcpServers\":{\"a\":{}}}",
+    ];
     let little = little.map(|text| ("little", MCP_SERVERS, text));
     let toml = ["", "\n", "# only a comment", "[mcp_servers]\n", "[mcp_servers.a]"].map(|text| ("little", Shape::Toml, text));
     CORPUS.into_iter().chain(little).chain(toml).collect()
@@ -73,8 +84,22 @@ fn undo(shape: Shape, before: &str, installed: &Installed, now: &str) -> (String
 
 /// Comments outside of the servers that were taken over.
 fn comments(text: &str) -> Vec<&str> {
-    ["// Servers of this machine", "// remote", "/* local ones */", "// \"off\"", "// the end", "// none yet", "// Written by hand", "# Codex of Ada",
-        "# ask", "# Documentation", "# Files of the home", "# end of the file", "// only a comment", "# only a comment"]
+    [
+        "// Servers of this machine",
+        "// remote",
+        "/* local ones */",
+        "// \"off\"",
+        "// the end",
+        "// none yet",
+        "// Written by hand",
+        "# Codex of Ada",
+        "# ask",
+        "# Documentation",
+        "# Files of the home",
+        "# end of the file",
+        "// only a comment",
+        "# only a comment",
+    ]
     .into_iter()
     .filter(|comment| text.contains(comment))
     .collect()
@@ -217,10 +242,13 @@ fn a_server_that_somebody_added_again_under_its_old_name_stays_theirs() {
 fn a_problem_has_its_place_and_no_value() {
     let of = |shape, text: &str| servers(shape, text).unwrap_err();
     let secret = "sk-0123456789abcdef";
-    assert!(matches!(of(MCP_SERVERS, &format!("{{\n  \"a\": \"{secret}\"\n  ]\n")), Problem::Syntax { line: 3, column: 3, what } if !what.contains(secret)));
+    assert!(
+        matches!(of(MCP_SERVERS, &format!("{{\n  \"a\": \"{secret}\"\n  ]\n")), Problem::Syntax { line: 3, column: 3, what } if !what.contains(secret))
+    );
     assert!(matches!(of(Shape::Toml, &format!("a = 1\nb = {secret}\n")), Problem::Syntax { line: 2, what, .. } if !what.contains(secret)));
     assert!(matches!(of(MCP_SERVERS, "[]"), Problem::Shape(_)));
-    let put = |shape, text: &str| replaced(shape, text, &[], &[Piece::Entry { name: OURS.to_owned(), entry: entry() }]).unwrap_err().to_string();
+    let put =
+        |shape, text: &str| replaced(shape, text, &[], &[Piece::Entry { name: OURS.to_owned(), entry: entry() }]).unwrap_err().to_string();
     assert!(put(MCP_SERVERS, r#"{ "mcpServers": [] }"#).contains("is not an object"));
     assert!(put(MCP_SERVERS, r#"{ "mcpServers": {}, "mcpServers": {} }"#).contains("twice"));
     assert!(put(MCP_SERVERS, r#"{ "mcpServers": { "a": {}, "a": {} } }"#).contains("twice"));

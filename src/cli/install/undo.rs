@@ -7,10 +7,10 @@ use serde_json::json;
 use super::edit::{self, Undone};
 use super::kept::{self, Kept};
 use super::{PROJECT_MODE, Place, USER_MODE, command, not_changed, shown};
+use crate::cli::Exit;
 use crate::cli::args::{Install, Scope};
 use crate::cli::error::CliError;
 use crate::cli::session::Session;
-use crate::cli::Exit;
 use crate::files::replace_kept;
 
 /// Restores the file as it was before `install`. If somebody has changed it since, takes back our change alone.

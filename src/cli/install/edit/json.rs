@@ -193,8 +193,7 @@ fn appended(text: &str, object: &Object, insert: &[Piece], style: &Style) -> Vec
         let listed = insert.iter().map(Style::inline).collect::<Vec<_>>().join(", ");
         return vec![(after..after, format!("{} {listed}", if comma.is_some() { "" } else { "," }))];
     };
-    let pieces: String =
-        insert.iter().map(|piece| format!("{}{indent}{},", style.newline, style.property(piece, indent))).collect();
+    let pieces: String = insert.iter().map(|piece| format!("{}{indent}{},", style.newline, style.property(piece, indent))).collect();
     let end = end_of_line(text, after).unwrap_or(after);
     if comma.is_some() {
         return vec![(end..end, pieces)];

@@ -170,12 +170,8 @@ pub(super) fn undone(shape: Shape, text: &str, done: &Done) -> Result<Undone, Pr
     let there = servers(shape, text)?;
     let ours: Vec<String> = there.keys().filter(|known| known == name).cloned().collect();
     // A server of the same name that somebody has added since is theirs, and stays.
-    let missing: Vec<Piece> = taken
-        .iter()
-        .filter(|taken| taken.name == *name || !there.contains_key(&taken.name))
-        .cloned()
-        .map(Piece::Source)
-        .collect();
+    let missing: Vec<Piece> =
+        taken.iter().filter(|taken| taken.name == *name || !there.contains_key(&taken.name)).cloned().map(Piece::Source).collect();
     let new = replaced(shape, text, &ours, &missing)?;
     let had_section = !without_mark(before).trim().is_empty() && parsed(shape, before).is_ok_and(|all| all.get(shape.section()).is_some());
     let new = match shape {
@@ -211,8 +207,7 @@ pub(super) fn change_of(before: &str, after: &str) -> Change {
     let start = before.char_indices().zip(after.chars()).find(|((_, old), new)| old != new).map(|((at, _), _)| at);
     let start = start.unwrap_or(before.len().min(after.len()));
     let (old, new) = (&before[start..], &after[start..]);
-    let same: usize =
-        old.chars().rev().zip(new.chars().rev()).take_while(|(old, new)| old == new).map(|(old, _)| old.len_utf8()).sum();
+    let same: usize = old.chars().rev().zip(new.chars().rev()).take_while(|(old, new)| old == new).map(|(old, _)| old.len_utf8()).sum();
     Change { start, end: before.len() - same, text: after[start..after.len() - same].to_owned() }
 }
 
