@@ -58,7 +58,10 @@ for (const { name, user, project, text } of hosts) {
 
   test(`${name}: a file that was not there is gone again`, async (t) => {
     const at = place(t)
-    for (const [scope, folder, path] of [['user', at.home, user], ['project', at.work, project]]) {
+    for (const [scope, folder, path] of [
+      ['user', at.home, user],
+      ['project', at.work, project],
+    ]) {
       if (!path) continue
       const { stdout, stderr } = await run(at, ['install', name, '--scope', scope, '--write', '--json'])
       const { written, file, moved, entry } = JSON.parse(stdout)
@@ -84,7 +87,12 @@ test('no secret of a config is printed, and all are moved', async (t) => {
   for (const words of [[], ['--write'], ['--undo'], ['--undo', '--write']]) {
     for (const host of ['cursor', 'codex']) {
       for (const json of [[], ['--json']]) {
-        const { stdout, stderr } = await run(at, ['install', host, ...words.filter((word) => json.length === 0 || word !== '--write'), ...json])
+        const { stdout, stderr } = await run(at, [
+          'install',
+          host,
+          ...words.filter((word) => json.length === 0 || word !== '--write'),
+          ...json,
+        ])
         assert.ok(!`${stdout}${stderr}`.includes(SECRET), `${stdout}${stderr}`)
       }
     }
@@ -116,7 +124,11 @@ test('an undo keeps what others have written since', async (t) => {
 
 test('what cannot be moved stays, and keys that a person added to the entry stay', async (t) => {
   const at = place(t)
-  const file = put(at.home, '.cursor/mcp.json', JSON.stringify({ mcpServers: { old: { type: 'sse', url: 'https://example.com/sse' }, a: { command: 'a' } } }))
+  const file = put(
+    at.home,
+    '.cursor/mcp.json',
+    JSON.stringify({ mcpServers: { old: { type: 'sse', url: 'https://example.com/sse' }, a: { command: 'a' } } }),
+  )
   const { moved, stays } = JSON.parse((await run(at, ['install', 'cursor', '--write', '--json'])).stdout)
   assert.deepEqual([moved.map(({ name }) => name), stays.map(({ name }) => name)], [['a'], ['old']])
   const changed = JSON.parse(readFileSync(file, 'utf8'))

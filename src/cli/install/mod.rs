@@ -194,7 +194,9 @@ fn planned(session: &Session, arguments: &Install, place: &Place, existing: &Jso
     let moved: Vec<(String, String)> = names.into_iter().zip(new_names).filter_map(|(name, new)| Some((name.clone(), new?))).collect();
     check_servers(arguments, existing, &plan)?;
     let left = |name: &str| servers.contains_key(name) && !moved.iter().any(|(moved, _)| moved == name);
-    let free = || std::iter::once(NAME.to_owned()).chain((2..).map(|number| format!("{NAME}-{number}"))).find(|name| !left(name));
+    let numbered = |number: usize| if number == 1 { NAME.to_owned() } else { format!("{NAME}-{number}") };
+    // One more name than there are servers, so one of them is free.
+    let free = || (1..=servers.len() + 1).map(numbered).find(|name| !left(name));
     let name = ours.map(|(name, _)| name.clone()).or_else(free).unwrap_or_default();
     let new = entry(session, arguments, place)?;
     let (was_there, entry) = match ours {

@@ -1,5 +1,7 @@
 //! Formats the change of a host's config for a person. No value that may be a secret is in the text.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value as Json, json};
 
 use super::edit::{Shape, table_text};
@@ -28,7 +30,7 @@ pub(super) fn difference(host: &HostFile, before: &Map<String, Json>, after: &Ma
     let mut text = format!("{}\n", printable(&host.path.display().to_string(), &[]));
     let is_json = matches!(host.shape, Shape::Json(_));
     if is_json {
-        text.push_str(&format!("    \"{}\": {{\n", host.shape.section()));
+        let _ = writeln!(text, "    \"{}\": {{", host.shape.section());
     }
     let mut add = |sign: char, tone: Tone, name: &str, entry: &Json| {
         for line in entry_text(host, name, entry).lines() {
@@ -55,7 +57,7 @@ fn entry_text(host: &HostFile, name: &str, entry: &Json) -> String {
         Shape::Json(_) => {
             let text = json_text(&json!({ name: entry }));
             // The braces around the one server are not part of it.
-            text.lines().skip(1).filter(|line| *line != "}").map(|line| format!("    {line}\n")).collect()
+            text.lines().skip(1).filter(|line| *line != "}").fold(String::new(), |text, line| text + "    " + line + "\n")
         }
     }
 }

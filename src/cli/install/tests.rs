@@ -1,5 +1,7 @@
 //! Tests of changes and their undo over configs in the form that the hosts write them.
 
+use std::fmt::Write as _;
+
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
@@ -266,13 +268,13 @@ prop_compose! {
         let mut blank = || blanks.next().unwrap();
         let mut text = format!("{}{{{}", blank(), blank());
         for index in 0..others {
-            text += &format!("\"o{index}\"{}:{}[1, {{\"mcpServers\": {{}}}}]{},{}", blank(), blank(), blank(), blank());
+            let _ = write!(text, "\"o{index}\"{}:{}[1, {{\"mcpServers\": {{}}}}]{},{}", blank(), blank(), blank(), blank());
         }
-        text += &format!("\"mcpServers\"{}:{}{{{}", blank(), blank(), blank());
+        let _ = write!(text, "\"mcpServers\"{}:{}{{{}", blank(), blank(), blank());
         for index in 0..count {
             let comma = if index + 1 < count || trailing { "," } else { "" };
             // A comment within a server is part of it, and goes with it.
-            text += &format!("\"s{index}\" /* d */:\n{{\"command\": // d\n\"c\"}}{}{comma}{}", blank(), blank());
+            let _ = write!(text, "\"s{index}\" /* d */:\n{{\"command\": // d\n\"c\"}}{}{comma}{}", blank(), blank());
         }
         text + &format!("}}{}}}{}", blank(), blank())
     }

@@ -35,14 +35,13 @@ pub(super) fn undo(session: &Session, arguments: &Install, place: &Place) -> Res
     if arguments.write {
         place.locked(|| write(place, &kept, &undone, removes_file))?;
     }
-    let outcome = Outcome { changes: true, written: arguments.write, exact: undone.exact, removes_file, why: None };
+    let outcome = Outcome { written: arguments.write, exact: undone.exact, removes_file, why: None };
     tell(session, place, &outcome);
     Ok(Exit::Done)
 }
 
 /// Result of the command.
 struct Outcome {
-    changes: bool,
     written: bool,
     /// The file gets exactly the bytes that it had before.
     exact: bool,
@@ -53,7 +52,7 @@ struct Outcome {
 
 impl Outcome {
     fn nothing(why: &'static str) -> Self {
-        Self { changes: false, written: false, exact: false, removes_file: false, why: Some(why) }
+        Self { written: false, exact: false, removes_file: false, why: Some(why) }
     }
 }
 
@@ -86,11 +85,11 @@ fn forget(place: &Place) -> Result<(), CliError> {
 }
 
 fn tell(session: &Session, place: &Place, outcome: &Outcome) {
-    let Outcome { changes, written, exact, removes_file, why } = outcome;
+    let Outcome { written, exact, removes_file, why } = outcome;
     let (host, file) = (&place.host, place.host.path.display().to_string());
     if session.json() {
         let document = json!({
-            "program": host.program.word(), "scope": host.scope.word(), "file": file, "changes": changes, "written": written,
+            "program": host.program.word(), "scope": host.scope.word(), "file": file, "changes": why.is_none(), "written": written,
             "exact": exact, "removesFile": removes_file,
         });
         return session.terminal.print_json(&document);

@@ -193,13 +193,15 @@ fn appended(text: &str, object: &Object, insert: &[Piece], style: &Style) -> Vec
         let listed = insert.iter().map(Style::inline).collect::<Vec<_>>().join(", ");
         return vec![(after..after, format!("{} {listed}", if comma.is_some() { "" } else { "," }))];
     };
-    let pieces: String = insert.iter().map(|piece| format!("{}{indent}{},", style.newline, style.property(piece, indent))).collect();
+    let start = format!("{}{indent}", style.newline);
+    let pieces: Vec<String> = insert.iter().map(|piece| style.property(piece, indent)).collect();
+    let pieces = format!("{start}{}", pieces.join(&format!(",{start}")));
     let end = end_of_line(text, after).unwrap_or(after);
-    if comma.is_some() {
-        return vec![(end..end, pieces)];
+    match comma {
+        Some(_) => vec![(end..end, format!("{pieces},"))],
+        None if end == after => vec![(after..after, format!(",{pieces}"))],
+        None => vec![(after..after, ",".to_owned()), (end..end, pieces)],
     }
-    let pieces = pieces.trim_end_matches(',').to_owned();
-    if end == after { vec![(after..after, format!(",{pieces}"))] } else { vec![(after..after, ",".to_owned()), (end..end, pieces)] }
 }
 
 /// Returns the change that adds the pieces to an object without properties. Comments in the object stay.
@@ -219,7 +221,7 @@ fn filled(text: &str, object: &Object, insert: &[Piece], style: &Style) -> Repla
 
 /// Returns the position of the comma after a value.
 fn comma_after(text: &str, at: usize) -> Option<usize> {
-    let at = skip(text, at, |character| character.is_whitespace())?;
+    let at = skip(text, at, char::is_whitespace)?;
     text[at..].starts_with(',').then_some(at)
 }
 
