@@ -98,11 +98,12 @@ test('an error has the fields that its type declares', async (t) => {
   assert.deepEqual([of(early), early.cause], [['cause', 'code', 'logs', 'name', 'warnings'], 'enough'])
 })
 
-test("an error that a server's tool reports of itself is not one of the package", async (t) => {
+test("an error that a server's tool reports of itself has a code as well", async (t) => {
   const gateway = await openApproved(t, { fixture: fixture() })
   const functions = gateway.pluginRegistration('fixture').createHostFunctions({ toolErrors: 'throw' })['mcp-fixture']
   const reported = await failed(() => functions.error({ message: 'no' }))
-  assert.deepEqual([reported.constructor, reported.code], [Error, undefined])
+  assert.deepEqual([reported.constructor, reported.code], [HyperlightMcpError, 'ERR_TOOL_FAILED'])
+  assert.equal(reported.message, 'the tool "error" of server "fixture" failed: no')
   const refused = await failed(() => functions.echo(5))
   assert.ok(refused instanceof HyperlightMcpError)
   assert.equal(refused.code, 'ERR_INVALID_ARGUMENTS')

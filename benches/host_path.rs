@@ -34,7 +34,7 @@ impl ToolCaller for Canned {
     fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
         // What the transport does with them: the line of a request, and the result of an answer.
         let request = serde_json::to_vec(&call.arguments).map(drop);
-        let result = request.and_then(|()| serde_json::from_str(&self.0)).map_err(|error| Error::Internal(error.to_string()));
+        let result = request.and_then(|()| serde_json::from_str(&self.0)).map_err(|error| Error::Internal(error.to_string().into()));
         Box::pin(ready(result))
     }
 }

@@ -4,5 +4,5 @@ use crate::error::{Error, Result};
 
 /// Runs work that may take some milliseconds or waits for a disk. No worker thread of the runtime is blocked meanwhile.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.to_string()))?
+    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.to_string().into()))?
 }

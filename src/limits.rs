@@ -123,7 +123,7 @@ impl Limits {
         for (name, value, least, most) in self.ranges() {
             if !(least..=most).contains(&value) {
                 let problem = format!("limits.{name} must be from {least} to {most}, not {value}");
-                return Err(Error::InvalidOption { method: "Gateway.open", problem });
+                return Err(Error::InvalidOption { method: "Gateway.open", problem: problem.into() });
             }
         }
         Ok(())

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hyperlight_mcp::catalog::{Catalog, DeclarationStyle, Failures, Manifest, Wording, estimate_tokens};
+use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 
 fn style(failures: Failures) -> DeclarationStyle {
@@ -108,7 +109,7 @@ fn what_is_not_there_says_what_was_meant() {
         ("", "ERR_UNKNOWN_MODULE", ""),
         ("git.", "ERR_UNKNOWN_TOOL", ""),
     ] {
-        let error = catalog.describe(what).unwrap_err();
+        let error = catalog.describe(what).unwrap_err().redacted(&Redactor::new(None, None));
         assert_eq!(error.code(), code, "{what}");
         assert!(error.to_string().contains(meant), "{error}");
     }

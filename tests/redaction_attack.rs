@@ -4,7 +4,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use hyperlight_mcp::error::Words;
+use hyperlight_mcp::error::ForeignText;
 use hyperlight_mcp::redact::Redactor;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use proptest::prelude::*;
@@ -92,7 +92,7 @@ fn answers(redactor: &Redactor, text: &str) -> Vec<String> {
         redactor.redact_json(&json!({ text: [text, { "x": text }] })).to_string(),
         redactor.readable_json(&json!({ text: [text] }), 50).to_string(),
         redactor.visible_json(&json!({ text: [text] })).to_string(),
-        Words::from(text).open(redactor).to_string(),
+        ForeignText::from(text).open(redactor),
     ]
 }
 
@@ -136,7 +136,7 @@ proptest! {
         let mut text = "y".repeat(limit) + &question + if right { &one } else { "" };
         text.truncate(text.floor_char_boundary(text.len() - cut.clamp(1, text.len())));
         prop_assume!(!text.contains(&one));
-        let shown = |secret: &str| Words::beginning(text.clone(), limit).open(&redactor(secret)).to_string();
+        let shown = |secret: &str| ForeignText::beginning(text.clone(), limit).open(&redactor(secret));
         prop_assert_eq!(shown(&one), shown(&other));
     }
 
@@ -147,8 +147,8 @@ proptest! {
         // Across the end of what is shown, and across the end of what is kept.
         for end in [limit, limit + 16 * 1024] {
             let text = format!("{}{form}{}", "Y".repeat(end.saturating_sub(place)), "Z".repeat(40_000));
-            let shown = Words::cut(&text, limit).open(&redactor).to_string();
-            let form = Words::from(form.as_str()).open(&Redactor::new(None, None)).to_string();
+            let shown = ForeignText::cut(&text, limit).open(&redactor);
+            let form = ForeignText::from(form.as_str()).open(&Redactor::new(None, None));
             let left = form.as_bytes().windows(6).find(|part| shown.as_bytes().windows(6).any(|shown| shown == *part));
             prop_assert_eq!(left, None, "{}", shown.trim_start_matches('Y'));
             prop_assert!(shown.len() <= limit + "… [cut]".len());

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value as Json};
 
 use crate::bridge::inexact;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorText, Result};
 use crate::text::json::inexact_integer;
 use crate::text::{nearest, sanitise_line};
 
@@ -69,7 +69,7 @@ impl ToolArguments {
 /// # Errors
 /// `ERR_INVALID_ARGUMENTS`, whose message names all problems.
 pub(super) fn read(tool: &str, fields: &[Field], given: &Json) -> Result<ToolArguments> {
-    let invalid = |problem: String| Error::InvalidArguments { what: tool.to_owned(), problem };
+    let invalid = |problem: String| Error::InvalidArguments { what: ErrorText::own(tool), problem: ErrorText::own(problem) };
     let parsed = match given {
         Json::Null => Json::Object(Map::new()),
         Json::String(text) if text.trim().is_empty() => Json::Object(Map::new()),

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use hyperlight_mcp::Limits;
+use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::sandbox::{GuestChoice, Sandboxes};
 
 fn main() -> ExitCode {
@@ -26,7 +27,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let report = Sandboxes::new(choice, Arc::new(Limits::default()), runtime.handle().clone(), "hyperlight-mcp-reader").report();
+    let report = Sandboxes::new(choice, Arc::new(Limits::default()), runtime.handle().clone(), "hyperlight-mcp-reader")
+        .report(&Redactor::new(None, None));
     match serde_json::to_string(&report) {
         Ok(json) => println!("{json}"),
         Err(error) => eprintln!("hyperlight-probe: {error}"),

@@ -17,12 +17,12 @@ pub fn tool_arguments(what: &str, arguments: Arguments, limit: usize) -> Result<
         Arguments::Oversize(size) => return Err(too_large(what, size, limit)),
         Arguments::Invalid(problem) => {
             return Err(Error::InvalidArguments {
-                what: what.to_owned(),
-                problem: format!("expected values that JSON can represent: {problem}"),
+                what: what.into(),
+                problem: format!("expected values that JSON can represent: {problem}").into(),
             });
         }
     };
-    let invalid = |problem: String| Err(Error::InvalidArguments { what: what.to_owned(), problem });
+    let invalid = |problem: String| Err(Error::InvalidArguments { what: what.into(), problem: problem.into() });
     if given.len() > 1 {
         return invalid(format!("expected one object, got {} values", given.len()));
     }
@@ -45,7 +45,7 @@ pub(crate) fn check_sendable(what: &str, object: &Map<String, Json>, limit: usiz
         return Err(too_large(what, size, limit));
     }
     match object.values().find_map(inexact_integer) {
-        Some(number) => Err(Error::InvalidArguments { what: what.to_owned(), problem: inexact(number) }),
+        Some(number) => Err(Error::InvalidArguments { what: what.into(), problem: inexact(number).into() }),
         None => Ok(()),
     }
 }
@@ -56,7 +56,7 @@ pub(crate) fn inexact(number: &Number) -> String {
 }
 
 fn too_large(what: &str, size: usize, limit: usize) -> Error {
-    Error::ArgumentsTooLarge { what: what.to_owned(), size, limit }
+    Error::ArgumentsTooLarge { what: what.into(), size, limit }
 }
 
 fn kind(value: &Value) -> &'static str {
@@ -90,9 +90,9 @@ mod tests {
         for (wrong, word) in [(Value::Null, "null"), (Value::from("x"), "a string"), (Value::List(Vec::new()), "a list")] {
             let error = arguments(vec![wrong]).unwrap_err();
             assert_eq!(error.code(), "ERR_INVALID_ARGUMENTS");
-            assert!(error.to_string().contains(word), "{error}");
+            assert!(error.in_full().contains(word), "{error}");
         }
-        assert!(arguments(vec![Value::Null, Value::Null]).unwrap_err().to_string().contains("2 values"));
+        assert!(arguments(vec![Value::Null, Value::Null]).unwrap_err().in_full().contains("2 values"));
     }
 
     /// Converts JSON text of a guest to arguments.
@@ -152,7 +152,7 @@ mod tests {
         for text in ["[{\"id\":9007199254740993}]", "[{\"list\":[{\"id\":-9007199254740993}]}]", "[{\"id\":9223372036854775807}]"] {
             let error = of_text(text).unwrap_err();
             assert_eq!(error.code(), "ERR_INVALID_ARGUMENTS");
-            assert!(error.to_string().contains("s.t") && error.to_string().contains("pass it as a text"), "{error}");
+            assert!(error.in_full().contains("s.t") && error.in_full().contains("pass it as a text"), "{error}");
         }
         // The guest's own code writes a large number with the digits that JavaScript has for it.
         let nanoseconds = of_text("[{\"start\":1769950812345678000}]").unwrap();
@@ -170,7 +170,7 @@ mod tests {
         let bytes: Vec<Value> = vec![Value::Bytes(Vec::new()); crate::limits::MAX_BLOBS + 1];
         let frame = value_frame(&Value::List(vec![Value::record([("all", Value::List(bytes))])])).unwrap();
         let error = tool_arguments("s.t", parse_arguments(&frame), 1 << 20).unwrap_err();
-        assert!(error.code() == "ERR_INVALID_ARGUMENTS" && error.to_string().contains("10001 Uint8Arrays"), "{error}");
+        assert!(error.code() == "ERR_INVALID_ARGUMENTS" && error.in_full().contains("10001 Uint8Arrays"), "{error}");
     }
 
     #[test]
@@ -178,6 +178,6 @@ mod tests {
         let sized = |bytes: usize| vec![Value::record([("x", Value::from("a".repeat(bytes - r#"{"x":""}"#.len())))])];
         assert!(arguments(sized(32)).is_ok());
         let error = arguments(sized(33)).unwrap_err();
-        assert_eq!(error.to_string(), "the arguments of s.t have 33 bytes; the limit maxArgumentBytes is 32");
+        assert_eq!(error.in_full(), "the arguments of s.t have 33 bytes; the limit maxArgumentBytes is 32");
     }
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::server_calls::{ServerCalls, throw};
+use super::server_calls::ServerCalls;
 use crate::catalog::{Catalog, Manifest, SearchIndex, SearchOptions, has_words};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorText, Result};
 use crate::sandbox::{Arguments, HostReply, Value};
 
 const DEFAULT_LIMIT: usize = 10;
@@ -75,7 +75,7 @@ impl ToolSearch {
             return Err(Error::UnknownServer {
                 server: unknown.clone(),
                 place: "among the servers that can be searched",
-                known: servers.keys().cloned().collect(),
+                known: servers.keys().map(ErrorText::from).collect(),
             });
         }
         let hits = {
@@ -99,10 +99,10 @@ impl ServerCalls {
     pub(super) fn search(&self, arguments: Arguments) -> HostReply {
         let found = query_of(arguments, self.limits.max_argument_bytes);
         let found = found.and_then(|query| self.finding.search.search(&self.manifests, &self.finding.catalog, &query));
-        let found = found.and_then(|found| serde_json::to_value(found).map_err(|error| Error::Internal(error.to_string())));
+        let found = found.and_then(|found| serde_json::to_value(found).map_err(|error| Error::Internal(error.to_string().into())));
         match found.and_then(|found| self.capped("the result of search".to_owned(), found)) {
             Ok(found) => HostReply::Value(Value::from(found)),
-            Err(error) => throw(&error),
+            Err(error) => self.throw(error),
         }
     }
 
@@ -120,13 +120,18 @@ impl ServerCalls {
             let (size, limit) = (text.len(), self.limits.max_response_bytes);
             if size > limit {
                 let what = "these declarations (describe one tool instead)".to_owned();
-                return Err(Error::ResponseTooLarge { what, size: size.to_string(), limit, limit_name: "limits.maxResponseBytes" });
+                return Err(Error::ResponseTooLarge {
+                    what: what.into(),
+                    size: size.to_string().into(),
+                    limit,
+                    limit_name: "limits.maxResponseBytes",
+                });
             }
             Ok(text)
         });
         match described {
             Ok(text) => HostReply::Value(Value::Text(text)),
-            Err(error) => throw(&error),
+            Err(error) => self.throw(error),
         }
     }
 }
@@ -164,9 +169,9 @@ fn query_of(arguments: Arguments, limit: usize) -> Result<ToolQuery> {
 }
 
 fn invalid(method: &'static str, problem: &str) -> Error {
-    Error::InvalidOption { method, problem: problem.to_owned() }
+    Error::InvalidOption { method, problem: problem.into() }
 }
 
 fn oversize(what: &str, size: usize, limit: usize) -> Error {
-    Error::ArgumentsTooLarge { what: what.to_owned(), size, limit }
+    Error::ArgumentsTooLarge { what: what.into(), size, limit }
 }

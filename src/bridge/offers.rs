@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 
 use super::arguments::check_sendable;
 use super::parallel::turn_of_read;
-use super::server_calls::{ServerCalls, throw};
+use super::server_calls::ServerCalls;
 use super::shape::Shaper;
 use crate::catalog::{Manifest, PromptArgument};
 use crate::client::OfferRequest;
@@ -129,8 +129,8 @@ pub fn prompt_arguments(what: &str, given: Map<String, Json>, limit: usize) -> R
             Json::Null => continue,
             Json::Array(_) | Json::Object(_) => {
                 return Err(Error::InvalidArguments {
-                    what: what.to_owned(),
-                    problem: format!("expected texts, but \"{name}\" is not a text"),
+                    what: what.into(),
+                    problem: format!("expected texts, but \"{name}\" is not a text").into(),
                 });
             }
         };
@@ -188,7 +188,7 @@ type Shape = fn(&str, &Json, usize) -> Result<(Value, Option<String>)>;
 
 fn malformed(what: &str, missing: &str) -> Error {
     let (server, tool) = what.split_once('.').unwrap_or((what, ""));
-    Error::Protocol { server: server.to_owned(), tool: tool.to_owned(), code: 0, message: format!("its answer has no {missing}").into() }
+    Error::Protocol { server: server.to_owned(), tool: tool.into(), code: 0, message: format!("its answer has no {missing}").into() }
 }
 
 impl ServerCalls {
@@ -199,7 +199,7 @@ impl ServerCalls {
             "resources" => self.listed("resources", arguments, |server, manifest| resource_entries(server, manifest, max_chars)),
             _ => self.listed("prompts", arguments, |server, manifest| prompt_entries(server, manifest, max_chars)),
         };
-        outcome.map_or_else(|error| throw(&error), HostReply::Value)
+        outcome.map_or_else(|error| self.throw(error), HostReply::Value)
     }
 
     /// Implements `read(server, uri)` and `prompt(server, name, arguments?)`, which return values or throw an error with a code.
@@ -207,7 +207,7 @@ impl ServerCalls {
         let wanted = if function == "read" { self.read(arguments) } else { self.prompt(arguments) };
         let PreparedRequest { what, server, request, shape } = match wanted {
             Ok(wanted) => wanted,
-            Err(error) => return HostAnswer::Ready(throw(&error)),
+            Err(error) => return HostAnswer::Ready(self.throw(error)),
         };
         let turn = self.lanes.enter(&server, turn_of_read(self.pace(&server)));
         let sent = self.offers.offer(OfferCall { server, request, control: Some(control.clone()) });
@@ -223,7 +223,7 @@ impl ServerCalls {
                     this.warn(warning);
                     HostReply::Value(value)
                 }
-                Err(error) => throw(&error),
+                Err(error) => this.throw(error),
             }
         }))
     }
@@ -273,7 +273,7 @@ impl ServerCalls {
         }
         let shown = self.manifests.iter().filter(|(server, _)| wanted.as_ref().is_none_or(|wanted| wanted == *server));
         let all: Vec<T> = shown.flat_map(|(server, manifest)| entries(server, manifest)).collect();
-        let list = serde_json::to_value(all).map_err(|error| Error::Internal(error.to_string()))?;
+        let list = serde_json::to_value(all).map_err(|error| Error::Internal(error.to_string().into()))?;
         Ok(Value::from(self.capped(format!("the list of {what}"), list)?))
     }
 }
@@ -281,13 +281,13 @@ impl ServerCalls {
 pub(super) fn given(what: &str, arguments: Arguments, limit: usize) -> Result<Vec<Value>> {
     match arguments {
         Arguments::Given(given) => Ok(given),
-        Arguments::Oversize(size) => Err(Error::ArgumentsTooLarge { what: what.to_owned(), size, limit }),
+        Arguments::Oversize(size) => Err(Error::ArgumentsTooLarge { what: what.into(), size, limit }),
         Arguments::Invalid(problem) => Err(invalid(what, &format!("expected values that JSON can represent: {problem}"))),
     }
 }
 
 pub(super) fn invalid(what: &str, problem: &str) -> Error {
-    Error::InvalidArguments { what: what.to_owned(), problem: problem.to_owned() }
+    Error::InvalidArguments { what: what.into(), problem: problem.into() }
 }
 
 #[cfg(test)]

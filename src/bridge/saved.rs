@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::offers::{given, invalid};
-use super::server_calls::{ServerCalls, throw};
+use super::server_calls::ServerCalls;
 use crate::error::{Error, Result};
 use crate::results::part;
 use crate::sandbox::{Arguments, HostReply, Value, Wire, reply_capacity};
@@ -22,7 +22,7 @@ const BLOB: &str = "{\"$bytes\":";
 impl ServerCalls {
     /// Implements `saved(id, pointer?)`, which returns the value, or its part at a JSON Pointer.
     pub(super) fn saved(&self, arguments: Arguments) -> HostReply {
-        self.saved_part(arguments).map_or_else(|error| throw(&error), HostReply::Written)
+        self.saved_part(arguments).map_or_else(|error| self.throw(error), HostReply::Written)
     }
 
     fn saved_part(&self, arguments: Arguments) -> Result<Wire> {
@@ -34,14 +34,14 @@ impl ServerCalls {
         };
         let mut saved = self.saved.lock();
         let (max_bytes, max_age_ms) = saved.limits();
-        let outcome = saved.get(&id, Instant::now()).ok_or(Error::NotSaved { id, max_age_ms, max_bytes })?;
+        let outcome = saved.get(&id, Instant::now()).ok_or(Error::NotSaved { id: id.into(), max_age_ms, max_bytes })?;
         part_of(outcome, &pointer, reply_capacity(&self.limits))
     }
 }
 
 /// Returns a part of a handler's value in the form of a reply.
 fn part_of(outcome: &Wire, pointer: &str, limit: usize) -> Result<Wire> {
-    let value = outcome.json.strip_prefix(VALUE).ok_or_else(|| Error::Internal("a saved value has no envelope".to_owned()))?;
+    let value = outcome.json.strip_prefix(VALUE).ok_or_else(|| Error::Internal("a saved value has no envelope".into()))?;
     let found = part(value, pointer).map_err(|error| invalid("saved", &error.0))?;
     let pieces = Pieces::of(found, outcome.blobs.len())?;
     let bytes: usize = pieces.blobs.keys().map(|index| outcome.blobs[*index].len()).sum();
@@ -62,7 +62,7 @@ fn check_size(pointer: &str, size: usize, limit: usize) -> Result<()> {
         "" => "the saved value (ask for a part of it: saved(id, \"/json/pointer\"))",
         _ => "this part of the saved value (ask for a smaller one)",
     };
-    Err(Error::ResponseTooLarge { what: what.to_owned(), size: size.to_string(), limit, limit_name: "the guest's buffer" })
+    Err(Error::ResponseTooLarge { what: what.into(), size: size.to_string().into(), limit, limit_name: "the guest's buffer" })
 }
 
 /// The blobs to which a part of a value refers. The part is returned with these blobs only, which get new numbers.
@@ -84,7 +84,7 @@ impl Pieces {
                 // This is an escaped object, which itself has the key `$bytes`.
                 continue;
             }
-            let missing = || Error::Internal("a saved value refers to a blob that does not exist".to_owned());
+            let missing = || Error::Internal("a saved value refers to a blob that does not exist".into());
             let index = part[start..start + digits].parse().ok().filter(|index| *index < count).ok_or_else(missing)?;
             let next = pieces.blobs.len();
             let new = *pieces.blobs.entry(index).or_insert(next);
@@ -141,7 +141,7 @@ mod tests {
         for (pointer, word) in [("", "ask for a part"), ("/0", "ask for a smaller"), ("/1", "ask for a smaller")] {
             let error = part_of(&outcome, pointer, 900).unwrap_err();
             assert_eq!(error.code(), "ERR_RESPONSE_TOO_LARGE");
-            assert!(error.to_string().contains(word), "{error}");
+            assert!(error.in_full().contains(word), "{error}");
         }
     }
 

@@ -18,7 +18,7 @@ use super::schemas::{ArgumentChecks, OutputChecks};
 use super::shape::{ToolErrors, shape, tool_result};
 use super::warnings::Warnings;
 use crate::catalog::Manifest;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorText, Result};
 use crate::limits::Limits;
 use crate::redact::Redactor;
 use crate::results::SavedValues;
@@ -140,13 +140,13 @@ impl ServerCalls {
         let server = server_of(&module).unwrap_or(&module).to_owned();
         let sent = match self.call_tool(&server, &function, arguments, control) {
             Ok(sent) => sent,
-            Err(error) => return HostAnswer::Ready(self.errors.reply(&error)),
+            Err(error) => return HostAnswer::Ready(self.errors.reply(&self.clean(error))),
         };
         let this = Arc::clone(self);
         HostAnswer::Later(Box::pin(async move {
             match sent.await {
                 Ok(result) => this.shaped(&format!("{server}.{function}"), result),
-                Err(error) => this.errors.reply(&error),
+                Err(error) => this.errors.reply(&this.clean(error)),
             }
         }))
     }
@@ -159,7 +159,7 @@ impl ServerCalls {
             "describe" => self.describe(arguments),
             "saved" => self.saved(arguments),
             "resources" | "prompts" => self.list_offers(function, arguments),
-            other => throw(&Error::unknown_tool(MCP_MODULE, other, MCP_FUNCTIONS.map(|name| (name, name)))),
+            other => self.throw(Error::unknown_tool(MCP_MODULE, other, MCP_FUNCTIONS.map(|name| (name, name)))),
         }
     }
 
@@ -217,12 +217,12 @@ impl ServerCalls {
         });
         let (what, sent) = match sent {
             Ok(sent) => sent,
-            Err(error) => return HostAnswer::Ready(throw(&error)),
+            Err(error) => return HostAnswer::Ready(self.throw(error)),
         };
         let this = Arc::clone(self);
         HostAnswer::Later(Box::pin(async move {
             let result = sent.await.and_then(|result| this.capped(what, tool_result(this.redacted(result))));
-            result.map_or_else(|error| throw(&error), |result| HostReply::Value(Value::from(result)))
+            result.map_or_else(|error| this.throw(error), |result| HostReply::Value(Value::from(result)))
         }))
     }
 
@@ -230,7 +230,7 @@ impl ServerCalls {
     fn tools(&self, arguments: Arguments) -> HostReply {
         let max_chars = self.limits.max_description_chars;
         let listed = self.listed("tools", arguments, |server, manifest| catalog_entries(server, manifest, max_chars));
-        listed.map_or_else(|error| throw(&error), HostReply::Value)
+        listed.map_or_else(|error| self.throw(error), HostReply::Value)
     }
 
     /// Redacts the result of a failed tool, whose text may contain data of the host.
@@ -239,14 +239,24 @@ impl ServerCalls {
     }
 
     /// Redacts an error that quotes text of a guest or of a schema.
-    fn clean(&self, error: Error) -> Error {
+    pub(crate) fn clean(&self, error: Error) -> Error {
         error.redacted(&self.redactor)
+    }
+
+    /// Throws an error in the guest.
+    pub(super) fn throw(&self, error: Error) -> HostReply {
+        ToolErrors::Throw.reply(&self.clean(error))
     }
 
     pub(super) fn capped(&self, what: String, json: Json) -> Result<Json> {
         let (size, limit) = (json_bytes(&json), self.limits.max_response_bytes);
         if size > limit {
-            return Err(Error::ResponseTooLarge { what, size: size.to_string(), limit, limit_name: "limits.maxResponseBytes" });
+            return Err(Error::ResponseTooLarge {
+                what: what.into(),
+                size: size.to_string().into(),
+                limit,
+                limit_name: "limits.maxResponseBytes",
+            });
         }
         Ok(json)
     }
@@ -255,7 +265,7 @@ impl ServerCalls {
         self.manifests.get(server).ok_or_else(|| Error::UnknownServer {
             server: server.to_owned(),
             place: "in this run, which can use the servers that were approved and enabled when it started",
-            known: self.manifests.keys().cloned().collect(),
+            known: self.manifests.keys().map(ErrorText::from).collect(),
         })
     }
 }
@@ -263,20 +273,16 @@ impl ServerCalls {
 fn raw_call(arguments: Arguments, limit: usize) -> Result<(String, String, Arguments)> {
     let mut given = match arguments {
         Arguments::Given(given) => given.into_iter(),
-        Arguments::Oversize(size) => return Err(Error::ArgumentsTooLarge { what: "call".to_owned(), size, limit }),
+        Arguments::Oversize(size) => return Err(Error::ArgumentsTooLarge { what: "call".into(), size, limit }),
         Arguments::Invalid(problem) => {
             return Err(Error::InvalidArguments {
-                what: "call".to_owned(),
-                problem: format!("expected values that JSON can represent: {problem}"),
+                what: "call".into(),
+                problem: format!("expected values that JSON can represent: {problem}").into(),
             });
         }
     };
     match (given.next(), given.next()) {
         (Some(Value::Text(server)), Some(Value::Text(tool))) => Ok((server, tool, Arguments::Given(given.collect()))),
-        _ => Err(Error::InvalidArguments { what: "call".to_owned(), problem: "expected call(server, tool, { … })".to_owned() }),
+        _ => Err(Error::InvalidArguments { what: "call".into(), problem: "expected call(server, tool, { … })".into() }),
     }
-}
-
-pub(super) fn throw(error: &Error) -> HostReply {
-    ToolErrors::Throw.reply(error)
 }

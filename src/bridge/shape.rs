@@ -4,7 +4,7 @@ use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorText};
 use crate::limits::MAX_BLOBS;
 use crate::sandbox::{HostReply, Value};
 use crate::text::json::json_bytes;
@@ -186,7 +186,7 @@ impl<'a> Shaper<'a> {
 
     fn malformed(&self, message: String) -> Error {
         let (server, tool) = self.what.split_once('.').unwrap_or((self.what, ""));
-        Error::Protocol { server: server.to_owned(), tool: tool.to_owned(), code: 0, message: message.into() }
+        Error::Protocol { server: server.to_owned(), tool: ErrorText::own(tool), code: 0, message: ErrorText::own(message) }
     }
 
     fn take(&mut self, size: usize) -> Result<(), Error> {
@@ -194,8 +194,8 @@ impl<'a> Shaper<'a> {
             let total = self.limit - self.left + size;
             let what = format!("the result of {}", self.what);
             return Err(Error::ResponseTooLarge {
-                what,
-                size: total.to_string(),
+                what: ErrorText::own(what),
+                size: total.to_string().into(),
                 limit: self.limit,
                 limit_name: "limits.maxResponseBytes",
             });

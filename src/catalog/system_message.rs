@@ -199,7 +199,7 @@ fn totals(sections: &[Section], failures: Failures, budget: usize) -> Result<Str
     let least = estimate_tokens(&message);
     if least > budget {
         let problem = format!("budgetTokens: must be at least {least}, not {budget}");
-        return Err(Error::InvalidOption { method: "Gateway.systemMessage", problem });
+        return Err(Error::InvalidOption { method: "Gateway.systemMessage", problem: problem.into() });
     }
     for section in sections {
         let name = format!("{} ", section.name);

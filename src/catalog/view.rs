@@ -10,7 +10,7 @@ use super::declarations::{DeclarationStyle, declare_agent_module, declare_mcp, d
 use super::hints::{self, AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleSummary};
 use super::system_message::{Extent, Section, extents, system_message};
 use super::{Manifest, Tool};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorText, Result};
 use crate::text::nearest;
 
 /// Separators between a server and its tool in `describe("weather.get_forecast")`.
@@ -244,7 +244,7 @@ impl Catalog {
         let manifest = self.servers.get(server).ok_or_else(|| Error::UnknownServer {
             server: server.to_owned(),
             place: "among those that are approved and enabled",
-            known: self.servers.keys().cloned().collect(),
+            known: self.servers.keys().map(ErrorText::from).collect(),
         })?;
         let (found, identifier) = manifest.tool_or_identifier(tool).ok_or_else(|| manifest.unknown_tool(server, tool))?;
         Ok((manifest, found, identifier))
@@ -277,9 +277,14 @@ impl Catalog {
         let is_meant =
             |module: &&ModuleSummary| Some(module.name.as_str()) == meant || meant.is_some() && module.server.as_deref() == meant;
         Error::UnknownModule {
-            name: name.to_owned(),
-            meant: modules.iter().find(is_meant).map(|module| module.specifier.clone()).or_else(|| self.server_with(plain)),
-            known: modules.into_iter().map(|module| module.specifier).collect(),
+            name: name.into(),
+            meant: modules
+                .iter()
+                .find(is_meant)
+                .map(|module| module.specifier.clone())
+                .or_else(|| self.server_with(plain))
+                .map(ErrorText::from),
+            known: modules.into_iter().map(|module| module.specifier.into()).collect(),
         }
     }
 }

@@ -122,7 +122,7 @@ impl Callbacks for Person {
             let given = terminal.ask_secret(&text).await;
             given.map(SecretString::from).ok_or_else(|| Error::InvalidOption {
                 method: "input",
-                problem: format!("{id}: no value was typed; type a value when the input is asked for"),
+                problem: format!("{id}: no value was typed; type a value when the input is asked for").into(),
             })
         }))
     }

@@ -90,9 +90,9 @@ fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> 
             )
         }
         Error::NotEnabled { server } => format!("server \"{server}\" is not among the servers of this run: add it to --servers"),
-        Error::ConfigUnreadable { path, problem } => others(format!("the config {} cannot be read: {problem}", path.display())),
+        Error::ConfigUnreadable { path, problem } => others(format!("the config {} cannot be read: {}", path.shown(), problem.shown())),
         Error::AuthorizationRequired { server, issuer, lack: AuthorizationLack::Issuer } => {
-            let issuer = issuer.as_ref().map_or_else(|| "an authorization server".to_owned(), ToString::to_string);
+            let issuer = issuer.as_ref().map_or_else(|| "an authorization server", |issuer| issuer.shown());
             others(format!(
                 "server \"{server}\" names the authorization server {issuer}, which is not in the config, so the credential was not sent there. Run this command in a terminal, where a person can confirm the authorization server, or set oauth.issuer in the config"
             ))

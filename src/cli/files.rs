@@ -129,7 +129,7 @@ mod tests {
         }
         assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
         symlink("round", folder.path().join("round")).unwrap();
-        assert!(matches!(write(&folder.path().join("round"), "x", 0o600), Err(CliError::Message(FILE, text)) if text.contains("circle")));
+        assert!(matches!(write(&folder.path().join("round"), "x", 0o600), Err(CliError::Message(FILE, text)) if text.contains("loop")));
     }
 
     #[test]

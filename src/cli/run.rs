@@ -17,6 +17,7 @@ use crate::bridge::{ToolErrors, inexact};
 use crate::command::{Tone, printable};
 use crate::error::Error;
 use crate::gateway::{Gateway, RunOptions, RunReport, Sandbox};
+use crate::redact::Redactor;
 use crate::sandbox::{LogEntry, Stop, Value};
 use crate::text::json::inexact_integer;
 use crate::text::sanitise_text;
@@ -77,7 +78,7 @@ fn check_allowed(session: &Session, gateway: &Gateway, allowed: &AllowedWrites) 
         let Some(offer) = gateway.server_info(server)?.offer else { continue };
         if offer.functions.iter().all(|function| function.tool != tool) {
             let known = offer.functions.iter().map(|function| (function.tool.as_str(), function.name.as_str()));
-            let error = Error::unknown_tool(server, tool, known);
+            let error = Error::unknown_tool(server, tool, known).redacted(&Redactor::new(None, None));
             session.terminal.note(Tone::Warning, "warning:", &format!("--allow-writes: {error}"));
         }
     }
@@ -88,7 +89,7 @@ fn check_allowed(session: &Session, gateway: &Gateway, allowed: &AllowedWrites) 
 async fn boot(gateway: &Gateway, errors: ToolErrors) -> Result<Arc<Sandbox>, CliError> {
     let gateway = gateway.clone();
     let booted = tokio::task::spawn_blocking(move || gateway.sandbox(errors, None)).await;
-    Ok(booted.map_err(|error| Error::Internal(error.to_string()))??)
+    Ok(booted.map_err(|error| Error::Internal(error.to_string().into()))??)
 }
 
 /// Reads the value of `--input`: JSON, or `@FILE` for a file with JSON.
@@ -141,8 +142,8 @@ fn explained(gateway: &Gateway, next_command: &NextCommand, error: Error, (file,
         _ => None,
     };
     let what = match &error {
-        Error::GuestThrew { name, message, .. } => indented(&format!("{name}: {message}")),
-        Error::CodeSyntax { message, .. } => indented(message),
+        Error::GuestThrew { name, message, .. } => indented(&format!("{}: {}", name.shown(), message.shown())),
+        Error::CodeSyntax { message, .. } => indented(message.shown()),
         other => told(other, next_command),
     };
     let mut text = match place {

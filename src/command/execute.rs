@@ -80,7 +80,7 @@ impl Outcome {
     }
 
     fn of(data: &impl Serialize, text: String) -> Result<Self> {
-        let data = serde_json::to_value(data).map_err(|error| Error::Internal(error.to_string()))?;
+        let data = serde_json::to_value(data).map_err(|error| Error::Internal(error.to_string().into()))?;
         Ok(Self { ok: true, data, text })
     }
 
@@ -159,7 +159,7 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
         }
         Command::Logs(logs) if speaker == Speaker::Model => {
             let problem = format!("only a person may read a server's log: ask the person to type /mcp logs {}", logs.server);
-            Err(Error::InvalidOption { method: METHOD, problem })
+            Err(Error::InvalidOption { method: METHOD, problem: problem.into() })
         }
         Command::Logs(logs) => show_logs(gateway, logs, style),
     }
@@ -191,7 +191,7 @@ async fn approve_or_show(gateway: &Gateway, approve: &Approve, style: &Style, sp
     if speaker == Speaker::Model {
         let problem =
             format!("only a person can approve: ask the person to type /mcp approve {server}, to read the request, and to approve it");
-        return Err(Error::InvalidOption { method: METHOD, problem });
+        return Err(Error::InvalidOption { method: METHOD, problem: problem.into() });
     }
     gateway.approve(server, Some(digest), None).await?;
     let status = gateway.server_info(server)?.status;

@@ -21,7 +21,7 @@ pub(super) enum Parsed {
 
 /// Parses a command line, with or without the prefix `/mcp`.
 pub(super) fn parse(line: &str) -> Result<Parsed> {
-    let wrong = |problem: &str| Error::InvalidOption { method: METHOD, problem: problem.trim().to_owned() };
+    let wrong = |problem: &str| Error::InvalidOption { method: METHOD, problem: problem.trim().into() };
     let mut words = split(line).map_err(|problem| wrong(&problem))?.words;
     if words.first().is_some_and(|word| word == PREFIX) {
         words.remove(0);

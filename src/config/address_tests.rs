@@ -21,9 +21,9 @@ fn problem(url: &str, variables: &[(&str, &str)]) -> String {
     let quoted = serde_json::to_string(url).unwrap();
     let text = format!(r#"{{ "inputs": [{{ "type": "promptString", "id": "x" }}], "servers": {{ "a": {{ "url": {quoted} }} }} }}"#);
     let mut config = parse_text(&text, "c", 9).unwrap();
-    let Some(server) = config.servers.pop() else { return config.invalid[0].error.to_string() };
+    let Some(server) = config.servers.pop() else { return config.invalid[0].error.in_full() };
     let inputs = [("x".to_owned(), "typed".into())].into();
-    resolve_http(&server, &surroundings(variables), &inputs).err().map(|error| error.to_string()).unwrap_or_default()
+    resolve_http(&server, &surroundings(variables), &inputs).err().map(|error| error.in_full()).unwrap_or_default()
 }
 
 #[test]

@@ -266,7 +266,7 @@ impl Origin {
     }
 
     pub(super) fn error(&self, problems: Vec<Problem>) -> Error {
-        Error::ConfigInvalid { file: self.file.clone(), problems }
+        Error::ConfigInvalid { file: self.file.clone().into(), problems: problems.into() }
     }
 }
 

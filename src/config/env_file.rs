@@ -49,7 +49,7 @@ pub fn parse_env_file(text: &str, file: &str) -> Result<Vec<(String, SecretStrin
     if parser.problems.is_empty() {
         Ok(parser.variables)
     } else {
-        Err(Error::ConfigInvalid { file: file.to_owned(), problems: parser.problems })
+        Err(Error::ConfigInvalid { file: file.into(), problems: parser.problems.into() })
     }
 }
 

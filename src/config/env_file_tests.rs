@@ -17,7 +17,7 @@ fn value(text: &str) -> String {
 }
 
 fn problems(text: &str) -> String {
-    parse_env_file(text, ".env").unwrap_err().to_string()
+    parse_env_file(text, ".env").unwrap_err().in_full()
 }
 
 #[test]

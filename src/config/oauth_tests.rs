@@ -33,7 +33,7 @@ fn problems(oauth: &str) -> Vec<String> {
     assert!(config.servers.is_empty(), "{oauth} is valid");
     let Error::ConfigInvalid { problems, .. } = &config.invalid[0].error else { panic!() };
     let shown = |problem: &Problem| format!("{}: {}", problem.field.strip_prefix("servers.s.").unwrap(), problem.problem);
-    problems.iter().map(shown).collect()
+    problems.in_full().iter().map(shown).collect()
 }
 
 fn resolve(oauth: &str) -> crate::error::Result<ResolvedHttp> {
@@ -104,7 +104,7 @@ fn every_mistake_is_named_with_its_field() {
 
 #[test]
 fn a_mistake_stands_where_the_file_has_it() {
-    let error = config("{\n  \"callbackPort\": 0 }").invalid[0].error.to_string();
+    let error = config("{\n  \"callbackPort\": 0 }").invalid[0].error.in_full();
     assert_eq!(error, "c.json:3:19: servers.s.oauth.callbackPort: must be a whole number from 1 to 65535");
 }
 
@@ -135,7 +135,7 @@ fn placeholders_are_replaced_and_secrets_are_learned_even_where_they_are_literal
 
 #[test]
 fn what_a_placeholder_turns_into_is_checked_as_well() {
-    let problem = |oauth: &str| resolve(oauth).unwrap_err().to_string();
+    let problem = |oauth: &str| resolve(oauth).unwrap_err().in_full();
     assert!(problem(r#"{ "clientId": "${NOWHERE}" }"#).contains("servers.s.oauth.clientId: the environment variable NOWHERE is not set"));
     assert!(problem(r#"{ "scopes": ["${WORDS}"] }"#).contains("oauth.scopes[0]: is not a scope"));
     assert!(problem(r#"{ "clientMetadataUrl": "http://${HOST}/c" }"#).contains("oauth.clientMetadataUrl: must start with https://"));

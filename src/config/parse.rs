@@ -39,7 +39,8 @@ pub struct Config {
 /// let text = r#"{ "mcpServers": { "files": { "command": "npx", "args": ["server-filesystem", "."] }, "b": {} } } // ours"#;
 /// let config = hyperlight_mcp::config::parse_text(text, "config.json", 20).unwrap();
 /// assert_eq!(config.servers[0].name, "files");
-/// assert_eq!(config.invalid[0].error.to_string(), "config.json:1:86: mcpServers.b: needs a command or a url");
+/// let error = config.invalid[0].error.clone().redacted(&hyperlight_mcp::redact::Redactor::new(None, None));
+/// assert_eq!(error.to_string(), "config.json:1:86: mcpServers.b: needs a command or a url");
 /// ```
 pub fn parse_text(text: &str, file: &str, max_servers: usize) -> Result<Config> {
     read(tree::from_text(text, file)?, file, max_servers)
@@ -88,7 +89,7 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
     }
     if is_fatal {
         text::sort_problems(&mut fatal);
-        return Err(Error::ConfigInvalid { file: file.to_owned(), problems: fatal });
+        return Err(Error::ConfigInvalid { file: file.into(), problems: fatal.into() });
     }
     text::sort_problems(&mut warnings);
     config.warnings = warnings.iter().map(|warning| warning.in_file(file)).collect();
@@ -98,7 +99,7 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
 
 fn invalid_server(name: &str, file: &str, mut problems: Vec<Problem>) -> InvalidServer {
     text::sort_problems(&mut problems);
-    let error = Error::ConfigInvalid { file: file.to_owned(), problems };
+    let error = Error::ConfigInvalid { file: file.into(), problems: problems.into() };
     InvalidServer { name: displayed_within(name, MAX_DISPLAYED_NAME_CHARS), error }
 }
 

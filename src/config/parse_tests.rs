@@ -22,7 +22,7 @@ fn valid(entry: &str) -> ServerDefinition {
 }
 
 fn problems_of(error: &Error) -> Vec<Problem> {
-    if let Error::ConfigInvalid { problems, .. } = error { problems.clone() } else { panic!("{error:?}") }
+    if let Error::ConfigInvalid { problems, .. } = error { problems.in_full() } else { panic!("{error:?}") }
 }
 
 /// Returns each problem of the server `a` as `field: problem`.
@@ -33,7 +33,7 @@ fn problems(entry: &str) -> Vec<String> {
 }
 
 fn fatal(text: &str) -> String {
-    parse(text).unwrap_err().to_string()
+    parse(text).unwrap_err().in_full()
 }
 
 fn names(config: &Config) -> Vec<&str> {
@@ -133,13 +133,13 @@ fn one_bad_server_does_not_take_the_good_ones_down() {
         "c.json:3:40: servers.bad.args[1]: must be a string",
         "c.json:4:18: servers.bad.timeoutMs: must be a whole number of milliseconds, at least 1",
     ];
-    assert_eq!(error.to_string(), lines.join("\n"));
+    assert_eq!(error.in_full(), lines.join("\n"));
 }
 
 #[test]
 fn a_config_that_is_an_object_has_the_same_problems_without_lines() {
     let config = parse_object(&json!({ "mcpServers": { "a": { "command": 1 } } }), "config", 20).unwrap();
-    assert_eq!(config.invalid[0].error.to_string(), "config: mcpServers.a.command: must be a string");
+    assert_eq!(config.invalid[0].error.in_full(), "config: mcpServers.a.command: must be a string");
 }
 
 #[test]
@@ -219,14 +219,14 @@ fn invalid_names_are_listed_so_that_they_can_be_shown_and_taken_for_no_other() {
     assert_eq!(config.invalid[0].name, format!("{}…", "x".repeat(63)));
     assert_eq!(config.invalid[1].name, "a\u{fffd}\u{fffd}");
     assert_eq!(problems_of(&config.invalid[0].error).len(), 2);
-    assert!(!config.invalid[1].error.to_string().contains(['\u{1b}', '\n']));
+    assert!(!config.invalid[1].error.in_full().contains(['\u{1b}', '\n']));
 }
 
 #[test]
 fn text_that_is_no_json_is_an_error_with_its_place() {
     let error = parse("{\n  \"mcpServers\": {,}\n}").unwrap_err();
     assert_eq!(error.code(), "ERR_CONFIG_SYNTAX");
-    assert!(error.to_string().starts_with("c.json:2:18: "), "{error}");
+    assert!(error.in_full().starts_with("c.json:2:18: "), "{error}");
     for text in ["{ 'a': 1 }", "{ a: 1 }", "{} {}", "{", "{ \"a\": 1 \"b\": 2 }", "[1, 0x1]", "{ \"a\": .5 }"] {
         assert_eq!(parse(text).unwrap_err().code(), "ERR_CONFIG_SYNTAX", "{text}");
     }
@@ -291,7 +291,7 @@ fn one_server_over_the_limit_is_one_error_that_names_it_invalid_ones_counted() {
     assert_eq!((config.servers.len(), config.invalid.len()), (19, 1));
     let error = parse(&servers(21)).unwrap_err();
     assert_eq!(error.code(), "ERR_TOO_MANY_SERVERS");
-    assert!(error.to_string().contains("21 servers are configured; the limit maxServers is 20"), "{error}");
+    assert!(error.in_full().contains("21 servers are configured; the limit maxServers is 20"), "{error}");
 }
 
 #[test]
@@ -320,8 +320,7 @@ fn placeholders_are_checked_at_once_with_their_places() {
     let config = server(
         "{ \"command\": \"${TOKEN}\",\n\"args\": [\"-c\", \"${env:A}\"], \"cwd\": \"${input:x}\",\n\"env\": { \"A\": \"${command:pick}\", \"B\": \"${B:-x}\" } }",
     );
-    let lines: Vec<_> =
-        config.invalid[0].error.to_string().lines().skip(1).map(|line| line[..=line.find('}').unwrap()].to_owned()).collect();
+    let lines: Vec<_> = config.invalid[0].error.in_full().lines().skip(1).map(|line| line[..=line.find('}').unwrap()].to_owned()).collect();
     let expected = [
         "c.json:1:37: mcpServers.a.command: ${TOKEN}",
         "c.json:2:16: mcpServers.a.args[1]: ${A}",
@@ -366,7 +365,7 @@ fn an_input_that_is_defined_twice_cannot_be_used_and_a_list_that_is_none_is_a_wa
     let input = r#"{ "type": "promptString", "id": "x" }"#;
     let config =
         parse(&format!(r#"{{ "inputs": [{input}, {input}], "servers": {{ "a": {{ "url": "https://x/${{input:x}}" }} }} }}"#)).unwrap();
-    assert!(config.inputs.is_empty() && config.invalid[0].error.to_string().contains("twice"));
+    assert!(config.inputs.is_empty() && config.invalid[0].error.in_full().contains("twice"));
     assert!(parse(r#"{ "inputs": {} }"#).unwrap().warnings[0].contains("must be a list"));
 }
 
@@ -378,6 +377,6 @@ fn no_message_holds_a_value_that_may_be_secret() {
     let config = parse(text).unwrap();
     assert!(!format!("{config:?}").contains("s3cret\n"));
     for invalid in &config.invalid {
-        assert!(!invalid.error.to_string().contains("s3cret"), "{}", invalid.error);
+        assert!(!invalid.error.in_full().contains("s3cret"), "{}", invalid.error);
     }
 }

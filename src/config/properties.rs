@@ -21,7 +21,7 @@ fn pieces(pieces: &'static [&'static str]) -> impl Strategy<Value = String> {
 
 fn parse(text: &str) {
     if let Ok(config) = parse_text(text, "c", 20) {
-        assert!(config.invalid.iter().all(|server| server.name.chars().count() <= 64 && !server.error.to_string().is_empty()));
+        assert!(config.invalid.iter().all(|server| server.name.chars().count() <= 64 && !server.error.in_full().is_empty()));
     }
 }
 
@@ -82,7 +82,7 @@ proptest! {
     ) {
         if let Err(crate::error::Error::ConfigInvalid { problems, .. }) = parse_env_file(&text, ".env") {
             let lines = text.matches(['\n', '\r']).count() + 1;
-            prop_assert!(problems.iter().all(|problem| problem.line.is_some_and(|line| (1..=lines).contains(&line))));
+            prop_assert!(problems.in_full().iter().all(|problem| problem.line.is_some_and(|line| (1..=lines).contains(&line))));
         }
     }
 

@@ -157,7 +157,8 @@ pub fn resolve_roots(server: &ServerDefinition, surroundings: &Surroundings) -> 
 /// let resolved = resolve_http(server, &surroundings, &answers).unwrap().unwrap();
 /// assert_eq!(resolved.url.expose_secret(), "https://example.com/mcp");
 /// assert_eq!(resolved.headers[0].1.expose_secret(), "Bearer t0k");
-/// assert!(resolve_http(server, &surroundings, &[].into()).unwrap_err().to_string().contains("onInput"));
+/// let error = resolve_http(server, &surroundings, &[].into()).unwrap_err();
+/// assert!(error.redacted(&hyperlight_mcp::redact::Redactor::new(None, None)).to_string().contains("onInput"));
 /// ```
 pub fn resolve_http(
     server: &ServerDefinition,

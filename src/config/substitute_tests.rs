@@ -83,7 +83,7 @@ fn all_that_is_missing_is_named_at_once_with_its_places() {
     let entry = "{ \"command\": \"x\", \"envFile\": \"no.env\",\n\"env\": { \"A\": \"${NOPE}\", \"B\": \"${input:pin}\" } }";
     let error = resolve(entry).unwrap_err();
     assert_eq!(error.code(), "ERR_CONFIG_INVALID");
-    let text = error.to_string();
+    let text = error.in_full();
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 4, "{text}");
     assert!(lines[1].starts_with("c.json:2:48: servers.s.envFile: the file /work space/no.env cannot be read: "), "{text}");
@@ -149,7 +149,7 @@ fn the_environment_file_wins_over_what_is_inherited_and_env_wins_over_it() {
 #[test]
 fn an_environment_file_that_cannot_be_used_is_an_error_that_says_why() {
     let entry = r#"{ "command": "x", "envFile": ".env" }"#;
-    let message = |file: &[u8]| with_file(entry, file).unwrap_err().to_string();
+    let message = |file: &[u8]| with_file(entry, file).unwrap_err().in_full();
     assert!(message(&vec![b'#'; MAX_ENV_FILE_BYTES + 1]).contains("too large: the limit of an environment file is 1048576 bytes"));
     assert!(with_file(entry, &vec![b'#'; MAX_ENV_FILE_BYTES]).is_ok());
     assert!(message(b"A=1\nB=\xff").contains("not UTF-8 text in line 2"));
@@ -162,7 +162,7 @@ fn no_value_can_break_out_of_its_header_url_or_variable() {
     let resolve = |pin, key| resolve_http(&http, &surroundings(), &answers(&[("pin", pin), ("key", key)]));
     assert!(resolve("1", "k").is_ok());
     for (pin, key) in [("a b", "k"), ("1", "k\r\nX: s3cret"), ("a\n", "s3cret\0")] {
-        let message = resolve(pin, key).unwrap_err().to_string();
+        let message = resolve(pin, key).unwrap_err().in_full();
         assert!(message.contains("servers.s.") && !message.contains("s3cret"), "{message}");
     }
     let base = server(r#"{ "url": "${BASE:-file:///etc}/mcp" }"#);
@@ -191,15 +191,15 @@ fn a_server_that_no_file_has_is_checked_when_it_is_started() {
     }
     let error = resolve_command(&made, &surroundings(), &BTreeMap::new(), Locality::Anywhere, missing).unwrap_err();
     let Error::ConfigInvalid { file, problems } = error else { panic!("{error:?}") };
-    let fields: Vec<_> = problems.iter().map(|problem| problem.field.as_str()).collect();
-    assert_eq!((file.as_str(), fields), ("config", vec!["made.command", "made.args[0]"]));
+    let fields: Vec<_> = problems.in_full().into_iter().map(|problem| problem.field).collect();
+    assert_eq!((file.in_full().as_str(), fields), ("config", vec!["made.command".to_owned(), "made.args[0]".to_owned()]));
 }
 
 #[test]
 fn an_environment_file_sets_what_loads_code_only_where_its_values_are_pinned() {
     let file = b"A=1\nNODE_OPTIONS=--import /tmp/evil.mjs\nnpm_config_script_shell=/tmp/evil";
     let error = with_file(r#"{ "command": "x", "envFile": ".env" }"#, file).unwrap_err();
-    let text = error.to_string();
+    let text = error.in_full();
     assert_eq!(error.code(), "ERR_CONFIG_INVALID");
     for part in ["/work space/.env sets NODE_OPTIONS", "sets npm_config_script_shell", "pinValues", "Write it in env"] {
         assert!(text.contains(part), "{part}: {text}");

@@ -96,10 +96,10 @@ fn options() -> ParseOptions {
 pub(super) fn from_text(text: &str, file: &str) -> Result<Tree> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let parsed = parse_to_ast(text, &CollectOptions::default(), &options()).map_err(|error| Error::ConfigSyntax {
-        file: file.to_owned(),
+        file: file.into(),
         line: error.line_display(),
         column: error.column_display(),
-        problem: error.kind().to_string(),
+        problem: error.kind().to_string().into(),
     })?;
     let mut builder =
         Builder { cursor: Cursor { text, offset: 0, line: 1, column: 1 }, path: String::new(), depth: 0, duplicates: Vec::new() };
@@ -253,7 +253,7 @@ mod tests {
         for open in ["[", "{\"mcp\":", "{\"a\":[", "[{\"a\":"] {
             let error = from_text(&open.repeat(100_000), "c").err().unwrap();
             assert_eq!(error.code(), "ERR_CONFIG_SYNTAX");
-            assert!(error.to_string().contains("nesting"), "{error}");
+            assert!(error.in_full().contains("nesting"), "{error}");
         }
         let deepest = format!("{{\"mcp\":{}{}}}", "[".repeat(500), "]".repeat(500));
         assert!(from_text(&deepest, "c").is_ok());

@@ -1,19 +1,19 @@
-//! Errors of authorization. The issuer's name and the text of an authorization server are untrusted.
+//! Errors of authorization. The name of the issuer and the texts of an authorization server are untrusted.
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Error, Words};
+use super::{Error, ErrorText, ForeignText};
 use crate::text::sanitise_line;
 
 const MAX_ISSUER_BYTES: usize = 200;
 const MAX_PROBLEM_BYTES: usize = 500;
 
-/// The person's part in an authorization, for which no callback was given.
+/// The step of an authorization that needs a person, and for which the agent gave no callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthorizationLack {
-    /// Allow the access, in a browser.
+    /// A person must allow the access in a browser.
     Page,
-    /// Confirm the issuer that would receive a credential of the config.
+    /// A person must confirm the issuer that would receive a credential of the config.
     Issuer,
 }
 
@@ -31,6 +31,7 @@ impl Display for AuthorizationLack {
 }
 
 impl Error {
+    /// Returns `ERR_AUTHORIZATION_REQUIRED`. The issuer is cut to its limit.
     pub(crate) fn authorization_required(server: &str, issuer: Option<&str>, lack: AuthorizationLack) -> Self {
         Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(|issuer| line_of(issuer, MAX_ISSUER_BYTES)), lack }
     }
@@ -45,11 +46,12 @@ impl Error {
     }
 }
 
-pub(super) fn of_issuer(issuer: Option<&Words>) -> String {
-    issuer.map(|issuer| format!(" by {issuer}")).unwrap_or_default()
+/// Returns the part of a message that names the issuer, or an empty text without an issuer.
+pub(super) fn of_issuer(issuer: Option<&ErrorText>) -> String {
+    issuer.map(|issuer| format!(" by {}", issuer.shown())).unwrap_or_default()
 }
 
 /// Returns an untrusted text in one line, cut to its limit.
-fn line_of(text: &str, limit: usize) -> Words {
-    Words::cut(&sanitise_line(text, usize::MAX), limit)
+fn line_of(text: &str, limit: usize) -> ErrorText {
+    ForeignText::cut(&sanitise_line(text, usize::MAX), limit).into()
 }

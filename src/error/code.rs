@@ -9,7 +9,7 @@ impl Error {
     /// let error = hyperlight_mcp::Error::NoHandler;
     /// assert_eq!(error.code(), "ERR_NO_HANDLER");
     /// ```
-    // long: one arm a variant, so that a new one cannot be forgotten.
+    // long: every variant has its arm, so that a new variant does not compile until it has a code.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -23,6 +23,7 @@ impl Error {
             Self::NotEnabled { .. } => "ERR_NOT_ENABLED",
             Self::ServerDisabled { .. } => "ERR_SERVER_DISABLED",
             Self::DisabledByPerson { .. } => "ERR_DISABLED_BY_PERSON",
+            Self::OperatorOnly { .. } => "ERR_OPERATOR_ONLY",
             Self::DigestChanged { .. } => "ERR_DIGEST_CHANGED",
             Self::UnknownTool { .. } => "ERR_UNKNOWN_TOOL",
             Self::UnknownModule { .. } => "ERR_UNKNOWN_MODULE",
@@ -67,6 +68,7 @@ impl Error {
             Self::NoHypervisor { .. } => "ERR_NO_HYPERVISOR",
             Self::NameTaken { .. } => "ERR_NAME_TAKEN",
             Self::HostFunction { .. } => "ERR_HOST_FUNCTION",
+            Self::ToolFailed { .. } => "ERR_TOOL_FAILED",
             Self::ApprovalStore { .. } => "ERR_APPROVAL_STORE",
             Self::Busy { .. } => "ERR_BUSY",
             Self::PluginOff => "ERR_PLUGIN_OFF",

@@ -1,20 +1,22 @@
 //! The part of a message that lists the known names, with the one that was probably meant.
 
+use super::ErrorText;
 use crate::text::{nearest, sanitise_line};
 
+/// Characters of a name in a message, at most.
 pub(super) const MAX_NAME_CHARS: usize = 128;
-/// Names that a message lists.
+/// Names that a message lists, at most.
 const MAX_NAMES: usize = 20;
 
-/// Returns the known name that was probably meant.
-pub(super) fn meant<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
-    nearest(name, known.iter().map(String::as_str).filter(|known| *known != name))
+/// Returns the known name that the caller probably meant.
+pub(super) fn meant<'a>(name: &str, known: &'a [ErrorText]) -> Option<&'a str> {
+    nearest(name, known.iter().map(ErrorText::shown).filter(|known| *known != name))
 }
 
-/// Returns the suggested name and the first of all names. A server may have chosen the names, so they are sanitised. `lister` says how to
-/// list the others.
-pub(super) fn known_names(meant: Option<&str>, known: &[String], lister: &str) -> String {
-    let names: Vec<_> = known.iter().take(MAX_NAMES).map(|name| sanitise_line(name, MAX_NAME_CHARS)).collect();
+/// Returns a text with the suggested name and the first [`MAX_NAMES`] known names. A server may have chosen the names, so they are sanitised.
+/// `lister` tells the reader which function lists the other names.
+pub(super) fn known_names(meant: Option<&str>, known: &[ErrorText], lister: &str) -> String {
+    let names: Vec<_> = known.iter().take(MAX_NAMES).map(|name| sanitise_line(name.shown(), MAX_NAME_CHARS)).collect();
     let start = match meant {
         Some(meant) => format!(": did you mean \"{}\"? There are", sanitise_line(meant, MAX_NAME_CHARS)),
         None => "; there are".to_owned(),

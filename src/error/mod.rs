@@ -1,208 +1,232 @@
 //! The error of the whole crate. Each variant has a stable code, and a message that names the server, tool, field or limit
 //! and says what to do. `Error::code` becomes `error.code` in Node.
+//!
+//! The message of an error has foreign text (of a server, a guest, a file or the operating system) only after [`Error::redacted`]. Before that,
+//! `[not redacted]` stands in its place. `redaction.rs` says how the compiler enforces this for new fields.
 
 mod authorization;
 mod code;
+mod field;
 mod for_model;
+mod foreign_text;
 mod known_names;
+#[cfg(test)]
+mod leak_tests;
 mod redaction;
-mod words;
-
-use std::path::PathBuf;
 
 pub use authorization::AuthorizationLack;
 use authorization::of_issuer;
 
-use crate::text::{Problem, nearest, sanitise_line};
+use crate::text::{nearest, sanitise_line};
 
 use known_names::{MAX_NAME_CHARS, known_names, meant};
 
-pub use words::Words;
+pub use field::{ErrorProblems, ErrorText, OwnText};
+pub use foreign_text::ForeignText;
 
-/// An error as the agent's author sees it.
+/// An error of this crate.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An option that the API does not know, or one of the wrong type or range.
+    /// An option is unknown, or its value has the wrong type or is out of range.
     #[error("{method}: {problem}")]
-    InvalidOption { method: &'static str, problem: String },
+    InvalidOption { method: &'static str, problem: OwnText },
 
-    /// The config file that was named does not exist or cannot be read.
-    #[error("the config file {} cannot be read: {problem}. Create it, or leave out configPath", .path.display())]
-    ConfigUnreadable { path: PathBuf, problem: String },
+    /// The config file does not exist or cannot be read.
+    #[error("the config file {} cannot be read: {}. Create it, or leave out configPath", .path.shown(), .problem.shown())]
+    ConfigUnreadable { path: ErrorText, problem: ErrorText },
 
     /// The config is not valid JSON (comments and trailing commas are allowed).
-    #[error("{file}:{line}:{column}: {problem}")]
-    ConfigSyntax { file: String, line: usize, column: usize, problem: String },
+    #[error("{}:{line}:{column}: {}", .file.shown(), .problem.shown())]
+    ConfigSyntax { file: ErrorText, line: usize, column: usize, problem: ErrorText },
 
-    /// Fields of the config, or lines of an environment file, are wrong: all of them at once.
-    #[error("{}", Problem::list(.file, .problems))]
-    ConfigInvalid { file: String, problems: Vec<Problem> },
+    /// Fields of the config, or lines of an environment file, are wrong. The error lists all of them.
+    #[error("{}", .problems.list(.file))]
+    ConfigInvalid { file: ErrorText, problems: ErrorProblems },
 
-    /// More servers than the limit allows.
+    /// The config has more servers than the limit allows.
     #[error("{count} servers are configured; the limit maxServers is {limit}. Remove some, or raise limits.maxServers")]
     TooManyServers { count: usize, limit: usize },
 
     /// No server has this name.
     #[error("there is no server \"{}\" {place}{}", sanitise_line(.server, MAX_NAME_CHARS), known_names(meant(.server, .known), .known, ""))]
-    UnknownServer { server: String, place: &'static str, known: Vec<String> },
+    UnknownServer { server: String, place: &'static str, known: Vec<ErrorText> },
 
-    /// The server may not run yet.
+    /// The server may not run, because a person has not approved it or the approval no longer holds.
     #[error(
         "server \"{server}\" is not approved: {reason}. Show approvalRequest(\"{server}\") to a person, then call approve(\"{server}\", digest)"
     )]
-    NotApproved { server: String, reason: String },
+    NotApproved { server: String, reason: OwnText },
 
     /// The server is approved, but this gateway has not enabled it.
     #[error("server \"{server}\" is approved but not enabled: call enable(\"{server}\"), or open the gateway with enable: [\"{server}\"]")]
     NotEnabled { server: String },
 
-    /// The config says `disabled: true`.
+    /// The server is disabled in the config by `disabled: true`.
     #[error("server \"{server}\" is disabled in the config: remove \"disabled\": true there to use it")]
     ServerDisabled { server: String },
 
-    /// A person has disabled the server here, and a model wants it enabled, tested or proposed.
+    /// A model asked to enable, test or propose a server that a person has disabled in this gateway.
     #[error(
         "server \"{server}\" was disabled by a person: only a person can enable it again, by /mcp enable {server}, or the agent's own code by enable(\"{server}\")"
     )]
     DisabledByPerson { server: String },
 
-    /// The config or the server changed after the approval was shown.
+    /// The model of one agent wants something that concerns all agents.
+    #[error("{what} is for the operator alone: {problem}. Ask the user to do it")]
+    OperatorOnly { what: &'static str, problem: &'static str },
+
+    /// The digest that was approved is not the current one: the config or the server changed after the request was shown.
     #[error(
-        "what was approved for server \"{server}\" is no longer what there is: show approvalRequest(\"{server}\") again and approve its new digest"
+        "the approved digest of server \"{server}\" is out of date, as its config or its tools have changed: show approvalRequest(\"{server}\") again and approve its new digest"
     )]
     DigestChanged { server: String },
 
     /// The server has no such tool, or its filters hide it.
     #[error(
         "server \"{server}\" has no approved tool \"{}\"{}",
-        sanitise_line(.tool, MAX_NAME_CHARS),
-        known_names(.meant.as_deref(), .known, "; search or tools() lists them")
+        sanitise_line(.tool.shown(), MAX_NAME_CHARS),
+        known_names(.meant.as_ref().map(ErrorText::shown), .known, "; search or tools() lists them")
     )]
-    UnknownTool { server: String, tool: String, meant: Option<String>, known: Vec<String> },
+    UnknownTool { server: String, tool: ErrorText, meant: Option<ErrorText>, known: Vec<ErrorText> },
 
     /// No module of this name can be imported.
-    #[error("there is no module \"{}\"{}", sanitise_line(.name, MAX_NAME_CHARS), known_names(.meant.as_deref(), .known, "; listModules() lists them"))]
-    UnknownModule { name: String, meant: Option<String>, known: Vec<String> },
+    #[error(
+        "there is no module \"{}\"{}",
+        sanitise_line(.name.shown(), MAX_NAME_CHARS),
+        known_names(.meant.as_ref().map(ErrorText::shown), .known, "; listModules() lists them")
+    )]
+    UnknownModule { name: ErrorText, meant: Option<ErrorText>, known: Vec<ErrorText> },
 
     /// The server's description of the tool differs from the approved one. The tool is quarantined.
     #[error(
-        "{server}.{tool} is not what was approved: the server has changed it. approvalRequest(\"{server}\") shows the difference; approve that, or revoke the server"
+        "{server}.{} is not what was approved: the server has changed it. approvalRequest(\"{server}\") shows the difference; approve that, or revoke the server",
+        .tool.shown()
     )]
-    ToolChanged { server: String, tool: String },
+    ToolChanged { server: String, tool: ErrorText },
 
     /// The server no longer has a tool that was approved.
-    #[error("{server}.{tool} was approved, but the server no longer has it: approvalRequest(\"{server}\") shows what it has now")]
-    ToolVanished { server: String, tool: String },
+    #[error(
+        "{server}.{} was approved, but the server no longer has it: approvalRequest(\"{server}\") shows what it has now",
+        .tool.shown()
+    )]
+    ToolVanished { server: String, tool: ErrorText },
 
     /// No approved resource has this URI, and no approved template matches it; or the filters hide it.
     #[error(
         "server \"{server}\" has no approved resource \"{}\": it must be one that is listed, or follow a template that is{}",
-        sanitise_line(.uri, MAX_NAME_CHARS),
-        known_names(meant(.uri, .known), .known, "; resources() lists them")
+        sanitise_line(.uri.shown(), MAX_NAME_CHARS),
+        known_names(meant(.uri.shown(), .known), .known, "; resources() lists them")
     )]
-    UnknownResource { server: String, uri: String, known: Vec<String> },
+    UnknownResource { server: String, uri: ErrorText, known: Vec<ErrorText> },
 
     /// The server's description of the resource, or of the template that it follows, differs from the approved one.
     #[error(
         "the resource \"{}\" of server \"{server}\" is not what was approved: the server has changed or removed it. approvalRequest(\"{server}\") shows the difference",
-        sanitise_line(.uri, MAX_NAME_CHARS)
+        sanitise_line(.uri.shown(), MAX_NAME_CHARS)
     )]
-    ResourceChanged { server: String, uri: String },
+    ResourceChanged { server: String, uri: ErrorText },
 
     /// The server has no such prompt, or its filters hide it.
     #[error(
         "server \"{server}\" has no approved prompt \"{}\"{}",
-        sanitise_line(.prompt, MAX_NAME_CHARS),
-        known_names(meant(.prompt, .known), .known, "; prompts() lists them")
+        sanitise_line(.prompt.shown(), MAX_NAME_CHARS),
+        known_names(meant(.prompt.shown(), .known), .known, "; prompts() lists them")
     )]
-    UnknownPrompt { server: String, prompt: String, known: Vec<String> },
+    UnknownPrompt { server: String, prompt: ErrorText, known: Vec<ErrorText> },
 
     /// The server's description of the prompt differs from the approved one.
     #[error(
         "the prompt \"{}\" of server \"{server}\" is not what was approved: the server has changed or removed it. approvalRequest(\"{server}\") shows the difference",
-        sanitise_line(.prompt, MAX_NAME_CHARS)
+        sanitise_line(.prompt.shown(), MAX_NAME_CHARS)
     )]
-    PromptChanged { server: String, prompt: String },
+    PromptChanged { server: String, prompt: ErrorText },
 
     /// A person did not allow the call, or nobody could be asked.
-    #[error("{server}.{tool} was not called: {reason}")]
-    CallDenied { server: String, tool: String, reason: String },
+    #[error("{server}.{} was not called: {}", .tool.shown(), .reason.shown())]
+    CallDenied { server: String, tool: ErrorText, reason: ErrorText },
 
-    /// The transport is known, but not built in.
+    /// The server uses a transport that is known, but not built in.
     #[error("server \"{server}\": {problem}")]
-    UnsupportedTransport { server: String, problem: String },
+    UnsupportedTransport { server: String, problem: OwnText },
 
-    /// Plain HTTP to another machine.
-    #[error(
-        "server \"{server}\": {origin} is another machine, and plain http:// lets everybody on the way read and change what is sent. \
-         Use https://, or set allowInsecureHttp for this server"
-    )]
-    InsecureUrl { server: String, origin: String },
+    /// The address of the server is plain HTTP to another machine.
+    #[error("server \"{server}\": {} is another machine, and plain http:// lets everybody on the way read and change what is sent. \
+         Use https://, or set allowInsecureHttp for this server", .origin.shown())]
+    InsecureUrl { server: String, origin: ErrorText },
 
     /// The server's process could not be started.
-    #[error("server \"{server}\": \"{command}\" could not be started: {problem}. Check command, args and cwd in the config, and PATH")]
-    SpawnFailed { server: String, command: String, problem: Words },
+    #[error(
+        "server \"{server}\": \"{}\" could not be started: {}. Check command, args and cwd in the config, and PATH",
+        .command.shown(),
+        .problem.shown()
+    )]
+    SpawnFailed { server: String, command: ErrorText, problem: ErrorText },
 
-    /// The server was started, but did not get through the handshake or its list of tools.
-    #[error("server \"{server}\" could not be connected: {problem}")]
-    ConnectFailed { server: String, problem: Words },
+    /// The server was started, but the handshake failed, or its list of tools could not be read.
+    #[error("server \"{server}\" could not be connected: {}", .problem.shown())]
+    ConnectFailed { server: String, problem: ErrorText },
 
-    /// The server did not get through the handshake in time.
+    /// The handshake with the server took too long.
     #[error("server \"{server}\" was not ready within {limit_ms} ms (connectTimeoutMs){hint}")]
-    ConnectTimeout { server: String, limit_ms: u64, hint: String },
+    ConnectTimeout { server: String, limit_ms: u64, hint: OwnText },
 
     /// All connections are in use.
-    #[error("server \"{server}\" cannot be connected: {limit} connections are open (limits.maxConnections), held by {}", .holders.join(", "))]
-    TooManyConnections { server: String, limit: usize, holders: Vec<String> },
+    #[error(
+        "server \"{server}\" cannot be connected: {limit} connections are open (limits.maxConnections), held by {}",
+        .holders.join(", ")
+    )]
+    TooManyConnections { server: String, limit: usize, holders: Vec<OwnText> },
 
-    /// The server has failed too often, and is not connected again for a while.
+    /// The server has failed too often, and is not connected again before `retry_in_ms` has passed.
     #[error(
         "server \"{server}\" could not be connected {failures} times in a row (limits.maxReconnects); it is tried again in {retry_in_ms} ms, or at once by test(\"{server}\")"
     )]
     ServerUnavailable { server: String, failures: u32, retry_in_ms: u64 },
 
-    /// The process ended, or its pipe did, with a call pending.
-    #[error("server \"{server}\" ended {during}: {status}{stderr}. The next call starts it again")]
-    ServerExited { server: String, during: String, status: String, stderr: Words },
+    /// The process of the server ended, or closed its pipe, while a call was pending.
+    #[error("server \"{server}\" ended {during}: {status}{}. The next call starts it again", .stderr.shown())]
+    ServerExited { server: String, during: OwnText, status: OwnText, stderr: ErrorText },
 
     /// A request over HTTP got no usable answer.
-    #[error("{server}.{tool} failed: {problem}")]
-    RequestFailed { server: String, tool: String, problem: Words },
+    #[error("{server}.{} failed: {}", .tool.shown(), .problem.shown())]
+    RequestFailed { server: String, tool: ErrorText, problem: ErrorText },
 
     /// The server did not answer a call in time.
-    #[error("{server}.{tool} did not answer within {limit_ms} ms ({limit_name}); the call was cancelled")]
-    CallTimeout { server: String, tool: String, limit_ms: u64, limit_name: &'static str },
+    #[error("{server}.{} did not answer within {limit_ms} ms ({limit_name}); the call was cancelled", .tool.shown())]
+    CallTimeout { server: String, tool: ErrorText, limit_ms: u64, limit_name: &'static str },
 
     /// The server needs an authorization, and no callback can ask a person for it.
     #[error("server \"{server}\" needs an authorization{}, and there is nobody to ask. {lack}", of_issuer(.issuer.as_ref()))]
-    AuthorizationRequired { server: String, issuer: Option<Words>, lack: AuthorizationLack },
+    AuthorizationRequired { server: String, issuer: Option<ErrorText>, lack: AuthorizationLack },
 
     /// No token could be obtained for the server.
-    #[error("server \"{server}\" could not be authorized{}: {problem}", of_issuer(.issuer.as_ref()))]
-    AuthorizationFailed { server: String, issuer: Option<Words>, problem: Words },
+    #[error("server \"{server}\" could not be authorized{}: {}", of_issuer(.issuer.as_ref()), .problem.shown())]
+    AuthorizationFailed { server: String, issuer: Option<ErrorText>, problem: ErrorText },
 
     /// The server answered with a JSON-RPC error.
-    #[error("{server}.{tool}: the server refused the call: {message} (JSON-RPC {code})")]
-    Protocol { server: String, tool: String, code: i64, message: Words },
+    #[error("{server}.{}: the server refused the call: {} (JSON-RPC {code})", .tool.shown(), .message.shown())]
+    Protocol { server: String, tool: ErrorText, code: i64, message: ErrorText },
 
-    /// The answer is larger than what may reach the guest, or the wire.
-    #[error("{what} has {size} bytes; the limit is {limit} ({limit_name})")]
-    ResponseTooLarge { what: String, size: String, limit: usize, limit_name: &'static str },
+    /// An answer is larger than the guest or the wire may receive.
+    #[error("{} has {size} bytes; the limit is {limit} ({limit_name})", .what.shown())]
+    ResponseTooLarge { what: ErrorText, size: OwnText, limit: usize, limit_name: &'static str },
 
     /// A result breaks the approved schema of its tool, and the config makes that an error.
     #[error(
-        "the result of {server}.{tool} breaks the tool's own outputSchema: {problem}. To get such results all the same, set \"schemaViolations\": \"warn\" for the server"
+        "the result of {server}.{} breaks the tool's own outputSchema: {}. To accept such results anyway, set \"schemaViolations\": \"warn\" for the server",
+        .tool.shown(),
+        .problem.shown()
     )]
-    OutputSchema { server: String, tool: String, problem: Words },
+    OutputSchema { server: String, tool: ErrorText, problem: ErrorText },
 
     /// The arguments of a call are too large.
-    #[error("the arguments of {what} have {size} bytes; the limit maxArgumentBytes is {limit}")]
-    ArgumentsTooLarge { what: String, size: usize, limit: usize },
+    #[error("the arguments of {} have {size} bytes; the limit maxArgumentBytes is {limit}", .what.shown())]
+    ArgumentsTooLarge { what: ErrorText, size: usize, limit: usize },
 
     /// The arguments of a call are not an object, or break the tool's inputSchema.
-    #[error("the arguments of {what} are not valid: {problem}")]
-    InvalidArguments { what: String, problem: String },
+    #[error("the arguments of {} are not valid: {}", .what.shown(), .problem.shown())]
+    InvalidArguments { what: ErrorText, problem: ErrorText },
 
     /// The run's input is too large.
     #[error("the input has {size} bytes; the limit maxInputBytes is {limit}")]
@@ -214,32 +238,32 @@ pub enum Error {
     )]
     ValueTooLarge { size: usize, limit: usize },
 
-    /// A handle of `saved` has no value.
+    /// No value is saved under the handle that was passed to `saved`.
     #[error(
         "nothing is saved as \"{}\" here: no run of this sandbox gave that handle, or its value is older than {max_age_ms} ms (limits.maxSavedAgeMs), or newer ones took its room (limits.maxSavedBytes is {max_bytes}). Run the code again that made the value, and return less of it",
-        sanitise_line(.id, MAX_NAME_CHARS)
+        sanitise_line(.id.shown(), MAX_NAME_CHARS)
     )]
-    NotSaved { id: String, max_age_ms: u64, max_bytes: usize },
+    NotSaved { id: ErrorText, max_age_ms: u64, max_bytes: usize },
 
     /// The run's code is too large.
     #[error("the code has {size} bytes; the limit maxCodeBytes is {limit}")]
     CodeTooLarge { size: usize, limit: usize },
 
-    /// The run's code does not parse, or imports something that does not exist.
-    #[error("the code does not load{}: {message}", at(*.line, *.column))]
-    CodeSyntax { message: String, line: Option<u32>, column: Option<u32> },
+    /// The run's code does not parse, or imports a module or function that does not exist.
+    #[error("the code does not load{}: {}", at(*.line, *.column), .message.shown())]
+    CodeSyntax { message: ErrorText, line: Option<u32>, column: Option<u32> },
 
     /// The run's code has no handler.
     #[error("the code has no handler: define a function handler(input), or export one by default")]
     NoHandler,
 
     /// The run's code threw.
-    #[error("{name}: {message}{}", at(*.line, *.column))]
-    GuestThrew { name: Words, message: Words, stack: Words, line: Option<u32>, column: Option<u32> },
+    #[error("{}: {}{}", .name.shown(), .message.shown(), at(*.line, *.column))]
+    GuestThrew { name: ErrorText, message: ErrorText, stack: ErrorText, line: Option<u32>, column: Option<u32> },
 
     /// The handler's value cannot leave the guest.
-    #[error("the handler's value cannot leave the sandbox: {problem}. Return plain data: JSON values and Uint8Array")]
-    InvalidValue { problem: String },
+    #[error("the handler's value cannot leave the sandbox: {}. Return plain data: JSON values and Uint8Array", .problem.shown())]
+    InvalidValue { problem: ErrorText },
 
     /// The handler's promise can never settle: nothing is left that could resolve it.
     #[error(
@@ -264,24 +288,28 @@ pub enum Error {
     GuestMemory { limit: u64 },
 
     /// The guest ended in a way that agent code should not be able to cause.
-    #[error("the guest ended unexpectedly: {problem}. The sandbox stays usable")]
-    GuestCrashed { problem: Words },
+    #[error("the guest ended unexpectedly: {}. The sandbox stays usable", .problem.shown())]
+    GuestCrashed { problem: ErrorText },
 
-    /// Neither guest boots here.
+    /// Neither of the two guests boots on this machine.
     #[error("no micro-VM can run here: {problem}. {remedy}")]
-    NoHypervisor { problem: String, remedy: String },
+    NoHypervisor { problem: OwnText, remedy: OwnText },
 
     /// A host module cannot have this name.
     #[error("a host module cannot be named \"{name}\": {problem}")]
-    NameTaken { name: String, problem: String },
+    NameTaken { name: OwnText, problem: OwnText },
 
     /// A function of the agent's own host module threw.
-    #[error("{function}: {message}")]
-    HostFunction { function: String, message: String },
+    #[error("{}: {}", .function.shown(), .message.shown())]
+    HostFunction { function: ErrorText, message: ErrorText },
+
+    /// A tool reports in its result that it failed. `message` is its server's own text.
+    #[error("the tool \"{}\" of server \"{server}\" failed: {}", .tool.shown(), .message.shown())]
+    ToolFailed { server: String, tool: ErrorText, message: ErrorText },
 
     /// The approvals cannot be read or written.
-    #[error("the approvals in {} cannot be used: {problem}", .path.display())]
-    ApprovalStore { path: PathBuf, problem: String },
+    #[error("the approvals in {} cannot be used: {}", .path.shown(), .problem.shown())]
+    ApprovalStore { path: ErrorText, problem: ErrorText },
 
     /// Too many requests of one kind are in progress.
     #[error("there are {limit} {what} already, and no more are taken. Wait for one to end")]
@@ -296,12 +324,12 @@ pub enum Error {
     PluginNotApproved { problem: &'static str },
 
     /// The operating system refused something.
-    #[error("{what}: {problem}")]
-    Io { what: String, problem: Words },
+    #[error("{what}: {}", .problem.shown())]
+    Io { what: OwnText, problem: ErrorText },
 
     /// A defect of this crate.
     #[error("hyperlight-mcp has a defect: {0}. Please report it")]
-    Internal(String),
+    Internal(OwnText),
 }
 
 /// The result of everything in this crate that can fail.
@@ -313,7 +341,7 @@ impl Error {
     /// ```
     /// let error = hyperlight_mcp::Error::unknown_tool("weather", "get_forcast", [("get-forecast", "get_forecast")]);
     /// let text = "server \"weather\" has no approved tool \"get_forcast\": did you mean \"get-forecast\"? There are: get-forecast";
-    /// assert_eq!(error.to_string(), text);
+    /// assert_eq!(error.redacted(&hyperlight_mcp::redact::Redactor::new(None, None)).to_string(), text);
     /// ```
     #[must_use]
     pub fn unknown_tool<'a>(server: &str, tool: &str, known: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
@@ -322,17 +350,18 @@ impl Error {
         let others = || raw.iter().copied().filter(|name| *name != tool);
         let near = in_code(tool).filter(|name| *name != tool).or_else(|| nearest(tool, others()));
         let near = near.or_else(|| in_code(nearest(tool, identifiers.iter().copied().filter(|name| *name != tool))?));
-        let known = raw.iter().map(|name| (*name).to_owned()).collect();
-        Self::UnknownTool { server: server.to_owned(), tool: tool.to_owned(), meant: near.map(ToOwned::to_owned), known }
+        let known = raw.iter().copied().map(ErrorText::from).collect();
+        Self::UnknownTool { server: server.to_owned(), tool: tool.into(), meant: near.map(ErrorText::from), known }
     }
 
     /// Returns an error of the operating system. `what` names the operation.
     #[must_use]
-    pub fn io(what: impl Into<String>, error: &std::io::Error) -> Self {
+    pub fn io(what: impl Into<OwnText>, error: &std::io::Error) -> Self {
         Self::Io { what: what.into(), problem: error.to_string().into() }
     }
 }
 
+/// Returns the position in a script as the end of a message, as far as it is known.
 fn at(line: Option<u32>, column: Option<u32>) -> String {
     match (line, column) {
         (Some(line), Some(column)) => format!(" (line {line}, column {column})"),
@@ -355,8 +384,8 @@ mod tests {
     #[test]
     fn a_name_that_there_is_not_says_what_was_meant_and_what_there_is() {
         let server = |server: &str| Error::UnknownServer { server: server.into(), place: "here", known: vec!["weather".into()] };
-        assert_eq!(server("wether").to_string(), "there is no server \"wether\" here: did you mean \"weather\"? There are: weather");
-        assert_eq!(server("files").to_string(), "there is no server \"files\" here; there are: weather");
+        assert_eq!(server("wether").in_full(), "there is no server \"wether\" here: did you mean \"weather\"? There are: weather");
+        assert_eq!(server("files").in_full(), "there is no server \"files\" here; there are: weather");
         let prompt = Error::UnknownPrompt { server: "s".into(), prompt: "p".into(), known: Vec::new() };
         assert!(prompt.to_string().ends_with("; there are none"), "{prompt}");
     }
@@ -368,8 +397,8 @@ mod tests {
             Error::UnknownTool { meant, .. } => meant,
             other => panic!("{other}"),
         };
-        assert_eq!(meant("___9f1b2c").as_deref(), Some("明日"));
-        assert_eq!(meant("getForecast").as_deref(), Some("get-forecast"));
+        assert_eq!(meant("___9f1b2c").as_ref().map(ErrorText::in_full).as_deref(), Some("明日"));
+        assert_eq!(meant("getForecast").as_ref().map(ErrorText::in_full).as_deref(), Some("get-forecast"));
         // A filter hides this tool, so it is not suggested.
         assert_eq!(meant("pid"), None);
     }
@@ -377,7 +406,7 @@ mod tests {
     #[test]
     fn a_list_of_names_is_bounded() {
         let names: Vec<String> = (0..1_000).map(|number| format!("tool{number}")).collect();
-        let text = Error::unknown_tool("s", "x", names.iter().map(|name| (name.as_str(), name.as_str()))).to_string();
+        let text = Error::unknown_tool("s", "x", names.iter().map(|name| (name.as_str(), name.as_str()))).in_full();
         assert!(text.ends_with("tool19 and 980 more; search or tools() lists them"), "{text}");
     }
 

@@ -1,40 +1,32 @@
-//! Redacts errors: no text of an error leaves the crate unredacted.
+//! Redacts errors before they leave the crate.
+//!
+//! Two rules make it impossible to leak a secret by forgetting this step:
+//!
+//! - Foreign text in an error is closed ([`ErrorText`], [`ErrorProblems`]). An error that was not redacted shows a placeholder in its place, at
+//!   every exit: in Node, at the command line, in the guest, in events and in traces.
+//! - [`Redact`] is not implemented for `String`. The macro below names every field of every variant, so a new field that can hold text does
+//!   not compile until its author has chosen [`ErrorText`] or [`OwnText`] for it.
+//!
+//! A second error type that only redaction produces would also report a forgotten redaction at compile time. It would double the signature of
+//! every function between a server and the exits, and a closed field protects the secret just as well.
 
-use std::path::PathBuf;
-
-use super::{AuthorizationLack, Error, Words};
+use super::{AuthorizationLack, Error, ErrorProblems, ErrorText, OwnText};
 use crate::redact::Redactor;
-use crate::text::Problem;
 
-/// A part of an error that can be redacted. Every type of text goes through the redactor; none is left unchanged.
+/// A part of an error that can be redacted. The trait is not implemented for `String`, so an error with such a field does not compile.
 trait Redact {
     fn redact_with(self, redactor: &Redactor) -> Self;
 }
 
-impl Redact for Words {
-    fn redact_with(self, redactor: &Redactor) -> Self {
-        self.open(redactor)
-    }
+/// Implements [`Redact`] for the types of text, all of which go through the redactor.
+macro_rules! redacted_text {
+    ($($text:ty),*) => { $(impl Redact for $text {
+        fn redact_with(self, redactor: &Redactor) -> Self {
+            self.redacted(redactor)
+        }
+    })* };
 }
-
-impl Redact for String {
-    fn redact_with(self, redactor: &Redactor) -> Self {
-        redactor.readable(&self)
-    }
-}
-
-impl Redact for PathBuf {
-    fn redact_with(self, redactor: &Redactor) -> Self {
-        redactor.readable(&self.display().to_string()).into()
-    }
-}
-
-impl Redact for Problem {
-    fn redact_with(self, redactor: &Redactor) -> Self {
-        let Self { line, column, field, problem } = self;
-        Self { line, column, field: field.redact_with(redactor), problem: problem.redact_with(redactor) }
-    }
-}
+redacted_text!(ErrorText, ErrorProblems, OwnText);
 
 impl<T: Redact> Redact for Vec<T> {
     fn redact_with(self, redactor: &Redactor) -> Self {
@@ -58,7 +50,7 @@ macro_rules! unchanged_by_redaction {
 }
 unchanged_by_redaction!(&'static str, usize, u64, u32, i64, AuthorizationLack);
 
-/// Redacts a field. A field named `server` is a name of the config and stays; any other is redacted.
+/// Redacts a field. A field named `server` stays as it is: it holds the name of a server in the config, or the name that a caller asked for.
 macro_rules! redact_field {
     (server $value:ident $redactor:ident) => {
         $value
@@ -68,7 +60,7 @@ macro_rules! redact_field {
     };
 }
 
-/// Destructures the error and builds it anew, so that no variant and no field can be forgotten or left unredacted.
+/// Takes the error apart without `..` and builds it again, so that a new variant or field does not compile until it is listed.
 macro_rules! redacted {
     ($error:expr, $redactor:ident, $($variant:ident { $($field:ident),* })*) => {
         match $error {
@@ -82,8 +74,9 @@ macro_rules! redacted {
 }
 
 impl Error {
-    /// Returns the error with its texts redacted and sanitised: they contain no invisible text and no terminal control. Names of servers
-    /// stay, as they are names of the config.
+    /// Returns the error with its texts redacted and sanitised, so that they can be read: they have no secrets, no invisible text and no terminal
+    /// control. Names of servers stay as they are.
+    // Long: one line for each variant.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
         redacted! { self, redactor,
@@ -97,6 +90,7 @@ impl Error {
             NotEnabled { server }
             ServerDisabled { server }
             DisabledByPerson { server }
+            OperatorOnly { what, problem }
             DigestChanged { server }
             UnknownTool { server, tool, meant, known }
             UnknownModule { name, meant, known }
@@ -139,6 +133,7 @@ impl Error {
             NoHypervisor { problem, remedy }
             NameTaken { name, problem }
             HostFunction { function, message }
+            ToolFailed { server, tool, message }
             ApprovalStore { path, problem }
             Busy { what, limit }
             PluginNotApproved { problem }
@@ -149,7 +144,7 @@ impl Error {
 
 #[cfg(test)]
 impl Error {
-    /// Opens the error's texts, for tests without secrets.
+    /// Returns the error with readable texts, for tests without secrets.
     pub(crate) fn opened(self) -> Self {
         self.redacted(&Redactor::new(None, None))
     }

@@ -33,14 +33,14 @@ pub(super) type AgentModules = BTreeMap<String, Arc<dyn AgentModule>>;
 
 /// Refuses a module whose name is reserved or in use, or that agent code could not import.
 pub(super) fn check(name: &str, module: &dyn AgentModule, known: &AgentModules) -> Result<()> {
-    let taken = |problem: &str| Err(Error::NameTaken { name: name.to_owned(), problem: problem.to_owned() });
+    let taken = |problem: &str| Err(Error::NameTaken { name: name.into(), problem: problem.into() });
     if name == "mcp" || name.starts_with("mcp-") {
         return taken("the names mcp and mcp-… are reserved for server modules");
     }
     if known.contains_key(name) {
         return taken("this sandbox already has a module of this name");
     }
-    let invalid = |problem: String| Err(Error::InvalidOption { method: "Sandbox.hostModule", problem });
+    let invalid = |problem: String| Err(Error::InvalidOption { method: "Sandbox.hostModule", problem: problem.into() });
     let mut characters = name.chars();
     let well_formed = characters.next().is_some_and(|first| first.is_ascii_alphabetic())
         && characters.all(|next| next.is_ascii_alphanumeric() || next == '-' || next == '_')
@@ -98,13 +98,16 @@ impl RunHost {
         let (what, limit) = (what.to_owned(), self.max_argument_bytes);
         let arguments = match arguments {
             Arguments::Given(arguments) => arguments,
-            Arguments::Oversize(size) => return Err(Error::ArgumentsTooLarge { what, size, limit }),
+            Arguments::Oversize(size) => return Err(Error::ArgumentsTooLarge { what: what.into(), size, limit }),
             Arguments::Invalid(problem) => {
-                return Err(Error::InvalidArguments { what, problem: format!("expected values that JSON can hold: {problem}") });
+                return Err(Error::InvalidArguments {
+                    what: what.into(),
+                    problem: format!("expected values that JSON can hold: {problem}").into(),
+                });
             }
         };
         let size = arguments.iter().map(Value::wire_size).sum();
-        if size > limit { Err(Error::ArgumentsTooLarge { what, size, limit }) } else { Ok(arguments) }
+        if size > limit { Err(Error::ArgumentsTooLarge { what: what.into(), size, limit }) } else { Ok(arguments) }
     }
 
     /// Starts a call of the agent's own function.
@@ -117,7 +120,7 @@ impl RunHost {
             let size = value.wire_size();
             if size > limit {
                 let (what, size) = (format!("the result of {what}"), size.to_string());
-                return Err(Error::ResponseTooLarge { what, size, limit, limit_name: "limits.maxResponseBytes" });
+                return Err(Error::ResponseTooLarge { what: what.into(), size: size.into(), limit, limit_name: "limits.maxResponseBytes" });
             }
             Ok(value)
         })
@@ -136,10 +139,12 @@ impl RunHost {
     fn start_agents(&self, call: HostCall) -> HostAnswer {
         let started = match self.agent.get(&call.module) {
             Some(module) => self.agent_call(module.as_ref(), call),
-            None => Err(Error::HostFunction { function: call.module, message: "there is no such module".to_owned() }),
+            None => Err(Error::HostFunction { function: call.module.into(), message: "there is no such module".into() }),
         };
         // An error of the agent's own function is always thrown in the guest, like an exception of any function.
-        let reply = |outcome: Result<Value>| outcome.map_or_else(|error| ToolErrors::Throw.reply(&error), HostReply::Value);
+        let servers = Arc::clone(&self.servers);
+        let reply =
+            move |outcome: Result<Value>| outcome.map_or_else(|error| ToolErrors::Throw.reply(&servers.clean(error)), HostReply::Value);
         match started {
             Ok(answer) => HostAnswer::Later(Box::pin(async move { reply(answer.await) })),
             Err(error) => HostAnswer::Ready(reply(Err(error))),

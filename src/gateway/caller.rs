@@ -8,7 +8,7 @@ use super::callbacks::{CallScope, ElicitationQuestion, SamplingQuestion};
 use super::core::Core;
 use super::events::{Event, Events};
 use crate::client::{Caller, Elicitation, ElicitationAnswer, LogData, Notice, Question, Reply, Sampling};
-use crate::error::Words;
+use crate::error::ForeignText;
 use crate::redact::Redactor;
 use crate::sandbox::RunControl;
 
@@ -96,10 +96,10 @@ pub(super) fn event_of(redactor: &Redactor, server: &str, tool: Option<&str>, ru
             Event::Progress { server, tool, run_id, progress: *progress, total: *total, message }
         }
         Notice::Log { level, logger, data } => {
-            let line = |words: &Words| redactor.readable_line(&words.clone().open(redactor).to_string(), MAX_MESSAGE_CHARS);
+            let line = |words: &ForeignText| redactor.readable_line(&words.open(redactor), MAX_MESSAGE_CHARS);
             let data = match data {
                 LogData::Whole(data) => redactor.readable_json(data, usize::MAX),
-                LogData::Beginning(words) => redactor.readable_text(&words.clone().open(redactor).to_string(), usize::MAX).into(),
+                LogData::Beginning(words) => redactor.readable_text(&words.open(redactor), usize::MAX).into(),
             };
             Event::ServerLog { server, run_id, level: line(level), logger: logger.as_ref().map(line), data }
         }

@@ -37,7 +37,7 @@ impl Core {
         if let Some(remote) = resolve_http(server, &self.surroundings, &inputs)? {
             return self.launch_http(server, remote, callbacks, control);
         }
-        let missing = || Error::Internal(format!("server \"{}\" has neither a command nor a url", server.name));
+        let missing = || Error::Internal(format!("server \"{}\" has neither a command nor a url", server.name).into());
         // A server whose approval is not limited to a folder starts outside the workspace, so that new files in the workspace cannot change it.
         let locality = locality(subject.folder.as_ref());
         let command = resolve_command(server, &self.surroundings, &inputs, locality, read_env_file)?.ok_or_else(missing)?;
@@ -95,7 +95,7 @@ impl Core {
         let mut judged = None;
         let standing = self.trust.approvals.standing_of(&server.name, |approval| judged.insert(self.judged(server, approval)).clone())?;
         standing.require_command(&server.name)?;
-        judged.ok_or_else(|| Error::Internal("a valid approval was not checked".to_owned()))
+        judged.ok_or_else(|| Error::Internal("a valid approval was not checked".into()))
     }
 
     /// Returns the values of the inputs that a server uses. A server without inputs waits for no answer.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json};
 
 use super::request::Request;
-use super::{CallOptions, Gateway};
+use super::{Agent, CallOptions};
 use crate::bridge::{PromptEntry, ResourceEntry, prompt_arguments, prompt_entries, resource_entries};
 use crate::catalog::Manifest;
 use crate::client::{Completed, OfferRequest};
@@ -15,7 +15,7 @@ use crate::sandbox::Stop;
 /// The maximum number of completion values that the protocol allows in one answer.
 const MAX_COMPLETIONS: usize = 100;
 
-impl Gateway {
+impl Agent {
     /// Lists the approved resources and resource templates of a server. Starts no server.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl Gateway {
     /// Lists the approved prompts of a server. Starts no server.
     ///
     /// # Errors
-    /// The errors of [`Gateway::resources`].
+    /// The errors of [`Agent::resources`].
     pub fn prompts(&self, name: &str) -> Result<Vec<PromptEntry>> {
         Ok(prompt_entries(name, &*self.usable(name)?, self.core.limits.max_description_chars))
     }
@@ -39,7 +39,7 @@ impl Gateway {
     pub async fn read_resource(&self, name: &str, uri: &str, options: CallOptions, stop: &Stop) -> Result<Json> {
         let request = Request::Offer(OfferRequest::Read { uri: uri.to_owned() });
         let result = self.request_without_run(name, &request, options, stop).await?;
-        shown(name, &request, &result, &["contents"], &[])
+        shown(name, &request, &result, &["contents"], &[]).map_err(|error| self.core.redacted(error))
     }
 
     /// Fills in a prompt. Returns `{ description?, messages, meta? }`.
@@ -54,16 +54,17 @@ impl Gateway {
         options: CallOptions,
         stop: &Stop,
     ) -> Result<Json> {
-        let arguments = prompt_arguments(&format!("{name}.{prompt}"), arguments, self.core.limits.max_argument_bytes)?;
+        let arguments = prompt_arguments(&format!("{name}.{prompt}"), arguments, self.core.limits.max_argument_bytes);
+        let arguments = arguments.map_err(|error| self.core.redacted(error))?;
         let request = Request::Offer(OfferRequest::Prompt { name: prompt.to_owned(), arguments });
         let result = self.request_without_run(name, &request, options, stop).await?;
-        shown(name, &request, &result, &["messages"], &["description"])
+        shown(name, &request, &result, &["messages"], &["description"]).map_err(|error| self.core.redacted(error))
     }
 
     /// Completes an argument of a prompt, or a variable of a resource template. Returns `{ values, total?, hasMore? }`.
     ///
     /// # Errors
-    /// The errors of [`Gateway::get_prompt`] and [`Gateway::read_resource`].
+    /// As [`Agent::get_prompt`] and [`Agent::read_resource`].
     pub async fn complete(
         &self,
         name: &str,
@@ -74,12 +75,14 @@ impl Gateway {
         stop: &Stop,
     ) -> Result<Json> {
         let limit = self.core.limits.max_argument_bytes;
-        let context = prompt_arguments(&format!("{name}.completion/complete"), context, limit)?;
+        let context = prompt_arguments(&format!("{name}.completion/complete"), context, limit);
+        let context = context.map_err(|error| self.core.redacted(error))?;
         let (argument, value) = argument;
         let request = Request::Offer(OfferRequest::Complete { of, argument, value, context });
         let result = self.request_without_run(name, &request, options, stop).await?;
         let completion = result.get("completion").cloned().unwrap_or_default();
-        let mut completion = shown(name, &request, &completion, &["values"], &["total", "hasMore"])?;
+        let completion = shown(name, &request, &completion, &["values"], &["total", "hasMore"]);
+        let mut completion = completion.map_err(|error| self.core.redacted(error))?;
         if let Some(values) = completion.get_mut("values").and_then(Json::as_array_mut) {
             values.retain(Json::is_string);
             values.truncate(MAX_COMPLETIONS);
@@ -87,28 +90,9 @@ impl Gateway {
         Ok(completion)
     }
 
-    /// Subscribes to a resource. An event is sent when the resource changes, also on later connections.
-    ///
-    /// # Errors
-    /// The errors of [`Gateway::read_resource`], and `ERR_PROTOCOL` if the server does not support subscriptions.
-    pub async fn subscribe(&self, name: &str, uri: &str) -> Result<()> {
-        let request = Request::Subscribe(uri.to_owned());
-        self.request_without_run(name, &request, CallOptions::default(), &Stop::new()).await.map(drop)
-    }
-
-    /// Ends a subscription.
-    ///
-    /// # Errors
-    /// The errors of [`Gateway::subscribe`].
-    pub async fn unsubscribe(&self, name: &str, uri: &str) -> Result<()> {
-        self.core.requests.subscriptions.remove(name, uri);
-        let request = Request::Unsubscribe(uri.to_owned());
-        self.request_without_run(name, &request, CallOptions::default(), &Stop::new()).await.map(drop)
-    }
-
     fn usable(&self, name: &str) -> Result<Arc<Manifest>> {
-        self.core.check_open()?;
-        let usable = self.core.registry.server(name).and_then(|server| self.core.usable(&server));
+        self.identity.check_open()?;
+        let usable = self.core.registry.server(name).and_then(|server| self.core.usable(&server, self.identity.id));
         usable.map_err(|error| self.core.redacted(error))
     }
 }
@@ -124,7 +108,7 @@ fn shown(server: &str, request: &Request, result: &Json, lists: &[&str], others:
     for name in lists {
         let list = result.get(*name).filter(|list| list.is_array()).ok_or_else(|| Error::Protocol {
             server: server.to_owned(),
-            tool: request.method().to_owned(),
+            tool: request.method().into(),
             code: 0,
             message: format!("its answer has no list of {name}").into(),
         })?;

@@ -90,7 +90,7 @@ impl ConfigSource {
             ConfigContent::Given(config) => return parse_object(config, "config", self.max_servers),
             ConfigContent::File(path) | ConfigContent::DefaultFile(path) => path,
         };
-        let unreadable = |problem: String| Error::ConfigUnreadable { path: path.clone(), problem };
+        let unreadable = |problem: String| Error::ConfigUnreadable { path: path.clone().into(), problem: problem.into() };
         match read_bounded(path, Links::Follow, MAX_CONFIG_BYTES).map(String::from_utf8) {
             Ok(Err(_)) => Err(unreadable("it is not text in UTF-8".to_owned())),
             Ok(Ok(text)) => parse_text(&text, &path.display().to_string(), self.max_servers),
@@ -146,7 +146,7 @@ impl GatewayOptions {
         let content = match (&self.config, &self.config_path) {
             (Some(_), Some(_)) => {
                 let problem = "config and configPath cannot both be set".to_owned();
-                return Err(Error::InvalidOption { method: "Gateway.open", problem });
+                return Err(Error::InvalidOption { method: "Gateway.open", problem: problem.into() });
             }
             (Some(config), None) => ConfigContent::Given(config.clone()),
             (None, Some(path)) => ConfigContent::File(path.clone()),

@@ -99,7 +99,7 @@ impl Gateway {
     fn fingerprints(&self) -> BTreeMap<String, String> {
         let key = self.core.trust.approvals.key();
         let form = |entry: &Entry| match entry {
-            Entry::Invalid(server) => Canonical::new("invalid").text(&server.error.to_string()),
+            Entry::Invalid(server) => Canonical::new("invalid").text(&self.core.redacted(server.error.clone()).to_string()),
             Entry::Valid(server) => {
                 let approved = Subject::new(server, key, Circumstances::default()).digest;
                 with_conduct(Canonical::new("valid").text(&approved), server)

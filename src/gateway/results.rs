@@ -31,9 +31,10 @@ enum Saved {
 /// Refuses a budget that is too small for a useful value.
 pub(super) fn check_budget(method: &'static str, tokens: Option<usize>) -> Result<()> {
     match tokens {
-        Some(tokens) if tokens < MIN_RESULT_TOKENS => {
-            Err(Error::InvalidOption { method, problem: format!("maxResultTokens must be at least {MIN_RESULT_TOKENS}, not {tokens}") })
-        }
+        Some(tokens) if tokens < MIN_RESULT_TOKENS => Err(Error::InvalidOption {
+            method,
+            problem: format!("maxResultTokens must be at least {MIN_RESULT_TOKENS}, not {tokens}").into(),
+        }),
         _ => Ok(()),
     }
 }
@@ -56,13 +57,15 @@ impl Sandbox {
                 Err(error) => failed(error),
             };
             let error = report.outcome.value.as_ref().err().cloned();
+            let core = Arc::clone(&this.core);
             let rendered = blocking(move || this.rendered(&report, &code, budget.max(MIN_RESULT_TOKENS))).await;
             match rendered {
                 Ok(report) => ModelRun { report, error },
-                Err(failure) => ModelRun {
-                    report: json!({ "error": { "code": failure.code(), "message": failure.to_string() } }),
-                    error: error.or(Some(failure)),
-                },
+                Err(failure) => {
+                    let failure = core.redacted(failure);
+                    let report = json!({ "error": { "code": failure.code(), "message": failure.to_string() } });
+                    ModelRun { report, error: error.or(Some(failure)) }
+                }
             }
         }
     }
@@ -71,6 +74,7 @@ impl Sandbox {
     pub(super) async fn within_budget(self: Arc<Self>, mut report: RunReport, budget: Option<usize>) -> RunReport {
         let Some(budget) = budget.or(self.max_result_tokens) else { return report };
         let Ok(wire) = report.outcome.value else { return report };
+        let core = Arc::clone(&self.core);
         let cut = blocking(move || self.cut(wire, budget)).await;
         match cut {
             Ok(cut) => {
@@ -79,7 +83,7 @@ impl Sandbox {
                 report.saved_as = cut.saved_as;
                 report.warnings.extend(cut.warning);
             }
-            Err(error) => report.outcome.value = Err(error),
+            Err(error) => report.outcome.value = Err(core.redacted(error)),
         }
         report
     }
@@ -92,7 +96,7 @@ impl Sandbox {
         let size = wire.size();
         let saved = self.keep(wire)?;
         let Some(fitted) = fit(&value, budget, saved.handle()) else {
-            return Err(Error::Internal("a value that does not fit was not cut".to_owned()));
+            return Err(Error::Internal("a value that does not fit was not cut".into()));
         };
         let limit = self.core.limits.max_saved_bytes;
         let (saved_as, warning) = match saved {
@@ -143,7 +147,7 @@ impl Sandbox {
     fn keep(&self, value: Wire) -> Result<Saved> {
         let mut random = [0; SAVED_ID_BYTES];
         getrandom::fill(&mut random)
-            .map_err(|error| Error::Io { what: "a handle for the value".to_owned(), problem: error.to_string().into() })?;
+            .map_err(|error| Error::Io { what: "a handle for the value".into(), problem: error.to_string().into() })?;
         let id = saved_id(random);
         let mut saved = self.saved.lock();
         Ok(if saved.save(id.clone(), value, Instant::now()) { Saved::As(id) } else { Saved::TooLarge })
@@ -172,9 +176,9 @@ struct CutValue {
 fn returned(wire: &Wire) -> Result<Value> {
     match Value::from_wire(wire.clone()) {
         Ok(Value::Record(mut fields)) if fields.len() == 1 => Ok(fields.swap_remove(0).1),
-        Ok(_) => Err(Error::Internal("a run returned a value in an unexpected form".to_owned())),
+        Ok(_) => Err(Error::Internal("a run returned a value in an unexpected form".into())),
         Err(Error::InvalidValue { problem }) => {
-            Err(Error::InvalidValue { problem: format!("it cannot be measured for maxResultTokens: {problem}") })
+            Err(Error::InvalidValue { problem: problem.after("it cannot be measured for maxResultTokens: ") })
         }
         Err(error) => Err(error),
     }

@@ -76,9 +76,9 @@ impl Core {
         };
         let permit = tokio::time::timeout(patience, free.acquire_owned()).await;
         let (name, limit_ms) = (server.name.clone(), u64::try_from(patience.as_millis()).unwrap_or(u64::MAX));
-        let permit = permit.map_err(|_| Error::CallTimeout { server: name, tool: tool.to_owned(), limit_ms, limit_name })?;
+        let permit = permit.map_err(|_| Error::CallTimeout { server: name, tool: tool.into(), limit_ms, limit_name })?;
         // `acquire_owned` fails only for a closed semaphore, and this semaphore is never closed.
-        permit.map(|permit| CallSlot { _permit: permit, wait: Wait::ForOthers }).map_err(|error| Error::Internal(error.to_string()))
+        permit.map(|permit| CallSlot { _permit: permit, wait: Wait::ForOthers }).map_err(|error| Error::Internal(error.to_string().into()))
     }
 }
 

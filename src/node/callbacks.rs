@@ -126,5 +126,5 @@ fn elicitation_answer(mut given: Json) -> Result<ElicitationAnswer> {
 }
 
 fn wrong(method: &'static str, expected: &str) -> Error {
-    Error::InvalidOption { method, problem: format!("must return {expected}") }
+    Error::InvalidOption { method, problem: format!("must return {expected}").into() }
 }

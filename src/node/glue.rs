@@ -1,4 +1,4 @@
-//! Evaluates `glue.js` once in each JavaScript environment and calls its functions.
+//! Evaluates `glue.js`, with `tools.js`, once in each JavaScript environment and calls its functions.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,6 +11,7 @@ use super::calls::Calls;
 use super::outcomes::Outcomes;
 use super::turns::TurnEnd;
 use crate::error::Error;
+use crate::gateway::OpenGateways;
 
 thread_local! {
     // A thread has one environment at a time: Node's main thread, or a worker's. The reference is never released. The environment frees it when it
@@ -19,7 +20,7 @@ thread_local! {
 }
 
 /// The arguments of the function in `glue.js`.
-type Setup<'env> = FnArgs<(Unknown<'env>,)>;
+type Setup<'env> = FnArgs<(Unknown<'env>, Unknown<'env>)>;
 
 /// The objects that exist once in each environment.
 struct Glue {
@@ -27,6 +28,7 @@ struct Glue {
     object: ObjectRef,
     calls: Arc<Calls>,
     outcomes: Arc<Outcomes>,
+    open_gateways: Arc<OpenGateways>,
     turn_end: Rc<TurnEnd>,
 }
 
@@ -65,6 +67,11 @@ pub(super) fn outcomes(env: &Env) -> napi::Result<Arc<Outcomes>> {
     Ok(Arc::clone(&glue(env)?.outcomes))
 }
 
+/// Returns the gateways that are open in the environment.
+pub(super) fn open_gateways(env: &Env) -> napi::Result<Arc<OpenGateways>> {
+    Ok(Arc::clone(&glue(env)?.open_gateways))
+}
+
 /// Returns the work that waits for the end of the present turn.
 pub(super) fn turn_end(env: &Env) -> napi::Result<Rc<TurnEnd>> {
     Ok(Rc::clone(&glue(env)?.turn_end))
@@ -84,11 +91,15 @@ fn glue(env: &Env) -> napi::Result<&'static Glue> {
     let codec: Unknown = env.run_script(include_str!("../../guest/runtime/src/codec.js"))?;
     let turn_end = TurnEnd::new(env)?;
     let setup: Function<Setup, Object> = env.run_script(include_str!("glue.js"))?;
-    let object = setup.call(FnArgs::from((codec,)))?.create_ref()?;
+    let tools: Unknown = env.run_script(include_str!("tools.js"))?;
+    let object = setup.call(FnArgs::from((codec, tools)))?.create_ref()?;
     let outcomes: Arc<Outcomes> = Arc::default();
     // Between two turns, only this hook reports the end of the environment.
     env.add_env_cleanup_hook(Arc::clone(&outcomes), |outcomes| outcomes.end())?;
-    let glue = Glue { environment, object, calls: Arc::default(), outcomes, turn_end };
+    // One hook for all of them: it stays, with what it holds, as long as the environment.
+    let open_gateways: Arc<OpenGateways> = Arc::default();
+    env.add_env_cleanup_hook(Arc::clone(&open_gateways), |open| open.kill())?;
+    let glue = Glue { environment, object, calls: Arc::default(), outcomes, open_gateways, turn_end };
     let glue: &'static Glue = Box::leak(Box::new(glue));
     GLUE.set(Some(glue));
     Ok(glue)

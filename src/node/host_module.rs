@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::calls::{Dispatch, DispatchParts, Pending};
 use super::{glue, options};
 use crate::catalog::{AgentFunction, AgentModuleInfo};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorText, Result};
 use crate::gateway::AgentModule;
 use crate::sandbox::{Value, Wire, is_function_type};
 
@@ -36,7 +36,7 @@ struct FunctionInfo {
 impl ModuleInfo {
     /// Refuses a description of a function that the module does not have, and a signature that is not a function type.
     fn checked(self, names: &[String]) -> Result<Self> {
-        let invalid = |problem: String| Err(Error::InvalidOption { method: METHOD, problem });
+        let invalid = |problem: String| Err(Error::InvalidOption { method: METHOD, problem: problem.into() });
         for (name, function) in &self.functions {
             if !names.contains(name) {
                 return invalid(format!("info.functions.{name}: the module has no such function; there are: {}", names.join(", ")));
@@ -120,7 +120,9 @@ impl AgentModule for JavaScriptModule {
     fn call(&self, function: &str, arguments: Vec<Value>) -> Pin<Box<dyn Future<Output = Result<Value>> + Send>> {
         let what = format!("{}.{function}", self.name);
         if !self.functions.iter().any(|known| known == function) {
-            return Box::pin(async move { Err(Error::HostFunction { function: what, message: "there is no such function".to_owned() }) });
+            return Box::pin(async move {
+                Err(Error::HostFunction { function: ErrorText::own(what), message: ErrorText::own("there is no such function") })
+            });
         }
         let (dispatch, function) = (self.dispatch.clone(), function.to_owned());
         Box::pin(async move { read_answer(what, dispatch.call(function, Value::List(arguments).to_wire()).await?) })
@@ -129,15 +131,16 @@ impl AgentModule for JavaScriptModule {
 
 fn read_answer(what: String, wire: Wire) -> Result<Value> {
     if let Ok(Failure::Error { message }) = serde_json::from_str(&wire.json) {
-        return Err(Error::HostFunction { function: what, message });
+        return Err(Error::HostFunction { function: ErrorText::own(what), message: ErrorText::own(message) });
     }
     match Value::from_wire(wire) {
         Ok(Value::Record(mut fields)) if fields.len() == 1 => Ok(fields.remove(0).1),
         // The answer has no `ok` field, because JSON leaves out a function or a symbol.
         Ok(_) => Ok(Value::Null),
-        Err(Error::InvalidValue { problem }) => {
-            Err(Error::HostFunction { function: what, message: format!("its return value cannot enter the sandbox: {problem}") })
-        }
+        Err(Error::InvalidValue { problem }) => Err(Error::HostFunction {
+            function: ErrorText::own(what),
+            message: problem.after("its return value cannot enter the sandbox: "),
+        }),
         Err(error) => Err(error),
     }
 }

@@ -25,7 +25,7 @@ pub(super) type Parts = Vec<Either<String, Uint8Array>>;
 impl Reply {
     /// Makes the reply of a plain value or an error.
     pub(super) fn new<T: Serialize>(outcome: Result<T>) -> Self {
-        match outcome.and_then(|value| serde_json::to_value(value).map_err(|error| Error::Internal(error.to_string()))) {
+        match outcome.and_then(|value| serde_json::to_value(value).map_err(|error| Error::Internal(error.to_string().into()))) {
             // Converted to `Value` first, which escapes JSON from a server that looks like the mark for bytes.
             Ok(json) => Self(Value::record([("ok", Value::from(json))]).to_wire()),
             Err(error) => Self::failure(&error, json!({})),
@@ -38,7 +38,7 @@ impl Reply {
         fields["code"] = error.code().into();
         fields["message"] = error.to_string().into();
         if let Error::GuestThrew { name, stack, line, column, .. } = error {
-            fields["guest"] = json!({ "name": name.to_string(), "stack": stack.to_string(), "line": line, "column": column });
+            fields["guest"] = json!({ "name": name.shown(), "stack": stack.shown(), "line": line, "column": column });
         }
         if let Error::CodeSyntax { line, column, .. } = error {
             fields["line"] = json!(line);
@@ -142,7 +142,7 @@ where
     core.spawn(async move {
         // A panic also settles the promise, with `ERR_INTERNAL`.
         let outcome = AssertUnwindSafe(after_events(events, work)).catch_unwind().await;
-        unsettled.settle(outcome.map_err(|_| Error::Internal("a panic ended the operation".to_owned())));
+        unsettled.settle(outcome.map_err(|_| Error::Internal("a panic ended the operation".into())));
     });
     Ok(promise)
 }

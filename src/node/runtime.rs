@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use super::events::EventSink;
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
+use crate::redact::Redactor;
 
 /// The number of tokio worker threads, which resolve calls. Each guest has a thread of its own.
 const WORKERS: usize = 2;
@@ -60,7 +61,7 @@ impl Drop for Late {
 impl Core {
     pub(super) fn start() -> Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(WORKERS).thread_name("hyperlight-mcp").enable_all().build();
-        let runtime = runtime.map_err(|error| Error::io("a runtime", &error))?;
+        let runtime = runtime.map_err(|error| Error::io("a runtime", &error).redacted(&Redactor::new(None, None)))?;
         Ok(Self(Arc::new(Shared {
             runtime: Mutex::new(Running { runtime: Some(runtime), late: 0, has_ended: false }),
             tasks: TaskTracker::new(),
@@ -142,6 +143,8 @@ impl Core {
 /// Runs work after the shutdown of the runtime, for example to report that everything is closed. It opens no file descriptor, because none may be
 /// left.
 fn run_apart(work: impl Future<Output = ()> + Send + 'static) {
+    // Boxed: a future of a call, unoptimised, is as large as this thread's stack.
+    let work = Box::pin(work);
     let thread = std::thread::Builder::new().name("hyperlight-mcp-late".to_owned()).spawn(move || {
         if let Ok(runtime) = Builder::new_current_thread().enable_time().build() {
             runtime.block_on(work);

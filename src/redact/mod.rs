@@ -78,8 +78,8 @@ impl Redactor {
 
     /// Returns the text without secrets, and with short paths. Redacting the result again changes nothing.
     ///
-    /// Only a complete secret is replaced. So cut a text after redacting it, or use [`Words`](crate::error::Words), which record that the text was
-    /// cut.
+    /// A secret is blanked where all of it stands: cut a text after redacting it, or hand on [`ForeignText`](crate::error::ForeignText) that knows of
+    /// their cut.
     #[must_use]
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let known = self.known();

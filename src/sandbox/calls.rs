@@ -14,7 +14,7 @@ use super::run::{LogListener, RunStats};
 use super::run_binding::GuestCalls;
 use super::sources::Sources;
 use super::value::Wire;
-use crate::error::Error;
+use crate::error::{Error, ErrorText};
 use crate::limits::Limits;
 
 /// The largest number of random bytes that one call returns, which is the quota of `crypto.getRandomValues`.
@@ -133,7 +133,10 @@ impl RunState {
         let longest = module.len().max(function.len());
         if longest > MAX_NAME_BYTES {
             let problem = format!("the name of its module or function has {longest} bytes; the limit is {MAX_NAME_BYTES}");
-            return HostAnswer::Ready(thrown_by(&Error::InvalidArguments { what: "a call".to_owned(), problem }));
+            return HostAnswer::Ready(thrown_by(&Error::InvalidArguments {
+                what: ErrorText::own("a call"),
+                problem: ErrorText::own(problem),
+            }));
         }
         let (control, time) = self.control.of_call();
         match Arc::clone(&self.host).start(HostCall { module, function, arguments }, &control) {

@@ -20,7 +20,7 @@ use super::frame::{fitting, frame_size, thrown_by};
 use super::host::{HostAnswer, RunControl};
 use super::in_flight::InFlightCalls;
 use super::value::Wire;
-use crate::error::Error;
+use crate::error::{Error, ErrorText};
 
 /// The largest number of outstanding calls of a run. `calls.js` has the same limit.
 const MAX_OUTSTANDING: usize = 256;
@@ -298,7 +298,7 @@ impl State {
         }
         let what = "the replies that this run has not read yet, with this reply (await fewer calls at a time),".to_owned();
         let (size, limit) = (size.to_string(), self.limits.replies);
-        let error = Error::ResponseTooLarge { what, size, limit, limit_name: "limits.guestHeapBytes" };
+        let error = Error::ResponseTooLarge { what: ErrorText::own(what), size: size.into(), limit, limit_name: "limits.guestHeapBytes" };
         fitting(thrown_by(&error), usize::MAX)
     }
 }
@@ -336,7 +336,7 @@ impl Drop for Slot {
         // A slot without a reply has two possible reasons: the run has ended, and its guest gets no more answers (`RunBinding::dispatch`),
         // or the call's task has panicked.
         let reply = self.reply.take().unwrap_or_else(|| {
-            let error = Error::Internal("a call ended without an answer".to_owned());
+            let error = Error::Internal("a call ended without an answer".into());
             fitting(thrown_by(&error), usize::MAX)
         });
         self.board.state().put(self.number, self.load, reply, Instant::now());

@@ -4,8 +4,8 @@
 use super::host::{Arguments, HostReply};
 use super::outcome::GuestOutcome;
 use super::value::{MARK, Value, Wire, check_blobs, invalid, read_parts};
-use crate::error::{Error, Result};
-use crate::text::json::{Sink, quote};
+use crate::error::{Error, ErrorText, Result};
+use crate::text::json::Sink;
 
 /// The largest size of an exception's message in the guest.
 const MAX_THROWN_BYTES: usize = 32 * 1024;
@@ -44,21 +44,21 @@ impl<'a, S: Sink> Writer<'a, S> {
             Value::Null => self.sink.put(b"null"),
             Value::Bool(true) => self.sink.put(b"true"),
             Value::Bool(false) => self.sink.put(b"false"),
-            Value::Number(number) => self.sink.number(number),
+            Value::Number(number) => self.sink.json(number),
             Value::Text(text) if self.texts == Texts::Apart && text.len() >= LONG_TEXT_BYTES => {
                 let index = self.blobs.len();
                 self.blobs.push(text.as_bytes());
                 self.open_mark();
                 self.sink.put(b"\"");
-                self.sink.number(&index.into());
+                self.sink.json(&index);
                 self.sink.put(b"\"}");
             }
-            Value::Text(text) => quote(text, &mut self.sink),
+            Value::Text(text) => self.sink.json(text),
             Value::Bytes(bytes) => {
                 let index = self.blobs.len();
                 self.blobs.push(bytes);
                 self.open_mark();
-                self.sink.number(&index.into());
+                self.sink.json(&index);
                 self.sink.put(b"}");
             }
             Value::List(items) => {
@@ -74,7 +74,7 @@ impl<'a, S: Sink> Writer<'a, S> {
                 self.sink.put(b"{");
                 for (index, (key, value)) in fields.iter().enumerate() {
                     self.sink.separate(index);
-                    quote(key, &mut self.sink);
+                    self.sink.json(key);
                     self.sink.put(b":");
                     self.value(value);
                 }
@@ -86,7 +86,7 @@ impl<'a, S: Sink> Writer<'a, S> {
     /// Writes `{"name":value}`.
     fn field(&mut self, name: &str, value: &'a Value) {
         self.sink.put(b"{");
-        quote(name, &mut self.sink);
+        self.sink.json(name);
         self.sink.put(b":");
         self.value(value);
         self.sink.put(b"}");
@@ -98,7 +98,7 @@ impl<'a, S: Sink> Writer<'a, S> {
         for (index, (key, value)) in fields.iter().enumerate() {
             self.sink.separate(index);
             self.sink.put(b"[");
-            quote(key, &mut self.sink);
+            self.sink.json(key);
             self.sink.put(b",");
             self.value(value);
             self.sink.put(b"]");
@@ -143,7 +143,7 @@ fn roughly(value: &Value) -> usize {
 }
 
 fn word(number: usize) -> Result<[u8; WORD]> {
-    u32::try_from(number).map(u32::to_le_bytes).map_err(|_| Error::Internal("a frame has more than 4 GiB".to_owned()))
+    u32::try_from(number).map(u32::to_le_bytes).map_err(|_| Error::Internal("a frame has more than 4 GiB".into()))
 }
 
 /// Splits a frame into its JSON and its blobs.
@@ -189,7 +189,7 @@ pub fn parse_arguments(frame: &[u8]) -> Arguments {
 fn given(read: Result<Arguments>) -> Arguments {
     match read {
         Ok(arguments) => arguments,
-        Err(Error::InvalidValue { problem }) => Arguments::Invalid(problem),
+        Err(Error::InvalidValue { problem }) => Arguments::Invalid(problem.shown().to_owned()),
         Err(error) => Arguments::Invalid(error.to_string()),
     }
 }
@@ -252,7 +252,7 @@ fn to_wire(reply: HostReply) -> Wire {
 
 fn too_large(size: usize, capacity: usize) -> HostReply {
     let (what, size) = ("an answer to the guest".to_owned(), size.to_string());
-    thrown_by(&Error::ResponseTooLarge { what, size, limit: capacity, limit_name: "the guest's buffer" })
+    thrown_by(&Error::ResponseTooLarge { what: ErrorText::own(what), size: size.into(), limit: capacity, limit_name: "the guest's buffer" })
 }
 
 /// Converts an error to the exception that the guest gets.

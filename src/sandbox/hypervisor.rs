@@ -16,6 +16,7 @@ use super::image::{GuestImage, Origin};
 use super::kept::{KeptSnapshots, Key};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::redact::Redactor;
 
 const DEVICE: &str = "/dev/kvm";
 
@@ -171,7 +172,7 @@ fn announce(image: &GuestImage) {
 }
 
 /// Converts the outcome of [`boot`] to a report.
-pub(super) fn report(booted: &Result<GuestImage>) -> HypervisorReport {
+pub(super) fn report(booted: &Result<GuestImage>, redactor: &Redactor) -> HypervisorReport {
     match booted {
         Ok(image) => HypervisorReport {
             available: true,
@@ -183,8 +184,8 @@ pub(super) fn report(booted: &Result<GuestImage>) -> HypervisorReport {
             warning: (image.kind() == GuestKind::Ring3).then(|| RING3_WARNING.to_owned()),
         },
         Err(error) => {
-            let (problem, remedy) = match error {
-                Error::NoHypervisor { problem, remedy } => (problem.clone(), Some(remedy.clone())),
+            let (problem, remedy) = match error.clone().redacted(redactor) {
+                Error::NoHypervisor { problem, remedy } => (problem.to_string(), Some(remedy.to_string())),
                 other => (other.to_string(), None),
             };
             HypervisorReport { available: false, guest: None, boot_ms: None, snapshot: None, problem: Some(problem), remedy, warning: None }
@@ -227,7 +228,7 @@ fn no_hypervisor(failure: Failure) -> Error {
         ),
         Failure::Other(problem) => (format!("the guest does not boot: {problem}"), "See docs/HYPERVISOR.md".to_owned()),
     };
-    Error::NoHypervisor { problem, remedy }
+    Error::NoHypervisor { problem: problem.into(), remedy: remedy.into() }
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ pub use value::{Value, Wire};
 
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::redact::Redactor;
 use image::GuestImage;
 use kept::KeptSnapshots;
 use pool::Pool;
@@ -106,8 +107,8 @@ impl Sandboxes {
 
     /// Boots the guest if necessary, and returns whether a guest boots on this machine, or the reason why not.
     #[must_use]
-    pub fn report(&self) -> HypervisorReport {
-        hypervisor::report(self.booted())
+    pub fn report(&self, redactor: &Redactor) -> HypervisorReport {
+        hypervisor::report(self.booted(), redactor)
     }
 
     /// Runs code on the calling thread and returns its outcome.

@@ -10,7 +10,7 @@ use super::run::REQUIRE_PROLOGUE;
 use super::script::{Importable, declares_require, instead_of_global};
 use super::stop::Stop;
 use super::value::{Wire, invalid};
-use crate::error::{Error, Result, Words};
+use crate::error::{Error, ForeignText, Result};
 use crate::limits::Limits;
 
 /// The number of UTF-16 units to which the guest cuts a text (`prelude.js`).
@@ -44,10 +44,10 @@ impl AgentCode<'_> {
 
     fn explain_syntax(&self, text: &str, message: String, line: Option<u32>) -> Error {
         if !self.was_looked_at {
-            return Error::CodeSyntax { message: format!("{message}{NOT_LOOKED_AT}"), line, column: None };
+            return Error::CodeSyntax { message: format!("{message}{NOT_LOOKED_AT}").into(), line, column: None };
         }
         let explained = self.explained(|modules, asker| self.reader.explain_syntax(text, modules, &message, line, asker));
-        explained.unwrap_or(Error::CodeSyntax { message, line, column: None })
+        explained.unwrap_or(Error::CodeSyntax { message: message.into(), line, column: None })
     }
 
     fn explain_not_a_function(&self, text: &str, line: u32) -> Option<String> {
@@ -140,7 +140,7 @@ fn read_outcome(limits: &Limits, wire: Wire) -> Result<FinalFrame> {
     match serde_json::from_str(&wire.json) {
         Ok(GuestOutcome::Failure(failure)) => Ok(FinalFrame::Failure(failure)),
         Ok(GuestOutcome::Oversize(size)) => Err(Error::ValueTooLarge { size, limit: limits.max_value_bytes }),
-        Err(error) => Err(invalid(&error.to_string().chars().take(MAX_PROBLEM_CHARS).collect::<String>())),
+        Err(error) => Err(Error::InvalidValue { problem: error.to_string().chars().take(MAX_PROBLEM_CHARS).collect::<String>().into() }),
     }
 }
 
@@ -165,12 +165,12 @@ impl GuestFailure {
         }
         match kind {
             FailureKind::Handler => Error::NoHandler,
-            FailureKind::Value if is_cut => Error::InvalidValue { problem: TOO_LONG.to_owned() },
-            FailureKind::Value => Error::InvalidValue { problem: message },
-            FailureKind::Load if is_cut => Error::CodeSyntax { message: TOO_LONG.to_owned(), line, column },
+            FailureKind::Value if is_cut => Error::InvalidValue { problem: TOO_LONG.into() },
+            FailureKind::Value => Error::InvalidValue { problem: message.into() },
+            FailureKind::Load if is_cut => Error::CodeSyntax { message: TOO_LONG.into(), line, column },
             FailureKind::Load if is_resolution(&message) => code.explain_load(text).unwrap_or_else(|| {
                 let known: Vec<_> = code.modules.names().iter().map(|name| format!("host:{name}")).collect();
-                Error::CodeSyntax { message: format!("{message}; the modules here are: {}", known.join(", ")), line, column }
+                Error::CodeSyntax { message: format!("{message}; the modules here are: {}", known.join(", ")).into(), line, column }
             }),
             FailureKind::Load if name == "SyntaxError" => code.explain_syntax(text, message, line),
             FailureKind::Load | FailureKind::Throw => {
@@ -180,8 +180,9 @@ impl GuestFailure {
                 let lacking = lacking.and_then(|line| code.explain_not_a_function(text, line));
                 let instead = if name == "ReferenceError" { instead_of_global(&message).map(ToOwned::to_owned) } else { None };
                 let message = if let Some(more) = lacking.or(instead).filter(|_| !is_cut) { format!("{message}: {more}") } else { message };
-                let said = |text: String| if reaches_the_guests_limit(&text) { Words::beginning(text, usize::MAX) } else { text.into() };
-                Error::GuestThrew { name: said(name), message: said(message), stack: said(stack), line, column }
+                let said =
+                    |text: String| if reaches_the_guests_limit(&text) { ForeignText::beginning(text, usize::MAX) } else { text.into() };
+                Error::GuestThrew { name: said(name).into(), message: said(message).into(), stack: said(stack).into(), line, column }
             }
         }
     }

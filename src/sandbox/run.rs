@@ -21,7 +21,7 @@ use super::sources::Sources;
 use super::stop::Stop;
 use super::value::Wire;
 use super::watch::Watch;
-use crate::error::{Error, Result, Words};
+use crate::error::{Error, ForeignText, Result};
 use crate::limits::Limits;
 
 /// Registers the handler, whether the code exports it or not. This text follows the code, so that the code's lines keep their numbers.
@@ -197,6 +197,6 @@ impl Failure {
         if text.contains("WouldBlock") {
             return Error::NeverSettles;
         }
-        Error::GuestCrashed { problem: Words::cut(&text, 500) }
+        Error::GuestCrashed { problem: ForeignText::cut(&text, 500).into() }
     }
 }

@@ -7,7 +7,7 @@
 use serde_json::{Map, Number, Value as Json};
 
 use super::frame::{Writer, parts_of};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorText, Result};
 use crate::limits::MAX_BLOBS;
 use crate::text::json::Counter;
 
@@ -134,7 +134,7 @@ impl Wire {
         let mut parts: Vec<&[u8]> = Vec::with_capacity(self.blobs.len() + 1);
         parts.push(self.json.as_bytes());
         parts.extend(self.blobs.iter().map(Vec::as_slice));
-        hyperlight_js_common::encode_binaries(&parts).map_err(|error| Error::Internal(error.to_string()))
+        hyperlight_js_common::encode_binaries(&parts).map_err(|error| Error::Internal(error.to_string().into()))
     }
 
     pub(crate) fn from_frame(frame: &[u8]) -> Result<Self> {
@@ -157,7 +157,7 @@ pub(super) fn check_blobs(count: usize) -> Result<()> {
 }
 
 pub(super) fn invalid(problem: &str) -> Error {
-    Error::InvalidValue { problem: problem.to_owned() }
+    Error::InvalidValue { problem: ErrorText::own(problem) }
 }
 
 /// A function that takes a blob by its index. Each blob can be taken once.

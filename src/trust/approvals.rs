@@ -1,6 +1,7 @@
 //! Stores the approvals on disk in `approved-mcp.json` in the state folder. The file is checked again whenever an approval is used.
 
 use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
@@ -27,6 +28,8 @@ const KEPT_ASIDE: u32 = 100;
 const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
 /// Time that a writer waits for other writers. A process that holds the lock for longer is hostile or was stopped.
 const LOCK_TIME: Duration = Duration::from_secs(10);
+
+type Servers = BTreeMap<String, Approval>;
 
 /// Called when a damaged file was moved aside, with the reason.
 pub type IncidentListener = Arc<dyn Fn(String) + Send + Sync>;
@@ -67,7 +70,7 @@ impl ApprovalStore {
     pub fn open(folder: &Path, on_incident: IncidentListener) -> Result<Self> {
         let failed = |error: io::Error| {
             let problem = format!("the folder cannot be used: {error}. Or choose another stateDir");
-            Error::ApprovalStore { path: folder.join(FILE_NAME), problem }
+            Error::ApprovalStore { path: folder.join(FILE_NAME).into(), problem: problem.into() }
         };
         let files::PrivateFolder { path: folder, was_open } = files::private_folder(folder).map_err(failed)?;
         let warning = was_open
@@ -150,7 +153,9 @@ impl ApprovalStore {
     pub fn basis(&self, server: &str) -> Result<ApprovalBasis> {
         // The count is taken before the file is read, so that a revocation during the reading is noticed too.
         let revocations = self.revocations().count(server);
-        Ok(ApprovalBasis { first_id: self.approval(server)?.map(|approval| approval.lineage().to_owned()), revocations })
+        let approvals = self.read()?;
+        let first_id = self.counting(&approvals, server).map(|approval| approval.lineage().to_owned());
+        Ok(ApprovalBasis { first_id, revocations, recorded: approvals.revocations_of(server) })
     }
 
     /// Approves the command as it is configured. Keeps an existing approval of the tools under the same command. Blocks the thread. Returns the
@@ -175,7 +180,7 @@ impl ApprovalStore {
             servers.insert(subject.server.clone(), approval);
             Ok(())
         })?;
-        Ok(ApprovalBasis { first_id: Some(first_id), revocations: basis.revocations })
+        Ok(ApprovalBasis { first_id: Some(first_id), ..basis.clone() })
     }
 
     /// Approves the tools under an existing approval of the command. Blocks the thread.
@@ -213,17 +218,17 @@ impl ApprovalStore {
 
     /// Writes an approval if no revocation came since its basis was taken. The check runs under the lock, so that earlier revocations are already
     /// written.
-    fn approve(&self, server: &str, basis: &ApprovalBasis, change: impl FnOnce(&mut Approvals) -> Result<()>) -> Result<()> {
-        self.change(|servers| {
+    fn approve(&self, server: &str, basis: &ApprovalBasis, change: impl FnOnce(&mut Servers) -> Result<()>) -> Result<()> {
+        self.change(|approvals| {
             if self.revocations().is_withheld(server) {
                 // An approval whose revocation could not be recorded is removed, and the new one does not inherit its tools.
-                servers.remove(server);
+                approvals.servers.remove(server);
             }
             let came_between = self.revocations().count(server) != basis.revocations;
-            if came_between || !basis.is_of(servers.get(server)) {
+            if came_between || !basis.is_of(server, approvals) {
                 return Err(revoked_meanwhile(server));
             }
-            change(servers)
+            change(&mut approvals.servers)
         })?;
         // If a revocation came during the writing, the server stays withheld, and the revocation removes the new approval.
         if self.revocations().release(server, basis.revocations) { Ok(()) } else { Err(revoked_meanwhile(server)) }
@@ -241,8 +246,8 @@ impl ApprovalStore {
     /// `ERR_APPROVAL_STORE` if the file cannot be written, or if other processes hold its lock for too long.
     pub fn revoke(&self, server: &str) -> Result<()> {
         let count = self.revocations().withhold(server);
-        let recorded = self.change(|servers| {
-            servers.remove(server);
+        let recorded = self.change(|approvals| {
+            approvals.revoke(server);
             Ok(())
         });
         match recorded {
@@ -252,12 +257,11 @@ impl ApprovalStore {
                 Ok(())
             }
             Err(Error::ApprovalStore { path, problem }) => {
-                let way_out = format!(
-                    "the revocation of server \"{server}\" could not be recorded: {problem}. It is valid in this gateway until the gateway is closed, but \
-                     other processes may still start the server. Make the file and its folder writable, then revoke again. Or \
-                     remove the file, then every server needs approval again"
+                let problem = problem.after(&format!("the revocation of server \"{server}\" could not be recorded: ")).before(
+                    ". It is valid in this gateway until the gateway is closed, but other processes may still start the server. Make the file and \
+                     its folder writable, then revoke again. Or remove the file, then every server needs approval again",
                 );
-                Err(Error::ApprovalStore { path, problem: way_out })
+                Err(Error::ApprovalStore { path, problem })
             }
             Err(other) => Err(other),
         }
@@ -361,11 +365,11 @@ impl ApprovalStore {
         let _lock = self.lock(LOCK_TIME).map_err(|error| self.failed(&error))?;
         let path = self.path();
         let mut approvals = match self.bytes()?.map(|(_, bytes)| read(&bytes, &self.key)) {
-            None => Approvals::new(),
+            None => Approvals::default(),
             Some(Content::Sound(approvals)) => approvals,
             Some(Content::Damaged(_)) => {
                 self.keep_damaged_aside()?;
-                Approvals::new()
+                Approvals::default()
             }
             Some(Content::Foreign(problem)) => return Err(self.foreign(&problem)),
         };
@@ -398,7 +402,7 @@ impl ApprovalStore {
     }
 
     fn problem(&self, problem: &str) -> Error {
-        Error::ApprovalStore { path: self.path(), problem: problem.to_owned() }
+        Error::ApprovalStore { path: self.path().into(), problem: problem.into() }
     }
 }
 

@@ -65,15 +65,39 @@ pub(super) fn new_id() -> String {
     hex::encode(bytes)
 }
 
-/// All approvals, by server.
-pub(super) type Approvals = BTreeMap<String, Approval>;
+/// Content of the approval file.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Approvals {
+    pub servers: BTreeMap<String, Approval>,
+    /// Number of revocations of each server, by all processes. By this a yes that began where nothing was approved finds out about an
+    /// approval that came and went since.
+    pub revocations: BTreeMap<String, u64>,
+}
+
+impl Approvals {
+    pub(super) fn get(&self, server: &str) -> Option<&Approval> {
+        self.servers.get(server)
+    }
+
+    pub(super) fn revocations_of(&self, server: &str) -> u64 {
+        self.revocations.get(server).copied().unwrap_or_default()
+    }
+
+    pub(super) fn revoke(&mut self, server: &str) {
+        self.servers.remove(server);
+        let count = self.revocations.entry(server.to_owned()).or_default();
+        *count = count.saturating_add(1);
+    }
+}
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     format: String,
     version: u32,
-    servers: Approvals,
+    servers: BTreeMap<String, Approval>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    revocations: BTreeMap<String, u64>,
     /// HMAC-SHA-256 of all fields above with this machine's key.
     mac: String,
 }
@@ -82,7 +106,7 @@ struct File {
 #[derive(Debug, PartialEq)]
 pub enum Content {
     /// The file was written by this program and has not changed.
-    Sound(BTreeMap<String, Approval>),
+    Sound(Approvals),
     /// The file has this program's format, but is incomplete, was changed, or comes from another machine. It approves nothing, and is moved aside.
     Damaged(String),
     /// The file has another format or a later version. It is never changed.
@@ -123,22 +147,26 @@ pub fn read(bytes: &[u8], key: &MachineKey) -> Content {
         Ok(file) => file,
         Err(error) => return Content::Damaged(error.to_string()),
     };
-    if file.version != VERSION || !form(&file.servers).is_some_and(|form| key.verify(&form, &file.mac)) {
+    let approvals = Approvals { servers: file.servers, revocations: file.revocations };
+    if file.version != VERSION || !form(&approvals).is_some_and(|form| key.verify(&form, &file.mac)) {
         return Content::Damaged("another program changed it, or it comes from another machine".to_owned());
     }
-    Content::Sound(file.servers)
+    Content::Sound(approvals)
 }
 
 /// Returns the bytes for which [`read`] returns [`Content::Sound`].
-pub(super) fn write(servers: Approvals, key: &MachineKey) -> Result<Vec<u8>, String> {
-    let form = form(&servers).ok_or("the approvals cannot be written as JSON")?;
-    let file = File { format: FORMAT.to_owned(), version: VERSION, servers, mac: key.authenticate(&form) };
+pub(super) fn write(approvals: Approvals, key: &MachineKey) -> Result<Vec<u8>, String> {
+    let form = form(&approvals).ok_or("the approvals cannot be written as JSON")?;
+    let Approvals { servers, revocations } = approvals;
+    let file = File { format: FORMAT.to_owned(), version: VERSION, servers, revocations, mac: key.authenticate(&form) };
     serde_json::to_vec_pretty(&file).map_err(|error| error.to_string())
 }
 
-fn form(servers: &Approvals) -> Option<Canonical> {
-    let json = serde_json::to_value(servers).ok()?;
-    Some(Canonical::new("hyperlight-mcp approvals 2").json(&json))
+fn form(approvals: &Approvals) -> Option<Canonical> {
+    let Approvals { servers, revocations } = approvals;
+    let form = Canonical::new("hyperlight-mcp approvals 2").json(&serde_json::to_value(servers).ok()?);
+    // A file without any has the form that it had before they were recorded.
+    if revocations.is_empty() { Some(form) } else { Some(form.json(&serde_json::to_value(revocations).ok()?)) }
 }
 
 #[cfg(test)]
@@ -165,14 +193,20 @@ mod tests {
         (folder, key)
     }
 
+    fn approvals() -> Approvals {
+        Approvals { servers: [("a".to_owned(), approval())].into(), revocations: [("b".to_owned(), 7)].into() }
+    }
+
     fn written(key: &MachineKey) -> Vec<u8> {
-        write([("a".to_owned(), approval())].into(), key).unwrap()
+        write(approvals(), key).unwrap()
     }
 
     #[test]
     fn what_was_written_is_read_again() {
         let (_folder, key) = key();
-        assert_eq!(read(&written(&key), &key), Content::Sound([("a".to_owned(), approval())].into()));
+        assert_eq!(read(&written(&key), &key), Content::Sound(approvals()));
+        let none_revoked = Approvals { revocations: BTreeMap::new(), ..approvals() };
+        assert_eq!(read(&write(none_revoked.clone(), &key).unwrap(), &key), Content::Sound(none_revoked));
     }
 
     #[test]
@@ -180,8 +214,12 @@ mod tests {
         let (_folder, ours) = key();
         let (_other_folder, other) = key();
         let text = String::from_utf8(written(&ours)).unwrap();
-        for changed in [text.replace("abc", "abd"), text.replace("\"a\": {", "\"b\": {"), text.replace("\"version\": 2", "\"version\": 1")]
-        {
+        for changed in [
+            text.replace("abc", "abd"),
+            text.replace("\"a\": {", "\"b\": {"),
+            text.replace("\"version\": 2", "\"version\": 1"),
+            text.replace("\"b\": 7", "\"b\": 6"),
+        ] {
             assert!(matches!(read(changed.as_bytes(), &ours), Content::Damaged(_)), "{changed}");
         }
         assert!(matches!(read(text.as_bytes(), &other), Content::Damaged(_)));
@@ -221,9 +259,9 @@ mod tests {
             let mut bytes = good.clone();
             let position = position.index(bytes.len());
             bytes[position] = byte;
-            if let Content::Sound(servers) = read(&bytes, &key) {
+            if let Content::Sound(read) = read(&bytes, &key) {
                 // A change may keep the meaning, for example other whitespace.
-                prop_assert_eq!(servers, BTreeMap::from([("a".to_owned(), approval())]));
+                prop_assert_eq!(read, approvals());
             }
         }
     }

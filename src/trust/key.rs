@@ -27,7 +27,7 @@ impl MachineKey {
     /// `ERR_APPROVAL_STORE`.
     pub fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE_NAME);
-        let problem = |problem: String| Error::ApprovalStore { path: path.clone(), problem };
+        let problem = |problem: String| Error::ApprovalStore { path: path.clone().into(), problem: problem.into() };
         let failed = |error: std::io::Error| problem(error.to_string());
         for _ in 0..2 {
             // One byte more than a key is read, so that a longer file is detected.
@@ -111,7 +111,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for damaged in ["short", "longer than a key of 256 bits may be"] {
             fs::write(folder.path().join(FILE_NAME), damaged).unwrap();
-            assert!(MachineKey::open(folder.path()).unwrap_err().to_string().contains("approval again"));
+            assert!(MachineKey::open(folder.path()).unwrap_err().in_full().contains("approval again"));
         }
         fs::write(folder.path().join(FILE_NAME), [b'k'; 32]).unwrap();
         let shown = format!("{:?}", MachineKey::open(folder.path()).unwrap());
@@ -125,7 +125,7 @@ mod tests {
         let path = folder.path().join(FILE_NAME);
         let set = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         set(0o660);
-        let error = MachineKey::open(folder.path()).unwrap_err().to_string();
+        let error = MachineKey::open(folder.path()).unwrap_err().in_full();
         assert!(error.contains("machine.key") && error.contains("chmod 600"), "{error}");
         set(0o644);
         MachineKey::open(folder.path()).unwrap();

@@ -25,7 +25,7 @@ pub use audit::{Finding, audit_manifest, audit_text};
 pub use audit_rules::Severity;
 pub use canonical::Canonical;
 pub use digest::{manifest_digest, tool_digest};
-pub use document::{Approval, Content, read as read_approvals};
+pub use document::{Approval, Approvals, Content, read as read_approvals};
 pub use drift::{Changes, Difference, Drift, Item, ToolStanding, differences, tool_standing};
 pub use executable::{Executable, Executables};
 pub use folder::deciding_folder;

@@ -2,22 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::document::Approval;
+use super::document::Approvals;
 use crate::error::Error;
 
 /// The state of a server's approval at the moment when somebody approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalBasis {
-    /// [`Approval::lineage`] of the valid approval at that moment. A revocation in another process ends it.
+    /// [`Approval::lineage`](super::Approval::lineage) of the approval that counted then. A revocation in another process ends it.
     pub(super) first_id: Option<String>,
     /// Number of revocations in this process at that moment.
     pub(super) revocations: u64,
+    /// Number of revocations in all processes that the file recorded then.
+    pub(super) recorded: u64,
 }
 
 impl ApprovalBasis {
-    /// Returns whether the valid approval of that moment has not been revoked since. Returns `true` if there was no approval.
-    pub(super) fn is_of(&self, now: Option<&Approval>) -> bool {
-        self.first_id.as_deref().is_none_or(|first_id| now.is_some_and(|approval| approval.lineage() == first_id))
+    /// Returns whether the file records no revocation since: neither of the approval that counted then, nor of one that came and went.
+    pub(super) fn is_of(&self, server: &str, now: &Approvals) -> bool {
+        let counts = |first_id: &str| now.get(server).is_some_and(|approval| approval.lineage() == first_id);
+        self.recorded == now.revocations_of(server) && self.first_id.as_deref().is_none_or(counts)
     }
 }
 
@@ -25,7 +28,7 @@ impl ApprovalBasis {
 pub(super) fn revoked_meanwhile(server: &str) -> Error {
     let reason =
         "its approval was revoked while this approval was being recorded, and only a later approval undoes a revocation".to_owned();
-    Error::NotApproved { server: server.to_owned(), reason }
+    Error::NotApproved { server: server.to_owned(), reason: reason.into() }
 }
 
 /// Revocations in this process: their number for each server, and the servers whose revocation is not recorded on disk.

@@ -29,7 +29,7 @@ impl Standing {
     pub fn require_full(self, server: &str) -> Result<Arc<Manifest>> {
         match self {
             Self::Full(manifest) => Ok(manifest),
-            Self::Command => Err(Error::NotApproved { server: server.to_owned(), reason: "its tools are not approved".to_owned() }),
+            Self::Command => Err(Error::NotApproved { server: server.to_owned(), reason: "its tools are not approved".into() }),
             Self::Unapproved(lack) => Err(lack.refusal(server)),
         }
     }
@@ -65,7 +65,7 @@ pub enum NotApprovedReason {
 
 impl NotApprovedReason {
     fn refusal(self, server: &str) -> Error {
-        Error::NotApproved { server: server.to_owned(), reason: self.to_string() }
+        Error::NotApproved { server: server.to_owned(), reason: self.to_string().into() }
     }
 }
 

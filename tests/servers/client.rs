@@ -10,7 +10,7 @@ use secrecy::SecretString;
 use serde_json::{Value as Json, json};
 use tokio::task::JoinSet;
 
-use crate::support::{Quiet, Scene, object, patience, said, scaled, send, until, within, write_script};
+use crate::support::{Quiet, Scene, object, patience, said, scaled, send, told, until, within, write_script};
 
 const WIRE_LIMIT: usize = 16 * 1024 * 1024;
 /// Closing takes a server's own time, SIGTERM's and SIGKILL's: at most 2 s for each of the first two.
@@ -69,7 +69,7 @@ async fn a_call_over_its_time_fails_and_is_cancelled_at_the_server() {
     let scene = Scene::new();
     let connection = scene.open(&[]).await.unwrap();
     let error = call_for(&connection, "sleep", json!({ "ms": 3_600_000 }), Duration::from_millis(100)).await.unwrap_err();
-    assert!(matches!(&error, Error::CallTimeout { tool, limit_ms: 100, .. } if tool == "sleep"), "{error}");
+    assert!(matches!(&error, Error::CallTimeout { tool, limit_ms: 100, .. } if said(tool) == "sleep"), "{error}");
     scene.cancelled("s", &scene.called("s", "sleep").await).await;
     echoes(&connection).await;
 }
@@ -368,7 +368,7 @@ async fn a_command_that_is_not_there_is_named() {
     let command = ResolvedCommand { command: "no-such-command-4711".to_owned(), ..scene.command("s", &[]) };
     let error = scene.open_launch(&scene.launch_command("s", command, patience())).await.err().unwrap();
     assert_eq!(error.code(), "ERR_SPAWN_FAILED");
-    assert!(error.to_string().contains("server \"s\": \"no-such-command-4711\""), "{error}");
+    assert!(told(&error).contains("server \"s\": \"no-such-command-4711\""), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -376,7 +376,7 @@ async fn without_its_watchdog_no_server_is_started() {
     let scene = Scene::new();
     let watchdog = Arc::new(Watchdog::new(scene.path("missing")));
     let error = Connection::open(&scene.launch("s", &[]), &watchdog, Arc::new(Quiet)).await.err().unwrap();
-    assert!(matches!(&error, Error::SpawnFailed { command, .. } if command.ends_with("/missing")), "{error}");
+    assert!(matches!(&error, Error::SpawnFailed { command, .. } if said(command).ends_with("/missing")), "{error}");
     assert_eq!(scene.events("s"), Vec::<Json>::new());
 }
 

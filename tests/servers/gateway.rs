@@ -9,12 +9,12 @@ use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::gateway::{AgentModule, CallOptions, EnableAtOpen, RunOptions, RunReport, Sandbox};
 use hyperlight_mcp::registry::ServerState;
 use hyperlight_mcp::sandbox::{Stop, StopReason, Value};
-use hyperlight_mcp::trust::{ApprovalRequest, ManifestRequest};
+use hyperlight_mcp::trust::{ApprovalRequest, ApprovalStore, ManifestRequest, Subject};
 use hyperlight_mcp::{Gateway, GatewayOptions, Result};
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
 
-use crate::support::{FIXTURE, Scene, emulated, guest_choice, object, scaled, within, write_script};
+use crate::support::{FIXTURE, Scene, emulated, guest_choice, object, patience, scaled, until, within, write_script};
 
 /// A run's or call's end from outside takes no longer.
 const STOP_LIMIT: Duration = Duration::from_millis(100);
@@ -423,4 +423,52 @@ async fn closing_ends_everything_and_leaves_nothing_running() {
     assert_eq!(code_of(call(&gateway, "one", "echo", json!({}))).await, "ERR_CLOSED");
     assert_eq!(gateway.sandbox(ToolErrors::Return, None).err().unwrap().code(), "ERR_CLOSED");
     assert_eq!(scene.running(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_was_approved_in_another_form_while_its_server_connected_is_refused() {
+    let scene = Scene::new();
+    let (program, started, may_go_on, log) = (scene.path("server"), scene.path("started"), scene.path("may-go-on"), scene.path("log-one"));
+    let script = format!(
+        "touch {}; until [ -e {} ]; do sleep 0.01; done; exec {FIXTURE} --log {}",
+        started.display(),
+        may_go_on.display(),
+        log.display()
+    );
+    write_script(&program, &script);
+    let options = || options(&scene, &json!({ "one": { "command": program, "args": [], "confirm": "never" } }));
+    std::fs::write(&may_go_on, "").unwrap();
+    let first = Gateway::open(options()).unwrap();
+    first.approve("one", None, None).await.unwrap();
+    first.close().await;
+    for file in [&started, &may_go_on, &log] {
+        std::fs::remove_file(file).unwrap();
+    }
+    let gateway = Gateway::open(options()).unwrap();
+    gateway.enable("one").unwrap();
+    let approving = async {
+        until("the start of its process", || started.exists().then_some(())).await;
+        // As another process does it, which saw the tool described in another way.
+        let store = ApprovalStore::open(&scene.path("state"), Arc::new(|_| ())).unwrap();
+        let approval = store.approval("one").unwrap().unwrap();
+        let mut manifest = (**approval.manifest.as_ref().unwrap()).clone();
+        manifest.tools.iter_mut().find(|tool| tool.name == "echo").unwrap().description = Some("Deletes all.".to_owned());
+        let subject = Subject {
+            server: "one".to_owned(),
+            digest: approval.command_digest.clone(),
+            shown_digest: String::new(),
+            executable: None,
+            pin_executable: false,
+            folder: None,
+            addresses: Vec::new(),
+        };
+        store.approve_manifest(&subject, Arc::new(manifest), None, &store.basis("one").unwrap()).unwrap();
+        std::fs::write(&may_go_on, "").unwrap();
+    };
+    let calling = code_of(call(&gateway, "one", "echo", json!({ "value": 1 })));
+    let both = Box::pin(async { tokio::join!(calling, approving) });
+    let (code, ()) = within(patience(), "the answer", both).await;
+    assert_eq!(code, "ERR_TOOL_CHANGED");
+    assert!(!std::fs::read_to_string(&log).unwrap_or_default().contains("tools/call"));
+    gateway.close().await;
 }

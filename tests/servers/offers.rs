@@ -12,7 +12,7 @@ use hyperlight_mcp::{Error, Result};
 use serde_json::{Value as Json, json};
 
 use crate::support::asking::{ONE, Person, Room, for_person};
-use crate::support::{FIXTURE, Scene, object, patience, pid_of, send, told, until, within, write_script};
+use crate::support::{FIXTURE, Scene, object, patience, pid_of, said, send, told, until, within, write_script};
 
 const BOTH: [&str; 2] = ["--resources", "--prompts"];
 const BOTH_2026: [&str; 4] = ["--resources", "--prompts", "--era", "2026"];
@@ -404,7 +404,7 @@ async fn a_result_that_breaks_its_schema_is_returned_with_a_warning_or_refused()
 
     let room = Room::with(&[], &json!({ "schemaViolations": "error" }), None).await;
     let error = room.call("bad_output", json!({})).await.unwrap_err();
-    assert!(matches!(&error, Error::OutputSchema { server, tool, .. } if server == ONE && tool == "bad_output"), "{error}");
+    assert!(matches!(&error, Error::OutputSchema { server, tool, .. } if server == ONE && said(tool) == "bad_output"), "{error}");
     let (value, _) = evaluate(&room, r#"caught(() => call("one", "bad_output"))"#).await;
     assert_eq!(value["code"], "ERR_OUTPUT_SCHEMA");
     let fitting = room.call("structured", json!({ "name": "x" })).await.unwrap();

@@ -253,7 +253,7 @@ async fn a_person_reads_nothing_that_drives_a_terminal_and_no_secret_of_the_conf
 async fn a_handler_that_fails_cancels_and_why_is_told_to_the_agent_alone() {
     for flags in ERAS {
         let room = Room::open(flags).await;
-        let person = Person::reacting(|_| ready(Err(Error::Internal("the dialog is broken".to_owned()))));
+        let person = Person::reacting(|_| ready(Err(Error::Internal("the dialog is broken".into()))));
         assert_eq!(room.ask(&person, "elicit", json!({})).await, cancel());
         let reason = only_reason(&room);
         assert!(reason.contains("onElicit failed") && reason.contains("the dialog is broken"), "{reason}");
@@ -308,7 +308,7 @@ async fn without_a_model_the_server_is_told_and_a_refusal_keeps_its_reason() {
     let room = Room::open(&[]).await;
     let nobody = room.call("sample", json!({ "prompt": "?" })).await.unwrap()["structuredContent"].take();
     assert!(nobody["error"]["message"].as_str().unwrap().contains("sampling is not offered"), "{nobody}");
-    let model = Person::modelling(|_| ready(Err(Error::Internal("the account of alice@example.com is empty".to_owned()))));
+    let model = Person::modelling(|_| ready(Err(Error::Internal("the account of alice@example.com is empty".into()))));
     let refused = room.ask(&model, "sample", json!({ "prompt": "?" })).await;
     assert!(refused["error"]["message"].as_str().unwrap().contains("no answer"), "{refused}");
     assert!(!refused.to_string().contains("alice"), "{refused}");

@@ -21,7 +21,7 @@ use hyperlight_mcp::client::{
     Caller, ConnectClock, Connection, Elicitation, ElicitationAnswer, Launch, Notice, Observer, Reply, Sampling, Target, Watchdog,
 };
 use hyperlight_mcp::config::ResolvedCommand;
-use hyperlight_mcp::error::Words;
+use hyperlight_mcp::error::{ErrorText, ForeignText};
 use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::sandbox::GuestChoice;
 use serde_json::{Map, Value as Json};
@@ -77,8 +77,13 @@ pub async fn within<T>(limit: Duration, what: &str, future: impl Future<Output =
 
 /// The fields of an object.
 /// Words that tests may read: there are no secrets in them.
-pub fn said(words: &Words) -> String {
-    words.clone().open(&Redactor::new(None, None)).to_string()
+pub fn said(text: &ErrorText) -> String {
+    text.clone().redacted(&Redactor::new(None, None)).shown().to_owned()
+}
+
+/// Returns the text of others, of which tests know that it has no secrets.
+pub fn opened(text: &ForeignText) -> String {
+    text.open(&Redactor::new(None, None))
 }
 
 /// All that an error says: there are no secrets in it.
@@ -146,7 +151,7 @@ impl Scene {
         Launch {
             server: server.to_owned(),
             target: Target::Process(command),
-            redact: Arc::new(|words: Words| said(&words)),
+            redact: Arc::new(|text: ForeignText| text.open(&Redactor::new(None, None))),
             on_stderr: Arc::new(|_| {}),
             clock: ConnectClock::start(None, Some(u64::try_from(limit.as_millis()).unwrap()), 0),
             protocol_version: None,

@@ -80,10 +80,10 @@ impl ArgumentChecks {
                 Some(format!("the arguments of {server}.{tool} do not fit its inputSchema: {problem}"))
             }
             Some(SchemaProblem::Broken(problem)) => {
-                return Err(Error::InvalidArguments { what: format!("{server}.{tool}"), problem });
+                return Err(Error::InvalidArguments { what: format!("{server}.{tool}").into(), problem: problem.into() });
             }
         };
-        let Json::Object(arguments) = arguments else { return Err(Error::Internal("the arguments are no longer an object".to_owned())) };
+        let Json::Object(arguments) = arguments else { return Err(Error::Internal("the arguments are no longer an object".into())) };
         Ok((arguments, warning))
     }
 }

@@ -44,7 +44,7 @@ impl OutputChecks {
                 Ok(Some(format!("the result of {server}.{tool} breaks the tool's own outputSchema: {problem}")))
             }
             (Some(SchemaProblem::Broken(problem)), SchemaViolations::Error) => {
-                Err(Error::OutputSchema { server: server.to_owned(), tool: tool.to_owned(), problem: problem.into() })
+                Err(Error::OutputSchema { server: server.to_owned(), tool: tool.into(), problem: problem.into() })
             }
         }
     }

@@ -221,6 +221,6 @@ fn a_server_can_be_strict_and_others_only_warn() {
     assert!(warning.contains("other.t") && warning.contains("structuredContent: "), "{warning}");
     let error = checks.check("strict", &manifest, "t", &result).unwrap_err();
     assert_eq!(error.code(), "ERR_OUTPUT_SCHEMA");
-    assert!(error.to_string().contains("strict.t"), "{error}");
+    assert!(error.in_full().contains("strict.t"), "{error}");
     assert_eq!(checks.check("strict", &manifest, "t", &json!({ "structuredContent": {} })).unwrap(), None);
 }

@@ -7,6 +7,8 @@ use serde_json::{Value as Json, json};
 
 use super::found::{Found, Secret, secret_field, starts_gateway};
 use crate::config::{ServerDefinition, inputs_of_text, loads_code, parse_object, redirects_traffic};
+use crate::error::Error;
+use crate::redact::Redactor;
 use crate::trust::{address_of, shown_header, shown_variable};
 
 const MASKED: &str = "***";
@@ -167,14 +169,14 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
         Ok(config) if config.invalid.is_empty() => {
             notes.extend(config.warnings.iter().filter(|warning| !warning.contains("input:")).cloned());
         }
-        Ok(config) if config.invalid.iter().all(|server| server.error.to_string().contains("input")) => {}
+        Ok(config) if config.invalid.iter().all(|server| readable(&server.error).contains("input")) => {}
         Ok(config) => {
-            let why = config.invalid.first().map(|server| server.error.to_string()).unwrap_or_default();
+            let why = config.invalid.first().map(|server| readable(&server.error)).unwrap_or_default();
             skip(plan, why.replace(&format!("import: mcpServers.{valid}"), "it"));
             return None;
         }
         Err(error) => {
-            skip(plan, error.to_string());
+            skip(plan, readable(&error));
             return None;
         }
     }
@@ -187,6 +189,11 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
     let redirectors = variables().filter(|name| redirects_traffic(name)).cloned().collect();
     plan.additions.push(Addition { name: valid.clone(), from: from.to_owned(), entry, notes, secrets, loaders, redirectors });
     Some(valid)
+}
+
+/// Returns the message of an error in an entry. No gateway is open, so no secret is known; the parser's messages never quote a value.
+fn readable(error: &Error) -> String {
+    error.clone().redacted(&Redactor::new(None, None)).to_string()
 }
 
 /// Converts a name to a valid one: lower-case letters, digits and hyphens, starting with a letter.

@@ -62,6 +62,9 @@ pub(super) fn unlisted(server: &str, kind: &str, error: &ServiceError) -> Error 
                 let problem = message.after(&format!("its {kind} cannot be listed: the server answered with JSON-RPC error {code}: "));
                 return Error::ConnectFailed { server: server.to_owned(), problem };
             }
+            Error::ResponseTooLarge { size, limit, limit_name, .. } => {
+                format!("the answer of {server}.{kind}/list has {size} bytes; the limit is {limit} ({limit_name})")
+            }
             other => other.to_string(),
         },
         (None, None) => error.to_string(),
@@ -93,7 +96,7 @@ fn is_well_formed(tool: &Tool) -> bool {
 }
 
 pub(super) fn connect_failed(server: &str, problem: &str) -> Error {
-    Error::ConnectFailed { server: server.to_owned(), problem: in_error(problem) }
+    Error::ConnectFailed { server: server.to_owned(), problem: in_error(problem).into() }
 }
 
 #[cfg(test)]

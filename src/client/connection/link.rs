@@ -102,7 +102,7 @@ impl Link {
             Self::Process(process) => process.stderr_text(),
             Self::Remote => String::new(),
         };
-        Error::ServerExited { server: server.to_owned(), during: during.to_owned(), status, stderr: stderr.into() }
+        Error::ServerExited { server: server.to_owned(), during: during.into(), status: status.into(), stderr: stderr.into() }
     }
 
     /// Returns the HTTP failure of a request. Returns `None` for a process, and for errors that do not come from the HTTP transport.
@@ -145,15 +145,18 @@ fn http_error(server: &str, what: &str, failure: HttpFailure) -> Option<Error> {
         HttpFailure::Closed => return None,
         HttpFailure::Token(error) => *error,
         HttpFailure::TooLarge { bytes, limit } => Error::ResponseTooLarge {
-            what: format!("the answer of {server}.{tool}"),
-            size: bytes.to_string(),
+            what: format!("the answer of {server}.{tool}").into(),
+            size: bytes.to_string().into(),
             limit,
             limit_name: "one message on the wire",
         },
         HttpFailure::TooDense => too_dense(format!("the answer of {server}.{tool}")),
-        HttpFailure::Malformed(problem) => {
-            Error::Protocol { server, tool, code: 0, message: in_error(&format!("its answer cannot be used: {problem}")) }
-        }
-        other => Error::RequestFailed { server, tool, problem: in_error(&other.to_string()) },
+        HttpFailure::Malformed(problem) => Error::Protocol {
+            server,
+            tool: tool.into(),
+            code: 0,
+            message: in_error(&format!("its answer cannot be used: {problem}")).into(),
+        },
+        other => Error::RequestFailed { server, tool: tool.into(), problem: in_error(&other.to_string()).into() },
     })
 }

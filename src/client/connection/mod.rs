@@ -28,7 +28,6 @@ use serde_json::Value as Json;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
 
-use super::clock::timer::Timer;
 use super::clock::{CallLimits, Expired};
 use super::connection::discovery::discover;
 use super::connection::era::Era;
@@ -43,7 +42,7 @@ use super::inbound::updates::Updates;
 use super::stdio::requests::{DirectLine, Param};
 use super::wire::answer::{CallFailure, Sent, error_data, protocol_error};
 use crate::catalog::Manifest;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorText, Result};
 
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -67,8 +66,6 @@ pub struct Connection {
     pub(super) read_timeout: Duration,
     pub(super) connect_time: Duration,
     pub(super) turns: Arc<tokio::sync::RwLock<()>>,
-    /// The timer that all call clocks of this connection share.
-    pub(super) timer: Timer,
     pub(super) runtime: Handle,
 }
 
@@ -114,7 +111,8 @@ impl Connection {
                 let reading = tokio::time::timeout(self.read_timeout, Box::pin(discover(&self.server, &self.peer))).await;
                 let limit_ms = millis(self.read_timeout);
                 let hint = " when it was asked for its changed lists".to_owned();
-                let manifest = reading.map_err(|_| Error::ConnectTimeout { server: self.server.clone(), limit_ms, hint })??;
+                let manifest =
+                    reading.map_err(|_| Error::ConnectTimeout { server: self.server.clone(), limit_ms, hint: hint.into() })??;
                 *self.manifest.write() = Arc::new(manifest);
                 self.lists.have_read(announced);
             }
@@ -252,6 +250,9 @@ impl Connection {
         match self.request("ping", request, CallLimits::fixed(PING_TIMEOUT), &caller).await {
             // A JSON-RPC error also shows that the server answers.
             Ok(_) | Err(CallFailure { error: Error::Protocol { .. }, .. }) => Ok(()),
+            Err(CallFailure { error: Error::CallTimeout { server, limit_ms, limit_name, .. }, .. }) => {
+                Err(Error::CallTimeout { server, tool: ErrorText::own("ping"), limit_ms, limit_name })
+            }
             Err(failure) => Err(failure.error),
         }
     }
@@ -285,7 +286,7 @@ impl Connection {
             Expired::Idle(limit) => (limit, "callTimeoutMs"),
             Expired::Total(limit) => (limit, "maxCallTimeoutMs, which progress does not extend"),
         };
-        Error::CallTimeout { server: self.server.clone(), tool: what.to_owned(), limit_ms: millis(limit), limit_name }
+        Error::CallTimeout { server: self.server.clone(), tool: what.into(), limit_ms: millis(limit), limit_name }
     }
 
     pub(super) async fn failure(&self, what: &str, error: &ServiceError) -> CallFailure {

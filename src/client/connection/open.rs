@@ -16,7 +16,6 @@ use super::era::{Era, Plan, Refusal};
 use super::link::{EXIT_NOTICE, Link};
 use super::{Connection, Lists, list_changes, millis};
 use crate::catalog::Manifest;
-use crate::client::clock::timer::Timer;
 use crate::client::clock::{CallClock, CallLimits};
 use crate::client::http::{HttpLimits, HttpTarget, SESSION_RENEWED, failure_of_start, http_transport};
 use crate::client::inbound::caller::Observer;
@@ -31,7 +30,7 @@ use crate::client::stdio::transport::StdioTransport;
 use crate::client::stdio::watchdog::Watchdog;
 use crate::client::wire::observed::Observed;
 use crate::config::ResolvedCommand;
-use crate::error::{Error, Result, Words};
+use crate::error::{Error, ForeignText, Result};
 use crate::limits::{MAX_WIRE_MESSAGE_BYTES, PACKAGE_RUNNER_CONNECT_TIMEOUT_MS};
 
 /// Longest time that is waited for the exit of a process whose lists could not be read. Its exit is then reported as the reason.
@@ -69,7 +68,7 @@ pub enum Target {
 }
 
 /// Function that removes secrets and folder paths from a text.
-pub type Redact = Arc<dyn Fn(Words) -> String + Send + Sync>;
+pub type Redact = Arc<dyn Fn(ForeignText) -> String + Send + Sync>;
 
 /// Callback for each line of a server's standard error.
 pub type StderrListener = Arc<dyn Fn(&str) + Send + Sync>;
@@ -184,7 +183,6 @@ impl Connection {
             read_timeout: launch.clock.limit,
             connect_time: started.elapsed(),
             turns: Arc::default(),
-            timer: Timer::new(Handle::current()),
             runtime: Handle::current(),
         })
     }
@@ -213,7 +211,7 @@ impl Opening<'_> {
             outcome = Box::pin(self.begin(transport, plan)) => outcome?,
             _ = clock.clock.expired() => {
                 let (server, limit_ms) = (server.clone(), millis(clock.limit));
-                return Err(unrelated(Error::ConnectTimeout { server, limit_ms, hint: String::new() }));
+                return Err(unrelated(Error::ConnectTimeout { server, limit_ms, hint: String::new().into() }));
             }
         };
         Ok(Begun { service, manifest, link: Link::Remote, direct: None })
@@ -224,8 +222,7 @@ impl Opening<'_> {
         let Launch { server, redact, on_stderr, clock, .. } = self.launch;
         let (process, pipes) = ServerProcess::start(server, command, (redact, on_stderr), self.watchdog).await.map_err(unrelated)?;
         let patience = plan.probes().then_some(DISCOVER_PATIENCE);
-        let control = pipes.stdout.control();
-        let transport = StdioTransport::new((pipes.stdout, control), pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.interceptor(), patience);
+        let transport = StdioTransport::new(pipes.stdout, pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.interceptor(), patience);
         let direct = Some(Arc::new(transport.direct()));
         let outcome = tokio::select! {
             biased;
@@ -310,7 +307,7 @@ impl Opening<'_> {
 
     fn timeout(&self, command: &ResolvedCommand) -> Error {
         let (server, limit_ms) = (self.launch.server.clone(), millis(self.launch.clock.limit));
-        Error::ConnectTimeout { server, limit_ms, hint: format!("{}; its process was ended", runner_hint(command)) }
+        Error::ConnectTimeout { server, limit_ms, hint: format!("{}; its process was ended", runner_hint(command)).into() }
     }
 }
 
@@ -334,8 +331,8 @@ fn refused(server: &str, error: &ClientInitializeError) -> Failed {
 fn exited(server: &str, status: String, process: &ServerProcess) -> Error {
     Error::ServerExited {
         server: server.to_owned(),
-        during: "before it was ready".to_owned(),
-        status,
+        during: "before it was ready".into(),
+        status: status.into(),
         stderr: process.stderr_text().into(),
     }
 }

@@ -36,6 +36,12 @@ impl Connection {
     /// # Errors
     /// Same errors as [`Connection::call`], and `ERR_PROTOCOL` if the server does not announce changes of this resource.
     pub async fn watch(&self, uri: &str, limits: CallLimits, caller: &Arc<dyn Caller>) -> std::result::Result<Watch, CallFailure> {
+        // Before the server can tell of a change.
+        self.updates.subscribe(uri);
+        self.watch_now(uri, limits, caller).await.inspect_err(|_| self.updates.unsubscribe(uri))
+    }
+
+    async fn watch_now(&self, uri: &str, limits: CallLimits, caller: &Arc<dyn Caller>) -> std::result::Result<Watch, CallFailure> {
         if self.era == Era::Initialize {
             self.request(SUBSCRIBE, legacy(SUBSCRIBE, uri), limits, caller).await?;
             return Ok(Watch(None));
@@ -43,7 +49,7 @@ impl Connection {
         let filter = SubscriptionFilter::builder().resource_subscription(uri).build();
         let Ok(heard) = tokio::time::timeout(limits.timeout, self.peer.listen(filter.clone())).await else {
             let (server, tool, limit_ms) = (self.server.clone(), SUBSCRIBE.to_owned(), millis(limits.timeout));
-            return Err(Error::CallTimeout { server, tool, limit_ms, limit_name: "callTimeoutMs" }.into());
+            return Err(Error::CallTimeout { server, tool: tool.into(), limit_ms, limit_name: "callTimeoutMs" }.into());
         };
         let subscription = match heard {
             Ok(subscription) => subscription,
@@ -52,9 +58,7 @@ impl Connection {
         let told = subscription.acknowledged().resource_subscriptions.as_ref();
         if !told.is_some_and(|uris| uris.iter().any(|known| known == uri)) {
             let message = "it does not announce changes of this resource".to_owned();
-            return Err(
-                Error::Protocol { server: self.server.clone(), tool: SUBSCRIBE.to_owned(), code: 0, message: message.into() }.into()
-            );
+            return Err(Error::Protocol { server: self.server.clone(), tool: SUBSCRIBE.into(), code: 0, message: message.into() }.into());
         }
         Ok(Watch(Some(self.runtime.spawn(keep_listening(self.peer.clone(), filter, Some(subscription))))))
     }
@@ -67,6 +71,7 @@ impl Connection {
         if self.era == Era::Initialize {
             self.request(UNSUBSCRIBE, legacy(UNSUBSCRIBE, uri), limits, caller).await?;
         }
+        self.updates.unsubscribe(uri);
         Ok(())
     }
 }

@@ -100,7 +100,7 @@ impl Connection {
             let state = self.exchange(scope, custom("tasks/get", json!({ "taskId": task.id }))).await?;
             let problem = || Error::Protocol {
                 server: self.server.clone(),
-                tool: scope.what.to_owned(),
+                tool: scope.what.into(),
                 code: 0,
                 message: "its answer to tasks/get has no taskId or no status".into(),
             };
@@ -113,7 +113,8 @@ impl Connection {
             tasks::Outcome::Result(result) => Ok(result),
             tasks::Outcome::Ask => self.exchange(scope, custom("tasks/result", json!({ "taskId": task.id }))).await,
             tasks::Outcome::Failed { code, message } => {
-                Err(Error::Protocol { server: self.server.clone(), tool: scope.what.to_owned(), code, message: in_error(&message) }.into())
+                Err(Error::Protocol { server: self.server.clone(), tool: scope.what.into(), code, message: in_error(&message).into() }
+                    .into())
             }
         }
     }

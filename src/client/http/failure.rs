@@ -92,8 +92,8 @@ impl HttpFailure {
         let server = server.to_owned();
         match self {
             Self::Token(error) => *error,
-            Self::LegacySse => Error::UnsupportedTransport { server, problem: self.to_string() },
-            other => Error::ConnectFailed { server, problem: in_error(&other.to_string()) },
+            Self::LegacySse => Error::UnsupportedTransport { server, problem: self.to_string().into() },
+            other => Error::ConnectFailed { server, problem: in_error(&other.to_string()).into() },
         }
     }
 

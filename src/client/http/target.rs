@@ -123,7 +123,7 @@ impl Endpoint {
             return Err(invalid("its url must start with http:// or https://".to_owned()));
         }
         if url.scheme() == "http" && !is_loopback(&url) && !target.allow_insecure {
-            return Err(Error::InsecureUrl { server: target.server.clone(), origin: origin(&url) });
+            return Err(Error::InsecureUrl { server: target.server.clone(), origin: origin(&url).into() });
         }
         let mut headers = HeaderMap::new();
         if let Some(credentials) = take_credentials(&mut url) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rmcp::model::RequestId;
 use serde_json::Value as Json;
 
-use crate::error::Words;
+use crate::error::ForeignText;
 
 /// Function that sees each message before rmcp does. If it returns `true`, rmcp does not get the message. Must not block.
 pub(in crate::client) type Interceptor = Arc<dyn Fn(&Json) -> bool + Send + Sync>;
@@ -25,11 +25,11 @@ pub enum Notice {
     Progress {
         progress: f64,
         total: Option<f64>,
-        message: Option<Words>,
+        message: Option<ForeignText>,
     },
     Log {
-        level: Words,
-        logger: Option<Words>,
+        level: ForeignText,
+        logger: Option<ForeignText>,
         data: LogData,
     },
     /// Number of notices that were dropped because they exceeded the rate limit.
@@ -41,7 +41,7 @@ pub enum Notice {
 pub enum LogData {
     Whole(Json),
     /// The beginning, as text, of data that exceeds the limit.
-    Beginning(Words),
+    Beginning(ForeignText),
 }
 
 /// A notification that this client handles. Its values are converted only if somebody listens.
@@ -98,14 +98,14 @@ pub(in crate::client) fn read(message: &Json) -> Option<Notification<'_>> {
 
 /// Makes the notice for a progress notification.
 pub(in crate::client) fn progress(progress: f64, params: &Json) -> Notice {
-    let message = params.get("message").and_then(Json::as_str).map(|text| Words::cut(text, MAX_MESSAGE_BYTES));
+    let message = params.get("message").and_then(Json::as_str).map(|text| ForeignText::cut(text, MAX_MESSAGE_BYTES));
     Notice::Progress { progress, total: params.get("total").and_then(Json::as_f64), message }
 }
 
 /// Makes the notice for a log message.
 pub(in crate::client) fn log(level: &str, data: &Json, params: &Json) -> Notice {
-    let logger = params.get("logger").and_then(Json::as_str).map(|name| Words::cut(name, MAX_LOGGER_BYTES));
-    Notice::Log { level: Words::cut(level, MAX_LEVEL_BYTES), logger, data: bounded(data) }
+    let logger = params.get("logger").and_then(Json::as_str).map(|name| ForeignText::cut(name, MAX_LOGGER_BYTES));
+    Notice::Log { level: ForeignText::cut(level, MAX_LEVEL_BYTES), logger, data: bounded(data) }
 }
 
 /// Returns the data unchanged, or the beginning of its text if the data exceeds the limit.
@@ -113,10 +113,10 @@ fn bounded(data: &Json) -> LogData {
     let whole = |text: &str| text.len() <= MAX_LOG_BYTES;
     match data {
         Json::String(text) if whole(text) => LogData::Whole(data.clone()),
-        Json::String(text) => LogData::Beginning(Words::cut(text, MAX_LOG_BYTES)),
+        Json::String(text) => LogData::Beginning(ForeignText::cut(text, MAX_LOG_BYTES)),
         other => {
             let text = other.to_string();
-            if whole(&text) { LogData::Whole(other.clone()) } else { LogData::Beginning(Words::cut(&text, MAX_LOG_BYTES)) }
+            if whole(&text) { LogData::Whole(other.clone()) } else { LogData::Beginning(ForeignText::cut(&text, MAX_LOG_BYTES)) }
         }
     }
 }

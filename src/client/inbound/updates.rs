@@ -1,7 +1,8 @@
-//! Updates of resources. A resource with several pending updates is reported once. Other notifications do not displace updates.
+//! Updates of resources: each resource is reported once however often the server announces it, and no other notification displaces one. Of a
+//! resource that is subscribed to, none is left out.
 
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
@@ -10,7 +11,8 @@ use tokio::time::{Instant, sleep_until};
 use super::questions::Questions;
 use super::rate_limit::{NOTICES, RateLimiter};
 
-/// Maximum number of resources that wait to be reported. Further resources are counted, and the count is reported.
+/// Most resources that wait to be reported beside those that are subscribed to. Only a flood has more: they are counted, and the count is
+/// reported.
 const MAX_WAITING: usize = 256;
 
 /// A report to the listener.
@@ -26,6 +28,10 @@ enum Update {
 struct Waiting {
     limiter: RateLimiter,
     uris: VecDeque<String>,
+    /// The same, to be searched.
+    known: HashSet<String>,
+    /// The resources that are subscribed to.
+    subscribed: BTreeSet<String>,
     left_out: u64,
     /// True while a task waits to report them at the allowed rate.
     has_task: bool,
@@ -33,14 +39,22 @@ struct Waiting {
 
 impl Waiting {
     fn new(now: Instant) -> Self {
-        Self { limiter: RateLimiter::new(NOTICES, now), uris: VecDeque::new(), left_out: 0, has_task: false }
+        Self {
+            limiter: RateLimiter::new(NOTICES, now),
+            uris: VecDeque::new(),
+            known: HashSet::new(),
+            subscribed: BTreeSet::new(),
+            left_out: 0,
+            has_task: false,
+        }
     }
 
     fn note(&mut self, uri: &str) {
-        if self.uris.iter().any(|waiting| waiting == uri) {
+        if self.known.contains(uri) {
             return;
         }
-        if self.uris.len() < MAX_WAITING {
+        if self.uris.len() < MAX_WAITING || self.subscribed.contains(uri) {
+            self.known.insert(uri.to_owned());
             self.uris.push_back(uri.to_owned());
         } else {
             self.left_out += 1;
@@ -56,7 +70,12 @@ impl Waiting {
     /// Takes the next report, ignoring the rate limit.
     fn take(&mut self) -> Option<Update> {
         let left_out = std::mem::take(&mut self.left_out);
-        if left_out > 0 { Some(Update::LeftOut(left_out)) } else { self.uris.pop_front().map(Update::Of) }
+        if left_out > 0 {
+            return Some(Update::LeftOut(left_out));
+        }
+        let uri = self.uris.pop_front()?;
+        self.known.remove(&uri);
+        Some(Update::Of(uri))
     }
 
     /// Returns the time at which the next report is allowed, and `None` if nothing waits.
@@ -76,6 +95,16 @@ impl Updates {
     pub(in crate::client) fn new(questions: Questions) -> Arc<Self> {
         let waiting = Mutex::new(Waiting::new(Instant::now()));
         Arc::new(Self { waiting, questions, runtime: Handle::current() })
+    }
+
+    /// Notes that a resource is subscribed to.
+    pub(in crate::client) fn subscribe(&self, uri: &str) {
+        self.waiting().subscribed.insert(uri.to_owned());
+    }
+
+    /// Notes that a resource is no longer subscribed to.
+    pub(in crate::client) fn unsubscribe(&self, uri: &str) {
+        self.waiting().subscribed.remove(uri);
     }
 
     /// Records that a resource changed, and reports it now or later.
@@ -176,5 +205,20 @@ mod tests {
         let all: Vec<_> = std::iter::from_fn(|| waiting.take()).collect();
         assert_eq!(all[0], Update::LeftOut(10_000 - 256));
         assert_eq!(all.len(), 257);
+    }
+
+    #[test]
+    fn of_resources_that_are_subscribed_to_none_is_left_out() {
+        let start = Instant::now();
+        let mut waiting = flooded(start);
+        waiting.subscribed = (0..1_000).map(|number| format!("mine-{number}")).collect();
+        for number in 0..1_000 {
+            waiting.note(&number.to_string());
+            waiting.note(&format!("mine-{number}"));
+        }
+        let all: Vec<_> = std::iter::from_fn(|| waiting.take()).collect();
+        let mine = (0..1_000).map(|number| Update::Of(format!("mine-{number}")));
+        assert!(mine.into_iter().all(|update| all.contains(&update)));
+        assert_eq!(all.len(), 1 + 1_000 + 128, "and few of the others");
     }
 }

@@ -1,5 +1,7 @@
 //! Decisions about a token, as functions without side effects.
 
+use secrecy::SecretString;
+
 /// Time before its expiry at which a token is renewed.
 const MARGIN_SECONDS: u64 = 30;
 /// Age from which a token counts as accepted. A later refusal is then a new event, and not a result of the last renewal.
@@ -100,6 +102,33 @@ pub(super) fn union(granted: &[String], wanted: &[String]) -> Vec<String> {
         }
     }
     all
+}
+
+pub(super) fn given_up(challenge: &Challenge) -> String {
+    match challenge {
+        Challenge::Unauthorized => "the server refuses the token that its authorization server has just issued".to_owned(),
+        Challenge::MissingScopes(scopes) => {
+            format!("after two authorizations for more scopes the server still requires these scopes: {}", scopes.join(" "))
+        }
+    }
+}
+
+/// The step before a request can be sent.
+pub(super) enum NextStep {
+    Send(SecretString),
+    Nothing,
+    /// Do this work first.
+    First(Work),
+}
+
+/// The work of one flight.
+pub(super) enum Work {
+    /// Load a stored token, for whose issuer the server is asked.
+    Load,
+    /// Renew a token that is about to expire.
+    Renew,
+    /// React to the refusal of a request.
+    Answer { challenge: Challenge, header: String, used: Option<SecretString> },
 }
 
 #[cfg(test)]

@@ -40,6 +40,8 @@ pub(super) enum Problem {
     NobodyToAsk,
     /// A person would have to confirm the issuer, but nobody can be asked.
     NobodyToConfirm,
+    /// The server's tokens were forgotten since the work began.
+    Forgotten,
 }
 
 impl Problem {
@@ -49,7 +51,11 @@ impl Problem {
 
     /// Returns whether the same request would fail again.
     pub(super) fn is_definite(&self) -> bool {
-        matches!(self, Self::Refused(refusal) if refusal.is_definite())
+        match self {
+            Self::Refused(refusal) => refusal.is_definite(),
+            Self::Forgotten => true,
+            Self::Failed(_) | Self::NobodyToAsk | Self::NobodyToConfirm => false,
+        }
     }
 
     /// Removes secrets that an authorization server may have repeated.
@@ -60,7 +66,7 @@ impl Problem {
                 description: description.map(|description| without(&description, secrets)),
             }),
             Self::Failed(problem) => Self::Failed(without(&problem, secrets)),
-            same @ (Self::NobodyToAsk | Self::NobodyToConfirm) => same,
+            same @ (Self::NobodyToAsk | Self::NobodyToConfirm | Self::Forgotten) => same,
         }
     }
 
@@ -72,6 +78,7 @@ impl Problem {
             Self::Refused(Refusal { error, description: None }) => format!("the authorization server says {error}"),
             Self::Refused(Refusal { error, description: Some(words) }) => format!("the authorization server says {error}: {words}"),
             Self::Failed(problem) => problem,
+            Self::Forgotten => FORGOTTEN.to_owned(),
         };
         Error::authorization_failed(server, issuer, &text)
     }
@@ -106,6 +113,7 @@ impl From<AuthError> for Problem {
     }
 }
 
+const FORGOTTEN: &str = "its tokens were forgotten while this was under way, as its approval was taken back: nothing was kept. Approve the server, then call again";
 pub(super) const PKCE: &str = "the authorization server does not announce PKCE with S256 (code_challenge_methods_supported), and without PKCE an authorization code can be stolen";
 
 /// Replaces secrets in a text.

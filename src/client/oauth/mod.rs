@@ -12,6 +12,7 @@ mod decide;
 mod discovery;
 mod exchange;
 mod failure;
+mod generation;
 mod http;
 mod person;
 mod recipient;

@@ -19,6 +19,21 @@ use crate::config::OAuthSettings;
 /// Client name for dynamic client registration.
 const CLIENT_NAME: &str = "hyperlight-mcp";
 
+impl Client {
+    /// Returns the client as it is stored: without a secret of the config.
+    pub(super) fn as_stored(&self) -> Self {
+        Self { secret: self.secret.clone().filter(|_| self.registered_for.is_some()), ..self.clone() }
+    }
+
+    /// Adds the secret of the config to a client that it names.
+    pub(super) fn with_secret_of(self, settings: &OAuthSettings) -> Self {
+        match self.registered_for {
+            Some(_) => self,
+            None => Self { secret: settings.client_secret.clone().filter(|_| settings.client_id.as_ref() == Some(&self.id)), ..self },
+        }
+    }
+}
+
 /// A request to a person to authorize this client.
 pub(super) struct Question<'a> {
     pub(super) server: &'a str,

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::failure::Problem;
+use super::generation::{Generation, Stored};
 use super::store::TokenStore;
 use super::{ConfirmIssuer, IssuerPrompt};
 use crate::config::OAuthSettings;
@@ -88,6 +89,8 @@ pub(super) struct Recipient<'a> {
     pub(super) issuer: &'a str,
     pub(super) settings: &'a OAuthSettings,
     pub(super) store: &'a TokenStore,
+    /// The generation in which the work began that needs the answer.
+    pub(super) began: &'a Generation,
     pub(super) confirm: Option<&'a ConfirmIssuer>,
     pub(super) time: Duration,
     pub(super) now: &'a (dyn Fn() -> u64 + Send + Sync),
@@ -120,8 +123,10 @@ impl Recipient<'_> {
         };
         let problem = match timeout(self.time, confirm(prompt)).await {
             Ok(Ok(true)) => {
-                self.store.confirm(self.server, self.url, self.issuer, self.client());
-                return Ok(());
+                return match self.store.confirm(self.server, self.url, self.issuer, self.client(), self.began) {
+                    Stored::Kept => Ok(()),
+                    Stored::Forgotten => Err(Problem::Forgotten),
+                };
             }
             Ok(Ok(false)) => format!("the {credential} was not sent: onIssuer returned false for this authorization server"),
             Ok(Err(error)) => format!("onIssuer failed: {error}"),

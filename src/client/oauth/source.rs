@@ -10,8 +10,8 @@ use rmcp::transport::auth::WWWAuthenticateParams;
 use secrecy::SecretString;
 use tokio::task::AbortHandle;
 
-use super::decide::Challenge;
-use super::token_manager::{NextStep, Timing, TokenManager, Work};
+use super::decide::{Challenge, NextStep, Work};
+use super::token_manager::{Timing, TokenManager};
 use super::{OAuthContext, OAuthSettings};
 use crate::client::http::{TokenFuture, TokenSource};
 use crate::error::{Error, Result};
@@ -103,7 +103,7 @@ fn classify(status: u16, parameters: &WWWAuthenticateParams) -> Option<Challenge
 impl Flight {
     fn start(manager: Arc<TokenManager>, work: Work) -> Self {
         let server = manager.server.clone();
-        let task = tokio::spawn(async move { manager.work(work).await });
+        let task = tokio::spawn(async move { Box::pin(manager.work(work)).await });
         let handle = task.abort_handle();
         let ended = move |_| Err(Error::authorization_failed(&server, None, "the authorization was cancelled"));
         Self { done: task.map(|done| done.unwrap_or_else(ended)).boxed().shared(), task: handle }

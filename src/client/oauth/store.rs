@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
 use super::failure::Problem;
+use super::generation::{Generation, GenerationFile, Stored};
 use crate::files;
 
 /// Longest wait for a lock. A renewal takes seconds, so a process that holds the lock for longer is probably stopped.
@@ -54,6 +55,7 @@ pub(super) struct Turn {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Client {
     pub(super) id: String,
+    /// In the file only where the authorization server gave it: the config has the secret of the client that it names.
     #[serde(serialize_with = "expose_optional", deserialize_with = "conceal_optional", default)]
     pub(super) secret: Option<SecretString>,
     /// Redirect URI for which the client was registered. The registration is valid only for this URI.
@@ -122,20 +124,32 @@ impl TokenStore {
     }
 
     /// Removes all tokens and confirmed issuers of a server, for all of its URLs. Used when the server's approval is withdrawn.
+    /// A login or renewal that began before, in any process, stores nothing. Blocks.
     ///
     /// # Errors
     /// The error of the file system.
     pub fn forget(&self, server: &str) -> io::Result<()> {
         self.confirmed().clear();
         let mark = format!("{}-", short_digest(&["server", server]));
-        for path in self.files()? {
-            // A writer that was killed leaves a temporary file. Its name begins with a dot, and it may contain a token.
-            let name = name_of(&path);
-            if name.strip_prefix('.').unwrap_or(name).starts_with(&mark) {
-                remove(&path)?;
+        self.generations(server).renew(|| {
+            for path in self.files()? {
+                // A writer that was killed leaves a temporary file. Its name begins with a dot, and it may contain a token.
+                let name = name_of(&path);
+                if name.strip_prefix('.').unwrap_or(name).starts_with(&mark) {
+                    remove(&path)?;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
+    }
+
+    /// Returns the generation of a server's tokens that counts now: what begins now is stored in it, or not at all.
+    pub(super) fn generation(&self, server: &str) -> Generation {
+        self.generations(server).current()
+    }
+
+    fn generations(&self, server: &str) -> GenerationFile {
+        GenerationFile::new(&self.folder, short_digest(&["server", server]))
     }
 
     /// Returns whether the store has a token file for a server and URL, from any issuer.
@@ -156,8 +170,8 @@ impl TokenStore {
         read.is_some_and(|read| read.format == CONFIRMATION_FORMAT && read.binding == binding)
     }
 
-    /// Stores a confirmation. If it cannot be written to disk, it is valid until the program ends.
-    pub(super) fn confirm(&self, server: &str, url: &str, issuer: &str, client: &str) {
+    /// Keeps a confirmation; where it cannot be written, for as long as the program runs. `began`: the generation when the person was asked.
+    pub(super) fn confirm(&self, server: &str, url: &str, issuer: &str, client: &str, began: &Generation) -> Stored {
         let (path, binding) = self.confirmation(server, url, issuer, client);
         let content = Confirmation {
             format: CONFIRMATION_FORMAT.to_owned(),
@@ -166,11 +180,13 @@ impl TokenStore {
             client_id: client.to_owned(),
             binding: binding.clone(),
         };
-        let written = serde_json::to_vec_pretty(&content).map_err(io::Error::other).and_then(|bytes| write(&self.folder, &path, &bytes));
-        if let Err(error) = written {
+        let bytes = serde_json::to_vec_pretty(&content).map_err(io::Error::other);
+        let write = |bytes: Vec<u8>| self.generations(server).unless_over(began, || write(&self.folder, &path, &bytes));
+        bytes.and_then(write).unwrap_or_else(|error| {
             tracing::warn!(server, %error, "the confirmation of an issuer cannot be stored; the person will be asked again after a restart");
             self.confirmed().insert(binding);
-        }
+            Stored::Kept
+        })
     }
 
     fn confirmation(&self, server: &str, url: &str, issuer: &str, client: &str) -> (PathBuf, String) {
@@ -190,6 +206,7 @@ impl TokenStore {
             server: server.to_owned(),
             issuer: issuer.to_owned(),
             binding: digest(&["token", server, url, issuer]),
+            generations: self.generations(server),
         }
     }
 
@@ -210,6 +227,7 @@ pub(super) struct Slot {
     server: String,
     issuer: String,
     binding: String,
+    generations: GenerationFile,
 }
 
 impl Slot {
@@ -235,16 +253,17 @@ impl Slot {
         }
     }
 
-    pub(super) fn write(&self, kept: &Kept) -> io::Result<()> {
+    /// Writes the file, unless the server's tokens were forgotten since `began`. Blocks.
+    pub(super) fn write(&self, kept: &Kept, began: &Generation) -> io::Result<Stored> {
         let content = Content {
             format: FORMAT.to_owned(),
             server: self.server.clone(),
             issuer: self.issuer.clone(),
             binding: self.binding.clone(),
-            kept: kept.clone(),
+            kept: Kept { client: kept.client.as_ref().map(Client::as_stored), token: kept.token.clone() },
         };
         let bytes = Zeroizing::new(serde_json::to_vec_pretty(&content)?);
-        write(&self.folder, &self.path("json"), &bytes)
+        self.generations.unless_over(began, || write(&self.folder, &self.path("json"), &bytes))
     }
 
     /// Locks the file while a token is renewed, because a refresh token may be valid only once and another process may hold the same one.
@@ -332,8 +351,15 @@ mod tests {
             scopes: vec!["a".to_owned()],
             resource: URL.to_owned(),
         };
-        let client = Client { id: "me".to_owned(), secret: Some("s3cret".into()), registered_for: None };
+        let client =
+            Client { id: "me".to_owned(), secret: Some("s3cret".into()), registered_for: Some("http://127.0.0.1:1/callback".to_owned()) };
         Kept { client: Some(client), token: Some(token) }
+    }
+
+    impl Slot {
+        fn put(&self, kept: &Kept) {
+            assert_eq!(self.write(kept, &self.generations.current()).unwrap(), Stored::Kept);
+        }
     }
 
     fn store() -> (tempfile::TempDir, TokenStore) {
@@ -355,18 +381,19 @@ mod tests {
         let (_folder, store) = store();
         let slot = store.slot("a", URL, ISSUER);
         assert!(access(&slot).is_none() && !store.has_any("a", URL));
-        slot.write(&kept("t0k")).unwrap();
-        slot.write(&kept("t1k")).unwrap();
+        slot.put(&kept("t0k"));
+        slot.put(&kept("t1k"));
         assert_eq!(access(&slot).as_deref(), Some("t1k"));
         assert_eq!(slot.read().client.unwrap().secret.unwrap().expose_secret(), "s3cret");
         assert_eq!((mode(&store.folder), mode(&slot.path("json"))), (0o700, 0o600));
-        assert_eq!(fs::read_dir(&store.folder).unwrap().count(), 1);
+        let files = store.files().unwrap();
+        assert_eq!(files.iter().filter(|path| path.extension().is_none_or(|kind| kind != "lock")).count(), 1);
     }
 
     #[test]
     fn another_server_url_or_issuer_never_sees_it() {
         let (_folder, store) = store();
-        store.slot("a", URL, ISSUER).write(&kept("t0k")).unwrap();
+        store.slot("a", URL, ISSUER).put(&kept("t0k"));
         for (server, url, issuer) in [("b", URL, ISSUER), ("a", "https://example.com/other", ISSUER), ("a", URL, "https://evil.example")] {
             assert!(access(&store.slot(server, url, issuer)).is_none(), "{server} {url} {issuer}");
         }
@@ -376,7 +403,7 @@ mod tests {
     #[test]
     fn a_confirmed_issuer_holds_for_one_server_url_and_client_until_it_is_forgotten() {
         let (_folder, store) = store();
-        store.confirm("a", URL, ISSUER, "me");
+        store.confirm("a", URL, ISSUER, "me", &store.generation("a"));
         let later = TokenStore::new(store.folder.clone());
         for store in [&store, &later] {
             assert!(store.is_confirmed("a", URL, ISSUER, "me") && !store.has_any("a", URL));
@@ -402,7 +429,7 @@ mod tests {
     fn a_file_that_was_renamed_is_no_token_of_another() {
         let (_folder, store) = store();
         let (ours, other) = (store.slot("a", URL, ISSUER), store.slot("b", URL, ISSUER));
-        ours.write(&kept("t0k")).unwrap();
+        ours.put(&kept("t0k"));
         fs::copy(ours.path("json"), other.path("json")).unwrap();
         assert!(access(&other).is_none());
         assert!(!other.path("json").exists() && other.path("damaged").exists());
@@ -412,10 +439,10 @@ mod tests {
     fn a_damaged_file_is_moved_aside_as_if_there_were_none() {
         let (_folder, store) = store();
         let slot = store.slot("a", URL, ISSUER);
-        slot.write(&kept("t0k")).unwrap();
+        slot.put(&kept("t0k"));
         fs::write(slot.path("json"), "{").unwrap();
         assert!(access(&slot).is_none() && slot.path("damaged").exists() && !store.has_any("a", URL));
-        slot.write(&kept("t1k")).unwrap();
+        slot.put(&kept("t1k"));
         assert_eq!(access(&slot).as_deref(), Some("t1k"));
     }
 
@@ -423,7 +450,7 @@ mod tests {
     fn a_pipe_or_what_others_may_have_written_is_not_a_token() {
         let (_folder, store) = store();
         let slot = store.slot("a", URL, ISSUER);
-        slot.write(&kept("t0k")).unwrap();
+        slot.put(&kept("t0k"));
         fs::set_permissions(slot.path("json"), fs::Permissions::from_mode(0o622)).unwrap();
         assert!(access(&slot).is_none());
         fs::remove_file(slot.path("json")).unwrap();
@@ -435,11 +462,11 @@ mod tests {
     fn what_a_killed_writer_left_of_a_token_is_forgotten_with_its_server() {
         let (_folder, store) = store();
         let slot = store.slot("a", URL, ISSUER);
-        slot.write(&kept("t0k")).unwrap();
+        slot.put(&kept("t0k"));
         let left = store.folder.join(format!(".{}.a1B2c3.tmp", name_of(&slot.path("json"))));
         fs::write(&left, "t0k").unwrap();
         store.forget("a").unwrap();
-        assert_eq!(fs::read_dir(&store.folder).unwrap().count(), 0);
+        assert!(!left.exists() && !slot.path("json").exists());
     }
 
     #[test]
@@ -447,7 +474,7 @@ mod tests {
         let (_folder, store) = store();
         let slots = [store.slot("a", URL, ISSUER), store.slot("a", "https://other.example", ISSUER), store.slot("b", URL, ISSUER)];
         for slot in &slots {
-            slot.write(&kept("t0k")).unwrap();
+            slot.put(&kept("t0k"));
         }
         store.forget("a").unwrap();
         assert_eq!(slots.map(|slot| access(&slot).is_some()), [false, false, true]);

@@ -1,6 +1,7 @@
 //! Loads, requests and renews the tokens of one server.
 
 use parking_lot::{Mutex, MutexGuard};
+use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,10 +10,11 @@ use url::Url;
 
 use super::OAuthContext;
 use super::assertion::Signer;
-use super::decide::{Cause, Challenge, Freshness, Past, Plan, freshness, plan, union};
+use super::decide::{Cause, Challenge, Freshness, NextStep, Past, Plan, Work, freshness, given_up, plan, union};
 use super::discovery::{Discovery, OFFLINE_ACCESS, discover};
 use super::exchange::{self, Granted, Issuer, Proof};
 use super::failure::{Problem, without};
+use super::generation::{Generation, Stored};
 use super::http::Http;
 use super::person::Question;
 use super::recipient::{QUIET_SECONDS, Recipient, check_pinned};
@@ -44,6 +46,8 @@ pub(super) struct StoredToken {
     pub(super) token: Token,
     client: Client,
     past: Past,
+    /// Generation of the server's tokens in which it was requested, or read.
+    began: Generation,
 }
 
 /// The token that is held in memory.
@@ -61,24 +65,8 @@ struct State {
     issuer: Option<Issuer>,
     /// Time before which a valid token is not renewed, in seconds since 1970.
     renew_after: u64,
-}
-
-/// The next step before a request can be sent.
-pub(super) enum NextStep {
-    Send(SecretString),
-    Nothing,
-    /// The work has to be done first.
-    First(Work),
-}
-
-/// The work of one flight (a background task that gets a token).
-pub(super) enum Work {
-    /// Loads a stored token. The server is asked for its issuer first.
-    Load,
-    /// Renews a token that is about to expire.
-    Renew,
-    /// Reacts to the refusal of a request.
-    Answer { challenge: Challenge, header: String, used: Option<SecretString> },
+    /// Generation of the server's tokens when the present flight began.
+    began: Generation,
 }
 
 /// Tokens of one server, shared by its flights.
@@ -110,7 +98,7 @@ impl TokenManager {
             context,
             timing,
             http: OnceLock::new(),
-            state: Mutex::new(State { held: Held::Unread, issuer: None, renew_after: 0 }),
+            state: Mutex::new(State { held: Held::Unread, issuer: None, renew_after: 0, began: Generation::default() }),
         })
     }
 
@@ -151,11 +139,16 @@ impl TokenManager {
             && held.token.access.expose_secret() == used.expose_secret()
         {
             let past = Past { cause: Cause::Known, ..held.past };
-            state.held = Held::Token(Arc::new(StoredToken { token: held.token.clone(), client: held.client.clone(), past }));
+            let (token, client, began) = (held.token.clone(), held.client.clone(), held.began.clone());
+            state.held = Held::Token(Arc::new(StoredToken { token, client, past, began }));
         }
     }
 
     pub(super) async fn work(&self, work: Work) -> Result<(), Error> {
+        if self.settings.grant == Grant::AuthorizationCode || self.settings.issuer.is_none() {
+            let began = self.context.store.generation(&self.server);
+            self.state().began = began;
+        }
         let done = match work {
             Work::Load => self.load().await,
             Work::Renew => self.renew_in_time().await,
@@ -189,6 +182,7 @@ impl TokenManager {
             issuer: &issuer.name,
             settings: &self.settings,
             store: &self.context.store,
+            began: &self.began(),
             confirm: self.context.confirm_issuer.as_ref(),
             time: self.timing.person,
             now: &*self.timing.now,
@@ -205,7 +199,7 @@ impl TokenManager {
         match self.renew(&held, Cause::Known).await {
             Ok(()) => Ok(()),
             Err(problem) if problem.is_definite() => {
-                self.drop_token(&held);
+                self.drop_token(&held).await;
                 Ok(())
             }
             Err(_) if before == Freshness::Due => {
@@ -230,7 +224,7 @@ impl TokenManager {
             Plan::Renew => match held {
                 Some(held) => match self.renew(&held, Cause::Renewed).await {
                     Err(problem) if problem.is_definite() => {
-                        self.drop_token(&held);
+                        self.drop_token(&held).await;
                         self.obtain(found, challenge, used, 0).await
                     }
                     renewed => renewed,
@@ -243,20 +237,21 @@ impl TokenManager {
     /// Sets the current issuer, and drops a token of another issuer. Uses a newer token from the store if another process has saved one.
     fn settle(&self, issuer: &Issuer, used: Option<&SecretString>) {
         let now = self.now();
-        let kept = self.slot(issuer).read();
+        let (kept, began) = (self.slot(issuer).read(), self.began());
         let mut state = self.state();
         if state.issuer.as_ref().is_some_and(|known| known.name != issuer.name) {
             state.held = Held::Nothing;
         }
         state.issuer = Some(issuer.clone());
         let Kept { client: Some(client), token: Some(token) } = kept else { return };
+        let client = client.with_secret_of(&self.settings);
         let is_ours = self.settings.client_id.as_ref().is_none_or(|id| *id == client.id);
         let is_known = matches!(&state.held, Held::Token(held) if held.token.access.expose_secret() == token.access.expose_secret());
         let is_refused = used.is_some_and(|used| used.expose_secret() == token.access.expose_secret());
         let is_better = !is_refused && freshness(token.received_at, token.lifetime, now) == Freshness::Fresh;
         if is_ours && !is_known && (is_better || !matches!(state.held, Held::Token(_))) {
             self.tell(&client, &token);
-            state.held = Held::Token(Arc::new(StoredToken { token, client, past: Past::known(now) }));
+            state.held = Held::Token(Arc::new(StoredToken { token, client, past: Past::known(now), began }));
         }
     }
 
@@ -301,6 +296,10 @@ impl TokenManager {
         if let Some((_, problem)) = refused.filter(|(until, _)| self.now() < *until) {
             return Err(problem);
         }
+        let began = self.began();
+        if began.is_over(&self.context.store.generation(&self.server)) {
+            return Err(Problem::Forgotten);
+        }
         let (http, slot) = (self.http()?, self.slot(&found.issuer));
         let known = slot.read().client.filter(|client| client.registered_for.is_some());
         let question = Question {
@@ -312,19 +311,22 @@ impl TokenManager {
             scopes,
             time: self.timing.person,
         };
-        let authorized = question.ask(found).await.inspect_err(|problem| {
-            let refused = Some((self.now() + QUIET_SECONDS, problem.clone()));
-            *turn.refused.lock() = refused;
-            // The authorization server may have deleted the registration. It then shows the person an error and does not redirect, so a new
-            // registration is made next time.
-            if known.is_some() {
-                self.save(&slot, &Kept { client: None, token: slot.read().token });
+        let authorized = match question.ask(found).await {
+            Ok(authorized) => authorized,
+            Err(problem) => {
+                let refused = Some((self.now() + QUIET_SECONDS, problem.clone()));
+                *turn.refused.lock() = refused;
+                // The authorization server may have deleted the registration. It then shows the person an error and does not redirect, so a new
+                // registration is made next time.
+                if known.is_some() {
+                    self.save(&slot, Kept { client: None, token: slot.read().token }, &began).await?;
+                }
+                return Err(problem);
             }
-        })?;
+        };
         *turn.refused.lock() = None;
         let token = self.token_of(authorized.granted, None, authorized.scopes, authorized.resource);
-        self.accept(&slot, authorized.client, token, past);
-        Ok(())
+        self.accept(&slot, authorized.client, token, past, began).await
     }
 
     async fn speak_for_itself(&self, mut found: Discovery, scopes: Vec<String>, past: Past) -> Result<(), Problem> {
@@ -349,7 +351,7 @@ impl TokenManager {
         let token = self.token_of(granted, None, scopes, resource);
         self.tell(&client, &token);
         // The token is not stored, because a new one can be requested at any time.
-        self.hold(client, token, past);
+        self.hold(client, token, past, self.began());
         Ok(())
     }
 
@@ -360,6 +362,10 @@ impl TokenManager {
         if self.settings.grant == Grant::ClientCredentials {
             return self.request_for_itself(&issuer, held.token.scopes.clone(), held.token.resource.clone(), past).await;
         }
+        // A refresh token that was forgotten is not sent, and what it would give is not kept.
+        if held.began.is_over(&self.began()) {
+            return Err(Problem::Forgotten);
+        }
         self.check_recipient(&issuer).await?;
         let slot = self.slot(&issuer);
         // If the folder is not writable, the renewal continues without a lock, because other processes cannot write there either.
@@ -368,16 +374,16 @@ impl TokenManager {
             && token.access.expose_secret() != held.token.access.expose_secret()
             && freshness(token.received_at, token.lifetime, self.now()) == Freshness::Fresh
         {
+            let client = client.with_secret_of(&self.settings);
             self.tell(&client, &token);
-            self.hold(client, token, past);
+            self.hold(client, token, past, self.began());
             return Ok(());
         }
         let Some(refresh) = &held.token.refresh else { return Err(Problem::failed("there is no refresh token")) };
         let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh.expose_secret()), ("resource", &held.token.resource)];
         let granted = exchange::request(&*self.http()?, &issuer, Proof::Secret(&held.client), &fields).await?;
         let token = self.token_of(granted, Some(refresh.clone()), held.token.scopes.clone(), held.token.resource.clone());
-        self.accept(&slot, held.client.clone(), token, past);
-        Ok(())
+        self.accept(&slot, held.client.clone(), token, past, held.began.clone()).await
     }
 
     /// Makes a token from a response. `refresh` is kept if the response has no new refresh token (RFC 6749, 6).
@@ -392,33 +398,45 @@ impl TokenManager {
         }
     }
 
-    fn accept(&self, slot: &Slot, client: Client, token: Token, past: Past) {
+    async fn accept(&self, slot: &Slot, client: Client, token: Token, past: Past, began: Generation) -> Result<(), Problem> {
         self.tell(&client, &token);
-        self.save(slot, &Kept { client: Some(client.clone()), token: Some(token.clone()) });
-        self.hold(client, token, past);
+        self.save(slot, Kept { client: Some(client.clone()), token: Some(token.clone()) }, &began).await?;
+        self.hold(client, token, past, began);
+        Ok(())
     }
 
-    fn hold(&self, client: Client, token: Token, past: Past) {
+    fn hold(&self, client: Client, token: Token, past: Past, began: Generation) {
         let mut state = self.state();
-        state.held = Held::Token(Arc::new(StoredToken { token, client, past }));
+        state.held = Held::Token(Arc::new(StoredToken { token, client, past, began }));
         state.renew_after = 0;
     }
 
     /// Drops a token that can no longer be used. The client's registration is kept.
-    fn drop_token(&self, held: &StoredToken) {
+    async fn drop_token(&self, held: &StoredToken) {
         let issuer = self.state().issuer.clone();
         self.state().held = Held::Nothing;
         if let Some(slot) = issuer.map(|issuer| self.slot(&issuer))
             && slot.read().token.is_some_and(|token| token.access.expose_secret() == held.token.access.expose_secret())
         {
-            self.save(&slot, &Kept { client: Some(held.client.clone()), token: None });
+            // Where it was forgotten, there is nothing left to drop.
+            let _ = self.save(&slot, Kept { client: Some(held.client.clone()), token: None }, &held.began).await;
         }
     }
 
-    /// Saves a token. If this fails, the token is still used.
-    fn save(&self, slot: &Slot, kept: &Kept) {
-        if let Err(error) = slot.write(kept) {
-            tracing::warn!(server = self.server, %error, "a token cannot be stored; the person will be asked again after a restart");
+    /// Saves a token. One that cannot be saved is used all the same; one that was forgotten since `began` is not.
+    async fn save(&self, slot: &Slot, kept: Kept, began: &Generation) -> Result<(), Problem> {
+        let (slot, began) = (slot.clone(), began.clone());
+        let written = tokio::task::spawn_blocking(move || slot.write(&kept, &began)).await;
+        match written.map_err(io::Error::other).and_then(|written| written) {
+            Ok(Stored::Kept) => Ok(()),
+            Ok(Stored::Forgotten) => {
+                self.state().held = Held::Nothing;
+                Err(Problem::Forgotten)
+            }
+            Err(error) => {
+                tracing::warn!(server = self.server, %error, "a token cannot be stored; the person will be asked again after a restart");
+                Ok(())
+            }
         }
     }
 
@@ -465,16 +483,11 @@ impl TokenManager {
         (self.timing.now)()
     }
 
+    fn began(&self) -> Generation {
+        self.state().began.clone()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
-    }
-}
-
-fn given_up(challenge: &Challenge) -> String {
-    match challenge {
-        Challenge::Unauthorized => "the server refuses the token that its authorization server has just issued".to_owned(),
-        Challenge::MissingScopes(scopes) => {
-            format!("after two authorizations for more scopes the server still requires these scopes: {}", scopes.join(" "))
-        }
     }
 }

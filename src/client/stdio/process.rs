@@ -4,7 +4,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::pin::Pin;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::process::{ChildStderr, ChildStdin};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::pipe::{Pipe, PipeControl};
+use super::pipe::Pipe;
 use super::stderr::{self, Tail};
 use super::watchdog::Watchdog;
 use crate::client::connection::open::{Redact, StderrListener};
@@ -61,12 +61,6 @@ pub(in crate::client) struct Output {
     _read: DropGuard,
 }
 
-impl Output {
-    pub(in crate::client) fn control(&self) -> Weak<PipeControl> {
-        self.pipe.control()
-    }
-}
-
 impl AsyncRead for Output {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.pipe).poll_read(context, buffer)
@@ -91,7 +85,7 @@ impl ServerProcess {
         // The watchdog must run before the server starts, so that no server is ever alive without its guard.
         watchdog.ready().await?;
         let mut child = spawn(server, command)?;
-        let missing = || Error::Internal("a child without pipes".to_owned());
+        let missing = || Error::Internal("a child without pipes".into());
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(missing)?;
         let failed = |error: std::io::Error| Error::io(format!("the pipes of server \"{server}\""), &error);
         let stdin = ChildStdin::from_std(child.stdin.take().ok_or_else(missing)?).map_err(failed)?;
@@ -202,7 +196,7 @@ fn spawn(server: &str, command: &ResolvedCommand) -> Result<Child> {
         .process_group(0);
     process.spawn().map_err(|error| Error::SpawnFailed {
         server: server.to_owned(),
-        command: command.command.clone(),
+        command: command.command.clone().into(),
         problem: error.to_string().into(),
     })
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::client::connection::open::{Redact, StderrListener};
 use crate::client::inbound::rate_limit::{MESSAGE, Pace, Passage, Rate, RateLimiter, STDERR};
-use crate::error::Words;
+use crate::error::ForeignText;
 
 /// Number of last lines that are kept.
 const LINES: usize = 20;
@@ -66,7 +66,7 @@ fn readable(line: &[u8], redact: &Redact) -> String {
     let text = String::from_utf8_lossy(line);
     // Only the first piece of a longer line was kept.
     let is_whole = line.ends_with(b"\n") || (line.len() as u64) < PIECE_BYTES;
-    redact(if is_whole { Words::cut(text.trim(), LINE_BYTES) } else { Words::beginning(text.trim(), LINE_BYTES) })
+    redact(if is_whole { ForeignText::cut(text.trim(), LINE_BYTES) } else { ForeignText::beginning(text.trim(), LINE_BYTES) })
 }
 
 /// Reads standard error to its end within a rate limit. `exit` changes when the process has ended.
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     fn redacting() -> Redact {
-        Arc::new(|words: Words| words.without("secret words"))
+        Arc::new(|words: ForeignText| words.without("secret words"))
     }
 
     /// Rate limit that never causes a pause.

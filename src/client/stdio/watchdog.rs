@@ -85,7 +85,7 @@ impl Watchdog {
     async fn order(&self, what: What) -> Result<()> {
         let (answer, answered) = oneshot::channel();
         self.send(Order { what, answer })?;
-        let failed = |problem: &str| Error::Internal(format!("the watchdog {problem}"));
+        let failed = |problem: &str| Error::Internal(format!("the watchdog {problem}").into());
         match tokio::time::timeout(ANSWER_LIMIT, answered).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(failed("has ended")),
@@ -96,7 +96,7 @@ impl Watchdog {
     fn send(&self, order: Order) -> Result<()> {
         let mut orders = self.orders.lock();
         if let Some(sender) = orders.as_ref() {
-            return sender.send(order).map_err(|_| Error::Internal("the watchdog's thread has ended".to_owned()));
+            return sender.send(order).map_err(|_| Error::Internal("the watchdog's thread has ended".into()));
         }
         let (sender, receiver) = mpsc::channel();
         let keeper = Keeper { program: self.program.clone(), running: None, groups: BTreeSet::new() };
@@ -155,7 +155,7 @@ impl Keeper {
         if !matches!(told, Some(Ok(()))) {
             // The program was stopped or has just ended, so a new one is started.
             self.restart()?;
-            let Some(running) = self.running.as_mut() else { return Err(Error::Internal("the watchdog does not run".to_owned())) };
+            let Some(running) = self.running.as_mut() else { return Err(Error::Internal("the watchdog does not run".into())) };
             running.tell('+', group)?;
         }
         self.groups.insert(group);
@@ -190,7 +190,7 @@ impl Running {
     fn start(program: &Path) -> Result<Self> {
         let failed = |problem: String| Error::SpawnFailed {
             server: "(watchdog)".to_owned(),
-            command: program.display().to_string(),
+            command: program.display().to_string().into(),
             problem: format!("{problem}. No server is started without the watchdog").into(),
         };
         let mut child = Command::new(program)
@@ -220,8 +220,8 @@ impl Running {
         });
         match exchange {
             Ok(_) if answer.trim_end() == "ok" => Ok(()),
-            Ok(0) => Err(Error::Internal("the watchdog has ended".to_owned())),
-            Ok(_) => Err(Error::Internal(format!("the watchdog refused a group: {}", answer.trim_end()))),
+            Ok(0) => Err(Error::Internal("the watchdog has ended".into())),
+            Ok(_) => Err(Error::Internal(format!("the watchdog refused a group: {}", answer.trim_end()).into())),
             Err(error) => Err(Error::io("the watchdog", &error)),
         }
     }

@@ -5,7 +5,7 @@ use rmcp::service::ServiceError;
 use serde_json::Value as Json;
 
 use crate::client::stdio::transport::{DENSE_MARK, MALFORMED_MARK, OVERSIZE_MARK};
-use crate::error::{Error, Words};
+use crate::error::{Error, ForeignText};
 use crate::limits::{MAX_MESSAGE_MEMORY_BYTES, MAX_WIRE_MESSAGE_BYTES};
 
 const MAX_ERROR_BYTES: usize = 4 * 1024;
@@ -45,8 +45,8 @@ pub(in crate::client) fn protocol_error(server: &str, what: &str, error: &ErrorD
     if let Some(bytes) = mark(OVERSIZE_MARK) {
         let what = format!("the answer of {server}.{what}");
         return Error::ResponseTooLarge {
-            what,
-            size: bytes.to_string(),
+            what: what.into(),
+            size: bytes.to_string().into(),
             limit: MAX_WIRE_MESSAGE_BYTES,
             limit_name: "one message on the wire",
         };
@@ -56,13 +56,13 @@ pub(in crate::client) fn protocol_error(server: &str, what: &str, error: &ErrorD
     }
     let malformed = mark(MALFORMED_MARK).and_then(Json::as_str);
     let message = malformed.map_or_else(|| error.message.to_string(), |problem| format!("its answer is not valid JSON: {problem}"));
-    Error::Protocol { server: server.to_owned(), tool: what.to_owned(), code: i64::from(error.code.0), message: in_error(&message) }
+    Error::Protocol { server: server.to_owned(), tool: what.into(), code: i64::from(error.code.0), message: in_error(&message).into() }
 }
 
 /// Makes the error for a message that would take more than [`MAX_MESSAGE_MEMORY_BYTES`] of memory.
 pub(in crate::client) fn too_dense(what: String) -> Error {
     let limit = MAX_MESSAGE_MEMORY_BYTES;
-    Error::ResponseTooLarge { what, size: format!("more than {limit}"), limit, limit_name: "one message in memory" }
+    Error::ResponseTooLarge { what: what.into(), size: format!("more than {limit}").into(), limit, limit_name: "one message in memory" }
 }
 
 /// Returns the JSON-RPC error, if the server answered with one.
@@ -71,6 +71,6 @@ pub(in crate::client) fn error_data(error: &ServiceError) -> Option<&ErrorData> 
 }
 
 /// Cuts a text from the server to the length that an error message may quote.
-pub(in crate::client) fn in_error(text: &str) -> Words {
-    Words::cut(text, MAX_ERROR_BYTES)
+pub(in crate::client) fn in_error(text: &str) -> ForeignText {
+    ForeignText::cut(text, MAX_ERROR_BYTES)
 }

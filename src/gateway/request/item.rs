@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use crate::catalog::{Manifest, Prompt, Readable, Resource, ResourceTemplate, Tool};
 use crate::client::{CallFailure, Sent};
 use crate::config::{Confirm, ServerDefinition};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorText, Result};
 use crate::trust::{Gate, ToolStanding, gate, read_gate, tool_standing};
 
 /// The item that a request names.
@@ -118,7 +118,7 @@ impl ApprovedItem {
             Self::Tool(tool) => match tool_standing(tool, live) {
                 ToolStanding::Unchanged => true,
                 ToolStanding::Changed => false,
-                ToolStanding::Vanished => return Err(Error::ToolVanished { server: server.to_owned(), tool: tool.name.clone() }),
+                ToolStanding::Vanished => return Err(Error::ToolVanished { server: server.to_owned(), tool: tool.name.clone().into() }),
             },
             Self::Resource { entries, .. } => entries.iter().any(|entry| entry.is_in(live)),
             Self::Template(template) => live.resource_templates.contains(template),
@@ -131,10 +131,10 @@ impl ApprovedItem {
     pub(super) fn changed(&self, server: &str) -> Error {
         let server = server.to_owned();
         match self {
-            Self::Tool(tool) => Error::ToolChanged { server, tool: tool.name.clone() },
-            Self::Resource { uri, .. } => Error::ResourceChanged { server, uri: uri.clone() },
-            Self::Template(template) => Error::ResourceChanged { server, uri: template.uri_template.clone() },
-            Self::Prompt(prompt) => Error::PromptChanged { server, prompt: prompt.name.clone() },
+            Self::Tool(tool) => Error::ToolChanged { server, tool: tool.name.clone().into() },
+            Self::Resource { uri, .. } => Error::ResourceChanged { server, uri: uri.clone().into() },
+            Self::Template(template) => Error::ResourceChanged { server, uri: template.uri_template.clone().into() },
+            Self::Prompt(prompt) => Error::PromptChanged { server, prompt: prompt.name.clone().into() },
         }
     }
 
@@ -173,12 +173,12 @@ impl ApprovedItem {
 fn unknown_resource(server: &str, approved: &Manifest, uri: &str) -> Error {
     let resources = approved.resources.iter().map(|resource| resource.uri.clone());
     let templates = approved.resource_templates.iter().map(|template| template.uri_template.clone());
-    Error::UnknownResource { server: server.to_owned(), uri: uri.to_owned(), known: resources.chain(templates).collect() }
+    Error::UnknownResource { server: server.to_owned(), uri: uri.into(), known: resources.chain(templates).map(ErrorText::from).collect() }
 }
 
 fn unknown_prompt(server: &str, approved: &Manifest, prompt: &str) -> Error {
-    let known = approved.prompts.iter().map(|prompt| prompt.name.clone()).collect();
-    Error::UnknownPrompt { server: server.to_owned(), prompt: prompt.to_owned(), known }
+    let known = approved.prompts.iter().map(|prompt| prompt.name.as_str().into()).collect();
+    Error::UnknownPrompt { server: server.to_owned(), prompt: prompt.into(), known }
 }
 
 #[cfg(test)]
@@ -280,8 +280,7 @@ mod tests {
 
     #[test]
     fn nothing_that_may_have_been_carried_out_is_sent_again_unless_its_tool_was_approved_as_repeatable() {
-        let exited =
-            || Error::ServerExited { server: "a".into(), during: String::new(), status: String::new(), stderr: String::new().into() };
+        let exited = || Error::ServerExited { server: "a".into(), during: "".into(), status: "".into(), stderr: "".into() };
         let failure = |sent| CallFailure { error: exited(), sent };
         for target in ALL {
             let item = find("", manifest("x"), target).unwrap();

@@ -19,12 +19,12 @@ impl Pipeline<'_> {
     /// Returns whether a person must be asked before the request is sent.
     pub(super) fn permission(&self, found: &Found) -> Result<Permission> {
         let Gate::Ask(reason) = found.item.gate(found.server.confirm) else { return Ok(Permission::Given) };
-        let grant = self.grant()?;
+        let grant = self.grant(found)?;
         Ok(if self.is_allowed(&grant) { Permission::Given } else { Permission::Ask { grant, reason } })
     }
 
     /// Asks a person. An answer for more than this request is stored as a grant, if the approval and the tool are still the same after the answer.
-    pub(super) async fn ask(&self, grant: Grant, reason: &str) -> Result<()> {
+    pub(super) async fn ask(&self, found: &Found, grant: Grant, reason: &str) -> Result<()> {
         let scope = self.requester.scope;
         let _clock = pause(self.requester.control);
         let _turn = scope.one_question().await;
@@ -33,31 +33,36 @@ impl Pipeline<'_> {
             return Ok(());
         }
         let decision = self.decide(reason).await?;
-        if self.grant()? != grant {
+        if self.grant(found)? != grant {
             return Ok(());
         }
         match decision {
             Decision::Run => scope.grants.add(grant),
-            Decision::Session => self.core.people.session.grants.add(grant),
+            Decision::Session => scope.identity.grants.add(grant),
             Decision::Once | Decision::Deny => {}
         }
         Ok(())
     }
 
-    /// Returns the grant that a positive answer would create now. For a tool, it covers calls of this tool with its present description. For other
-    /// requests, it covers requests of this method for the items of the approved manifest.
-    fn grant(&self) -> Result<Grant> {
-        let server = self.core.registry.server(self.name)?;
+    /// The grant that a yes would give now. For a tool it is for calls of this tool as it is described; for other requests, for requests
+    /// of this method and what the approved manifest lists. Fails where the approval is by now for another command or another form of the
+    /// item than the request is for.
+    fn grant(&self, found: &Found) -> Result<Grant> {
         // The number is read first, so that a decision made after this point invalidates the grant.
-        let decisions = self.core.registry.decisions(self.name);
-        let item = self.item(&server)?;
+        let decisions = self.core.registry.decisions(self.name, self.agent());
+        let server = self.find_again(found)?.server;
         let approval = self.core.trust.approvals.full_approval_of(self.name, |approval| self.core.judged(&server, approval))?;
         let name = self.name.to_owned();
-        let Some(approval) = approval else {
-            return Err(Error::NotApproved { server: name, reason: NotApprovedReason::Never.to_string() });
+        let Some((approval, manifest)) = approval.and_then(|approval| approval.manifest.clone().map(|manifest| (approval, manifest)))
+        else {
+            return Err(Error::NotApproved { server: name, reason: NotApprovedReason::Never.to_string().into() });
         };
-        let granted = match item {
-            ApprovedItem::Tool(tool) => Granted::Tool(tool_digest(&tool)),
+        // Of this very approval, whose id the grant names: it may be later than the one that was just looked at.
+        if ApprovedItem::find(&server, &manifest, self.request.target())? != found.item {
+            return Err(found.item.changed(self.name));
+        }
+        let granted = match &found.item {
+            ApprovedItem::Tool(tool) => Granted::Tool(tool_digest(tool)),
             ApprovedItem::Resource { .. } | ApprovedItem::Template(_) | ApprovedItem::Prompt(_) => {
                 Granted::Requests { method: self.request.method(), manifest: approval.manifest_digest.unwrap_or_default() }
             }
@@ -68,14 +73,13 @@ impl Pipeline<'_> {
     /// Returns whether a person has allowed this before. A denial in the same run takes precedence over a grant for the session.
     fn is_allowed(&self, grant: &Grant) -> bool {
         let scope = self.requester.scope;
-        !scope.denies(&grant.server, self.request.label())
-            && (scope.grants.contain(grant) || self.core.people.session.grants.contain(grant))
+        !scope.denies(&grant.server, self.request.label()) && (scope.grants.contain(grant) || scope.identity.grants.contain(grant))
     }
 
     /// Asks a person, unless they have denied the tool in this run. Returns an error for every answer that does not allow the call.
     async fn decide(&self, reason: &str) -> Result<Decision> {
         let (scope, label) = (self.requester.scope, self.request.label());
-        let denied = |reason: String| Err(Error::CallDenied { server: self.name.to_owned(), tool: label.to_owned(), reason });
+        let denied = |reason: String| Err(Error::CallDenied { server: self.name.to_owned(), tool: label.into(), reason: reason.into() });
         if scope.denies(self.name, label) {
             return denied("onApproval has denied this tool for the rest of the run".to_owned());
         }

@@ -1,8 +1,11 @@
 //! The steps of one request, in order.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
+use tokio::sync::OwnedMutexGuard;
 
 use super::item::ApprovedItem;
 use super::permission::Permission;
@@ -11,6 +14,7 @@ use crate::client::{CallFailure, CallLimits, Caller, Connection, Lease, ToolRequ
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::gateway::core::Core;
+use crate::registry::AgentId;
 
 /// A request on its way to its server.
 pub(super) struct Pipeline<'a> {
@@ -32,16 +36,15 @@ impl<'a> Pipeline<'a> {
     }
 
     pub(super) async fn run(&self) -> Result<Json> {
-        let mut found = self.find()?;
+        let found = self.find()?;
         let limits = self.core.call_limits(&found.server, self.requester.timeout_ms);
-        let mut connection = self.connect(&found, limits).await?;
+        let (mut found, mut connection) = self.connect(found, limits).await?;
         if let Permission::Ask { grant, reason } = self.permission(&found)? {
             // The connection is released, so that other servers can connect while a person thinks.
             drop(connection);
-            self.ask(grant, reason).await?;
+            self.ask(&found, grant, reason).await?;
             // The approval may have changed while the person thought, so the item is checked again.
-            found = self.find_again(&found)?;
-            connection = self.connect(&found, limits).await?;
+            (found, connection) = self.connect(self.find_again(&found)?, limits).await?;
         }
         let slot = self.core.call_slot(&found.server, self.request.label(), limits, self.requester.timeout_ms).await?;
         if slot.was_awaited() {
@@ -66,14 +69,19 @@ impl<'a> Pipeline<'a> {
         Ok(Found { server, item })
     }
 
-    pub(super) fn item(&self, server: &ServerDefinition) -> Result<ApprovedItem> {
-        ApprovedItem::find(server, &self.core.usable(server)?, self.request.target())
+    /// The agent that makes the request.
+    pub(super) fn agent(&self) -> AgentId {
+        self.requester.scope.identity.id
+    }
+
+    fn item(&self, server: &ServerDefinition) -> Result<ApprovedItem> {
+        ApprovedItem::find(server, &self.core.usable(server, self.agent())?, self.request.target())
     }
 
     /// Finds the item again. Fails if the server's command, or the approved form of the item, has changed since.
-    fn find_again(&self, before: &Found) -> Result<Found> {
+    pub(super) fn find_again(&self, before: &Found) -> Result<Found> {
         let server = self.core.registry.server(self.name)?;
-        let manifest = self.core.usable(&server)?;
+        let manifest = self.core.usable(&server, self.agent())?;
         if self.core.subject(&server).digest != self.core.subject(&before.server).digest {
             return Err(Error::DigestChanged { server: self.name.to_owned() });
         }
@@ -81,11 +89,14 @@ impl<'a> Pipeline<'a> {
         if item == before.item { Ok(Found { server, item }) } else { Err(before.item.changed(self.name)) }
     }
 
-    /// Connects to the server, and compares its live item with the approved one.
-    async fn connect(&self, found: &Found, limits: CallLimits) -> Result<Lease> {
-        let connection = self.lease(found, limits).await?;
-        self.compare(found, &connection).await?;
-        Ok(connection)
+    /// Connects the server, and compares what it offers now. Where that took time, the item is looked up again: it may have been approved
+    /// anew meanwhile.
+    async fn connect(&self, found: Found, limits: CallLimits) -> Result<(Found, Lease)> {
+        let (leased, was_awaited) = noting_a_wait(self.lease(&found, limits)).await;
+        let connection = leased?;
+        self.compare(&found, &connection).await?;
+        let found = if was_awaited { self.find_again(&found)? } else { found };
+        Ok((found, connection))
     }
 
     async fn lease(&self, found: &Found, limits: CallLimits) -> Result<Lease> {
@@ -113,12 +124,31 @@ impl<'a> Pipeline<'a> {
             }
             Request::Offer(request) => connection.offer(request, limits, caller).await,
             Request::Subscribe(uri) => {
+                let _turn = self.subscription_turn(limits).await?;
+                if self.core.requests.subscriptions.join(self.name, uri, self.agent()) {
+                    return Ok(Json::Null);
+                }
                 let watch = connection.watch(uri, limits, caller).await?;
-                self.core.requests.subscriptions.add(self.name, uri, watch);
+                self.core.requests.subscriptions.add(self.name, uri, self.agent(), watch);
                 Ok(Json::Null)
             }
-            Request::Unsubscribe(uri) => connection.unwatch(uri, limits, caller).await.map(|()| Json::Null),
+            Request::Unsubscribe(uri) => {
+                let _turn = self.subscription_turn(limits).await?;
+                // Another agent may have subscribed meanwhile.
+                if self.core.requests.subscriptions.is_wanted(self.name, uri) {
+                    return Ok(Json::Null);
+                }
+                connection.unwatch(uri, limits, caller).await.map(|()| Json::Null)
+            }
         }
+    }
+
+    /// Waits for other changes of subscriptions, as long as a call may take.
+    async fn subscription_turn(&self, limits: CallLimits) -> Result<OwnedMutexGuard<()>> {
+        let turn = tokio::time::timeout(limits.timeout, self.core.requests.subscriptions.turn(self.name)).await;
+        let limit_ms = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
+        let (server, tool) = (self.name.to_owned(), self.request.label().to_owned());
+        turn.map_err(|_| Error::CallTimeout { server, tool: tool.into(), limit_ms, limit_name: "callTimeoutMs" })
     }
 
     /// Sends the request a second time on a new connection. If the connection fails, returns the error of the first attempt.
@@ -127,6 +157,18 @@ impl<'a> Pipeline<'a> {
         let found = self.find_again(before)?;
         let connection = self.lease(&found, limits).await.map_err(|_| failure)?;
         self.compare(&found, &connection).await?;
+        let found = self.find_again(&found)?;
         self.send(&found, &connection, limits, caller).await.map_err(|failure| failure.error)
     }
+}
+
+/// Returns the outcome, and `true` where it was not there at once.
+async fn noting_a_wait<T>(work: impl Future<Output = T>) -> (T, bool) {
+    let (mut work, mut was_awaited) = (pin!(work), false);
+    let outcome = poll_fn(|context| {
+        let polled = work.as_mut().poll(context);
+        was_awaited |= polled.is_pending();
+        polled
+    });
+    (outcome.await, was_awaited)
 }

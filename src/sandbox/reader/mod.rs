@@ -108,7 +108,7 @@ impl ScriptReader {
             None => match self.ask(&Question::ToJavascript { code: code.into() }, asker)? {
                 Some(Answer::Javascript { code }) => ReadCode::Javascript(code),
                 Some(Answer::AsItIs) => ReadCode::AsItIs,
-                Some(Answer::Syntax { message, line, column }) => return Err(Error::CodeSyntax { message, line, column }),
+                Some(Answer::Syntax { message, line, column }) => return Err(Error::CodeSyntax { message: message.into(), line, column }),
                 // This outcome is not cached, because the next attempt may succeed.
                 _ => return Ok(Reading::Missed),
             },
@@ -159,7 +159,7 @@ impl ScriptReader {
 
     fn syntax(&self, question: &Question<'_>, asker: Asker<'_>) -> Option<Error> {
         match self.ask(question, asker) {
-            Ok(Some(Answer::Syntax { message, line, column })) => Some(Error::CodeSyntax { message, line, column }),
+            Ok(Some(Answer::Syntax { message, line, column })) => Some(Error::CodeSyntax { message: message.into(), line, column }),
             _ => None,
         }
     }

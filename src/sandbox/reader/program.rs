@@ -86,7 +86,7 @@ fn answer(question: &Question<'_>) -> Answer {
 
 fn syntax(error: Option<Error>) -> Answer {
     match error {
-        Some(Error::CodeSyntax { message, line, column }) => Answer::Syntax { message, line, column },
+        Some(Error::CodeSyntax { message, line, column }) => Answer::Syntax { message: message.shown().to_owned(), line, column },
         _ => Answer::Nothing,
     }
 }

@@ -3,7 +3,7 @@
 use super::check::look;
 use super::syntax::locate;
 use super::{Export, Finding, Importable, Problem, ProblemKind, problems};
-use crate::error::Error;
+use crate::error::{Error, ErrorText};
 use crate::sandbox::module::GuestModule;
 
 impl From<&GuestModule> for Importable {
@@ -19,13 +19,13 @@ impl From<&GuestModule> for Importable {
 /// Explains why code did not load: returns the first import that does not exist, with the name that was probably meant.
 pub(in crate::sandbox) fn explain_load(code: &str, modules: &[Importable]) -> Option<Error> {
     let wrong = found(code, modules, |finding| finding.at_load).into_iter().next()?;
-    Some(Error::CodeSyntax { message: wrong.message, line: Some(wrong.line), column: Some(wrong.column) })
+    Some(Error::CodeSyntax { message: ErrorText::own(wrong.message), line: Some(wrong.line), column: Some(wrong.column) })
 }
 
 /// Explains why the engine cannot parse code. Returns this parser's position if it finds one, otherwise the engine's.
 pub(in crate::sandbox) fn explain_syntax(code: &str, modules: &[Importable], message: String, line: Option<u32>) -> Error {
     let found = locate(code).or_else(|| explain_load(code, modules));
-    found.unwrap_or(Error::CodeSyntax { message, line, column: None })
+    found.unwrap_or(Error::CodeSyntax { message: ErrorText::own(message), line, column: None })
 }
 
 /// Finds the call in this line whose function does not exist in its module, and returns a description.

@@ -38,7 +38,7 @@ pub(super) use syntax::declares_require;
 #[cfg(test)]
 use syntax::locate;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorText, Result};
 use bounds::with_stack;
 use engine::{unknown_to_the_engine, without_hashbang};
 use parse::{Language, Reading, length, offset, read, read_as};
@@ -194,8 +194,10 @@ pub fn to_javascript(code: &str) -> Result<Option<Cow<'_, str>>> {
     javascript(code).map_err(|findings| {
         let first = problems(code, findings).into_iter().next();
         match first {
-            Some(problem) => Error::CodeSyntax { message: problem.message, line: Some(problem.line), column: Some(problem.column) },
-            None => Error::CodeSyntax { message: "the code does not parse".to_owned(), line: None, column: None },
+            Some(problem) => {
+                Error::CodeSyntax { message: ErrorText::own(problem.message), line: Some(problem.line), column: Some(problem.column) }
+            }
+            None => Error::CodeSyntax { message: ErrorText::own("the code does not parse"), line: None, column: None },
         }
     })
 }

@@ -3,7 +3,7 @@
 use super::bounds::with_stack;
 use super::parse::{javascript_errors, offset};
 use super::position::Lines;
-use crate::error::Error;
+use crate::error::{Error, ErrorText};
 
 /// Returns the first syntax error of JavaScript. The engine is asked first, because this parser may accept code that the engine refuses;
 /// but the engine only gives the line and the column of an earlier token. Returns `None` if this parser finds no error, and for code that
@@ -12,7 +12,7 @@ pub(super) fn locate(code: &str) -> Option<Error> {
     let errors = with_stack(code, || javascript_errors(code))?;
     let first = errors.first()?;
     let place = Lines::new(code).position(offset(first));
-    Some(Error::CodeSyntax { message: first.message.to_string(), line: Some(place.line), column: Some(place.column) })
+    Some(Error::CodeSyntax { message: ErrorText::own(first.message.to_string()), line: Some(place.line), column: Some(place.column) })
 }
 
 /// Returns whether code may declare the name `require` itself. A wrong guess only makes the error for a missing module less clear.

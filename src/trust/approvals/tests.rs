@@ -121,7 +121,7 @@ fn a_yes_to_the_tools_that_was_under_way_does_not_undo_the_revocation_of_another
     there.revoke("a").unwrap();
     let overtaken = |store: &ApprovalStore| store.approve_manifest(&subject("1"), manifest(), None, &basis).unwrap_err();
     let error = overtaken(&here);
-    assert!(error.code() == "ERR_NOT_APPROVED" && error.to_string().contains("only a later approval"), "{error}");
+    assert!(error.code() == "ERR_NOT_APPROVED" && error.in_full().contains("only a later approval"), "{error}");
     assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
     // A later approval of the command does not become an approval of the tools.
     there.yes_to_command(&subject("1"), None).unwrap();
@@ -177,6 +177,20 @@ fn a_first_yes_that_was_under_way_does_not_undo_a_revocation_of_the_same_process
 }
 
 #[test]
+fn a_first_yes_that_was_under_way_while_another_process_approved_and_revoked_does_not_undo_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (open(folder.path()), open(folder.path()));
+    let basis = here.basis("a").unwrap();
+    there.yes_to_tools(&subject("1"), None).unwrap();
+    there.revoke("a").unwrap();
+    let error = here.approve_command(&subject("1"), None, &basis).unwrap_err();
+    assert!(error.code() == "ERR_NOT_APPROVED" && error.to_string().contains("only a later approval"), "{error}");
+    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    here.yes_to_tools(&subject("1"), None).unwrap();
+    assert_eq!(there.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
+}
+
+#[test]
 fn two_that_say_yes_at_once_are_both_heard() {
     let folder = tempfile::tempdir().unwrap();
     let (here, there) = (open(folder.path()), open(folder.path()));
@@ -229,7 +243,7 @@ fn a_file_that_is_not_ours_is_an_error_and_is_never_touched() {
     for foreign in ["{", "", r#"{ "servers": { "a": {} } }"#] {
         fs::write(&path, foreign).unwrap();
         let error = store.standing(&subject("1")).unwrap_err();
-        assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("stateDir"), "{error}");
+        assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("stateDir"), "{error}");
         assert!(store.yes_to_command(&subject("1"), None).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), foreign);
     }
@@ -244,7 +258,7 @@ fn folder_and_files_are_the_users_alone() {
     assert_eq!((mode(&state), mode(&state.join(FILE_NAME)), mode(&state.join(LOCK_NAME))), (0o700, 0o600, 0o600));
     fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
     let error = ApprovalStore::open(&state, Arc::new(|_| {})).unwrap_err();
-    assert!(error.to_string().contains("chmod 700"), "{error}");
+    assert!(error.in_full().contains("chmod 700"), "{error}");
 }
 
 #[test]
@@ -259,7 +273,7 @@ fn many_writers_at_once_lose_nothing() {
             });
         }
     });
-    assert_eq!(open(folder.path()).read().unwrap().len(), 16);
+    assert_eq!(open(folder.path()).read().unwrap().servers.len(), 16);
 }
 
 #[test]
@@ -270,7 +284,7 @@ fn approvals_that_others_may_have_written_are_refused_and_left_as_they_are() {
     let path = folder.path().join(FILE_NAME);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
     let error = store.standing(&subject("1")).unwrap_err();
-    assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("chmod 600"), "{error}");
+    assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("chmod 600"), "{error}");
     assert!(store.yes_to_command(&subject("1"), None).is_err());
     // A file that others can only read was written by its owner alone. It is valid, and their permission is removed.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
@@ -294,7 +308,7 @@ fn approvals_of_another_user_are_refused() {
             None => store.standing(&subject("1")).unwrap_err(),
             Some(()) => ApprovalStore::open(folder.path(), Arc::new(|_| {})).unwrap_err(),
         };
-        assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("another user (uid 12345"), "{error}");
+        assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("another user (uid 12345"), "{error}");
         std::os::unix::fs::chown(&owned, Some(0), None).unwrap();
     }
 }
@@ -308,12 +322,12 @@ fn a_pipe_or_a_link_in_the_place_of_the_approvals_is_an_error_and_not_waited_for
         let error = store.standing(&subject("1")).unwrap_err();
         (store, error)
     });
-    assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("not a regular file"), "{error}");
+    assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("not a regular file"), "{error}");
     let elsewhere = tempfile::tempdir().unwrap();
     open(elsewhere.path()).yes_to_command(&subject("1"), None).unwrap();
     fs::remove_file(folder.path().join(FILE_NAME)).unwrap();
     std::os::unix::fs::symlink(elsewhere.path().join(FILE_NAME), folder.path().join(FILE_NAME)).unwrap();
-    assert!(store.standing(&subject("1")).unwrap_err().to_string().contains("symbolic link"));
+    assert!(store.standing(&subject("1")).unwrap_err().in_full().contains("symbolic link"));
 }
 
 #[test]
@@ -326,7 +340,7 @@ fn a_revocation_that_cannot_be_recorded_says_so_and_holds_here_until_a_new_yes()
     fs::rename(&path, &aside).unwrap();
     fs::create_dir(&path).unwrap();
     let error = store.revoke("a").unwrap_err();
-    assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("could not be recorded"), "{error}");
+    assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("could not be recorded"), "{error}");
     assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
     assert_eq!(store.known_standing("a", Some(&subject("1"))).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
     assert_eq!(open(folder.path()).standing(&subject("1")).unwrap(), Standing::Full(manifest()), "what the file says");

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use crate::support::calling::{call, call_by, echoes};
 use crate::support::witness::{Manner, Person, Seen, Witness};
-use crate::support::{Scene, said, until};
+use crate::support::{Scene, opened, said, until};
 
 const ERAS: [(&str, Era); 2] = [("old", Era::Initialize), ("2026", Era::Discover)];
 
@@ -44,7 +44,7 @@ async fn two_thousand_signs_of_progress_arrive_in_their_order() {
         call_by(&person.caller(), &connection, "progress", json!({ "steps": 2000 })).await.unwrap();
         assert!(steps(&person).into_iter().eq((1..=2000).map(f64::from)), "{era:?}");
         let Notice::Progress { total, message, .. } = &person.told()[41] else { panic!() };
-        assert_eq!((*total, message.as_ref().map(said)), (Some(2000.0), Some("step 42".to_owned())));
+        assert_eq!((*total, message.as_ref().map(opened)), (Some(2000.0), Some("step 42".to_owned())));
     }
 }
 
@@ -75,7 +75,9 @@ async fn a_servers_log_reaches_the_only_caller_in_its_order() {
     call_by(&person.caller(), &connection, "log_lines", json!({ "count": 2000, "level": "warning" })).await.unwrap();
     let told = person.told();
     assert!(lines(&told).into_iter().eq(1..=2000));
-    assert!(matches!(&told[0], Notice::Log { level, logger: Some(logger), .. } if said(level) == "warning" && said(logger) == "fixture"));
+    assert!(
+        matches!(&told[0], Notice::Log { level, logger: Some(logger), .. } if opened(level) == "warning" && opened(logger) == "fixture")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! Tests of OAuth with a real authorization server, in the way in which the HTTP transport uses it.
 
 mod discovery;
+mod forgetting;
 mod lifetime;
 mod machines;
 mod people;
@@ -9,7 +10,7 @@ mod secrets;
 
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
@@ -43,6 +44,8 @@ struct Agent {
     confirms: Mutex<Option<bool>>,
     issuers: Mutex<Vec<IssuerPrompt>>,
     told: Mutex<Vec<String>>,
+    /// True where another process forgets the tokens as soon as a new one has come, before it can be stored.
+    forgets_when_told: AtomicBool,
     /// Number of seconds that have passed.
     clock: AtomicU64,
     patience: Duration,
@@ -63,6 +66,7 @@ impl Agent {
             confirms: Mutex::default(),
             issuers: Mutex::default(),
             told: Mutex::default(),
+            forgets_when_told: AtomicBool::new(false),
             clock: AtomicU64::new(1_000_000),
             patience,
         })
@@ -79,6 +83,11 @@ impl Agent {
 
     fn pass(&self, seconds: u64) {
         self.clock.fetch_add(seconds, Ordering::SeqCst);
+    }
+
+    /// The store as another process opens it.
+    fn other_process(&self) -> TokenStore {
+        TokenStore::new(self.folder.path().join("tokens"))
     }
 
     fn prompts(&self) -> usize {
@@ -103,7 +112,12 @@ impl Agent {
             store: self.store.clone(),
             authorize: self.person.lock().is_some().then_some(authorize),
             confirm_issuer: self.confirms.lock().is_some().then_some(confirm),
-            on_secret: Arc::new(move |secret| hearer.told.lock().push(secret.expose_secret().to_owned())),
+            on_secret: Arc::new(move |secret| {
+                hearer.told.lock().push(secret.expose_secret().to_owned());
+                if hearer.forgets_when_told.swap(false, Ordering::SeqCst) {
+                    hearer.other_process().forget("weather").unwrap();
+                }
+            }),
             allow_insecure: false,
         };
         let timing = Timing { person: self.patience, now: Box::new(move || time.clock.load(Ordering::SeqCst)) };

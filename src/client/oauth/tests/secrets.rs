@@ -14,6 +14,12 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
+/// The files with tokens, as text.
+pub(super) fn kept(agent: &Agent) -> Vec<String> {
+    let files = std::fs::read_dir(agent.folder.path().join("tokens")).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|kind| kind == "json")).map(|path| std::fs::read_to_string(path).unwrap()).collect()
+}
+
 #[tokio::test]
 async fn files_of_tokens_are_the_users_alone() {
     let world = World::new().await;
@@ -29,8 +35,27 @@ async fn files_of_tokens_are_the_users_alone() {
     assert_eq!((json.len(), mode(json[0])), (1, 0o600));
     assert!(files.iter().all(|path| !path.to_string_lossy().contains("weather") && !path.to_string_lossy().contains("127.0.0.1")));
     agent.store.forget("weather").unwrap();
-    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    assert!(kept(&agent).is_empty());
     assert!(agent.oauth(&world, settings()).token().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn the_secret_of_the_config_is_in_no_file_and_the_next_program_renews_with_it() {
+    let world = World::new().await;
+    let agent = Agent::new(Person::Opens);
+    let named = OAuthSettings {
+        issuer: Some(world.base.clone()),
+        client_id: Some("me".into()),
+        client_secret: Some(secret("hunter2hunter2")),
+        ..settings()
+    };
+    world.set(|rules| drop(rules.clients.insert("me".into(), Some("hunter2hunter2".into()))));
+    assert_eq!(call(&world, &agent.oauth(&world, named.clone())).await.unwrap(), 200);
+    let files = kept(&agent);
+    assert!(files.len() == 1 && files[0].contains("r3fresh") && !files[0].contains("hunter2"), "{files:?}");
+    agent.pass(3_600);
+    assert_eq!(call(&world, &agent.oauth(&world, named)).await.unwrap(), 200);
+    assert_eq!((agent.prompts(), world.asked("refresh_token").len()), (1, 1));
 }
 
 #[tokio::test]

@@ -12,10 +12,10 @@ fn weather() -> [Importable; 1] {
 fn what_does_not_load_says_what_was_meant() {
     let code = "import w from 'host:mcp-weather';\nw.nope();\nimport { get_forcast } from 'host:mcp-weather';";
     let Some(Error::CodeSyntax { message, line, column }) = explain_load(code, &weather()) else { panic!("no explanation") };
-    assert_eq!(message, "host:mcp-weather has no function get_forcast; did you mean get_forecast?");
+    assert_eq!(message.shown(), "host:mcp-weather has no function get_forcast; did you mean get_forecast?");
     assert_eq!((line, column), (Some(3), Some(10)));
     let Some(Error::CodeSyntax { message, .. }) = explain_load("import 'weather'", &weather()) else { panic!("no explanation") };
-    assert_eq!(message, "there is no module weather; did you mean host:mcp-weather?");
+    assert_eq!(message.shown(), "there is no module weather; did you mean host:mcp-weather?");
     assert!(explain_load("import w from 'host:mcp-weather'; w.nope()", &weather()).is_none());
 }
 

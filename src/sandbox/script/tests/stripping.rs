@@ -160,6 +160,7 @@ fn what_is_not_only_types_is_refused_with_the_way_out() {
         ("const f = () => <div>a</div>", (1, 17), "JSX"),
     ] {
         let Err(Error::CodeSyntax { message, line, column }) = to_javascript(code) else { panic!("{code}") };
+        let message = message.shown();
         assert!(message.contains(word), "{code}: {message}");
         assert_eq!((line, column), (Some(place.0), Some(place.1)), "{code}: {message}");
     }

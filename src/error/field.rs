@@ -1,0 +1,214 @@
+//! The types of text in the fields of [`Error`](super::Error). A field of type `String` does not compile, because redaction is not defined for
+//! `String` (`redaction.rs`). The names of servers are the only exception.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+
+use super::ForeignText;
+use crate::redact::Redactor;
+use crate::text::Problem;
+
+/// The text that stands for foreign text in an error that was not redacted.
+const NOT_REDACTED: &str = "[not redacted]";
+
+/// Foreign text as a field of an error: closed until the error is redacted, readable afterwards.
+///
+/// The type has no `Display`, so a foreign text cannot be formatted into another text by mistake. [`ErrorText::shown`] returns the redacted
+/// text, or a placeholder before redaction.
+///
+/// ```compile_fail,E0277
+/// println!("{}", hyperlight_mcp::error::ErrorText::from("correct-horse"));
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct ErrorText(Box<State>);
+
+#[derive(Clone, PartialEq, Eq)]
+enum State {
+    Closed(ForeignText),
+    Open(String),
+}
+
+impl ErrorText {
+    /// Boxed, to keep errors small: an error is moved far more often than it is printed.
+    fn new(state: State) -> Self {
+        Self(Box::new(state))
+    }
+
+    /// Returns a readable text. Use it only for words of this crate, and for text that the reader of the error has passed in. Redaction still
+    /// applies to it.
+    #[must_use]
+    pub fn own(text: impl Into<String>) -> Self {
+        Self::new(State::Open(text.into()))
+    }
+
+    /// Returns the redacted text, or a placeholder if the error was not redacted.
+    #[must_use]
+    pub fn shown(&self) -> &str {
+        match &*self.0 {
+            State::Open(text) => text,
+            State::Closed(text) if text.is_empty() => "",
+            State::Closed(_) => NOT_REDACTED,
+        }
+    }
+
+    /// Puts text of this crate before this text.
+    #[must_use]
+    pub fn after(self, own: &str) -> Self {
+        Self::new(match *self.0 {
+            State::Closed(text) => State::Closed(text.after(own)),
+            State::Open(text) => State::Open(own.to_owned() + &text),
+        })
+    }
+
+    /// Puts text of this crate behind this text.
+    #[must_use]
+    pub fn before(self, own: &str) -> Self {
+        Self::new(match *self.0 {
+            State::Closed(text) => State::Closed(text.before(own)),
+            State::Open(text) => State::Open(text + own),
+        })
+    }
+
+    /// Redacts and sanitises the text. An open text is redacted again, because the redactor may have learned more secrets since.
+    #[must_use]
+    pub fn redacted(self, redactor: &Redactor) -> Self {
+        Self::new(State::Open(match *self.0 {
+            State::Closed(text) => text.open(redactor),
+            State::Open(text) => redactor.readable(&text),
+        }))
+    }
+
+    /// Returns the full text, for tests without secrets.
+    #[cfg(test)]
+    pub(crate) fn in_full(&self) -> String {
+        self.clone().redacted(&Redactor::new(None, None)).shown().to_owned()
+    }
+}
+
+impl<T: Into<ForeignText>> From<T> for ErrorText {
+    fn from(text: T) -> Self {
+        Self::new(State::Closed(text.into()))
+    }
+}
+
+impl fmt::Debug for ErrorText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            State::Closed(text) => text.fmt(formatter),
+            State::Open(text) => text.fmt(formatter),
+        }
+    }
+}
+
+/// Problems of a config or an environment file as a field of an error: closed until the error is redacted. A problem quotes names of the file.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ErrorProblems {
+    problems: Vec<Problem>,
+    is_open: bool,
+}
+
+impl ErrorProblems {
+    /// Returns the list of the file's problems, or a placeholder if the error was not redacted.
+    #[must_use]
+    pub fn list(&self, file: &ErrorText) -> String {
+        if self.is_open { Problem::list(file.shown(), &self.problems) } else { format!("{}: {NOT_REDACTED}", file.shown()) }
+    }
+
+    /// Redacts and sanitises every text of the problems.
+    pub(super) fn redacted(self, redactor: &Redactor) -> Self {
+        let opened = |problem| {
+            let Problem { line, column, field, problem } = problem;
+            Problem { line, column, field: redactor.readable(&field), problem: redactor.readable(&problem) }
+        };
+        Self { problems: self.problems.into_iter().map(opened).collect(), is_open: true }
+    }
+
+    /// Returns the problems, for tests without secrets.
+    #[cfg(test)]
+    pub(crate) fn in_full(&self) -> Vec<Problem> {
+        self.problems.clone()
+    }
+}
+
+impl From<Vec<Problem>> for ErrorProblems {
+    fn from(problems: Vec<Problem>) -> Self {
+        Self { problems, is_open: false }
+    }
+}
+
+impl fmt::Debug for ErrorProblems {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_open { self.problems.fmt(formatter) } else { write!(formatter, "ErrorProblems({} problems)", self.problems.len()) }
+    }
+}
+
+/// Words of this crate as a field of an error. They can be read before redaction, and redaction still applies to them.
+///
+/// A field has this type if it holds sentences of this crate, names that the config allows, figures, or text that the reader of the error has
+/// passed in. Text from anywhere else needs [`ErrorText`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct OwnText(String);
+
+impl OwnText {
+    /// Returns the text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Redacts and sanitises the text.
+    pub(super) fn redacted(self, redactor: &Redactor) -> Self {
+        Self(redactor.readable(&self.0))
+    }
+}
+
+impl From<String> for OwnText {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<&str> for OwnText {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl Deref for OwnText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for OwnText {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<str> for OwnText {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other
+    }
+}
+
+impl PartialEq<&str> for OwnText {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+impl fmt::Display for OwnText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for OwnText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
