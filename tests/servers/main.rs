@@ -11,6 +11,7 @@ mod gateway;
 mod hostile;
 mod lifecycle;
 mod offers;
+mod programs;
 mod protocol;
 mod questions;
 mod results;
