@@ -140,7 +140,7 @@ describe('A word of a server that nobody has approved', () => {
     const reloaded = await manage.execute({ action: 'reload' })
     assertWithout([reloaded], WORDS)
     assert.ok(reloaded.invalid >= 2, JSON.stringify(reloaded))
-    assert.match(reloaded.note, /the user sees what it is/)
+    assert.match(reloaded.note, /The user can see them/)
     assertWithout(await answers(gateway, 'talker'), WORDS)
     assert.ok(JSON.stringify(gateway.servers()).includes(WORDS), 'the operator sees it')
     writeFileSync(path, `{ "${WORDS}": ${WORDS} }`)
