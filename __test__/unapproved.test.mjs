@@ -182,7 +182,11 @@ describe('A word of a config or an environment file that changed since the yes',
     const gateway = await openGateway(t, {}, { config: undefined, configPath: path })
     const sandbox = await gateway.sandbox()
     let next
-    sandbox.hostModule('control', { change: async () => void (write(next), await gateway.reload()) })
+    const change = async () => {
+      write(next)
+      await gateway.reload()
+    }
+    sandbox.hostModule('control', { change })
     const code = `import { echo } from "host:mcp-fixture"; import { call } from "host:mcp"; import { change } from "host:control"
       export const handler = () => {
         change()

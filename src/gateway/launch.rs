@@ -106,7 +106,7 @@ impl Core {
         Ok(Launch {
             server: server.name.clone(),
             target,
-            redact: Arc::new(move |words| words.open(&redactor).to_string()),
+            redact: Arc::new(move |words| words.open(&redactor)),
             on_stderr: Arc::new(move |line| journal.note(&name, Note::Stderr(line.to_owned()))),
             clock,
             protocol_version: server.protocol_version.map(|version| version.as_str().to_owned()),
