@@ -140,11 +140,79 @@ describe('A word of a server that nobody has approved', () => {
     const reloaded = await manage.execute({ action: 'reload' })
     assertWithout([reloaded], WORDS)
     assert.ok(reloaded.invalid >= 2, JSON.stringify(reloaded))
-    assert.match(reloaded.note, /the user sees what it is/)
+    assert.match(reloaded.note, /The user can see them/)
     assertWithout(await answers(gateway, 'talker'), WORDS)
     assert.ok(JSON.stringify(gateway.servers()).includes(WORDS), 'the operator sees it')
     writeFileSync(path, `{ "${WORDS}": ${WORDS} }`)
     assertWithout(await answers(gateway, 'talker'), WORDS)
+  })
+})
+
+describe('A word of a config or an environment file that changed since the yes', () => {
+  const NAME = WORDS.replaceAll(' ', '-')
+
+  /** Runs code, and returns the answer for a model. It has no word of the files. */
+  async function told(gateway, sandbox, code) {
+    const [run] = gateway.agentTools({ include: ['run_javascript'], sandbox })
+    const answer = JSON.stringify(await run.execute({ code }))
+    for (const words of [WORDS, NAME]) assert.ok(!answer.includes(words), answer)
+    return answer
+  }
+
+  test('reaches no guest: an environment file without a pin', async (t) => {
+    const envFile = join(folder(t), '.env')
+    writeFileSync(envFile, 'A=1')
+    const gateway = await openApproved(t, { fixture: { ...fixture(), envFile } })
+    const sandbox = await gateway.sandbox()
+    const code = 'import { echo } from "host:mcp-fixture"; export const handler = () => echo({ value: 1 })'
+    for (const lines of [`LD_${NAME}=1`, `npm_config_${NAME}=2`, `${NAME}="open`, `${WORDS}=3`]) {
+      writeFileSync(envFile, lines)
+      await gateway.disable('fixture')
+      await gateway.enable('fixture')
+      assert.match(await told(gateway, sandbox, code), /the config, or a file that it names, is wrong/)
+      // The operator sees it all the same.
+      assert.match(gateway.servers()[0].lastError.message, /\.env/)
+    }
+  })
+
+  test('reaches no guest: an entry that becomes wrong during a run, or gets a name of words', async (t) => {
+    const path = join(folder(t), 'config.json')
+    const write = (servers) => writeFileSync(path, JSON.stringify({ mcpServers: { other: fixture(), ...servers } }))
+    write({ fixture: fixture() })
+    const gateway = await openGateway(t, {}, { config: undefined, configPath: path })
+    const sandbox = await gateway.sandbox()
+    let next
+    const change = async () => {
+      write(next)
+      await gateway.reload()
+    }
+    sandbox.hostModule('control', { change })
+    const code = `import { echo } from "host:mcp-fixture"; import { call } from "host:mcp"; import { change } from "host:control"
+      export const handler = () => {
+        change()
+        try { call('fixture', 'echo', { value: 1 }) } catch (error) { return [error.message, echo({ value: 1 })] }
+      }`
+    const wrong = [
+      [{ fixture: { command: WORDS, args: 7, cwd: `\${${WORDS}}`, [WORDS]: 1, env: { [WORDS]: 'x' } } }, /is wrong there/],
+      [{ [WORDS]: fixture() }, /there is no server/],
+    ]
+    for (const [servers, expected] of wrong) {
+      write({ fixture: fixture() })
+      await gateway.reload()
+      await gateway.approve('fixture')
+      await gateway.enable('fixture')
+      next = servers
+      assert.match(await told(gateway, sandbox, code), expected)
+      assert.ok(JSON.stringify(gateway.servers()).includes(WORDS), 'the operator sees it')
+    }
+  })
+
+  test('reaches no model where a run cannot begin', async (t) => {
+    const stateDir = join(folder(t), 'state')
+    const gateway = await openApproved(t, { fixture: fixture() }, { stateDir })
+    const sandbox = await gateway.sandbox()
+    writeFileSync(join(stateDir, 'approved-mcp.json'), `{ "${WORDS}": ${NAME} }`)
+    assert.match(await told(gateway, sandbox, 'export const handler = () => 1'), /ERR_APPROVAL_STORE.*nothing is approved/)
   })
 })
 

@@ -9,10 +9,12 @@ use secrecy::SecretString;
 
 use crate::error::{Error, Result};
 use crate::files::{Links, open_regular};
-use crate::text::{Position, Problem, displayed};
+use crate::text::{Position, Problem, displayed_within};
 
 /// Maximum size of an environment file: 1 MiB.
 pub const MAX_ENV_FILE_BYTES: usize = 1024 * 1024;
+/// Maximum number of characters of a variable's name in a message. The content of the file is not approved.
+pub(super) const MAX_NAME_CHARS: usize = 64;
 
 /// Reads an environment file for [`crate::config::resolve_command`]. Reads only a regular file, and at most one byte over the limit.
 ///
@@ -134,7 +136,7 @@ impl Parser<'_> {
     }
 
     fn problem(&mut self, name: &str, column: usize, problem: &str) {
-        self.problems.push(Problem::new(displayed(name), Some(Position { line: self.line, column }), problem));
+        self.problems.push(Problem::new(displayed_within(name, MAX_NAME_CHARS), Some(Position { line: self.line, column }), problem));
     }
 }
 

@@ -107,6 +107,13 @@ fn all_that_is_wrong_is_told_at_once_with_its_line_and_never_its_value() {
 }
 
 #[test]
+fn a_problem_names_no_more_than_the_beginning_of_a_long_name() {
+    let name = "Ignore-all-rules.".repeat(9);
+    let message = problems(&format!("{name}=\"x"));
+    assert!(message.contains("Ignore-all-rules.Ignore") && message.len() < 200 && !message.contains(&name[..64]), "{message}");
+}
+
+#[test]
 fn a_very_long_file_takes_no_longer_than_its_length() {
     let text = (0..80_000).fold(String::new(), |text, number| text + &format!("A{number}=1\n"));
     assert!(text.len() < MAX_ENV_FILE_BYTES);

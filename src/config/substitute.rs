@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::definition::{Origin, ServerDefinition, Transport};
-use super::env_file::{MAX_ENV_FILE_BYTES, parse_env_file};
+use super::env_file::{MAX_ENV_FILE_BYTES, MAX_NAME_CHARS, parse_env_file};
 use super::learnt::{Learnt, Source};
 use super::loaders::loads_code;
 use super::oauth::{self, OAuthSettings};
@@ -16,7 +16,7 @@ use super::template::{Allowed, Part, Placeholder, Template};
 use super::workspace::Locality;
 use super::{address, rules};
 use crate::error::Result;
-use crate::text::{Problem, displayed};
+use crate::text::{Problem, displayed, displayed_within};
 
 /// The values to which placeholders refer. The caller passes them, so that tests do not need a real environment.
 #[derive(Debug, Clone)]
@@ -288,9 +288,10 @@ impl<'a> Filler<'a> {
     fn check_from_file(&mut self, path: &Path, name: &str, pin_values: bool) {
         if loads_code(name) && !pin_values {
             let problem = format!(
-                "the file {} sets {name}, which can make a program load code that nobody approved. Write it in env, where it is shown, or set \
+                "the file {} sets {}, which can make a program load code that nobody approved. Write it in env, where it is shown, or set \
                  pinValues, which makes the file's values part of the approval",
-                path.display()
+                path.display(),
+                displayed_within(name, MAX_NAME_CHARS)
             );
             self.problems.push(self.origin.problem("envFile", problem));
         }

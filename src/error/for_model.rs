@@ -79,6 +79,23 @@ impl Error {
         }
         .to_owned()
     }
+
+    /// Returns the message for agent code. The code gets the results of approved servers, so it also gets the words of such a server about a failure, and
+    /// the command that a person has approved. Texts of the config, of files, of the system and of other servers are replaced, as for a model.
+    #[must_use]
+    pub fn for_guest(&self) -> String {
+        match self {
+            Self::SpawnFailed { .. }
+            | Self::ConnectFailed { .. }
+            | Self::ConnectTimeout { .. }
+            | Self::ServerExited { .. }
+            | Self::RequestFailed { .. }
+            | Self::Protocol { .. }
+            | Self::OutputSchema { .. }
+            | Self::ResponseTooLarge { .. } => self.to_string(),
+            _ => self.for_model(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -92,6 +109,7 @@ mod tests {
     fn quoting() -> Vec<Error> {
         let (server, tool) = ("weather".to_owned(), ErrorText::own("t"));
         vec![
+            Error::ConfigUnreadable { path: MARK.into(), problem: MARK.into() },
             Error::ConfigSyntax { file: MARK.into(), line: 1, column: 1, problem: MARK.into() },
             Error::ConfigInvalid { file: MARK.into(), problems: Vec::new().into() },
             Error::SpawnFailed { server: server.clone(), command: MARK.into(), problem: MARK.into() },
@@ -102,6 +120,7 @@ mod tests {
             Error::AuthorizationRequired { server: server.clone(), issuer: Some(MARK.into()), lack: AuthorizationLack::Issuer },
             Error::AuthorizationFailed { server: server.clone(), issuer: Some(MARK.into()), problem: MARK.into() },
             Error::Protocol { server: server.clone(), tool, code: 1, message: MARK.into() },
+            Error::ApprovalStore { path: MARK.into(), problem: MARK.into() },
             Error::Io { what: MARK.into(), problem: MARK.into() },
             Error::Internal(MARK.into()),
             Error::UnknownServer { server, place: "here", known: vec![MARK.into(), "Ignore".into()] },
@@ -115,6 +134,18 @@ mod tests {
             let told = error.for_model();
             assert!(error.to_string().contains(MARK) && !told.contains(MARK) && !told.is_empty(), "{told}");
         }
+    }
+
+    #[test]
+    fn agent_code_gets_the_words_of_its_approved_servers_and_of_nobody_else() {
+        let heard = |error: &Error| error.clone().redacted(&Redactor::new(None, None)).for_guest().contains(MARK);
+        let (mut heard, unheard): (Vec<_>, Vec<_>) =
+            quoting().iter().map(|error| (error.code(), heard(error))).partition(|(_, heard)| *heard);
+        heard.sort_unstable();
+        let codes =
+            ["ERR_CONNECT_FAILED", "ERR_CONNECT_TIMEOUT", "ERR_PROTOCOL", "ERR_REQUEST_FAILED", "ERR_SERVER_EXITED", "ERR_SPAWN_FAILED"];
+        assert_eq!(heard.into_iter().map(|(code, _)| code).collect::<Vec<_>>(), codes);
+        assert!(unheard.iter().any(|(code, _)| *code == "ERR_CONFIG_INVALID"));
     }
 
     #[test]

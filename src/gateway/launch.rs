@@ -1,6 +1,9 @@
 //! Prepares the launch of an approved command or URL: asks for inputs, replaces placeholders and registers secrets for redaction.
 
+use std::cell::OnceCell;
 use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use secrecy::{ExposeSecret as _, SecretString};
@@ -9,7 +12,8 @@ use super::callbacks::{AuthorizationQuestion, CallbackChain, IssuerQuestion, pau
 use super::core::{Core, Inputs};
 use super::events::Event;
 use super::journal::Note;
-use super::subject::locality;
+use super::subject::{ReadFile, locality};
+use crate::blocking::blocking;
 use crate::client::{
     AuthorizationPrompt, Authorize, ConfirmIssuer, ConnectClock, HttpTarget, IssuerPrompt, Launch, OAuth, OAuthContext, OnSecret, Target,
 };
@@ -20,31 +24,53 @@ use crate::config::{
 use crate::error::{Error, Result};
 use crate::redact::{Redactor, is_redactable, is_secret};
 use crate::sandbox::RunControl;
-use crate::trust::Subject;
+use crate::trust::{Approval, Subject, locate_program};
 
 impl Core {
-    /// Prepares the launch of a server whose command is approved. Asks for inputs, and reports a changed program.
+    /// Prepares the launch of a server whose command is approved. Asks for inputs. Reports a changed program, or refuses it if it is pinned.
     pub(super) async fn launch(
         &self,
         server: &Arc<ServerDefinition>,
         callbacks: &CallbackChain,
         control: Option<&RunControl>,
     ) -> Result<Launch> {
-        self.check_approved(server)?;
+        self.check_approved(server, &read_env_file)?;
         let inputs = self.ask_inputs(server, callbacks, control).await?;
         // Another process may have revoked the approval while a person typed.
-        let subject = self.check_approved(server)?;
+        let (subject, command) = self.approved_command(server, &inputs, &read_env_file)?;
         if let Some(remote) = resolve_http(server, &self.surroundings, &inputs)? {
             return self.launch_http(server, remote, callbacks, control);
         }
         let missing = || Error::Internal(format!("server \"{}\" has neither a command nor a url", server.name).into());
+        let command = command.ok_or_else(missing)?;
+        self.learn_secrets(server, &command);
+        let program = self.approved_program(server, subject, &command).await?;
+        let clock = ConnectClock::start(Some(&command.command), server.connect_timeout_ms, self.limits.connect_timeout_ms);
+        self.launch_of(server, Target::Process { command, program }, clock)
+    }
+
+    /// Checks the approval, and returns its subject and the command. The environment file is read once: the bytes that `pinValues` compares with the
+    /// approval are those that the process gets, however often the file changes meanwhile.
+    fn approved_command(
+        &self,
+        server: &ServerDefinition,
+        inputs: &Inputs,
+        read_file: ReadFile<'_>,
+    ) -> Result<(Subject, Option<ResolvedCommand>)> {
+        let content = OnceCell::new();
+        // An entry names at most one environment file, and no input is part of its path.
+        let read_once = |path: &Path| {
+            let content: &std::result::Result<Vec<u8>, String> = content.get_or_init(|| read_file(path).map_err(|error| error.to_string()));
+            content.clone().map_err(io::Error::other)
+        };
+        let subject = self.check_approved(server, &read_once)?;
         // A server whose approval is not limited to a folder starts outside the workspace, so that new files in the workspace cannot change it.
         let locality = locality(subject.folder.as_ref());
-        let command = resolve_command(server, &self.surroundings, &inputs, locality, read_env_file)?.ok_or_else(missing)?;
-        self.learn_secrets(server, &command);
-        self.check_executable(server, &command).await?;
-        let clock = ConnectClock::start(Some(&command.command), server.connect_timeout_ms, self.limits.connect_timeout_ms);
-        self.launch_of(server, Target::Process(command), clock)
+        if server.pin_values {
+            // Values that could not be compared are not part of the digest.
+            self.pinned_values(server, locality, &read_once)?;
+        }
+        Ok((subject, resolve_command(server, &self.surroundings, inputs, locality, read_once)?))
     }
 
     fn launch_http(
@@ -80,7 +106,7 @@ impl Core {
         Ok(Launch {
             server: server.name.clone(),
             target,
-            redact: Arc::new(move |words| words.open(&redactor).to_string()),
+            redact: Arc::new(move |words| words.open(&redactor)),
             on_stderr: Arc::new(move |line| journal.note(&name, Note::Stderr(line.to_owned()))),
             clock,
             protocol_version: server.protocol_version.map(|version| version.as_str().to_owned()),
@@ -91,9 +117,10 @@ impl Core {
     }
 
     /// Returns the subject of a valid approval.
-    fn check_approved(&self, server: &ServerDefinition) -> Result<Subject> {
+    fn check_approved(&self, server: &ServerDefinition, read_file: ReadFile<'_>) -> Result<Subject> {
         let mut judged = None;
-        let standing = self.trust.approvals.standing_of(&server.name, |approval| judged.insert(self.judged(server, approval)).clone())?;
+        let judge = |approval: &Approval| judged.insert(self.judged_by(server, approval, read_file)).clone();
+        let standing = self.trust.approvals.standing_of(&server.name, judge)?;
         standing.require_command(&server.name)?;
         judged.ok_or_else(|| Error::Internal("a valid approval was not checked".into()))
     }
@@ -131,14 +158,16 @@ impl Core {
         self.redactor.add(literals.map(|(_, value)| value));
     }
 
-    /// Reports a program that differs from the approved one. If the program is pinned, the approval is no longer valid.
-    async fn check_executable(&self, server: &ServerDefinition, command: &ResolvedCommand) -> Result<()> {
-        let Some(known) = self.trust.approvals.approval(&server.name)?.and_then(|approval| approval.executable) else { return Ok(()) };
-        let path = search_path(command);
-        let (program, folder) = (command.command.clone(), command.working_directory.clone());
-        let executables = Arc::clone(&self.trust.executables);
-        let found = tokio::task::spawn_blocking(move || executables.find(&program, &path, &folder)).await;
-        if let Some(found) = found.ok().flatten().filter(|found| *found != known) {
+    /// Returns the file that the command starts. Refuses another program than the approved one if the config pins it, and reports it otherwise.
+    async fn approved_program(&self, server: &ServerDefinition, subject: Subject, command: &ResolvedCommand) -> Result<PathBuf> {
+        let known = self.trust.approvals.approval(&server.name)?.and_then(|approval| approval.executable);
+        let program = locate_program(&command.command, &search_path(command), &command.working_directory);
+        let (executables, path) = (Arc::clone(&self.trust.executables), program.clone());
+        let found = blocking(move || Ok(path.and_then(|path| executables.at(&path)))).await?;
+        // The environment of the real command may lead to another program than the one that was looked at before.
+        let subject = Subject { executable: found.clone(), ..subject };
+        self.trust.approvals.standing(&subject)?.require_command(&server.name)?;
+        if let Some((known, found)) = known.zip(found).filter(|(known, found)| known != found) {
             tracing::warn!(server = server.name, "the program changed since its command was approved");
             self.events.send(&Event::ExecutableChanged {
                 server: server.name.clone(),
@@ -147,7 +176,11 @@ impl Core {
                 now: found.sha256,
             });
         }
-        Ok(())
+        program.ok_or_else(|| Error::SpawnFailed {
+            server: server.name.clone(),
+            command: command.command.clone().into(),
+            problem: "no folder of PATH has a program of this name that you may start".into(),
+        })
     }
 }
 
@@ -207,7 +240,129 @@ pub(super) fn search_path(command: &ResolvedCommand) -> OsString {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use parking_lot::Mutex;
+    use serde_json::{Value as Json, json};
+
     use super::*;
+    use crate::gateway::{Gateway, GatewayOptions};
+
+    /// A gateway with one server, `a`.
+    struct Scene {
+        folder: tempfile::TempDir,
+        gateway: Gateway,
+        server: Arc<ServerDefinition>,
+        events: Arc<Mutex<Vec<Json>>>,
+    }
+
+    impl Scene {
+        fn new(entry: impl FnOnce(&Path) -> Json) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let mut options = GatewayOptions::new("watchdog", tokio::runtime::Handle::current());
+            options.config = Some(json!({
+                "inputs": [{ "type": "promptString", "id": "document" }], "mcpServers": { "a": entry(folder.path()) }
+            }));
+            options.state_dir = Some(folder.path().join("state"));
+            options.environment = [("ACCOUNT".to_owned(), "ours".to_owned())].into();
+            let events = Arc::new(Mutex::new(Vec::new()));
+            let heard = Arc::clone(&events);
+            options.on_event = Some(Arc::new(move |event| heard.lock().push(event)));
+            let gateway = Gateway::open(options).unwrap();
+            let server = gateway.core.registry.server("a").unwrap();
+            Self { folder, gateway, server, events }
+        }
+
+        fn approve(&self, subject: &Subject) {
+            let approvals = &self.gateway.core.trust.approvals;
+            approvals.approve_command(subject, None, &approvals.basis("a").unwrap()).unwrap();
+        }
+
+        fn write_program(&self, text: &str) -> PathBuf {
+            let (path, new) = (self.folder.path().join("program"), self.folder.path().join("new"));
+            fs::write(&new, text).unwrap();
+            fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+            fs::rename(&new, &path).unwrap();
+            path
+        }
+
+        /// Approves the program, replaces it after its command was checked, and returns the outcome of the last check.
+        async fn replaced_program(&self) -> Result<PathBuf> {
+            let core = &self.gateway.core;
+            self.write_program("ours");
+            let subject = core.full_subject(&self.server).await.unwrap();
+            self.approve(&subject);
+            let (subject, command) = core.approved_command(&self.server, &Inputs::new(), &read_env_file).unwrap();
+            let command = command.unwrap();
+            assert!(core.approved_program(&self.server, subject.clone(), &command).await.is_ok() && self.events.lock().is_empty());
+            self.write_program("theirs");
+            core.approved_program(&self.server, subject, &command).await
+        }
+    }
+
+    #[tokio::test]
+    async fn the_bytes_of_an_environment_file_that_are_compared_are_the_bytes_that_are_used() {
+        let scene = Scene::new(|_| json!({ "command": "sh", "envFile": "/somewhere/.env", "pinValues": true }));
+        let core = &scene.gateway.core;
+        let (good, evil) = (b"MODE=good".to_vec(), b"MODE=good\nNODE_OPTIONS=--require=/evil.js".to_vec());
+        scene.approve(&core.subject_with(&scene.server, None, &|_| Ok(good.clone())));
+        let readings = Cell::new(0);
+        // The file changes as soon as it was read.
+        let changing = |_: &Path| {
+            readings.set(readings.get() + 1);
+            Ok(if readings.get() == 1 { good.clone() } else { evil.clone() })
+        };
+        let (_, command) = core.approved_command(&scene.server, &Inputs::new(), &changing).unwrap();
+        let names: Vec<_> = command.unwrap().environment.into_iter().map(|(name, _)| name).collect();
+        assert!(names.contains(&"MODE".to_owned()) && !names.contains(&"NODE_OPTIONS".to_owned()), "{names:?}");
+        assert_eq!(readings.get(), 1);
+        let error = core.approved_command(&scene.server, &Inputs::new(), &|_| Ok(evil.clone())).unwrap_err();
+        assert_eq!(error.code(), "ERR_NOT_APPROVED");
+    }
+
+    #[tokio::test]
+    async fn values_that_should_be_pinned_and_cannot_be_compared_start_nothing() {
+        let address = "https://client.example/${input:document}";
+        let entry = json!({
+            "url": "https://mcp.example", "headers": { "X-Account": "${ACCOUNT}" }, "oauth": { "clientMetadataUrl": address }, "pinValues": true
+        });
+        let scene = Scene::new(|_| entry);
+        let core = &scene.gateway.core;
+        scene.approve(&core.subject(&scene.server));
+        let inputs: Inputs = [("document".to_owned(), SecretString::from("client.json"))].into();
+        assert!(resolve_http(&scene.server, &core.surroundings, &inputs).is_ok());
+        assert_eq!(core.approved_command(&scene.server, &inputs, &read_env_file).unwrap_err().code(), "ERR_CONFIG_INVALID");
+    }
+
+    #[tokio::test]
+    async fn a_pinned_program_that_is_replaced_after_its_command_was_checked_is_refused() {
+        let scene = Scene::new(|folder| json!({ "command": folder.join("program"), "pinExecutable": true }));
+        let error = scene.replaced_program().await.unwrap_err();
+        assert!(error.code() == "ERR_NOT_APPROVED" && error.to_string().contains("changed on disk"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn another_program_is_an_event_where_it_is_not_pinned() {
+        let scene = Scene::new(|folder| json!({ "command": folder.join("program") }));
+        assert_eq!(scene.replaced_program().await.unwrap(), scene.folder.path().join("program"));
+        assert_eq!(scene.events.lock().iter().map(|event| &event["type"]).collect::<Vec<_>>(), ["executable-changed"]);
+    }
+
+    #[tokio::test]
+    async fn a_pinned_program_to_which_the_real_environment_does_not_lead_is_refused() {
+        let scene = Scene::new(|folder| json!({ "command": "program", "env": { "PATH": folder }, "pinExecutable": true }));
+        scene.write_program("ours");
+        let core = &scene.gateway.core;
+        let subject = core.full_subject(&scene.server).await.unwrap();
+        scene.approve(&subject);
+        let (subject, command) = core.approved_command(&scene.server, &Inputs::new(), &read_env_file).unwrap();
+        let mut command = command.unwrap();
+        command.environment.retain(|(name, _)| name != "PATH");
+        command.command = "sh".to_owned();
+        assert_eq!(core.approved_program(&scene.server, subject, &command).await.unwrap_err().code(), "ERR_NOT_APPROVED");
+    }
 
     #[test]
     fn a_token_is_redacted_from_the_moment_it_is_there_whatever_it_looks_like() {

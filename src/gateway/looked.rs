@@ -7,7 +7,8 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::core::Core;
-use crate::config::ServerDefinition;
+use super::subject::ReadFile;
+use crate::config::{ServerDefinition, read_env_file};
 use crate::error::Result;
 use crate::trust::{Approval, Standing, Subject};
 
@@ -76,7 +77,12 @@ impl Core {
 
     /// Returns the subject with which an approval is compared. The program is only read if it is pinned and the command is approved.
     pub(super) fn judged(&self, server: &ServerDefinition, approval: &Approval) -> Subject {
-        let mut subject = self.subject(server);
+        self.judged_by(server, approval, &read_env_file)
+    }
+
+    /// Returns the same as [`Self::judged`], with the environment file that `read_file` returns.
+    pub(super) fn judged_by(&self, server: &ServerDefinition, approval: &Approval, read_file: ReadFile<'_>) -> Subject {
+        let mut subject = self.subject_with(server, None, read_file);
         if server.pin_executable && approval.command_digest == subject.digest {
             subject.executable = self.executable(server);
         }

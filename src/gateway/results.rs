@@ -63,7 +63,7 @@ impl Sandbox {
                 Ok(report) => ModelRun { report, error },
                 Err(failure) => {
                     let failure = core.redacted(failure);
-                    let report = json!({ "error": { "code": failure.code(), "message": failure.to_string() } });
+                    let report = json!({ "error": { "code": failure.code(), "message": failure.for_model() } });
                     ModelRun { report, error: error.or(Some(failure)) }
                 }
             }
@@ -136,7 +136,7 @@ impl Sandbox {
                     Error::GuestThrew { line, column, .. } | Error::CodeSyntax { line, column, .. } => (*line, *column),
                     _ => (None, None),
                 };
-                let error = ModelError { code: error.code(), message: &error.to_string(), line, column };
+                let error = ModelError { code: error.code(), message: &error.for_model(), line, column };
                 // The code is redacted too, because it may contain secrets.
                 Ok(render(Err(error), &redact(code), Handle::None))
             }

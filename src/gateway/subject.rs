@@ -1,5 +1,6 @@
 //! Subjects of approvals. A subject describes a server as it is configured now, with everything that determines what it would start.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,37 +13,43 @@ use crate::config::{Locality, OAuthSettings, ServerDefinition, Transport, inputs
 use crate::error::Result;
 use crate::trust::{Circumstances, Executable, Subject, addresses_of, deciding_folder};
 
+/// Reads an environment file: [`read_env_file`], or a function that returns the bytes that it returned before.
+pub(super) type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;
+
 impl Core {
     /// Returns the subject of a server's approval without its program. The program is not part of the digest.
     pub(super) fn subject(&self, server: &ServerDefinition) -> Subject {
-        self.subject_with(server, None)
+        self.subject_with(server, None, &read_env_file)
     }
 
     /// Returns the subject with the program that would be started. The program is read on a blocking thread, because it may be large.
     pub(super) async fn full_subject(self: &Arc<Self>, server: &Arc<ServerDefinition>) -> Result<Subject> {
         let (core, definition) = (Arc::clone(self), Arc::clone(server));
-        blocking(move || Ok(core.subject_with(&definition, core.executable(&definition)))).await
+        blocking(move || Ok(core.subject_with(&definition, core.executable(&definition), &read_env_file))).await
     }
 
-    fn subject_with(&self, server: &ServerDefinition, executable: Option<Executable>) -> Subject {
+    pub(super) fn subject_with(&self, server: &ServerDefinition, executable: Option<Executable>, read_file: ReadFile<'_>) -> Subject {
         let folder = deciding_folder(server, &self.surroundings);
-        let pinned = if server.pin_values { Some(self.pinned_values(server, locality(folder.as_ref()))) } else { None };
+        // If the values are unknown, the server cannot be started. Starting it reports the error.
+        let pinned = server.pin_values.then(|| self.pinned_values(server, locality(folder.as_ref()), read_file).unwrap_or_default());
         let addresses = addresses_of(server, Some(&self.surroundings));
         Subject::new(server, self.trust.approvals.key(), Circumstances { executable, pinned, folder, addresses })
     }
 
     /// Returns the present values of the environment, without the values that a person is asked for.
-    fn pinned_values(&self, server: &ServerDefinition, locality: Locality) -> Vec<(String, SecretString)> {
+    pub(super) fn pinned_values(
+        &self,
+        server: &ServerDefinition,
+        locality: Locality,
+        read_file: ReadFile<'_>,
+    ) -> Result<Vec<(String, SecretString)>> {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
-        if let Ok(Some(remote)) = resolve_http(server, &self.surroundings, &inputs) {
+        if let Some(remote) = resolve_http(server, &self.surroundings, &inputs)? {
             let oauth = remote.oauth.iter().flat_map(OAuthSettings::values);
-            return oauth.chain(remote.headers).chain([("url".to_owned(), remote.url)]).collect();
+            return Ok(oauth.chain(remote.headers).chain([("url".to_owned(), remote.url)]).collect());
         }
-        match resolve_command(server, &self.surroundings, &inputs, locality, read_env_file) {
-            Ok(Some(command)) => command.environment,
-            // The server cannot be started in this state. Starting it reports the error.
-            Ok(None) | Err(_) => Vec::new(),
-        }
+        let command = resolve_command(server, &self.surroundings, &inputs, locality, read_file)?;
+        Ok(command.map(|command| command.environment).unwrap_or_default())
     }
 
     pub(super) fn executable(&self, server: &ServerDefinition) -> Option<Executable> {

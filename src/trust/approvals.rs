@@ -158,8 +158,8 @@ impl ApprovalStore {
         Ok(ApprovalBasis { first_id, revocations, recorded: approvals.revocations_of(server) })
     }
 
-    /// Approves the command as it is configured. Keeps an existing approval of the tools under the same command. Blocks the thread. Returns the
-    /// basis for an approval of the tools, which is valid until this approval is revoked.
+    /// Approves the command as it is configured. Keeps an existing approval of the tools under the same command, unless it has expired or would last
+    /// longer than it was given for. Blocks the thread. Returns the basis for an approval of the tools, which is valid until this approval is revoked.
     ///
     /// # Errors
     /// `ERR_NOT_APPROVED` if a revocation came after `basis` was taken. `ERR_APPROVAL_STORE` if the file cannot be written, or if other processes
@@ -173,7 +173,7 @@ impl ApprovalStore {
                 known.lineage().clone_into(&mut first_id);
             }
             let fresh = Approval { first_id: first_id.clone(), ..fresh };
-            let approval = match known.filter(|known| known.command_digest == subject.digest) {
+            let approval = match known.filter(|known| known.command_digest == subject.digest && outlasts(known, &fresh)) {
                 Some(known) => Approval { manifest: known.manifest, manifest_digest: known.manifest_digest, ..fresh },
                 None => fresh,
             };
@@ -424,6 +424,12 @@ fn approval(subject: &Subject, valid_for: Option<Duration>) -> Approval {
         approved_at: seconds(now),
         expires_at: valid_for.map(|time| seconds(now).saturating_add(time.as_secs())),
     }
+}
+
+/// Returns whether an approval is valid now, and until the end of a new one.
+fn outlasts(known: &Approval, fresh: &Approval) -> bool {
+    let Some(end) = known.expires_at else { return true };
+    !known.is_expired(SystemTime::now()) && fresh.expires_at.is_some_and(|fresh| fresh <= end)
 }
 
 fn seconds(time: SystemTime) -> u64 {

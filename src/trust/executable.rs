@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind, Read as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -68,7 +69,13 @@ impl Executables {
     /// ```
     #[must_use]
     pub fn find(&self, command: &str, search_path: &OsStr, working_directory: &Path) -> Option<Executable> {
-        let path = fs::canonicalize(locate(command, search_path, working_directory)?).ok()?;
+        self.at(&locate_program(command, search_path, working_directory)?)
+    }
+
+    /// Returns the program at a path, under the conditions of [`Self::find`].
+    #[must_use]
+    pub fn at(&self, path: &Path) -> Option<Executable> {
+        let path = fs::canonicalize(path).ok()?;
         let stamp = Stamp::of(&fs::metadata(&path).ok()?);
         if let Some((_, sha256)) = self.known().get(&path).filter(|(known, _)| *known == stamp) {
             return Some(Executable { sha256: sha256.clone(), path });
@@ -87,16 +94,25 @@ impl Executables {
     }
 }
 
-/// Finds a program like `execvp`: a name with a slash is a path, and any other name is looked up in the search path.
-fn locate(command: &str, search_path: &OsStr, working_directory: &Path) -> Option<PathBuf> {
+/// Finds a program like `execvp`: a name with a slash is a path, and any other name is looked up in the search path. Symbolic links are not followed,
+/// because a script sees this path as its own. Unlike `execvp`, does not go on with the next folder if the system cannot start the program, for example
+/// because its interpreter does not exist. So only this file may be started: a later one of the same name was neither shown nor compared.
+///
+/// ```
+/// let shell = hyperlight_mcp::trust::locate_program("sh", "/no/such/folder:/bin".as_ref(), "/".as_ref());
+/// assert_eq!(shell.unwrap().to_str(), Some("/bin/sh"));
+/// ```
+#[must_use]
+pub fn locate_program(command: &str, search_path: &OsStr, working_directory: &Path) -> Option<PathBuf> {
     if command.contains('/') {
         return Some(working_directory.join(command));
     }
     std::env::split_paths(search_path).map(|folder| working_directory.join(folder).join(command)).find(|path| is_program(path))
 }
 
-fn is_program(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+/// Returns whether a path is a file that this user may start. `execvp` passes over any other file.
+pub(super) fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) && access(path, Access::EXEC_OK).is_ok()
 }
 
 /// Returns the digest of a program, and the stamp of the file that was read. The caller has already followed links.
@@ -130,6 +146,7 @@ fn digest(path: &Path) -> io::Result<(Stamp, String)> {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
     use crate::files::testing::{at_once, pipe};

@@ -1,11 +1,11 @@
 //! Decides whether a server's command depends on the workspace folder. Then the same entry may start another program in another folder.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret as _, SecretString};
 
+use super::executable::is_program;
 use crate::config::{
     Part, Placeholder, ServerDefinition, Surroundings, Template, Transport, is_of_workspace, loads_code, mentions_workspace,
 };
@@ -136,7 +136,7 @@ impl Entry<'_> {
         let inherited = || self.surroundings.environment.get(SEARCH_PATH).cloned();
         let path = if removed.iter().any(|name| name == SEARCH_PATH) { None } else { own.or_else(inherited) };
         let path = path.unwrap_or_else(|| DEFAULT_SEARCH_PATH.to_owned());
-        let found = path.split(':').find(|part| is_executable(&self.surroundings.workspace_folder.join(part).join(command)));
+        let found = path.split(':').find(|part| is_program(&self.surroundings.workspace_folder.join(part).join(command)));
         found.is_some_and(|part| is_of_workspace(part, self.surroundings))
     }
 
@@ -219,10 +219,6 @@ fn behind_letters(flag: &str) -> Vec<String> {
     starts.map(|start| letters[start..].to_owned()).collect()
 }
 
-fn is_executable(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-}
-
 fn exists(path: &Path) -> bool {
     // A dangling link may lead to a file later.
     fs::symlink_metadata(path).is_ok()
@@ -236,6 +232,8 @@ fn exists(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
     use crate::config::parse_text;
 

@@ -27,7 +27,7 @@ pub use canonical::Canonical;
 pub use digest::{manifest_digest, tool_digest};
 pub use document::{Approval, Approvals, Content, read as read_approvals};
 pub use drift::{Changes, Difference, Drift, Item, ToolStanding, differences, tool_standing};
-pub use executable::{Executable, Executables};
+pub use executable::{Executable, Executables, locate_program};
 pub use folder::deciding_folder;
 pub use gate::{Decision, Gate, gate, read_gate};
 pub use key::MachineKey;

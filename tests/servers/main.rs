@@ -12,6 +12,7 @@ mod gateway;
 mod hostile;
 mod lifecycle;
 mod offers;
+mod programs;
 mod protocol;
 mod questions;
 mod results;

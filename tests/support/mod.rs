@@ -150,7 +150,7 @@ impl Scene {
     pub fn launch_command(&self, server: &str, command: ResolvedCommand, limit: Duration) -> Launch {
         Launch {
             server: server.to_owned(),
-            target: Target::Process(command),
+            target: Target::Process { program: command.command.clone().into(), command },
             redact: Arc::new(|text: ForeignText| text.open(&Redactor::new(None, None))),
             on_stderr: Arc::new(|_| {}),
             clock: ConnectClock::start(None, Some(u64::try_from(limit.as_millis()).unwrap()), 0),

@@ -1,6 +1,7 @@
 //! Opens a connection: starts the process or opens the HTTP transport, does the handshake, and reads the lists. On failure it ends the process.
 
 use parking_lot::RwLock;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -62,7 +63,11 @@ pub struct Launch {
 
 /// The address of a server: a command or a URL.
 pub enum Target {
-    Process(ResolvedCommand),
+    Process {
+        command: ResolvedCommand,
+        /// The file that is started, as it was found for the command. No other file of the same name is tried.
+        program: PathBuf,
+    },
     /// Streamable HTTP.
     Http(HttpTarget),
 }
@@ -191,7 +196,7 @@ impl Connection {
 impl Opening<'_> {
     async fn attempt(&self, plan: &Plan) -> std::result::Result<Begun, Failed> {
         match &self.launch.target {
-            Target::Process(command) => self.attempt_process(command, plan).await,
+            Target::Process { command, program } => self.attempt_process((command, program), plan).await,
             Target::Http(target) => self.attempt_http(target, plan).await,
         }
     }
@@ -217,10 +222,11 @@ impl Opening<'_> {
         Ok(Begun { service, manifest, link: Link::Remote, direct: None })
     }
 
-    async fn attempt_process(&self, command: &ResolvedCommand, plan: &Plan) -> std::result::Result<Begun, Failed> {
+    async fn attempt_process(&self, (command, program): (&ResolvedCommand, &Path), plan: &Plan) -> std::result::Result<Begun, Failed> {
         let unrelated = |error| Failed::new(error, Refusal::Unrelated);
         let Launch { server, redact, on_stderr, clock, .. } = self.launch;
-        let (process, pipes) = ServerProcess::start(server, command, (redact, on_stderr), self.watchdog).await.map_err(unrelated)?;
+        let (process, pipes) =
+            ServerProcess::start(server, (command, program), (redact, on_stderr), self.watchdog).await.map_err(unrelated)?;
         let patience = plan.probes().then_some(DISCOVER_PATIENCE);
         let transport = StdioTransport::new(pipes.stdout, pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.interceptor(), patience);
         let direct = Some(Arc::new(transport.direct()));

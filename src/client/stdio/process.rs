@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::pin::Pin;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use secrecy::ExposeSecret as _;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -78,13 +80,13 @@ pub(in crate::client) enum OutputRead {
 impl ServerProcess {
     pub(in crate::client) async fn start(
         server: &str,
-        command: &ResolvedCommand,
+        (command, program): (&ResolvedCommand, &Path),
         (redact, on_stderr): (&Redact, &StderrListener),
         watchdog: &Arc<Watchdog>,
     ) -> Result<(Self, Pipes)> {
         // The watchdog must run before the server starts, so that no server is ever alive without its guard.
         watchdog.ready().await?;
-        let mut child = spawn(server, command)?;
+        let mut child = spawn(server, command, program)?;
         let missing = || Error::Internal("a child without pipes".into());
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(missing)?;
         let failed = |error: std::io::Error| Error::io(format!("the pipes of server \"{server}\""), &error);
@@ -183,9 +185,13 @@ impl Drop for ServerProcess {
     }
 }
 
-fn spawn(server: &str, command: &ResolvedCommand) -> Result<Child> {
-    let mut process = Command::new(&command.command);
+/// Starts the file `program`, and nothing else: an absolute path is not searched in `PATH`. The process gets the command as its own name, as it would
+/// from `execvp`, because programs with several functions, and Python in a virtual environment, look at that name.
+fn spawn(server: &str, command: &ResolvedCommand, program: &Path) -> Result<Child> {
+    let program = command.working_directory.join(program);
+    let mut process = Command::new(&program);
     process
+        .arg0(&command.command)
         .args(&command.arguments)
         .current_dir(&command.working_directory)
         .env_clear()
@@ -197,8 +203,19 @@ fn spawn(server: &str, command: &ResolvedCommand) -> Result<Child> {
     process.spawn().map_err(|error| Error::SpawnFailed {
         server: server.to_owned(),
         command: command.command.clone().into(),
-        problem: error.to_string().into(),
+        problem: (error.to_string() + reason(&error, &program)).into(),
     })
+}
+
+/// Explains the errors of the system that a script causes although its file exists.
+fn reason(error: &std::io::Error, program: &Path) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOEXEC) => ". A script must name its interpreter in its first line, as in #!/bin/sh",
+        Some(Errno::NOENT) if program.is_file() => {
+            ". The file exists, but cwd, or the interpreter that a script names in its first line, does not"
+        }
+        _ => "",
+    }
 }
 
 /// Waits for the process on a separate thread, so that not even the end of the runtime leaves a zombie.

@@ -29,6 +29,12 @@ impl ApprovalStore {
         self.approve_command(subject, valid_for, &self.basis(&subject.server)?)
     }
 
+    /// Approves the command and the tools for a time.
+    fn yes_to_tools_for(&self, valid_for: Option<Duration>) {
+        let basis = self.yes_to_command(&subject("1"), valid_for).unwrap();
+        self.approve_manifest(&subject("1"), manifest(), valid_for, &basis).unwrap();
+    }
+
     /// Approves the tools, and before that the command if it is not approved.
     fn yes_to_tools(&self, subject: &Subject, valid_for: Option<Duration>) -> Result<()> {
         let basis = match self.standing(subject)? {
@@ -74,6 +80,30 @@ fn an_approval_can_have_an_end() {
     assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
     let later = SystemTime::now() + Duration::from_hours(2);
     assert_eq!(standing(store.read().unwrap().get("a"), &subject("1"), later), Standing::Unapproved(NotApprovedReason::Expired));
+}
+
+#[test]
+fn a_yes_to_the_command_does_not_prolong_a_yes_to_the_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let hours = |hours| Some(Duration::from_hours(hours));
+    // The tools were approved for a time: (its length, the length for the command later, what is approved then).
+    let tools = || Standing::Full(manifest());
+    let cases = [
+        (Some(Duration::ZERO), None, Standing::Command),
+        (Some(Duration::ZERO), hours(1), Standing::Command),
+        (hours(1), None, Standing::Command),
+        (hours(1), hours(2), Standing::Command),
+        (hours(2), hours(1), tools()),
+        (None, hours(1), tools()),
+        (None, None, tools()),
+    ];
+    for (first, later, expected) in cases {
+        store.revoke("a").unwrap();
+        store.yes_to_tools_for(first);
+        store.yes_to_command(&subject("1"), later).unwrap();
+        assert_eq!(store.standing(&subject("1")).unwrap(), expected, "{first:?} {later:?}");
+    }
 }
 
 #[test]
