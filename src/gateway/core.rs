@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
@@ -49,6 +49,8 @@ pub(super) struct Core {
     pub(super) events: Events,
     pub(super) learnt: LearntServers,
     pub(super) tokens: TokenStore,
+    /// This core, for work that must not keep the gateway alive.
+    pub(super) weak: Weak<Core>,
 }
 
 /// The approvals, and the state that approvals are compared with.

@@ -183,6 +183,7 @@ impl Gateway {
             look_owner: LookOwner::default(),
         };
         let core = Arc::new_cyclic(|core| Core {
+            weak: Weak::clone(core),
             registry: Registry::new(config),
             source,
             trust,
