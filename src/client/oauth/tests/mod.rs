@@ -140,6 +140,7 @@ impl Agent {
 }
 
 /// A connection, and the owner of its requests.
+#[derive(Debug)]
 struct Connected {
     oauth: Arc<OAuth>,
     owner: RequestOwner,
