@@ -171,7 +171,10 @@ impl HttpClient {
         let status = status.as_u16();
         let given = self.endpoint.credentials();
         if let Some(tokens) = self.endpoint.tokens.as_ref().filter(|_| may_ask)
-            && tokens.challenged(status, &challenge, used, &self.owner(request)).await.map_err(|error| HttpFailure::Token(Box::new(error)))?
+            && tokens
+                .challenged(status, &challenge, used, &self.owner(request))
+                .await
+                .map_err(|error| HttpFailure::Token(Box::new(error)))?
         {
             return Ok(Step::Again(Duration::ZERO));
         }

@@ -134,7 +134,10 @@ mod tests {
         let owner = RequestOwner { caller: None, clock: Some(clock.clone()) };
         let (asking, asked) = watch::channel(1);
         let person = async {
-            assert!(tokio::time::timeout(Duration::from_millis(20), clock.expired()).await.is_err(), "the clock runs while a person is asked");
+            assert!(
+                tokio::time::timeout(Duration::from_millis(20), clock.expired()).await.is_err(),
+                "the clock runs while a person is asked"
+            );
             asking.send_replace(0);
             clock.expired().await;
         };

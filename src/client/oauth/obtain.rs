@@ -112,8 +112,7 @@ impl TokenManager {
             // Nobody has refused anything.
             Err(problem @ (Problem::Unapproved | Problem::NobodyToAsk)) => return Err(problem),
             Err(problem) => {
-                let refused = Some((self.now() + QUIET_SECONDS, problem.clone()));
-                *turn.refused.lock() = refused;
+                *turn.refused.lock() = Some((self.now() + QUIET_SECONDS, problem.clone()));
                 // The authorization server may have deleted the registration. It then shows the person an error and does not redirect, so a new
                 // registration is made next time.
                 if known.is_some() {

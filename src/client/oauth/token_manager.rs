@@ -198,13 +198,7 @@ impl TokenManager {
         }
     }
 
-    async fn answer(
-        &self,
-        challenge: &Challenge,
-        header: &str,
-        used: Option<&SecretString>,
-        asking: &Asking,
-    ) -> Result<(), Problem> {
+    async fn answer(&self, challenge: &Challenge, header: &str, used: Option<&SecretString>, asking: &Asking) -> Result<(), Problem> {
         let found = self.discover(Some(header)).await?;
         self.settle(&found.issuer, used);
         if self.has_other_than(used) {

@@ -19,8 +19,8 @@ use crate::client::http::raw::{Awaited, Kind};
 use crate::client::http::stream::{Events, Route};
 use crate::client::http::target::Endpoint;
 use crate::client::http::testing::*;
-use crate::client::inbound::owner::RequestOwner;
 use crate::client::http::tls::client_for;
+use crate::client::inbound::owner::RequestOwner;
 
 const MIB: usize = 1 << 20;
 const PIECE: usize = 64 * 1024;
