@@ -93,8 +93,13 @@ export interface ApprovalQuestion {
 }
 
 /**
+<<<<<<< HEAD
  * A person's answer: `once` allows this call, `run` allows the tool in this run, `session` allows the tool until the gateway is closed, and `deny`
  * refuses.
+=======
+ * A person's answer: `once` allows this call, `run` allows the tool in this run, `session` allows the tool until the gateway, or the agent that makes
+ * the call, is closed, and `deny` refuses.
+>>>>>>> main
  */
 export type Decision = 'once' | 'run' | 'session' | 'deny'
 
@@ -157,8 +162,16 @@ export interface IssuerQuestion {
   credential: 'client-secret' | 'private-key'
 }
 
+<<<<<<< HEAD
 /** Callbacks of a gateway, a sandbox, a run or a call. The run's or call's own callback is used first, then the sandbox's, then the gateway's. */
 export interface Callbacks {
+=======
+/**
+ * Callbacks about calls. Those of the run or call are used first, then the sandbox's, then those of the gateway or of the agent that makes the call. A
+ * question about an agent's call never goes to the gateway's.
+ */
+export interface CallerCallbacks {
+>>>>>>> main
   /**
    * Called before a call of a tool that is not approved as read-only, and before every call of a server with `confirm: "always"`. Without this
    * callback, such a call fails with `ERR_CALL_DENIED`. After `deny`, further calls of the tool in the same run are denied without a question. The
@@ -174,6 +187,7 @@ export interface Callbacks {
   onElicit?(question: ElicitationQuestion): ElicitationAnswer | Promise<ElicitationAnswer>
   /** Called when a server that is being called asks a model. Without this callback, the server gets an error. An exception refuses the question. */
   onSample?(question: SamplingQuestion): SamplingAnswer | Promise<SamplingAnswer>
+<<<<<<< HEAD
   /** Called for an `${input:id}` of the config when a server that uses it is started. Called once for each id in a gateway. */
   onInput?(id: string, description?: string): string | Promise<string>
   /**
@@ -189,6 +203,9 @@ export interface Callbacks {
    */
   onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>
   /**
+=======
+  /**
+>>>>>>> main
    * Called with each event, before the promise of the run or call that the event belongs to is settled. If a server sends events faster than they are
    * handled and 8 MiB of events wait, further events of servers are dropped, and a `warning` counts them. An exception in this callback becomes a
    * process warning.
@@ -196,6 +213,35 @@ export interface Callbacks {
   onEvent?(event: GatewayEvent): void
 }
 
+<<<<<<< HEAD
+=======
+/**
+ * Callbacks of a gateway, and of its own sandboxes, runs and calls: those about calls, and those about connections, which the gateway's agents share
+ * and which are asked of the operator alone.
+ */
+export interface Callbacks extends CallerCallbacks {
+  /** Called for an `${input:id}` of the config when a server that uses it is started. Called once for each id in a gateway. */
+  onInput?(id: string, description?: string): string | Promise<string>
+  /**
+   * Called with the URL at which a person grants access to a server. If the browser runs on this machine, return nothing: a listener on the loopback
+   * interface receives the redirect. Otherwise, return the URL to which the browser was redirected at the end.
+   */
+  onAuthorize?(url: string, question: { server: string; issuer: string }): void | string | Promise<void | string>
+  /**
+   * Called before a credential of the config (`oauth.clientSecret`, `oauth.privateKey`) is used at an authorization server that the MCP server itself
+   * named. It is not called if the config names the authorization server in `oauth.issuer`. Only `true` allows the use; the answer is stored for this
+   * server, URL, issuer and client. Without this callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
+   */
+  onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>
+}
+
+/** Options of an `Agent`'s method, without the callbacks that are the operator's. */
+export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssuer'>
+
+/** Options of `Gateway.agent`: its callbacks. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
+export interface AgentOptions extends CallerCallbacks {}
+
+>>>>>>> main
 /** VMs that are started in advance, so that a run does not wait for its start. Each run has a VM of its own, which is destroyed after the run. */
 export interface WarmVms {
   /** The maximum number of VMs that are kept ready; 0 for none. Default 2. */
@@ -413,6 +459,14 @@ export interface Gateway {
   [Symbol.asyncDispose](): Promise<void>
 }
 
+<<<<<<< HEAD
+=======
+/** Supports `await using agent = gateway.agent('name')`. */
+export interface Agent {
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+>>>>>>> main
 /** Supports `await using sandbox = await gateway.sandbox()`. */
 export interface Sandbox {
   [Symbol.asyncDispose](): Promise<void>
@@ -430,6 +484,7 @@ export type ErrorCode =
   | 'ERR_NOT_ENABLED'
   | 'ERR_SERVER_DISABLED'
   | 'ERR_DISABLED_BY_PERSON'
+  | 'ERR_OPERATOR_ONLY'
   | 'ERR_DIGEST_CHANGED'
   | 'ERR_UNKNOWN_TOOL'
   | 'ERR_UNKNOWN_MODULE'
@@ -1134,10 +1189,27 @@ export interface AgentTool {
   description: string
   /** A JSON Schema that is valid in OpenAI's strict mode: every property is required, and optional properties accept `null`. */
   inputSchema: { type: 'object'; properties: Record<string, object>; required: string[]; additionalProperties: false }
+<<<<<<< HEAD
   /** Executes the tool. `args` is an object, or its JSON text, as the model wrote it. A failure resolves with `{ error }`; only an abort rejects. */
   execute(args?: unknown, options?: { signal?: AbortSignal }): Promise<AgentToolResult>
 }
 
+=======
+  /**
+   * Executes the tool. `args` is an object, or its JSON text, as the model wrote it. A failure resolves with `{ error }`; only an abort or a wrong
+   * option rejects. Callbacks are used for this call alone: if one set of tools serves several conversations, the question of one never reaches the
+   * person of another.
+   */
+  execute(args?: unknown, options?: AgentCallOptions): Promise<AgentToolResult>
+}
+
+/** Options of one call: of a model's tool, or of a function of `createHostFunctions()`. */
+export interface AgentCallOptions extends CallerCallbacks {
+  /** A signal that ends the call. The call rejects with `name: 'AbortError'`, `code: 'ERR_ABORTED'`, `cause: signal.reason`. */
+  signal?: AbortSignal
+}
+
+>>>>>>> main
 /** The answer of a tool: plain JSON for the model, within `maxResultTokens`. */
 export interface AgentToolResult {
   error?: AgentToolError
@@ -1229,13 +1301,25 @@ export interface PluginRegistration {
   declaredModules: string[]
   config: Record<string, never>
   /**
-   * The functions of the server as it is approved now, by module and identifier. They resolve with what a guest would get, failures
-   * included: `{ error, code }`, or with `toolErrors: 'throw'` a rejection with a `code`: `ERR_TOOL_FAILED` where the tool itself reports a
-   * failure. Throws `ERR_NOT_APPROVED`.
+   * Returns the functions of the server's approved tools, by module and identifier. Each function resolves with the value that a guest would get. A
+   * failure resolves with `{ error, code }`, or rejects with `toolErrors: 'throw'`. Callbacks are used for all calls of these functions. A second
+   * argument of a function has a signal and callbacks for that call alone; never pass one on that came from a guest. Throws `ERR_NOT_APPROVED`.
    */
-  createHostFunctions(config?: { toolErrors?: ToolErrors }): Record<string, Record<string, (args?: Record<string, any>) => Promise<any>>>
+  createHostFunctions(config?: HostFunctionsOptions): Record<string, Record<string, HostFunction>>
 }
 
+<<<<<<< HEAD
+=======
+/** Options of `createHostFunctions`. */
+export interface HostFunctionsOptions extends CallerCallbacks {
+  /** The form of failures. Without it, they are returned. */
+  toolErrors?: ToolErrors
+}
+
+/** A function that calls a tool, for an agent that has a sandbox of its own. */
+export type HostFunction = (args?: Record<string, any>, options?: AgentCallOptions) => Promise<any>
+
+>>>>>>> main
 /** Options of `Gateway.command`. */
 export interface CommandOptions {
   /** Adds ANSI colours to the text. Set it if the output is a terminal and `NO_COLOR` is not set. Default false. */
@@ -1261,6 +1345,71 @@ export interface CommandOutcome {
   data: unknown
   /** The result as text for people. */
   text: string
+}
+
+/**
+ * One caller of a gateway, made by `Gateway.agent`. Its `session` answers, sandboxes with their saved values, callbacks, subscriptions and its
+ * model's decisions to enable or disable a server belong to it alone, and end with it. Approvals and connections are shared with the other agents of
+ * the gateway.
+ *
+ * ```js
+ * const researcher = gateway.agent('researcher', { onApproval: () => 'once' })
+ * const [run] = researcher.agentTools()
+ * await researcher.close()
+ * ```
+ */
+export declare class Agent {
+  /**
+   * Does the same as `Gateway.agentTools`. The tools search, list, enable and disable for the agent alone, and code runs in a sandbox of the agent.
+   * `manage_mcp` reloads nothing (`ERR_OPERATOR_ONLY`), because that concerns all agents.
+   */
+  agentTools(options?: AgentToolsOptions): AgentTool[]
+  /** Does the same as `Gateway.pluginRegistration`, on behalf of the agent. */
+  pluginRegistration(name: string): PluginRegistration
+  /** Does the same as `Gateway.declarations`, for what the agent sees. */
+  declarations(name?: string, options?: DeclarationOptions): Promise<string>
+  /** Does the same as `Gateway.listModules`, for what the agent sees. */
+  listModules(): Promise<ModuleSummary[]>
+  /** Does the same as `Gateway.moduleInfo`, for what the agent sees. */
+  moduleInfo(name: string, options?: DeclarationOptions): Promise<ModuleInfo>
+  /** Does the same as `Gateway.toolInfo`, for what the agent sees. */
+  toolInfo(server: string, tool: string, options?: DeclarationOptions): Promise<ToolInfo>
+  /** Does the same as `Gateway.serverInfo`, for what the agent sees. */
+  serverInfo(name: string): Promise<ServerInfo>
+  /** Does the same as `Gateway.searchTools`, for what the agent sees. */
+  searchTools(query: string, options?: SearchOptions): Promise<ToolMatch[]>
+  /** Does the same as `Gateway.systemMessage`, for what the agent sees. */
+  systemMessage(options?: SystemMessageOptions): Promise<string>
+  /** Does the same as `Gateway.check`, for the modules that the agent sees. */
+  check(code: string): Promise<CodeReport>
+  /** The name that the agent was given. Two agents may have one name. */
+  get name(): string
+  /**
+   * Does the same as `Gateway.sandbox`. Questions about the sandbox's runs go to the callbacks of the run, the sandbox and the agent, and never to
+   * the gateway's.
+   */
+  sandbox(options?: OfAgent<SandboxOptions>): Promise<Sandbox>
+  /** Does the same as `Gateway.callTool`, on behalf of the agent. */
+  callTool(server: string, tool: string, args?: Record<string, unknown>, options?: OfAgent<CallOptions>): Promise<ToolResult>
+  /**
+   * Closes the agent: ends its runs, calls and sandboxes with `ERR_CLOSED`, waits for their end, and forgets its `session` answers, saved values
+   * and subscriptions. Servers stay connected, and other agents are not affected. An agent that is garbage collected leaves nothing either.
+   */
+  close(): Promise<void>
+  /** Does the same as `Gateway.resources`, for what the agent sees. */
+  resources(server: string): Promise<ResourceEntry[]>
+  /** Does the same as `Gateway.readResource`, on behalf of the agent. */
+  readResource(server: string, uri: string, options?: OfAgent<CallOptions>): Promise<ReadResult>
+  /** Does the same as `Gateway.prompts`, for what the agent sees. */
+  prompts(server: string): Promise<PromptEntry[]>
+  /** Does the same as `Gateway.getPrompt`, on behalf of the agent. */
+  getPrompt(server: string, name: string, args?: Record<string, string | number | boolean>, options?: OfAgent<CallOptions>): Promise<PromptResult>
+  /** Does the same as `Gateway.complete`, on behalf of the agent. */
+  complete(server: string, ref: CompletionReference, argument: { name: string; value: string }, options?: OfAgent<CompleteOptions>): Promise<Completion>
+  /** Does the same as `Gateway.subscribe`. The event goes to the agent's `onEvent` alone, and to the gateway's if the agent has none. */
+  subscribe(server: string, uri: string): Promise<void>
+  /** Ends a subscription of the agent. Subscriptions of other agents to the same resource go on. */
+  unsubscribe(server: string, uri: string): Promise<void>
 }
 
 /**
@@ -1478,6 +1627,23 @@ export declare class Gateway {
   /** Closes the gateway: ends all runs, calls, connections and server processes. Pending promises reject with `ERR_CLOSED`. */
   close(): Promise<void>
   /**
+<<<<<<< HEAD
+=======
+   * Makes an agent: a caller with callbacks, `session` answers, sandboxes, subscriptions and decisions of its model of its own. Nothing of one agent
+   * is seen by another. The gateway's own methods are those of the operator. `onInput`, `onAuthorize` and `onIssuer` are questions about a
+   * connection, which all agents share: they are the operator's, and not options of an agent. Two agents of one name are two agents.
+   *
+   * Throws `ERR_INVALID_OPTION`, `ERR_CLOSED`.
+   *
+   * ```js
+   * const agent = gateway.agent('support-desk', { onApproval: () => 'once' })
+   * await agent.callTool('everything', 'echo', { message: 'hi' })
+   * await agent.close()
+   * ```
+   */
+  agent(name: string, options?: AgentOptions): Agent
+  /**
+>>>>>>> main
    * Returns the approved resources of a server, and then its approved resource templates. Starts no server.
    *
    * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.

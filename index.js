@@ -29,7 +29,8 @@ function load() {
   }
 }
 
-const { Gateway, HyperlightMcpError, Sandbox, commandLine } = load()
+const { Agent, Gateway, HyperlightMcpError, Sandbox, commandLine } = load()
+module.exports.Agent = Agent
 module.exports.Gateway = Gateway
 module.exports.HyperlightMcpError = HyperlightMcpError
 module.exports.Sandbox = Sandbox

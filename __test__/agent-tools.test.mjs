@@ -65,7 +65,7 @@ describe('definitions', () => {
       [{ maxResultTokens: 1.5 }, /whole number/],
       [{ maxPendingRuns: 0 }, /from 1 to 1000/],
       [{ sandbox: {} }, /must be a Sandbox/],
-      [{ sandbox: await other.sandbox() }, /belongs to another gateway/],
+      [{ sandbox: await other.sandbox() }, /belongs to another gateway or agent/],
       [{ onEvent: () => {} }, /onEvent/],
       [5, /must be an object/],
     ]

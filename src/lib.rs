@@ -32,7 +32,6 @@ pub mod config;
 pub mod error;
 mod files;
 pub mod gateway;
-mod lead;
 pub mod limits;
 #[cfg(feature = "node")]
 mod node;

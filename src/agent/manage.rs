@@ -18,24 +18,32 @@ impl AgentTools {
             "list" => self.list(),
             "info" => self.server_info(server()?),
             "enable" => {
-                self.gateway.enable_as(server()?, Decider::Model)?;
+                self.agent.enable_as(server()?, Decider::Model)?;
                 self.server_info(server()?)
             }
             "disable" => {
-                self.gateway.disable_as(server()?, Decider::Model).await?;
+                self.agent.disable_as(server()?, Decider::Model).await?;
                 Ok(json!({ "server": server()?, "disabled": true, "note": "it stays approved; the action enable brings it back" }))
             }
-            "test" => Ok(self.gateway.test_as(server()?, Decider::Model).await?.for_model()),
-            "reload" => Ok(self.gateway.reload().await?.for_model()),
+            "test" => Ok(self.agent.test_for_model(server()?).await?.for_model()),
+            "reload" => self.reload().await,
             "propose" => self.propose(server()?).await,
             _ => Ok(help()),
         }
     }
 
+    /// Reads the config again, for all agents. Where there are several, none of their models decides that.
+    async fn reload(&self) -> Result<Json> {
+        if !self.agent.is_operator() {
+            return Err(Error::OperatorOnly { what: "reload", problem: "it reads the config again for all agents" });
+        }
+        Ok(self.agent.gateway().reload().await?.for_model())
+    }
+
     /// Makes the approval request and passes it to the agent's author. The model gets the digest, but no text of the server, as nobody has
     /// approved it.
     async fn propose(&self, server: &str) -> Result<Json> {
-        let request = self.gateway.approval_request_as(server, Decider::Model).await?;
+        let request = self.agent.gateway().approval_request_as(server, Decider::Model).await?;
         let (stage, approved, digest, summary) = match &request {
             ApprovalRequest::Command(command) => {
                 let kind = if command.url.is_some() { "a person must allow its address" } else { "a person must allow its command" };
@@ -57,7 +65,7 @@ impl AgentTools {
         }
         let is_new = self.proposed.lock().is_new(server, digest);
         if is_new {
-            self.gateway.tell_proposed(&request);
+            self.agent.tell_proposed(&request);
         }
         Ok(json!({
             "server": server,
@@ -83,7 +91,7 @@ fn help() -> Json {
         "info": "one server: its tools, or why it cannot be used",
         "enable": "lets code use a server that a person has approved, and has not disabled",
         "disable": "hides a server from code and ends its connection",
-        "test": "connects anew and says how long that took",
+        "test": "connects, and says how long that took",
         "reload": "reads the config again",
         "propose": "asks a person to approve a server; they decide outside of this conversation",
     })

@@ -14,6 +14,6 @@ mod servers;
 mod tools;
 
 pub use definitions::{Tool, ToolDefinition};
-pub use options::{AgentOptions, RunSetup};
+pub use options::{AgentOptions, ExecuteOptions, RunSetup};
 pub use plugin::{Plugin, PluginManifest, PluginModule, PluginPart};
 pub use tools::AgentTools;

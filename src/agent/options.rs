@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::definitions::Tool;
 use crate::error::{Error, Result};
-use crate::gateway::RunOptions;
+use crate::gateway::{Callbacks, RunOptions};
 use crate::results::MIN_RESULT_TOKENS;
+use crate::sandbox::Stop;
 use crate::text::nearest;
 
 pub(super) const METHOD: &str = "Gateway.agentTools";
@@ -30,6 +31,17 @@ pub struct AgentOptions {
     /// Number of runs that execute or wait in the queue. A further run fails with `ERR_BUSY`. Default 8; 1 to 1,000.
     pub max_pending_runs: Option<usize>,
     /// Hook for each run. By default, a run has no number, and its log is returned at its end.
+    pub run_setup: Option<RunSetup>,
+}
+
+/// Options of one tool call of a model.
+#[derive(Clone, Default)]
+pub struct ExecuteOptions {
+    /// Ends the call from outside.
+    pub stop: Stop,
+    /// Callbacks for the questions about the call's run, which are called before the sandbox's and the agent's.
+    pub callbacks: Option<Arc<dyn Callbacks>>,
+    /// Hook for the call's run, instead of [`AgentOptions::run_setup`].
     pub run_setup: Option<RunSetup>,
 }
 

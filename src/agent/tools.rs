@@ -10,13 +10,13 @@ use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use super::advice::{advise, failure, wrong_code};
 use super::arguments::{ToolArguments, read};
 use super::definitions::{Tool, ToolDefinition};
-use super::options::{AgentOptions, METHOD};
+use super::options::{AgentOptions, ExecuteOptions, METHOD};
 use super::proposed::Proposed;
 use super::servers;
 use crate::blocking::blocking;
 use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
-use crate::gateway::{CodeReport, Gateway, Look, RunOptions, Sandbox};
+use crate::gateway::{Agent, CodeReport, Look, RunOptions, Sandbox};
 use crate::results::{MIN_RESULT_TOKENS, fit_json};
 use crate::sandbox::{LookOwner, Stop, Value};
 
@@ -25,7 +25,7 @@ const MAX_CALLS: usize = 16;
 /// Number of tokens of an answer that are reserved for a hint.
 const MARGIN_TOKENS: usize = 40;
 
-/// The tools of one model, for one gateway and one sandbox. Runs wait in a queue. The option `max_pending_runs` limits its length.
+/// Tools of one model, for one agent and one sandbox. Runs wait in a queue whose length the options set.
 ///
 /// ```no_run
 /// # async fn example(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
@@ -38,7 +38,7 @@ const MARGIN_TOKENS: usize = 40;
 /// # Ok(()) }
 /// ```
 pub struct AgentTools {
-    pub(super) gateway: Gateway,
+    pub(super) agent: Agent,
     sandbox: OnceCell<Arc<Sandbox>>,
     /// Owner of code checks that are made before the sandbox exists.
     look_owner: LookOwner,
@@ -56,14 +56,15 @@ impl AgentTools {
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION`.
-    pub fn new(gateway: Gateway, sandbox: Option<Arc<Sandbox>>, options: AgentOptions) -> Result<Self> {
+    pub fn new(agent: impl Into<Agent>, sandbox: Option<Arc<Sandbox>>, options: AgentOptions) -> Result<Self> {
+        let agent = agent.into();
         let max_pending_runs = options.pending_runs()?;
-        if sandbox.as_ref().is_some_and(|sandbox| !gateway.owns(sandbox)) {
-            let problem = "sandbox: it belongs to another gateway; pass a sandbox of this gateway".to_owned();
+        if sandbox.as_ref().is_some_and(|sandbox| !agent.owns(sandbox)) {
+            let problem = "sandbox: it belongs to another gateway or agent; pass a sandbox of this one".to_owned();
             return Err(Error::InvalidOption { method: METHOD, problem: problem.into() });
         }
         Ok(Self {
-            gateway,
+            agent,
             sandbox: OnceCell::new_with(sandbox),
             look_owner: LookOwner::default(),
             tools: options.tools()?,
@@ -84,7 +85,7 @@ impl AgentTools {
         let servers = match self.options.describe_servers {
             Some(budget) => Some(match self.sandbox.get() {
                 Some(sandbox) => sandbox.system_message_by(Some(budget), None, Look::Last)?,
-                None => self.gateway.system_message_by(Some(budget), ToolErrors::default(), Look::Last)?,
+                None => self.agent.system_message_by(Some(budget), ToolErrors::default(), Look::Last)?,
             }),
             None => None,
         };
@@ -107,29 +108,39 @@ impl AgentTools {
     /// # Errors
     /// Only `ERR_ABORTED`.
     pub async fn execute(&self, name: &str, arguments: &Json, stop: &Stop) -> Result<Json> {
-        let answer = match self.answer(name, arguments, stop).await {
+        self.execute_with(name, arguments, ExecuteOptions { stop: stop.clone(), ..ExecuteOptions::default() }).await
+    }
+
+    /// Carries out a tool call as [`AgentTools::execute`] does, with callbacks for this call alone. Tools of one agent may serve several
+    /// conversations: the question of one then never reaches the person of another.
+    ///
+    /// # Errors
+    /// `ERR_ABORTED`, and nothing else.
+    pub async fn execute_with(&self, name: &str, arguments: &Json, options: ExecuteOptions) -> Result<Json> {
+        let answer = match self.answer(name, arguments, options).await {
             Ok(answer) => answer,
             Err(error @ Error::Aborted { .. }) => return Err(error),
-            Err(error) => self.gateway.shown_to_model(&failure(&error)),
+            Err(error) => self.agent.shown_to_model(&failure(&error)),
         };
         Ok(fit_json(answer, self.max_result_tokens))
     }
 
-    async fn answer(&self, name: &str, arguments: &Json, stop: &Stop) -> Result<Json> {
+    async fn answer(&self, name: &str, arguments: &Json, options: ExecuteOptions) -> Result<Json> {
         let tool = Tool::named(name).filter(|tool| self.tools.contains(tool)).ok_or_else(|| self.unknown(name))?;
-        self.gateway.check_on()?;
+        self.agent.check_on()?;
         let given = read(tool.name(), tool.fields(), arguments)?;
         if tool == Tool::RunJavascript {
-            return self.run(given, stop).await;
+            return self.run(given, options).await;
         }
+        let stop = options.stop;
         let _place = place(&self.calls, "calls of these tools", MAX_CALLS)?;
         let answer = tokio::select! {
             biased;
             () = stop.stopped() => Err(stop.error("tool call", 0)),
-            answer = self.look_or_manage(tool, given) => answer,
+            answer = self.agent.unless_closed(self.look_or_manage(tool, given)) => answer,
         }?;
         // Declarations are sanitised when they are built. They may also be longer than the limit for other texts.
-        Ok(if tool == Tool::Describe { answer } else { self.gateway.shown_to_model(&answer) })
+        Ok(if tool == Tool::Describe { answer } else { self.agent.shown_to_model(&answer) })
     }
 
     async fn look_or_manage(&self, tool: Tool, given: ToolArguments) -> Result<Json> {
@@ -142,20 +153,22 @@ impl AgentTools {
         }
     }
 
-    async fn run(&self, mut given: ToolArguments, stop: &Stop) -> Result<Json> {
+    async fn run(&self, mut given: ToolArguments, call: ExecuteOptions) -> Result<Json> {
+        let ExecuteOptions { stop, callbacks, run_setup } = call;
         let _place = place(&self.runs, "runs under way or waiting (maxPendingRuns)", self.max_pending_runs)?;
         let code = given.text("code").unwrap_or_default().to_owned();
-        let looked_at = self.check(code.clone(), given.whole("timeoutMs"), stop).await?;
+        let looked_at = self.check(code.clone(), given.whole("timeoutMs"), &stop).await?;
         if !looked_at.ok {
             return Ok(wrong_code(&looked_at.problems));
         }
         let options = RunOptions {
             input: given.take("input").map(|input| Value::from(input).to_wire()),
             timeout_ms: given.whole("timeoutMs"),
-            stop: stop.clone(),
+            stop,
+            callbacks,
             ..RunOptions::default()
         };
-        let options = match &self.options.run_setup {
+        let options = match run_setup.as_ref().or(self.options.run_setup.as_ref()) {
             Some(setup) => setup(options),
             None => options,
         };
@@ -172,14 +185,14 @@ impl AgentTools {
     /// Checks code on a thread that may block, as the check of long code takes time. Fails if the caller stopped the run or its time is
     /// over, as an unfinished check says nothing about the code.
     async fn check(&self, code: String, timeout_ms: Option<u64>, stop: &Stop) -> Result<CodeReport> {
-        let (gateway, sandbox, stop) = (self.gateway.clone(), self.sandbox.get().cloned(), stop.clone());
+        let (agent, sandbox, stop) = (self.agent.clone(), self.sandbox.get().cloned(), stop.clone());
         let owner = self.look_owner.clone();
         let deadline = timeout_ms.map(|timeout_ms| Instant::now() + Duration::from_millis(timeout_ms));
         blocking(move || {
             let wanted = || stop.reason().is_none() && deadline.is_none_or(|deadline| Instant::now() < deadline);
             let report = match sandbox {
                 Some(sandbox) => sandbox.check_while(&code, &wanted),
-                None => gateway.check_while(&owner, &code, &wanted),
+                None => agent.check_while(&owner, &code, &wanted),
             }?;
             let is_ended = stop.reason().is_some() || (!report.looked && !wanted());
             if is_ended { Err(stop.error("run", timeout_ms.unwrap_or_default())) } else { Ok(report) }
@@ -189,8 +202,8 @@ impl AgentTools {
 
     /// Returns the sandbox, and makes it if there is none. After a failure, the next call tries again.
     async fn sandbox(&self) -> Result<Arc<Sandbox>> {
-        let gateway = self.gateway.clone();
-        let make = || blocking(move || gateway.sandbox(ToolErrors::default(), None));
+        let agent = self.agent.clone();
+        let make = || blocking(move || agent.sandbox(ToolErrors::default(), None));
         self.sandbox.get_or_try_init(make).await.cloned()
     }
 
@@ -200,7 +213,7 @@ impl AgentTools {
             limit: given.whole("limit").map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)),
             servers: given.texts("servers"),
         };
-        let found = self.gateway.search_tools(&query, self.errors())?;
+        let found = self.agent.search_tools(&query, self.errors())?;
         let hits: Vec<_> = found
             .iter()
             .map(|hit| json!({ "module": hit.module, "function": hit.identifier, "signature": hit.signature, "purpose": hit.purpose }))
@@ -223,13 +236,13 @@ impl AgentTools {
     fn declared(&self, name: &str) -> Result<String> {
         match self.sandbox.get() {
             Some(sandbox) => sandbox.describe(name),
-            None => self.gateway.describe(name, self.errors()),
+            None => self.agent.describe(name, self.errors()),
         }
     }
 
     pub(super) fn list(&self) -> Result<Json> {
-        let statuses = self.gateway.servers()?;
-        let infos: Result<Vec<_>> = statuses.iter().map(|status| self.gateway.server_info(&status.name)).collect();
+        let statuses = self.agent.servers()?;
+        let infos: Result<Vec<_>> = statuses.iter().map(|status| self.agent.server_info(&status.name)).collect();
         let lines: Vec<_> = infos?.iter().map(|info| Json::Object(servers::line(info))).collect();
         if lines.is_empty() {
             return Ok(json!({ "servers": [], "hint": "no server is configured: the user has to add one to the config" }));
@@ -238,7 +251,7 @@ impl AgentTools {
     }
 
     pub(super) fn server_info(&self, server: &str) -> Result<Json> {
-        Ok(Json::Object(servers::whole(&self.gateway.server_info(server)?)))
+        Ok(Json::Object(servers::whole(&self.agent.server_info(server)?)))
     }
 
     fn errors(&self) -> ToolErrors {

@@ -23,6 +23,7 @@ impl Error {
             Self::NotEnabled { .. } => "ERR_NOT_ENABLED",
             Self::ServerDisabled { .. } => "ERR_SERVER_DISABLED",
             Self::DisabledByPerson { .. } => "ERR_DISABLED_BY_PERSON",
+            Self::OperatorOnly { .. } => "ERR_OPERATOR_ONLY",
             Self::DigestChanged { .. } => "ERR_DIGEST_CHANGED",
             Self::UnknownTool { .. } => "ERR_UNKNOWN_TOOL",
             Self::UnknownModule { .. } => "ERR_UNKNOWN_MODULE",

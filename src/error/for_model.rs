@@ -39,6 +39,7 @@ impl Error {
             | Self::NotEnabled { .. }
             | Self::ServerDisabled { .. }
             | Self::DisabledByPerson { .. }
+            | Self::OperatorOnly { .. }
             | Self::DigestChanged { .. }
             | Self::UnknownTool { .. }
             | Self::UnknownModule { .. }

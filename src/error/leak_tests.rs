@@ -88,6 +88,8 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Own, Error::NoHypervisor { problem: quoted(), remedy: quoted() }),
         (Own, Error::NameTaken { name: quoted(), problem: quoted() }),
         (Foreign, Error::HostFunction { function: quoted(), message: quoted() }),
+        (Nothing, Error::OperatorOnly { what: "reload", problem: "p" }),
+        (Foreign, Error::ToolFailed { server: server(), tool: quoted(), message: quoted() }),
         (Foreign, Error::ApprovalStore { path: quoted(), problem: quoted() }),
         (Nothing, Error::Busy { what: "runs", limit: 1 }),
         (Nothing, Error::PluginOff),

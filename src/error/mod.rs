@@ -72,6 +72,10 @@ pub enum Error {
     )]
     DisabledByPerson { server: String },
 
+    /// The model of one agent wants something that concerns all agents.
+    #[error("{what} is for the operator alone: {problem}. Ask the user to do it")]
+    OperatorOnly { what: &'static str, problem: &'static str },
+
     /// The digest that was approved is not the current one: the config or the server changed after the request was shown.
     #[error(
         "the approved digest of server \"{server}\" is out of date, as its config or its tools have changed: show approvalRequest(\"{server}\") again and approve its new digest"

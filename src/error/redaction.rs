@@ -90,6 +90,7 @@ impl Error {
             NotEnabled { server }
             ServerDisabled { server }
             DisabledByPerson { server }
+            OperatorOnly { what, problem }
             DigestChanged { server }
             UnknownTool { server, tool, meant, known }
             UnknownModule { name, meant, known }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Gateway;
 use super::ending::EndReason;
+use super::{Agent, Gateway};
 use crate::blocking::blocking;
 use crate::catalog::Manifest;
 use crate::config::ServerDefinition;
@@ -76,7 +76,7 @@ impl Gateway {
         let outcome = self.say_yes(name, digest, valid_for).await;
         self.core.registry.approval_changed(name);
         self.core.connections.forget_failures(name);
-        self.core.people.session.grants.forget(name);
+        self.core.forget_grants(name);
         if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
             self.core.learnt.note(name, &self.core.subject(&server).digest, |learnt| learnt.changed.clear());
             if let Ok(Standing::Full(manifest)) = self.core.standing(&server) {
@@ -160,37 +160,12 @@ impl Gateway {
         self.enable_as(name, Decider::Person)
     }
 
-    /// Enables the server on behalf of a person or a model.
-    ///
-    /// # Errors
-    /// The errors of [`Self::enable`], and `ERR_DISABLED_BY_PERSON` for a model.
-    pub fn enable_as(&self, name: &str, decider: Decider) -> Result<()> {
-        let server = self.server(name)?;
-        if server.disabled {
-            return Err(Error::ServerDisabled { server: name.to_owned() });
-        }
-        self.core.standing(&server).map_err(|error| self.core.redacted(error))?.require_full(name)?;
-        self.core.registry.enable(name, decider)?;
-        self.core.connections.forget_failures(name);
-        Ok(())
-    }
-
     /// Hides the server from runs, and ends what is live.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`.
     pub async fn disable(&self, name: &str) -> Result<()> {
         self.disable_as(name, Decider::Person).await
-    }
-
-    /// Disables the server on behalf of a person or a model. A model cannot enable a server that a person has disabled.
-    ///
-    /// # Errors
-    /// The errors of [`Self::disable`].
-    pub async fn disable_as(&self, name: &str, decider: Decider) -> Result<()> {
-        self.server(name)?;
-        self.core.end(name, EndReason::Disabled(decider)).await;
-        Ok(())
     }
 
     /// Reads the live manifest. Returns it whole, and after the config's filters.
@@ -207,5 +182,37 @@ impl Gateway {
 
     fn shown(&self) -> MutexGuard<'_, HashMap<String, (String, Arc<Manifest>)>> {
         self.core.trust.shown.lock()
+    }
+}
+
+impl Agent {
+    /// Enables the server on behalf of a person or a model.
+    ///
+    /// # Errors
+    /// The errors of [`Gateway::enable`], and `ERR_DISABLED_BY_PERSON` where a model asks.
+    pub fn enable_as(&self, name: &str, decider: Decider) -> Result<()> {
+        self.identity.check_open()?;
+        let server = self.core.open_server(name)?;
+        if server.disabled {
+            return Err(Error::ServerDisabled { server: name.to_owned() });
+        }
+        self.core.standing(&server).map_err(|error| self.core.redacted(error))?.require_full(name)?;
+        self.core.registry.enable(name, decider, self.identity.id)?;
+        self.core.connections.forget_failures(name);
+        Ok(())
+    }
+
+    /// Disables the server on behalf of a person or a model. A model cannot enable a server that a person has disabled.
+    ///
+    /// # Errors
+    /// The errors of [`Gateway::disable`].
+    pub async fn disable_as(&self, name: &str, decider: Decider) -> Result<()> {
+        self.identity.check_open()?;
+        self.core.open_server(name)?;
+        match decider {
+            Decider::Person => self.core.end(name, EndReason::Disabled).await,
+            Decider::Model => self.core.end_for(name, &self.identity).await,
+        }
+        Ok(())
     }
 }

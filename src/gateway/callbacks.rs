@@ -11,6 +11,7 @@ use secrecy::SecretString;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
+use super::agent::Identity;
 use super::events::EventListener;
 use super::grants::Grants;
 use crate::client::{Credential, Elicitation, ElicitationAnswer, Sampling};
@@ -136,55 +137,70 @@ pub trait Callbacks: Send + Sync {
     }
 }
 
-/// A list of callbacks, the innermost first.
+/// Callbacks, the innermost first. Questions about a call (its approval, a server's forms and samplings) go to the caller. Questions about a
+/// connection (inputs, authorization) are asked once for all agents, of the operator.
 #[derive(Clone, Default)]
-pub struct CallbackChain(Vec<Arc<dyn Callbacks>>);
+pub struct CallbackChain {
+    caller: Vec<Arc<dyn Callbacks>>,
+    /// `None`: the caller is the operator.
+    operator: Option<Vec<Arc<dyn Callbacks>>>,
+}
 
 impl CallbackChain {
     /// Returns this chain with other callbacks before it.
     #[must_use]
     pub fn within(&self, inner: Option<Arc<dyn Callbacks>>) -> Self {
-        Self(inner.into_iter().chain(self.0.iter().cloned()).collect())
+        Self { caller: inner.into_iter().chain(self.caller.iter().cloned()).collect(), operator: self.operator.clone() }
+    }
+
+    /// The chain of an agent of an operator who has this chain.
+    #[must_use]
+    pub fn for_agent(&self, agent: Option<Arc<dyn Callbacks>>) -> Self {
+        Self { caller: agent.into_iter().collect(), operator: Some(self.operators().to_vec()) }
+    }
+
+    fn operators(&self) -> &[Arc<dyn Callbacks>] {
+        self.operator.as_ref().unwrap_or(&self.caller)
     }
 
     pub(super) fn approve_call(&self, question: &ApprovalQuestion) -> Option<Answer<Decision>> {
-        self.0.iter().find_map(|callbacks| callbacks.approve_call(question))
+        self.caller.iter().find_map(|callbacks| callbacks.approve_call(question))
     }
 
     pub(super) fn can_elicit(&self) -> bool {
-        self.0.iter().any(|callbacks| callbacks.can_elicit())
+        self.caller.iter().any(|callbacks| callbacks.can_elicit())
     }
 
     pub(super) fn elicit(&self, question: &ElicitationQuestion) -> Option<Answer<ElicitationAnswer>> {
-        self.0.iter().find_map(|callbacks| callbacks.elicit(question))
+        self.caller.iter().find_map(|callbacks| callbacks.elicit(question))
     }
 
     pub(super) fn can_sample(&self) -> bool {
-        self.0.iter().any(|callbacks| callbacks.can_sample())
+        self.caller.iter().any(|callbacks| callbacks.can_sample())
     }
 
     pub(super) fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {
-        self.0.iter().find_map(|callbacks| callbacks.sample(question))
+        self.caller.iter().find_map(|callbacks| callbacks.sample(question))
     }
 
     pub(super) fn can_authorize(&self) -> bool {
-        self.0.iter().any(|callbacks| callbacks.can_authorize())
+        self.operators().iter().any(|callbacks| callbacks.can_authorize())
     }
 
     pub(super) fn authorize(&self, url: &str, question: &AuthorizationQuestion) -> Option<Answer<Option<String>>> {
-        self.0.iter().find_map(|callbacks| callbacks.authorize(url, question))
+        self.operators().iter().find_map(|callbacks| callbacks.authorize(url, question))
     }
 
     pub(super) fn can_confirm_issuer(&self) -> bool {
-        self.0.iter().any(|callbacks| callbacks.can_confirm_issuer())
+        self.operators().iter().any(|callbacks| callbacks.can_confirm_issuer())
     }
 
     pub(super) fn confirm_issuer(&self, question: &IssuerQuestion) -> Option<Answer<bool>> {
-        self.0.iter().find_map(|callbacks| callbacks.confirm_issuer(question))
+        self.operators().iter().find_map(|callbacks| callbacks.confirm_issuer(question))
     }
 
     pub(super) fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {
-        self.0.iter().find_map(|callbacks| callbacks.input(id, description))
+        self.operators().iter().find_map(|callbacks| callbacks.input(id, description))
     }
 }
 
@@ -194,11 +210,13 @@ static SCOPES: AtomicU64 = AtomicU64::new(1);
 /// The scope of a call: its callbacks, its listener, and the grants and denials of its run.
 pub(super) struct CallScope {
     pub(super) number: u64,
+    /// The agent that makes the call.
+    pub(super) identity: Arc<Identity>,
     pub(super) callbacks: CallbackChain,
     pub(super) run_id: Option<u64>,
     /// The listener of the scope's events, instead of the gateway's.
     pub(super) listener: Option<EventListener>,
-    /// Grants for the rest of the run or session.
+    /// Grants for the rest of the run.
     pub(super) grants: Grants,
     /// Servers and tools that are denied for the rest of the run, whatever the arguments are.
     denied: Mutex<BTreeSet<(String, String)>>,
@@ -210,11 +228,20 @@ pub(super) struct CallScope {
 }
 
 impl CallScope {
-    pub(super) fn new(callbacks: CallbackChain, run_id: Option<u64>, listener: Option<EventListener>) -> Self {
+    /// `callbacks`: the agent's, or its sandbox's. `inner`: those of the call or run itself. `listener`: default the agent's.
+    pub(super) fn new(
+        identity: &Arc<Identity>,
+        callbacks: &CallbackChain,
+        inner: Option<Arc<dyn Callbacks>>,
+        run_id: Option<u64>,
+        listener: Option<EventListener>,
+    ) -> Self {
+        let (identity, callbacks) = (Arc::clone(identity), callbacks.within(inner));
+        let listener = listener.or_else(|| identity.listener.clone());
         let number = SCOPES.fetch_add(1, Ordering::Relaxed);
         let (grants, denied, max_questions, questions) = (Grants::default(), Mutex::default(), None, AtomicUsize::default());
         let (asking, warnings) = (tokio::sync::Mutex::default(), Mutex::default());
-        Self { number, callbacks, run_id, listener, grants, denied, max_questions, questions, asking, warnings }
+        Self { number, identity, callbacks, run_id, listener, grants, denied, max_questions, questions, asking, warnings }
     }
 
     /// Sets the maximum number of questions.
@@ -264,6 +291,8 @@ pub(super) fn pause(control: Option<&RunControl>) -> Option<Pause> {
 
 #[cfg(test)]
 mod tests {
+    use secrecy::ExposeSecret as _;
+
     use super::*;
 
     struct Says(Decision);
@@ -277,7 +306,9 @@ mod tests {
 
     #[test]
     fn a_run_asks_no_more_than_its_limit_and_a_call_without_a_run_as_often_as_it_must() {
-        let scope = || CallScope::new(CallbackChain::default(), None, None);
+        let chain = CallbackChain::default();
+        let operator = Identity::operator(std::sync::Weak::new(), chain.clone(), &tokio_util::sync::CancellationToken::new());
+        let scope = || CallScope::new(&operator, &chain, None, None, None);
         let run = scope().with_max_questions(2);
         assert!(run.count_question().is_ok() && run.count_question().is_ok());
         assert!(run.count_question().unwrap_err().contains("2 questions already (limits.maxQuestions)"));
@@ -298,5 +329,30 @@ mod tests {
         assert_eq!(ask(&run), Some(Decision::Once));
         assert_eq!(ask(&gateway.within(Some(Arc::new(Silent)))), Some(Decision::Deny));
         assert_eq!(ask(&CallbackChain::default()), None);
+    }
+
+    #[test]
+    fn a_question_about_a_call_of_an_agent_never_reaches_the_operator() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let operator = CallbackChain::default().within(Some(Arc::new(Operator)));
+        let agent = operator.for_agent(None);
+        assert!(operator.can_elicit() && !agent.can_elicit());
+        assert!(agent.within(Some(Arc::new(Operator))).can_elicit());
+        // A question about a connection does, and no other is asked.
+        let input = |chain: &CallbackChain| chain.input("token", "").map(|answer| runtime.block_on(answer).unwrap());
+        assert_eq!(input(&agent).unwrap().expose_secret(), "of the operator");
+        assert!(input(&CallbackChain::default().for_agent(Some(Arc::new(Operator)))).is_none());
+    }
+
+    struct Operator;
+
+    impl Callbacks for Operator {
+        fn can_elicit(&self) -> bool {
+            true
+        }
+
+        fn input(&self, _id: &str, _description: &str) -> Option<Answer<SecretString>> {
+            Some(Box::pin(async { Ok(SecretString::from("of the operator")) }))
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::Gateway;
+use super::agent::{Agent, Identity};
 use super::agent_modules::agent_guest_modules;
 use super::core::Core;
 use super::looked::Look;
@@ -11,7 +11,7 @@ use super::sandbox::Sandbox;
 use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
 use crate::catalog::{AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording};
 use crate::error::{Error, Result};
-use crate::registry::ServerStatus;
+use crate::registry::{AgentId, ServerStatus};
 use crate::sandbox::{GuestModule, Importable, LookOwner, Problem, StillWanted};
 use crate::text::{sanitise_line, sanitise_text};
 use crate::trust::Standing;
@@ -50,28 +50,33 @@ impl Core {
         DeclarationStyle { wording, failures }
     }
 
-    pub(super) fn catalog(&self, modules: Vec<AgentModuleInfo>, errors: ToolErrors) -> Result<Catalog> {
-        self.catalog_by(modules, errors, Look::Now)
-    }
-
-    fn catalog_by(&self, modules: Vec<AgentModuleInfo>, errors: ToolErrors, look: Look) -> Result<Catalog> {
-        let servers = self.visible_servers_by(look).map_err(|error| self.redacted(error))?;
+    /// Returns the catalogue of what an agent sees.
+    fn catalog(&self, agent: AgentId, modules: Vec<AgentModuleInfo>, errors: ToolErrors, look: Look) -> Result<Catalog> {
+        let servers = self.visible_servers_by(agent, look).map_err(|error| self.redacted(error))?;
         Ok(Catalog::new(servers, modules, self.declaration_style(errors)))
     }
 
-    fn check(&self, owner: &LookOwner, code: &str, agent: &[GuestModule], wanted: StillWanted<'_>) -> Result<CodeReport> {
+    fn check(
+        &self,
+        identity: &Identity,
+        owner: &LookOwner,
+        code: &str,
+        agent: &[GuestModule],
+        wanted: StillWanted<'_>,
+    ) -> Result<CodeReport> {
         let (size, limit) = (code.len(), self.limits.max_code_bytes);
         if size > limit {
             return Err(Error::CodeTooLarge { size, limit });
         }
-        let servers = self.visible_servers().map_err(|error| self.redacted(error))?;
+        identity.check_open()?;
+        let servers = self.visible_servers(identity.id).map_err(|error| self.redacted(error))?;
         let modules: Vec<_> = guest_modules(&servers).iter().chain(agent).map(Importable::from).collect();
         // Counts the check as a run of the plugin's period, so that switching the plugin off ends it.
         let period = self.check_on()?;
         let _run = period.runs.token();
-        let is_wanted = || wanted() && !period.ended.is_cancelled() && !self.closed.is_cancelled();
+        let is_wanted = || wanted() && !period.ended.is_cancelled() && !identity.closed.is_cancelled();
         let problems = self.sandboxes.check(owner, code, &modules, &is_wanted).map_err(|error| self.redacted(error))?;
-        self.check_open()?;
+        identity.check_open()?;
         self.check_on()?;
         let looked = problems.is_some();
         let problems = problems.unwrap_or_default();
@@ -79,13 +84,22 @@ impl Core {
     }
 }
 
-impl Gateway {
+impl Agent {
+    pub(super) fn catalog(&self, errors: ToolErrors) -> Result<Catalog> {
+        self.catalog_by(errors, Look::Now)
+    }
+
+    fn catalog_by(&self, errors: ToolErrors, look: Look) -> Result<Catalog> {
+        self.identity.check_open()?;
+        self.core.catalog(self.identity.id, Vec::new(), errors, look)
+    }
+
     /// Returns the TypeScript declarations of a module (`weather`, `mcp-weather`, `host:mcp-weather`, `host:mcp`), or of all modules.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_MODULE`, `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
     pub fn declarations(&self, name: Option<&str>, errors: ToolErrors) -> Result<String> {
-        self.core.catalog(Vec::new(), errors)?.declarations(name).map_err(|error| self.core.redacted(error))
+        self.catalog(errors)?.declarations(name).map_err(|error| self.core.redacted(error))
     }
 
     /// Lists the modules that a run could import now.
@@ -99,9 +113,9 @@ impl Gateway {
     /// Lists the modules. `look` selects the approvals on disk, or those that were read last.
     ///
     /// # Errors
-    /// The errors of [`Gateway::list_modules`].
+    /// The errors of [`Agent::list_modules`].
     pub fn list_modules_by(&self, look: Look) -> Result<Vec<ModuleSummary>> {
-        let catalog = self.core.catalog_by(Vec::new(), ToolErrors::default(), look);
+        let catalog = self.catalog_by(ToolErrors::default(), look);
         self.core.asked_by(look);
         Ok(catalog?.list_modules())
     }
@@ -109,17 +123,17 @@ impl Gateway {
     /// Returns a module with its functions.
     ///
     /// # Errors
-    /// The errors of [`Gateway::declarations`].
+    /// The errors of [`Agent::declarations`].
     pub fn module_info(&self, name: &str, errors: ToolErrors) -> Result<ModuleInfo> {
-        self.core.catalog(Vec::new(), errors)?.module_info(name).map_err(|error| self.core.redacted(error))
+        self.catalog(errors)?.module_info(name).map_err(|error| self.core.redacted(error))
     }
 
     /// Returns a tool by its raw name or its identifier.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`, and the errors of [`Gateway::declarations`].
+    /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`, and the errors of [`Agent::declarations`].
     pub fn tool_info(&self, server: &str, tool: &str, errors: ToolErrors) -> Result<ToolInfo> {
-        self.core.catalog(Vec::new(), errors)?.tool_info(server, tool).map_err(|error| self.core.redacted(error))
+        self.catalog(errors)?.tool_info(server, tool).map_err(|error| self.core.redacted(error))
     }
 
     /// Returns a server's status and, if it is approved, its offer. The server need not be enabled.
@@ -142,9 +156,10 @@ impl Gateway {
     /// Returns the tools that match a query best, the best first.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for a query without a word; `ERR_UNKNOWN_SERVER`; the errors of [`Gateway::list_modules`].
+    /// `ERR_INVALID_OPTION` for a query without a word; `ERR_UNKNOWN_SERVER`; and the errors of [`Agent::list_modules`].
     pub fn search_tools(&self, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
-        let servers = self.core.visible_servers().map_err(|error| self.core.redacted(error))?;
+        self.identity.check_open()?;
+        let servers = self.core.visible_servers(self.identity.id).map_err(|error| self.core.redacted(error))?;
         let catalog = Catalog::new(servers.clone(), Vec::new(), self.core.declaration_style(errors));
         self.core.runs.search.search(&servers, &catalog, query).map_err(|error| self.core.redacted(error))
     }
@@ -152,7 +167,7 @@ impl Gateway {
     /// Returns a part of a system prompt that describes the modules to a model, within a budget of tokens.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` if the budget is too small for any content; the errors of [`Gateway::list_modules`].
+    /// `ERR_INVALID_OPTION` where the budget is too small for anything; and the errors of [`Agent::list_modules`].
     pub fn system_message(&self, budget_tokens: Option<usize>, errors: ToolErrors) -> Result<String> {
         self.system_message_by(budget_tokens, errors, Look::Now)
     }
@@ -160,9 +175,9 @@ impl Gateway {
     /// Returns the part of a system prompt. `look` selects the approvals on disk, or those that were read last.
     ///
     /// # Errors
-    /// The errors of [`Gateway::system_message`].
+    /// The errors of [`Agent::system_message`].
     pub fn system_message_by(&self, budget_tokens: Option<usize>, errors: ToolErrors, look: Look) -> Result<String> {
-        let catalog = self.core.catalog_by(Vec::new(), errors, look);
+        let catalog = self.catalog_by(errors, look);
         self.core.asked_by(look);
         catalog?.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(error))
     }
@@ -170,47 +185,47 @@ impl Gateway {
     /// Checks code without running it, with the modules of the servers.
     ///
     /// # Errors
-    /// The errors of [`Gateway::list_modules`], and `ERR_CODE_TOO_LARGE`.
+    /// The errors of [`Agent::list_modules`], and `ERR_CODE_TOO_LARGE`.
     pub fn check(&self, code: &str) -> Result<CodeReport> {
-        self.check_while(&self.core.runs.look_owner, code, &|| true)
+        self.check_while(&self.identity.look_owner, code, &|| true)
     }
 
     /// Checks code within an owner's share of the parser's capacity. The check ends as soon as `wanted` returns false.
     pub(crate) fn check_while(&self, owner: &LookOwner, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
-        self.core.check(owner, code, &[], wanted)
+        self.core.check(&self.identity, owner, code, &[], wanted)
     }
 }
 
-/// The views of the gateway, with the agent's own modules added.
+/// The same views as the agent's, with the agent's own modules.
 impl Sandbox {
     /// # Errors
-    /// The errors of [`Gateway::declarations`].
+    /// The errors of [`Agent::declarations`].
     pub fn declarations(&self, name: Option<&str>, errors: Option<ToolErrors>) -> Result<String> {
         self.catalog(errors)?.declarations(name).map_err(|error| self.core.redacted(error))
     }
 
     /// # Errors
-    /// The errors of [`Gateway::list_modules`].
+    /// The errors of [`Agent::list_modules`].
     pub fn list_modules(&self) -> Result<Vec<ModuleSummary>> {
         Ok(self.catalog(None)?.list_modules())
     }
 
     /// # Errors
-    /// The errors of [`Gateway::module_info`].
+    /// The errors of [`Agent::module_info`].
     pub fn module_info(&self, name: &str, errors: Option<ToolErrors>) -> Result<ModuleInfo> {
         self.catalog(errors)?.module_info(name).map_err(|error| self.core.redacted(error))
     }
 
     /// # Errors
-    /// The errors of [`Gateway::system_message`].
+    /// The errors of [`Agent::system_message`].
     pub fn system_message(&self, budget_tokens: Option<usize>, errors: Option<ToolErrors>) -> Result<String> {
         self.system_message_by(budget_tokens, errors, Look::Now)
     }
 
     /// # Errors
-    /// The errors of [`Gateway::system_message`].
+    /// The errors of [`Agent::system_message`].
     pub fn system_message_by(&self, budget_tokens: Option<usize>, errors: Option<ToolErrors>, look: Look) -> Result<String> {
-        let catalog = self.core.catalog_by(self.module_infos(), errors.unwrap_or(self.tool_errors), look);
+        let catalog = self.core.catalog(self.identity.id, self.module_infos(), errors.unwrap_or(self.tool_errors), look);
         self.core.asked_by(look);
         // The error of the catalog names the gateway's method, so it is replaced by the sandbox's.
         let ours = |error: Error| match error {
@@ -221,20 +236,20 @@ impl Sandbox {
     }
 
     /// # Errors
-    /// The errors of [`Gateway::check`].
+    /// The errors of [`Agent::check`].
     pub fn check(&self, code: &str) -> Result<CodeReport> {
         self.check_while(code, &|| true)
     }
 
-    /// Does the same as [`Gateway::check_while`], with the agent's own modules.
+    /// Does the same as [`Agent::check_while`].
     pub(crate) fn check_while(&self, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
         let modules = agent_guest_modules(&self.modules());
-        let report = self.core.check(&self.look_owner, code, &modules, &|| wanted() && !self.is_closed());
+        let report = self.core.check(&self.identity, &self.look_owner, code, &modules, &|| wanted() && !self.is_closed());
         if self.is_closed() { Err(Error::Closed { what: "sandbox" }) } else { report }
     }
 
     pub(super) fn catalog(&self, errors: Option<ToolErrors>) -> Result<Catalog> {
-        self.core.catalog(self.module_infos(), errors.unwrap_or(self.tool_errors))
+        self.core.catalog(self.identity.id, self.module_infos(), errors.unwrap_or(self.tool_errors), Look::Now)
     }
 
     /// Returns the agent's descriptions of its own modules.

@@ -10,6 +10,7 @@ use super::options::GatewayOptions;
 use crate::bridge::{ArgumentChecks, Checks, OutputChecks, ToolSchemas};
 use crate::config::{ArgumentCheck, SchemaViolations, ServerDefinition};
 use crate::error::Result;
+use crate::registry::AgentId;
 use crate::trust::Standing;
 
 /// The modes of the checks for servers whose config does not set them.
@@ -48,9 +49,15 @@ impl Core {
 
     /// Checks the arguments of a call without a guest, before a person is asked or a server is connected, and returns the arguments. A tool that
     /// cannot be called passes this check; the call fails later, with the reason.
-    pub(super) fn check_arguments(&self, server: &str, tool: &str, arguments: Map<String, Json>) -> Result<Map<String, Json>> {
+    pub(super) fn check_arguments(
+        &self,
+        agent: AgentId,
+        server: &str,
+        tool: &str,
+        arguments: Map<String, Json>,
+    ) -> Result<Map<String, Json>> {
         let definition = self.registry.server(server).ok().filter(|definition| definition.filter.admits(tool));
-        let Some(manifest) = definition.and_then(|definition| self.usable(&definition).ok()) else { return Ok(arguments) };
+        let Some(manifest) = definition.and_then(|definition| self.usable(&definition, agent).ok()) else { return Ok(arguments) };
         let checked = self.argument_checks().check(server, &manifest, tool, arguments);
         let (arguments, warning) = checked.map_err(|error| self.redacted(error))?;
         if let Some(warning) = warning {

@@ -7,11 +7,13 @@ use std::sync::{Arc, Weak};
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
+use super::agent::{Agents, Identity};
 use super::callbacks::{CallScope, CallbackChain};
 use super::checks::CheckDefaults;
 use super::events::Events;
 use super::learnt::LearntServers;
 use super::looked::Looked;
+use super::observer::session;
 use super::options::ConfigSource;
 use super::request::Subscriptions;
 use super::slots::CallSlots;
@@ -19,12 +21,12 @@ use super::switch::Switch;
 use crate::bridge::ToolSearch;
 use crate::catalog::Manifest;
 use crate::client::{Connections, TokenStore};
-use crate::config::Surroundings;
+use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::redact::Redactor;
 use crate::registry::Registry;
-use crate::sandbox::{LookOwner, Sandboxes};
+use crate::sandbox::Sandboxes;
 use crate::trust::{ApprovalStore, Executables};
 
 /// The answers for inputs of the config, by id.
@@ -39,6 +41,8 @@ pub(super) struct Core {
     pub(super) connections: Connections,
     pub(super) requests: RequestState,
     pub(super) people: People,
+    /// Agents besides the operator's own.
+    pub(super) agents: Agents,
     pub(super) sandboxes: Sandboxes,
     pub(super) runs: RunDefaults,
     pub(super) limits: Arc<Limits>,
@@ -72,7 +76,9 @@ pub(super) struct RequestState {
 /// The callbacks through which this gateway asks people, and their answers.
 pub(super) struct People {
     pub(super) callbacks: CallbackChain,
-    /// The scope of requests without a run. Its grants last until the gateway is closed.
+    /// The operator's own agent.
+    pub(super) operator: Arc<Identity>,
+    /// The scope of what no call asks for: tests of a connection, questions of a server outside of any call.
     pub(super) session: Arc<CallScope>,
     /// Answers for `${input:…}`. The lock is held while a person answers, so that nobody is asked for an input twice.
     pub(super) inputs: tokio::sync::Mutex<Inputs>,
@@ -83,11 +89,22 @@ pub(super) struct RunDefaults {
     pub(super) checks: CheckDefaults,
     pub(super) max_result_tokens: Option<usize>,
     pub(super) search: Arc<ToolSearch>,
-    /// The owner of code checks that are made without a sandbox.
-    pub(super) look_owner: LookOwner,
+}
+
+impl People {
+    pub(super) fn new(core: &Weak<Core>, callbacks: CallbackChain, closed: &CancellationToken) -> Self {
+        let operator = Identity::operator(Weak::clone(core), callbacks.clone(), closed);
+        Self { session: session(&operator), operator, callbacks, inputs: tokio::sync::Mutex::default() }
+    }
 }
 
 impl Core {
+    /// Returns the definition of a server, while the gateway is open.
+    pub(super) fn open_server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
+        self.check_open()?;
+        self.registry.server(name).map_err(|error| self.redacted(error))
+    }
+
     /// Fails if the gateway is closed.
     pub(super) fn check_open(&self) -> Result<()> {
         if self.closed.is_cancelled() { Err(Error::Closed { what: "gateway" }) } else { Ok(()) }

@@ -1,9 +1,10 @@
 //! Ends everything that is live for a server: pending requests, grants, subscriptions and its process.
 
 use std::future::Future;
+use std::sync::Arc;
 
+use super::agent::Identity;
 use super::core::Core;
-use crate::registry::Decider;
 use crate::trust::Standing;
 
 /// The reason why a server is ended.
@@ -13,8 +14,8 @@ pub(super) enum EndReason {
     Retired,
     /// Another process revoked the approval, or the approval has expired.
     ApprovalLost,
-    /// A person or a model has disabled the server.
-    Disabled(Decider),
+    /// A person has disabled it.
+    Disabled,
     /// The server's entry in the config changed. Its subscriptions are kept, and are renewed if they are still approved.
     Reconfigured,
     /// The plugin was switched off.
@@ -28,14 +29,30 @@ impl Core {
             EndReason::Retired => self.registry.retire(name),
             // Requests under way end with the connection and then check the approval themselves.
             EndReason::ApprovalLost => {}
-            EndReason::Disabled(decider) => self.registry.disable(name, decider),
+            EndReason::Disabled => self.registry.disable(name),
             EndReason::Reconfigured | EndReason::SwitchedOff => self.registry.interrupt(name),
         }
-        self.people.session.grants.forget(name);
+        self.forget_grants(name);
         if why != EndReason::Reconfigured {
             self.requests.subscriptions.forget(name);
         }
         self.connections.close(name)
+    }
+
+    /// Takes back what persons have allowed agents for the session.
+    pub(super) fn forget_grants(&self, name: &str) {
+        self.people.operator.grants.forget(name);
+        self.agents.forget_grants(name);
+    }
+
+    /// Ends what is live of a server for one agent, whose model has disabled it. The process ends with the last agent that sees the server.
+    pub(super) async fn end_for(self: &Arc<Self>, name: &str, identity: &Identity) {
+        self.registry.disable_for(name, identity.id);
+        identity.grants.forget(name);
+        self.end_subscriptions_to(name, identity.id);
+        if !self.is_enabled_for_any(name) {
+            self.connections.close(name).await;
+        }
     }
 
     /// Ends what is live for a server whose approval has expired or was revoked by another process.

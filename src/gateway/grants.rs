@@ -44,6 +44,11 @@ impl Grants {
         self.all().retain(|grant| grant.server != server);
     }
 
+    /// Removes all grants, because their agent has ended.
+    pub(super) fn forget_all(&self) {
+        self.all().clear();
+    }
+
     fn all(&self) -> MutexGuard<'_, BTreeSet<Grant>> {
         self.0.lock()
     }

@@ -34,6 +34,11 @@ impl Looked {
         Self { subjects: Mutex::default(), looking: Arc::default(), runtime: Mutex::new(Some(runtime)) }
     }
 
+    /// Returns the runtime for work in the background, while the gateway is open.
+    pub(super) fn runtime(&self) -> Option<Handle> {
+        self.runtime.lock().clone()
+    }
+
     /// Ends background reads, and drops the handle of the runtime.
     pub(super) fn end(&self) {
         self.runtime.lock().take();
@@ -96,7 +101,7 @@ impl Core {
 
     /// Reads the approvals of all servers on another thread, because another process may have changed them. Concurrent requests share one read.
     pub(super) fn look_soon(self: &Arc<Self>) {
-        let Some(runtime) = self.trust.looked.runtime.lock().clone() else { return };
+        let Some(runtime) = self.trust.looked.runtime() else { return };
         let Ok(looking) = Arc::clone(&self.trust.looked.looking).try_lock_owned() else { return };
         let core = Arc::clone(self);
         drop(runtime.spawn_blocking(move || {

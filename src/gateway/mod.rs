@@ -17,6 +17,7 @@ mod journal;
 mod launch;
 mod learnt;
 mod looked;
+mod model_tools;
 mod observer;
 mod offers;
 mod open_gateways;
@@ -33,6 +34,7 @@ mod subject;
 mod switch;
 
 use parking_lot::Mutex;
+use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -41,7 +43,7 @@ use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::client::{Completed, ElicitationAnswer, Form};
-pub use agent::ApprovedServer;
+pub use agent::{Agent, IdentityOptions};
 pub use agent_modules::AgentModule;
 pub use callbacks::{
     Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, IssuerQuestion, SamplingQuestion,
@@ -50,19 +52,21 @@ pub use catalog::{CodeReport, ServerInfo};
 pub use events::{Event, EventListener};
 pub use journal::LogLine;
 pub use looked::Look;
+pub use model_tools::ApprovedServer;
 pub use open_gateways::OpenGateways;
 pub use options::{EnableAtOpen, GatewayOptions};
 pub use reload::ReloadReport;
 pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 
+use self::agent::Agents;
 use self::checks::CheckDefaults;
 use self::core::{Core, People, RequestState, RunDefaults, TrustState};
 use self::events::Events;
 use self::journal::Journal;
 use self::learnt::LearntServers;
 use self::looked::Looked;
-use self::observer::{CoreObserver, session};
+use self::observer::CoreObserver;
 use self::request::Request;
 use self::results::check_budget;
 use self::switch::Switch;
@@ -72,7 +76,7 @@ use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
 use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
-use crate::sandbox::{HypervisorReport, LookOwner, Stop};
+use crate::sandbox::{HypervisorReport, Stop};
 use crate::text::sanitise_line;
 use crate::trust::{ApprovalStore, Executables, Standing, filter_manifest, filter_warnings};
 
@@ -108,6 +112,14 @@ impl ConnectionReport {
     }
 }
 
+/// Tells a test of a connection what to do with a live one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reconnect {
+    Yes,
+    /// Calls may be pending on a live connection.
+    No,
+}
+
 /// Options of a request that is made without a run.
 #[derive(Default)]
 pub struct CallOptions {
@@ -119,10 +131,26 @@ pub struct CallOptions {
     pub on_event: Option<EventListener>,
 }
 
-/// MCP servers, approvals and sandboxes of one agent. Clones are cheap and share one gateway.
+/// MCP servers and their approvals, in the hands of an operator: the one who decides what may run. It dereferences to the operator's own agent,
+/// so that it can do all that an [`Agent`] can. Cheap to clone: all clones are one gateway.
 #[derive(Clone)]
 pub struct Gateway {
-    core: Arc<Core>,
+    own: Agent,
+}
+
+impl Deref for Gateway {
+    type Target = Agent;
+
+    fn deref(&self) -> &Agent {
+        &self.own
+    }
+}
+
+impl From<Gateway> for Agent {
+    /// The operator's own agent.
+    fn from(gateway: Gateway) -> Self {
+        gateway.own
+    }
 }
 
 /// A weak reference to a gateway.
@@ -132,7 +160,7 @@ impl WeakGateway {
     /// Returns the gateway, if it still exists.
     #[must_use]
     pub fn upgrade(&self) -> Option<Gateway> {
-        self.0.upgrade().map(|core| Gateway { core })
+        self.0.upgrade().map(|core| Gateway::of(&core))
     }
 
     /// Returns whether the gateway is there no longer. Its memory is kept until this handle is dropped.
@@ -175,13 +203,9 @@ impl Gateway {
             executables: Arc::new(Executables::default()),
             shown: Mutex::default(),
         };
-        let people = People { session: session(&callbacks), callbacks, inputs: tokio::sync::Mutex::default() };
-        let runs = RunDefaults {
-            checks: CheckDefaults::new(options),
-            max_result_tokens: options.max_result_tokens,
-            search: Arc::default(),
-            look_owner: LookOwner::default(),
-        };
+        let runs =
+            RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens, search: Arc::default() };
+        let closed = CancellationToken::new();
         let core = Arc::new_cyclic(|core| Core {
             weak: Weak::clone(core),
             registry: Registry::new(config),
@@ -194,23 +218,38 @@ impl Gateway {
                 limits.max_reconnects,
             ),
             requests: RequestState::default(),
-            people,
+            people: People::new(core, callbacks, &closed),
+            agents: Agents::default(),
             sandboxes: options.sandboxes(&limits),
             runs,
             limits,
             surroundings,
-            closed: CancellationToken::new(),
+            closed,
             switch: Switch::default(),
             redactor: Arc::clone(redactor),
             events,
             learnt,
             tokens: TokenStore::new(options.state_folder().join(TOKENS)),
         });
-        let gateway = Self { core };
+        let gateway = Self::of(&core);
         gateway.warn_at_open(warnings);
         gateway.core.look_at_all();
         gateway.enable_at_open(&options.enable)?;
         Ok(gateway)
+    }
+
+    /// The handle of a gateway that is open.
+    fn of(core: &Arc<Core>) -> Self {
+        Self { own: Agent { core: Arc::clone(core), identity: Arc::clone(&core.people.operator) } }
+    }
+
+    /// Makes an agent: a caller with callbacks, session grants, sandboxes, subscriptions and decisions of its own. Two agents of one name are
+    /// two agents.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` for a name that is not well-formed, `ERR_CLOSED`.
+    pub fn agent(&self, name: &str, options: IdentityOptions) -> Result<Agent> {
+        Agent::open(&self.core, name, options)
     }
 
     /// Reports whether this machine can run a guest, and if it cannot, the reason. Boots a guest to find out, and blocks meanwhile.
@@ -223,24 +262,6 @@ impl Gateway {
     #[must_use]
     pub fn downgrade(&self) -> WeakGateway {
         WeakGateway(Arc::downgrade(&self.core))
-    }
-
-    /// Lists the present status of all servers, in the order of the config; servers whose entry has an error come last. Blocks.
-    ///
-    /// # Errors
-    /// `ERR_APPROVAL_STORE`.
-    pub fn servers(&self) -> Result<Vec<ServerStatus>> {
-        self.servers_by(Look::Now)
-    }
-
-    /// Lists the status of all servers. `look` selects the approvals on disk, or the approvals that were read last.
-    ///
-    /// # Errors
-    /// `ERR_APPROVAL_STORE`.
-    pub fn servers_by(&self, look: Look) -> Result<Vec<ServerStatus>> {
-        let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry, look)).collect();
-        self.core.asked_by(look);
-        statuses.map_err(|error| self.core.redacted(error))
     }
 
     /// Connects to the server anew and reports the result.
@@ -256,14 +277,21 @@ impl Gateway {
     /// # Errors
     /// The errors of [`Self::test`], and `ERR_DISABLED_BY_PERSON` for a model.
     pub async fn test_as(&self, name: &str, decider: Decider) -> Result<ConnectionReport> {
-        let report = self.unless_disabled(name, decider, self.connection_report(name));
+        self.connected_as(name, decider, Reconnect::Yes).await
+    }
+
+    /// Connects on behalf of a person or a model, anew or only if there is no live connection.
+    async fn connected_as(&self, name: &str, decider: Decider, reconnect: Reconnect) -> Result<ConnectionReport> {
+        let report = self.unless_disabled(name, decider, self.connection_report(name, reconnect));
         report.await.map_err(|error| self.core.redacted(error))
     }
 
-    async fn connection_report(&self, name: &str) -> Result<ConnectionReport> {
+    async fn connection_report(&self, name: &str, reconnect: Reconnect) -> Result<ConnectionReport> {
         let server = self.server(name)?;
         self.check_startable(&server)?;
-        self.core.connections.renew(name).await;
+        if reconnect == Reconnect::Yes {
+            self.core.connections.renew(name).await;
+        }
         let connection = self.connect(&server).await?;
         let live = connection.manifest().await?;
         let manifest = filter_manifest(&server, &live);
@@ -287,43 +315,6 @@ impl Gateway {
     pub fn logs(&self, name: &str, lines: usize) -> Result<Vec<LogLine>> {
         self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
         Ok(self.core.events.journal.read(name, lines))
-    }
-
-    /// Makes a sandbox. The first call boots the guest and blocks meanwhile.
-    ///
-    /// # Errors
-    /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
-    pub fn sandbox(&self, tool_errors: ToolErrors, callbacks: Option<Arc<dyn Callbacks>>) -> Result<Arc<Sandbox>> {
-        self.sandbox_with(SandboxOptions { tool_errors, callbacks, ..SandboxOptions::default() })
-    }
-
-    /// Makes a sandbox with all options. The first call boots the guest and blocks meanwhile.
-    ///
-    /// # Errors
-    /// `ERR_INVALID_OPTION`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
-    pub fn sandbox_with(&self, options: SandboxOptions) -> Result<Arc<Sandbox>> {
-        check_budget("Gateway.sandbox", options.max_result_tokens)?;
-        self.core.check_open()?;
-        self.check_on()?;
-        self.core.sandboxes.boot().map_err(|error| self.core.redacted(error))?;
-        Ok(Arc::new(Sandbox::new(Arc::clone(&self.core), options)))
-    }
-
-    /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server.
-    ///
-    /// # Errors
-    /// All failures other than an answer: refusals, time-outs, crashes, protocol errors.
-    pub async fn call_tool(&self, name: &str, tool: &str, arguments: Map<String, Json>, options: CallOptions, stop: &Stop) -> Result<Json> {
-        self.core.check_open()?;
-        check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)
-            .map_err(|error| self.core.redacted(error))?;
-        let arguments = self.core.check_arguments(name, tool, arguments)?;
-        let request = Request::CallTool { tool: tool.to_owned(), arguments: Arc::new(arguments) };
-        let result = self.request_without_run(name, &request, options, stop).await?;
-        self.core.check_result(name, tool, &result).map_err(|error| self.core.redacted(error))?;
-        let result = tool_result(result);
-        let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
-        Ok(if is_error { self.core.redactor.redact_json(&result) } else { result })
     }
 
     /// Begins to close: new requests are refused, and pending requests end.
@@ -387,9 +378,65 @@ impl Gateway {
         self.core.connect(server, &self.core.people.session, None, patience).await
     }
 
+    /// Returns the definition of a server, while the gateway is open.
     fn server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
-        self.core.check_open()?;
-        self.core.registry.server(name).map_err(|error| self.core.redacted(error))
+        self.core.open_server(name)
+    }
+}
+
+impl Agent {
+    /// Lists the present status of all servers, in the order of the config; servers whose entry has an error come last. Blocks.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`.
+    pub fn servers(&self) -> Result<Vec<ServerStatus>> {
+        self.servers_by(Look::Now)
+    }
+
+    /// Lists the status of all servers. `look` selects the approvals on disk, or the approvals that were read last.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`.
+    pub fn servers_by(&self, look: Look) -> Result<Vec<ServerStatus>> {
+        let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry, look)).collect();
+        self.core.asked_by(look);
+        statuses.map_err(|error| self.core.redacted(error))
+    }
+
+    /// Makes a sandbox. The first call boots the guest and blocks meanwhile.
+    ///
+    /// # Errors
+    /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
+    pub fn sandbox(&self, tool_errors: ToolErrors, callbacks: Option<Arc<dyn Callbacks>>) -> Result<Arc<Sandbox>> {
+        self.sandbox_with(SandboxOptions { tool_errors, callbacks, ..SandboxOptions::default() })
+    }
+
+    /// Makes a sandbox with all options. The first call boots the guest and blocks meanwhile.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
+    pub fn sandbox_with(&self, options: SandboxOptions) -> Result<Arc<Sandbox>> {
+        check_budget("Gateway.sandbox", options.max_result_tokens)?;
+        self.check_on()?;
+        self.core.sandboxes.boot().map_err(|error| self.core.redacted(error))?;
+        Ok(Arc::new(Sandbox::new(self, options)))
+    }
+
+    /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server.
+    ///
+    /// # Errors
+    /// All failures other than an answer: refusals, time-outs, crashes, protocol errors.
+    pub async fn call_tool(&self, name: &str, tool: &str, arguments: Map<String, Json>, options: CallOptions, stop: &Stop) -> Result<Json> {
+        self.identity.check_open()?;
+        check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)
+            .map_err(|error| self.core.redacted(error))?;
+        let arguments = self.core.check_arguments(self.identity.id, name, tool, arguments)?;
+        let request = Request::CallTool { tool: tool.to_owned(), arguments: Arc::new(arguments) };
+        let result = self.request_without_run(name, &request, options, stop).await?;
+        self.core.check_result(name, tool, &result).map_err(|error| self.core.redacted(error))?;
+        let result = tool_result(result);
+        let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
+        Ok(if is_error { self.core.redactor.redact_json(&result) } else { result })
     }
 
     /// Returns the approved tools that the server has changed or removed. Before this gateway connects to the server, the names come from the last
@@ -426,7 +473,7 @@ impl Gateway {
             state,
             approved: matches!(standing, Standing::Full(_)),
             // While a plugin is off, enabled servers are reported as not enabled; they become enabled again when the plugin is switched on.
-            enabled: registry.is_enabled(&server.name) && self.check_on().is_ok(),
+            enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_on().is_ok(),
             disabled_by_person: registry.is_disabled_by_person(&server.name),
             source: SOURCE,
             tools: if let Standing::Full(manifest) = &standing { manifest.tool_names() } else { Vec::new() },

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use super::agent::Identity;
 use super::callbacks::CallScope;
 use super::caller::event_of;
 use super::core::Core;
@@ -54,7 +55,9 @@ impl Observer for CoreObserver {
     }
 
     fn resource_updated(&self, server: &str, uri: &str) {
-        self.send(&Event::ResourceUpdated { server: server.to_owned(), uri: uri.to_owned() });
+        if let Some(core) = self.0.upgrade() {
+            core.tell_resource_updated(server, uri);
+        }
     }
 
     fn elicited(&self, server: &str) {
@@ -116,7 +119,7 @@ impl Caller for Nobody {
     }
 }
 
-/// Returns the gateway's own scope, for calls without a run and for questions outside a call.
-pub(super) fn session(callbacks: &super::callbacks::CallbackChain) -> Arc<CallScope> {
-    Arc::new(CallScope::new(callbacks.clone(), None, None))
+/// The operator's own scope, for questions outside of any call.
+pub(super) fn session(operator: &Arc<Identity>) -> Arc<CallScope> {
+    Arc::new(CallScope::new(operator, &operator.callbacks, None, None, None))
 }

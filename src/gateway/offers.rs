@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json};
 
 use super::request::Request;
-use super::{CallOptions, Gateway};
+use super::{Agent, CallOptions};
 use crate::bridge::{PromptEntry, ResourceEntry, prompt_arguments, prompt_entries, resource_entries};
 use crate::catalog::Manifest;
 use crate::client::{Completed, OfferRequest};
@@ -15,7 +15,7 @@ use crate::sandbox::Stop;
 /// The maximum number of completion values that the protocol allows in one answer.
 const MAX_COMPLETIONS: usize = 100;
 
-impl Gateway {
+impl Agent {
     /// Lists the approved resources and resource templates of a server. Starts no server.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl Gateway {
     /// Lists the approved prompts of a server. Starts no server.
     ///
     /// # Errors
-    /// The errors of [`Gateway::resources`].
+    /// The errors of [`Agent::resources`].
     pub fn prompts(&self, name: &str) -> Result<Vec<PromptEntry>> {
         Ok(prompt_entries(name, &*self.usable(name)?, self.core.limits.max_description_chars))
     }
@@ -64,7 +64,7 @@ impl Gateway {
     /// Completes an argument of a prompt, or a variable of a resource template. Returns `{ values, total?, hasMore? }`.
     ///
     /// # Errors
-    /// The errors of [`Gateway::get_prompt`] and [`Gateway::read_resource`].
+    /// As [`Agent::get_prompt`] and [`Agent::read_resource`].
     pub async fn complete(
         &self,
         name: &str,
@@ -90,28 +90,9 @@ impl Gateway {
         Ok(completion)
     }
 
-    /// Subscribes to a resource. An event is sent when the resource changes, also on later connections.
-    ///
-    /// # Errors
-    /// The errors of [`Gateway::read_resource`], and `ERR_PROTOCOL` if the server does not support subscriptions.
-    pub async fn subscribe(&self, name: &str, uri: &str) -> Result<()> {
-        let request = Request::Subscribe(uri.to_owned());
-        self.request_without_run(name, &request, CallOptions::default(), &Stop::new()).await.map(drop)
-    }
-
-    /// Ends a subscription.
-    ///
-    /// # Errors
-    /// The errors of [`Gateway::subscribe`].
-    pub async fn unsubscribe(&self, name: &str, uri: &str) -> Result<()> {
-        self.core.requests.subscriptions.remove(name, uri);
-        let request = Request::Unsubscribe(uri.to_owned());
-        self.request_without_run(name, &request, CallOptions::default(), &Stop::new()).await.map(drop)
-    }
-
     fn usable(&self, name: &str) -> Result<Arc<Manifest>> {
-        self.core.check_open()?;
-        let usable = self.core.registry.server(name).and_then(|server| self.core.usable(&server));
+        self.identity.check_open()?;
+        let usable = self.core.registry.server(name).and_then(|server| self.core.usable(&server, self.identity.id));
         usable.map_err(|error| self.core.redacted(error))
     }
 }

@@ -3,19 +3,19 @@
 
 use serde_json::Value as Json;
 
-use super::{CallOptions, Gateway, Look};
+use super::{Agent, CallOptions, Look};
 use crate::bridge::{ToolErrors, server_module, shape, tool_arguments};
 use crate::error::{Error, Result};
 use crate::sandbox::{Arguments, GuestModule, HostReply, Stop, Value};
 
-impl Gateway {
-    /// Returns the module of an approved server, enabled or not, for [`Gateway::call_function`]. `look` selects the approvals on disk, or those that
-    /// were read last.
+impl Agent {
+    /// The module of a server that is approved, now or when it was last looked at, enabled or not: what [`Agent::call_function`] can call.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_APPROVAL_STORE`.
     pub fn approved_module(&self, name: &str, look: Look) -> Result<GuestModule> {
-        let server = self.server(name)?;
+        self.identity.check_open()?;
+        let server = self.core.open_server(name)?;
         let standing = self.core.standing_by(&server, look);
         self.core.asked_by(look);
         let manifest = standing.map_err(|error| self.core.redacted(error))?.require_full(name)?;
@@ -23,8 +23,16 @@ impl Gateway {
     }
 
     /// Calls a tool by its raw name. Returns what a guest would get, also for failures.
-    pub async fn call_function(&self, server: &str, tool: &str, arguments: Vec<Value>, errors: ToolErrors, stop: &Stop) -> HostReply {
-        match self.result_of(server, tool, arguments, stop).await {
+    pub async fn call_function(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: Vec<Value>,
+        errors: ToolErrors,
+        options: CallOptions,
+        stop: &Stop,
+    ) -> HostReply {
+        match self.result_of(server, tool, arguments, options, stop).await {
             Ok(result) => {
                 let shaped = shape(&format!("{server}.{tool}"), result, self.core.limits.max_response_bytes, errors);
                 shaped.warning.into_iter().for_each(|warning| self.core.events.warn(warning));
@@ -34,10 +42,10 @@ impl Gateway {
         }
     }
 
-    async fn result_of(&self, server: &str, tool: &str, arguments: Vec<Value>, stop: &Stop) -> Result<Json> {
+    async fn result_of(&self, server: &str, tool: &str, arguments: Vec<Value>, options: CallOptions, stop: &Stop) -> Result<Json> {
         let limit = self.core.limits.max_argument_bytes;
         let arguments = tool_arguments(&format!("{server}.{tool}"), Arguments::Given(arguments), limit)?;
-        self.call_tool(server, tool, arguments, CallOptions::default(), stop).await
+        self.call_tool(server, tool, arguments, options, stop).await
     }
 
     /// Gives a failure that the tool itself reports a code, because each rejection in Node has a code.

@@ -2,6 +2,7 @@
 
 use tokio_util::sync::CancellationToken;
 
+use super::agent::Identity;
 use crate::error::{Error, Result};
 use crate::sandbox::{HostAnswer, Stop};
 
@@ -39,20 +40,23 @@ impl RunEnd {
 
 /// Returns the outcome of a call that was made without a guest. After an end from outside, the outcome is the error of that end, because any other
 /// answer or error may be a consequence of it.
-pub(super) fn unless_ended<T>(closed: &CancellationToken, stop: &Stop, outcome: Result<T>) -> Result<T> {
+pub(super) fn unless_ended<T>(identity: &Identity, stop: &Stop, outcome: Result<T>) -> Result<T> {
     match outcome {
         Err(error @ Error::Aborted { .. }) => Err(error),
         _ if stop.reason().is_some() => Err(stop.error("call", 0)),
-        _ if closed.is_cancelled() => Err(Error::Closed { what: "gateway" }),
+        _ if identity.closed.is_cancelled() => Err(identity.closed_error()),
         outcome => outcome,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Weak;
+
     use futures::FutureExt as _;
 
     use super::*;
+    use crate::gateway::callbacks::CallbackChain;
     use crate::sandbox::{HostReply, StopReason, Value};
 
     fn run_end() -> RunEnd {
@@ -85,14 +89,15 @@ mod tests {
 
     #[test]
     fn an_answer_to_a_caller_without_a_guest_is_withheld_as_well() {
-        let (closed, stop) = (CancellationToken::new(), Stop::new());
+        let operator = || Identity::operator(Weak::new(), CallbackChain::default(), &CancellationToken::new());
+        let (closed, stop) = (operator(), Stop::new());
         assert!(matches!(unless_ended(&closed, &stop, Ok(1)), Ok(1)));
-        closed.cancel();
+        closed.closed.cancel();
         assert!(matches!(unless_ended(&closed, &stop, Ok(1)), Err(Error::Closed { .. })));
         let crashed = Err::<u8, _>(Error::Internal("the server has ended".into()));
         assert!(matches!(unless_ended(&closed, &stop, crashed), Err(Error::Closed { .. })));
         stop.stop(StopReason::Aborted);
-        assert!(matches!(unless_ended(&CancellationToken::new(), &stop, Ok(1)), Err(Error::Aborted { .. })));
+        assert!(matches!(unless_ended(&operator(), &stop, Ok(1)), Err(Error::Aborted { .. })));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::agent::{Agent, Identity};
 use super::agent_modules::{AgentModule, AgentModules, RunHost, check};
 use super::callbacks::{CallScope, CallbackChain, Callbacks};
 use super::core::Core;
@@ -71,6 +72,8 @@ pub struct SandboxOptions {
 /// Runs agent code, each run in a VM of its own.
 pub struct Sandbox {
     pub(super) core: Arc<Core>,
+    /// The agent that the sandbox belongs to.
+    pub(super) identity: Arc<Identity>,
     pub(super) tool_errors: ToolErrors,
     pub(super) max_result_tokens: Option<usize>,
     /// The whole values that were cut in results of earlier runs.
@@ -85,15 +88,17 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    pub(super) fn new(core: Arc<Core>, options: SandboxOptions) -> Self {
+    pub(super) fn new(agent: &Agent, options: SandboxOptions) -> Self {
         let SandboxOptions { tool_errors, max_result_tokens, callbacks } = options;
-        let closed = core.closed.child_token();
-        let callbacks = core.people.callbacks.within(callbacks);
+        let Agent { core, identity } = agent.clone();
+        let closed = identity.closed.child_token();
+        let callbacks = identity.callbacks.within(callbacks);
         let max_result_tokens = max_result_tokens.or(core.runs.max_result_tokens);
         let saved = SavedValues::new(core.limits.max_saved_bytes, Duration::from_millis(core.limits.max_saved_age_ms));
         let saved = Arc::new(Mutex::new(saved));
+        identity.keep_saved(&saved);
         let (look_owner, modules, turn) = (LookOwner::default(), Mutex::default(), Arc::default());
-        Self { core, tool_errors, max_result_tokens, saved, look_owner, callbacks, modules, turn, closed }
+        Self { core, identity, tool_errors, max_result_tokens, saved, look_owner, callbacks, modules, turn, closed }
     }
 
     /// Adds an agent's own module as `host:<name>` for runs that start afterwards.
@@ -129,7 +134,9 @@ impl Sandbox {
         let turn = queue_now(Arc::clone(&self.turn).lock_owned());
         // The run belongs to the present period of the plugin's switch. It does not run after a later switch-on.
         let period = self.core.check_on();
+        let work = self.identity.work.token();
         async move {
+            let _work = work;
             let Ok(period) = period else { return failed(Error::PluginOff) };
             let _running = period.runs.token();
             let stop = options.stop.clone();
@@ -148,7 +155,7 @@ impl Sandbox {
     }
 
     async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &Period) -> RunReport {
-        let scope = CallScope::new(self.callbacks.within(options.callbacks), options.run_id, options.on_event);
+        let scope = CallScope::new(&self.identity, &self.callbacks, options.callbacks, options.run_id, options.on_event);
         let scope = Arc::new(scope.with_max_questions(self.core.limits.max_questions));
         let end = RunEnd { closed: self.closed.clone(), switched_off: period.ended.clone(), stop: stop.clone() };
         let host = match self.prepare(options.tool_errors, &scope, end) {
@@ -218,7 +225,7 @@ impl Sandbox {
 
     /// Prepares the modules that the run can import, when it starts.
     fn prepare(&self, tool_errors: Option<ToolErrors>, scope: &Arc<CallScope>, end: RunEnd) -> Result<RunHost> {
-        let manifests: BTreeMap<_, _> = self.core.visible_servers()?;
+        let manifests: BTreeMap<_, _> = self.core.visible_servers(self.identity.id)?;
         let errors = tool_errors.unwrap_or(self.tool_errors);
         let limits = &self.core.limits;
         let caller = RunRequests { core: Arc::downgrade(&self.core), scope: Arc::clone(scope) };

@@ -8,20 +8,33 @@ use super::looked::Look;
 use crate::catalog::Manifest;
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
+use crate::registry::AgentId;
 use crate::trust::Standing;
 
 impl Core {
-    /// Returns the approved manifest of an enabled server.
-    pub(super) fn usable(&self, server: &ServerDefinition) -> Result<Arc<Manifest>> {
+    /// The approved manifest of a server that is enabled for an agent.
+    pub(super) fn usable(&self, server: &ServerDefinition, agent: AgentId) -> Result<Arc<Manifest>> {
         self.check_on()?;
         let manifest = self.standing(server)?.require_full(&server.name)?;
-        if self.registry.is_enabled(&server.name) { Ok(manifest) } else { Err(self.not_enabled(&server.name)) }
+        if self.registry.is_enabled(&server.name, agent) { Ok(manifest) } else { Err(self.not_enabled(&server.name)) }
     }
 
-    /// Returns whether the server's questions and messages may reach a person or a model: both stages are approved, and the server is enabled.
+    /// Returns whether a person or a model may hear what the server asks and tells: both stages are approved, and it is enabled for at least
+    /// one agent.
     pub(super) fn may_be_heard(&self, name: &str) -> bool {
         // The cheapest check comes first.
-        self.registry.is_enabled(name) && self.registry.server(name).is_ok_and(|server| self.usable(&server).is_ok())
+        self.is_enabled_for_any(name)
+            && self.check_on().is_ok()
+            && self
+                .registry
+                .server(name)
+                .and_then(|server| self.standing(&server))
+                .is_ok_and(|standing| matches!(standing, Standing::Full(_)))
+    }
+
+    /// Returns whether at least one agent that has not ended sees the server.
+    pub(super) fn is_enabled_for_any(&self, name: &str) -> bool {
+        self.registry.is_enabled_for_any(name, &self.agents.ids())
     }
 
     /// Returns the reason why a server is no longer available.
@@ -39,16 +52,16 @@ impl Core {
         if disabled { Error::ServerDisabled { server } } else { Error::NotEnabled { server } }
     }
 
-    /// Returns the approved manifests of the servers that a run can use if it starts now.
-    pub(super) fn visible_servers(&self) -> Result<BTreeMap<String, Arc<Manifest>>> {
-        self.visible_servers_by(Look::Now)
+    /// The approved manifests of the servers that a run of an agent sees which starts now.
+    pub(super) fn visible_servers(&self, agent: AgentId) -> Result<BTreeMap<String, Arc<Manifest>>> {
+        self.visible_servers_by(agent, Look::Now)
     }
 
-    pub(super) fn visible_servers_by(&self, look: Look) -> Result<BTreeMap<String, Arc<Manifest>>> {
+    pub(super) fn visible_servers_by(&self, agent: AgentId, look: Look) -> Result<BTreeMap<String, Arc<Manifest>>> {
         self.check_open()?;
         self.check_on()?;
         let mut visible = BTreeMap::new();
-        for server in self.registry.servers().iter().filter(|server| self.registry.is_enabled(&server.name)) {
+        for server in self.registry.servers().iter().filter(|server| self.registry.is_enabled(&server.name, agent)) {
             if let Standing::Full(manifest) = self.standing_by(server, look)? {
                 visible.insert(server.name.clone(), manifest);
             }

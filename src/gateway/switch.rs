@@ -7,9 +7,9 @@ use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::Gateway;
 use super::core::Core;
 use super::ending::EndReason;
+use super::{Agent, Gateway};
 use crate::error::{Error, Result};
 use crate::queue::queue_now;
 
@@ -92,16 +92,18 @@ impl Core {
     }
 }
 
-impl Gateway {
-    /// Fails if the gateway is a plugin that is off, or is closed.
+impl Agent {
+    /// Fails while the gateway is a plugin that is off, and once the agent or its gateway is closed.
     ///
     /// # Errors
     /// `ERR_PLUGIN_OFF`, `ERR_CLOSED`.
     pub fn check_on(&self) -> Result<()> {
-        self.core.check_open()?;
+        self.identity.check_open()?;
         self.core.check_on().map(drop)
     }
+}
 
+impl Gateway {
     /// Turns the gateway into a plugin that is off. The future resolves when all live work has ended.
     ///
     /// # Errors
@@ -147,7 +149,7 @@ impl Gateway {
             if core.switch.period().is_err() {
                 *core.switch.state() = State::On(Period::default());
             }
-            Ok(core.visible_servers().map_err(|error| core.redacted(error))?.into_keys().collect())
+            Ok(core.visible_servers(core.people.operator.id).map_err(|error| core.redacted(error))?.into_keys().collect())
         }
     }
 }

@@ -31,8 +31,18 @@ export interface AgentTool {
   description: string
   /** A JSON Schema that is valid in OpenAI's strict mode: every property is required, and optional properties accept `null`. */
   inputSchema: { type: 'object'; properties: Record<string, object>; required: string[]; additionalProperties: false }
-  /** Executes the tool. `args` is an object, or its JSON text, as the model wrote it. A failure resolves with `{ error }`; only an abort rejects. */
-  execute(args?: unknown, options?: { signal?: AbortSignal }): Promise<AgentToolResult>
+  /**
+   * Executes the tool. `args` is an object, or its JSON text, as the model wrote it. A failure resolves with `{ error }`; only an abort or a wrong
+   * option rejects. Callbacks are used for this call alone: if one set of tools serves several conversations, the question of one never reaches the
+   * person of another.
+   */
+  execute(args?: unknown, options?: AgentCallOptions): Promise<AgentToolResult>
+}
+
+/** Options of one call: of a model's tool, or of a function of `createHostFunctions()`. */
+export interface AgentCallOptions extends CallerCallbacks {
+  /** A signal that ends the call. The call rejects with `name: 'AbortError'`, `code: 'ERR_ABORTED'`, `cause: signal.reason`. */
+  signal?: AbortSignal
 }
 
 /** The answer of a tool: plain JSON for the model, within `maxResultTokens`. */
@@ -126,9 +136,18 @@ export interface PluginRegistration {
   declaredModules: string[]
   config: Record<string, never>
   /**
-   * The functions of the server as it is approved now, by module and identifier. They resolve with what a guest would get, failures
-   * included: `{ error, code }`, or with `toolErrors: 'throw'` a rejection with a `code`: `ERR_TOOL_FAILED` where the tool itself reports a
-   * failure. Throws `ERR_NOT_APPROVED`.
+   * Returns the functions of the server's approved tools, by module and identifier. Each function resolves with the value that a guest would get. A
+   * failure resolves with `{ error, code }`, or rejects with `toolErrors: 'throw'`. Callbacks are used for all calls of these functions. A second
+   * argument of a function has a signal and callbacks for that call alone; never pass one on that came from a guest. Throws `ERR_NOT_APPROVED`.
    */
-  createHostFunctions(config?: { toolErrors?: ToolErrors }): Record<string, Record<string, (args?: Record<string, any>) => Promise<any>>>
+  createHostFunctions(config?: HostFunctionsOptions): Record<string, Record<string, HostFunction>>
 }
+
+/** Options of `createHostFunctions`. */
+export interface HostFunctionsOptions extends CallerCallbacks {
+  /** The form of failures. Without it, they are returned. */
+  toolErrors?: ToolErrors
+}
+
+/** A function that calls a tool, for an agent that has a sandbox of its own. */
+export type HostFunction = (args?: Record<string, any>, options?: AgentCallOptions) => Promise<any>

@@ -1,4 +1,4 @@
-//! The methods of the class `Gateway` that return tools for a model, and the gateway as a plugin.
+//! The methods of the classes `Gateway` and `Agent` that return tools for a model, and the gateway as a plugin.
 
 use std::sync::Arc;
 
@@ -7,23 +7,26 @@ use napi::bindgen_prelude::{ClassInstance, FnArgs, Function, FunctionCallContext
 use napi_derive::napi;
 use serde::{Deserialize, Serialize};
 
+use super::callbacks::callbacks;
+use super::caller::Caller;
 use super::catalog::whole;
 use super::events::{EventSink, after_events};
 use super::gateway::Gateway;
 use super::host_module::wire_of;
+use super::identity::Agent;
+use super::options::Whose;
 use super::reply::{Reply, promise};
 use super::runtime::Core;
 use super::sandbox::{Sandbox, run_setup, started};
 use super::{glue, options};
-use crate::agent::{AgentOptions, AgentTools, Plugin};
+use crate::agent::{AgentOptions, AgentTools, ExecuteOptions, Plugin};
 use crate::bridge::ToolErrors;
 use crate::error::Result;
-use crate::gateway::Look;
+use crate::gateway::{CallOptions, Look};
 use crate::sandbox::{Stop, Value};
 
-const AGENT_TOOLS: &str = "Gateway.agentTools";
 const PLUGIN: &str = "Gateway.plugin";
-const REGISTRATION: &str = "Gateway.pluginRegistration";
+const FUNCTIONS: &str = "createHostFunctions";
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -44,12 +47,17 @@ struct PluginOptions {
     approved: Option<String>,
 }
 
-/// Options of `createHostFunctions`.
+/// Options of `createHostFunctions`, besides its callbacks.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct FunctionsOptions {
     tool_errors: ToolErrors,
 }
+
+/// Options of one call, besides its callbacks and its signal.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct NoOptions {}
 
 impl ToolsOptions {
     fn read(self, method: &'static str) -> Result<AgentOptions> {
@@ -60,6 +68,43 @@ impl ToolsOptions {
             max_pending_runs: whole(method, "maxPendingRuns", self.max_pending_runs)?,
             run_setup: None,
         })
+    }
+}
+
+impl Caller {
+    fn agent_tools<'env>(&self, env: &'env Env, method: &'static str, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        let caller = self.clone();
+        let make = env.create_function_from_closure::<(), Object<'static>, _>("make", move |context| {
+            let env = Env::from_raw(context.env.raw());
+            let sandbox = context.get::<Option<ClassInstance<Sandbox>>>(1)?;
+            let given = options::arguments::<ToolsOptions>(method, &context.get::<String>(0)?).and_then(|given| given.read(method));
+            let events = sandbox.as_ref().and_then(|sandbox| sandbox.events.clone()).or_else(|| caller.events.clone());
+            let run_setup = run_setup(events.clone());
+            let tools = given.and_then(|given| {
+                let options = AgentOptions { run_setup: Some(run_setup), ..given };
+                AgentTools::new(caller.agent.clone(), sandbox.map(|sandbox| Arc::clone(&sandbox.inner)), options)
+            });
+            let tools = Arc::new(tools.map_err(|error| glue::thrown(&env, &error))?);
+            Ok(glue::detached(&tools_object(&env, &caller.core, &tools, events)?))
+        })?;
+        glue::call(env, "agentTools", FnArgs::from((make, method, options)))
+    }
+
+    fn plugin_registration<'env>(&self, env: &'env Env, method: &'static str, name: Unknown<'env>) -> napi::Result<Object<'env>> {
+        let caller = self.clone();
+        let make = env.create_function_from_closure::<(), Object<'static>, _>("make", move |context| {
+            let env = Env::from_raw(context.env.raw());
+            let (server, config, names): (String, String, String) = (context.get(0)?, context.get(1)?, context.get(2)?);
+            let read = options::read::<FunctionsOptions>(FUNCTIONS, &config, &names, Whose::Agent);
+            let made = read.and_then(|config| Ok((config.tool_errors, caller.agent.approved_module(&server, Look::Last)?)));
+            let (errors, module) = made.map_err(|error| glue::thrown(&env, &error))?;
+            let functions: Vec<_> = module.functions.into_iter().map(|function| (function.name, function.target)).collect();
+            let mut made = Object::new(&env)?;
+            made.set("functions", text(&functions)?)?;
+            made.set("call", call_function(&env, &caller, server, errors)?)?;
+            Ok(glue::detached(&made))
+        })?;
+        glue::call(env, "registration", FnArgs::from((make, method, name)))
     }
 }
 
@@ -78,22 +123,7 @@ impl Gateway {
     /// ```
     #[napi(catch_unwind, ts_args_type = "options?: AgentToolsOptions", ts_return_type = "AgentTool[]")]
     pub fn agent_tools<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
-        let (core, gateway, events) = (self.core.clone(), self.inner.clone(), self.events.clone());
-        let make = env.create_function_from_closure::<(), Object<'static>, _>("make", move |context| {
-            let env = Env::from_raw(context.env.raw());
-            let sandbox = context.get::<Option<ClassInstance<Sandbox>>>(1)?;
-            let given =
-                options::arguments::<ToolsOptions>(AGENT_TOOLS, &context.get::<String>(0)?).and_then(|given| given.read(AGENT_TOOLS));
-            let events = sandbox.as_ref().and_then(|sandbox| sandbox.events.clone()).or_else(|| events.clone());
-            let run_setup = run_setup(events.clone());
-            let tools = given.and_then(|given| {
-                let options = AgentOptions { run_setup: Some(run_setup), ..given };
-                AgentTools::new(gateway.clone(), sandbox.map(|sandbox| Arc::clone(&sandbox.inner)), options)
-            });
-            let tools = Arc::new(tools.map_err(|error| glue::thrown(&env, &error))?);
-            Ok(glue::detached(&tools_object(&env, &core, &tools, events)?))
-        })?;
-        glue::call(env, "agentTools", FnArgs::from((make, AGENT_TOOLS, options)))
+        self.caller.agent_tools(env, "Gateway.agentTools", options)
     }
 
     /// Returns the gateway as one plugin that an agent can review, approve, enable and disable. The plugin is disabled at first: no code runs, and no
@@ -110,7 +140,7 @@ impl Gateway {
     /// ```
     #[napi(catch_unwind, ts_args_type = "options?: PluginOptions", ts_return_type = "Plugin")]
     pub fn plugin<'env>(&self, env: &'env Env, this: This<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
-        let (core, gateway, events) = (self.core.clone(), self.inner.clone(), self.events.clone());
+        let (Caller { core, events, .. }, gateway) = (self.caller.clone(), self.inner.clone());
         let make = env.create_function_from_closure::<(), Object<'static>, _>("make", move |context| {
             let env = Env::from_raw(context.env.raw());
             let sandbox = context.get::<Option<ClassInstance<Sandbox>>>(1)?;
@@ -144,20 +174,23 @@ impl Gateway {
     /// ```
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "PluginRegistration")]
     pub fn plugin_registration<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
-        let (core, gateway) = (self.core.clone(), self.inner.clone());
-        let make = env.create_function_from_closure::<(), Object<'static>, _>("make", move |context| {
-            let env = Env::from_raw(context.env.raw());
-            let (server, config): (String, String) = (context.get(0)?, context.get(1)?);
-            let read = options::arguments::<FunctionsOptions>("createHostFunctions", &config);
-            let made = read.and_then(|config| Ok((config.tool_errors, gateway.approved_module(&server, Look::Last)?)));
-            let (errors, module) = made.map_err(|error| glue::thrown(&env, &error))?;
-            let functions: Vec<_> = module.functions.into_iter().map(|function| (function.name, function.target)).collect();
-            let mut made = Object::new(&env)?;
-            made.set("functions", text(&functions)?)?;
-            made.set("call", call_function(&env, &core, gateway.clone(), server, errors)?)?;
-            Ok(glue::detached(&made))
-        })?;
-        glue::call(env, "registration", FnArgs::from((make, REGISTRATION, name)))
+        self.caller.plugin_registration(env, "Gateway.pluginRegistration", name)
+    }
+}
+
+#[napi]
+impl Agent {
+    /// Does the same as `Gateway.agentTools`. The tools search, list, enable and disable for the agent alone, and code runs in a sandbox of the agent.
+    /// `manage_mcp` reloads nothing (`ERR_OPERATOR_ONLY`), because that concerns all agents.
+    #[napi(catch_unwind, ts_args_type = "options?: AgentToolsOptions", ts_return_type = "AgentTool[]")]
+    pub fn agent_tools<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        self.caller.agent_tools(env, "Agent.agentTools", options)
+    }
+
+    /// Does the same as `Gateway.pluginRegistration`, on behalf of the agent.
+    #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "PluginRegistration")]
+    pub fn plugin_registration<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.caller.plugin_registration(env, "Agent.pluginRegistration", name)
     }
 }
 
@@ -170,20 +203,25 @@ fn tools_object<'env>(env: &'env Env, core: &Core, tools: &Arc<AgentTools>, even
     Ok(made)
 }
 
-/// Returns the function `execute(name, args)`, which returns `[native promise, stop]`.
+/// Returns the function `execute(name, args, callbackNames, sink, asked)`, which returns `[native promise, stop]`.
 fn execute(env: &Env, core: &Core, tools: &Arc<AgentTools>, events: Option<EventSink>) -> napi::Result<Object<'static>> {
     let (core, tools) = (core.clone(), Arc::clone(tools));
     let execute = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("execute", move |context| {
         let env = Env::from_raw(context.env.raw());
         let (name, arguments): (String, String) = (context.get(0)?, context.get(1)?);
+        let checked = options::check_callbacks("AgentTool.execute", &context.get::<String>(2)?, Whose::Agent);
+        checked.map_err(|error| glue::thrown(&env, &error))?;
+        let own = EventSink::new(context.get(3)?)?;
+        let (callbacks, run_setup) = (callbacks(&env, context.get(4)?)?, own.clone().map(|own| run_setup(Some(own))));
+        let events = own.or_else(|| events.clone());
         let (tools, stop) = (Arc::clone(&tools), Stop::new());
-        let stopped = stop.clone();
+        let options = ExecuteOptions { stop: stop.clone(), callbacks, run_setup };
         let work = async move {
             // Text that does not parse is passed on as a string, so that the checks of the tool's arguments report it.
             let arguments = serde_json::from_str(&arguments).unwrap_or(serde_json::Value::String(arguments));
-            Reply::new(tools.execute(&name, &arguments, &stopped).await)
+            Reply::new(tools.execute_with(&name, &arguments, options).await)
         };
-        let native = promise(&env, &core, after_events(events.clone(), work))?;
+        let native = promise(&env, &core, after_events(events, work))?;
         started(&env, native, stop)
     })?;
     Ok(glue::detached(&execute))
@@ -249,29 +287,39 @@ fn switching<'env, T: Serialize, W: Future<Output = Result<T>> + Send + 'static>
     })
 }
 
-/// Returns the function `call(tool, json, blobs)`, which returns a native promise of `{ value }`.
+/// Returns the function `call(tool, json, blobs, data, callbackNames, sink, asked)`, which returns `[native promise of { value }, stop]`.
 fn call_function<'env>(
     env: &'env Env,
-    core: &Core,
-    gateway: crate::gateway::Gateway,
+    caller: &Caller,
     server: String,
     errors: ToolErrors,
-) -> napi::Result<Function<'env, (), Object<'static>>> {
-    let core = core.clone();
-    env.create_function_from_closure::<(), Object<'static>, _>("call", move |context: FunctionCallContext| {
+) -> napi::Result<Function<'env, (), Vec<Object<'static>>>> {
+    let Caller { core, agent, events } = caller.clone();
+    env.create_function_from_closure::<(), Vec<Object<'static>>, _>("call", move |context: FunctionCallContext| {
         let env = Env::from_raw(context.env.raw());
         let tool: String = context.get(0)?;
         let wire = wire_of(&context, 1)?;
-        let (gateway, server) = (gateway.clone(), server.clone());
-        let native = promise(&env, &core, async move {
+        let checked = options::read::<NoOptions>(FUNCTIONS, &context.get::<String>(3)?, &context.get::<String>(4)?, Whose::Agent);
+        let own = EventSink::new(context.get(5)?)?;
+        let on_event = own.clone().map(EventSink::event_listener);
+        let options = CallOptions { callbacks: callbacks(&env, context.get(6)?)?, on_event, timeout_ms: None };
+        let (agent, server, stop) = (agent.clone(), server.clone(), Stop::new());
+        let stopped = stop.clone();
+        let work = async move {
+            if let Err(error) = checked {
+                return Reply::of_host(errors.reply(&error));
+            }
             let arguments = match Value::from_wire(wire) {
                 Ok(Value::List(arguments)) => arguments,
                 Ok(other) => vec![other],
                 Err(error) => return Reply::of_host(errors.reply(&options::invalid_arguments(format!("{server}.{tool}"), error))),
             };
-            Reply::of_host(gateway.call_function(&server, &tool, arguments, errors, &Stop::new()).await)
-        })?;
-        Ok(glue::detached(&native))
+            let reply = agent.call_function(&server, &tool, arguments, errors, options, &stopped).await;
+            // A caller that has aborted gets no value, in whichever form errors are returned.
+            if stopped.reason().is_some() { Reply::new::<()>(Err(stopped.error("call", 0))) } else { Reply::of_host(reply) }
+        };
+        let native = promise(&env, &core, after_events(own.or_else(|| events.clone()), work))?;
+        started(&env, native, stop)
     })
 }
 

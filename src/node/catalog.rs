@@ -1,11 +1,13 @@
-//! The methods of the classes `Gateway` and `Sandbox` that list modules, search tools, declare types and check code.
+//! The methods of the classes `Gateway`, `Agent` and `Sandbox` that list modules, search tools, declare types and check code.
 
 use napi::Env;
 use napi::bindgen_prelude::{Object, Unknown};
 use napi_derive::napi;
 use serde::Deserialize;
 
+use super::caller::Caller;
 use super::gateway::Gateway;
+use super::identity::Agent;
 use super::sandbox::Sandbox;
 use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
@@ -45,6 +47,56 @@ pub(super) fn whole(method: &'static str, name: &str, number: Option<f64>) -> Re
     }
 }
 
+impl Caller {
+    fn declarations<'env>(&self, env: &'env Env, method: &'static str, args: [Option<Unknown<'env>>; 2]) -> napi::Result<Object<'env>> {
+        type Arguments = (Option<String>, Option<DeclarationOptions>);
+        self.method(env, method, args, |agent, (name, options): Arguments| async move {
+            agent.declarations(name.as_deref(), options.unwrap_or_default().tool_errors.unwrap_or_default())
+        })
+    }
+
+    fn list_modules<'env>(&self, env: &'env Env, method: &'static str) -> napi::Result<Object<'env>> {
+        self.method(env, method, [], |agent, []: [(); 0]| async move { agent.list_modules() })
+    }
+
+    fn module_info<'env>(&self, env: &'env Env, method: &'static str, args: [Option<Unknown<'env>>; 2]) -> napi::Result<Object<'env>> {
+        type Arguments = (String, Option<DeclarationOptions>);
+        self.method(env, method, args, |agent, (name, options): Arguments| async move {
+            agent.module_info(&name, options.unwrap_or_default().tool_errors.unwrap_or_default())
+        })
+    }
+
+    fn tool_info<'env>(&self, env: &'env Env, method: &'static str, args: [Option<Unknown<'env>>; 3]) -> napi::Result<Object<'env>> {
+        type Arguments = (String, String, Option<DeclarationOptions>);
+        self.method(env, method, args, |agent, (server, tool, options): Arguments| async move {
+            agent.tool_info(&server, &tool, options.unwrap_or_default().tool_errors.unwrap_or_default())
+        })
+    }
+
+    fn server_info<'env>(&self, env: &'env Env, method: &'static str, name: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, method, [Some(name)], |agent, (name,): (String,)| async move { agent.server_info(&name) })
+    }
+
+    fn search_tools<'env>(&self, env: &'env Env, method: &'static str, args: [Option<Unknown<'env>>; 2]) -> napi::Result<Object<'env>> {
+        self.method(env, method, args, move |agent, (query, options): (String, Option<SearchOptions>)| async move {
+            let SearchOptions { limit, servers, tool_errors } = options.unwrap_or_default();
+            let limit = whole(method, "limit", limit)?;
+            agent.search_tools(&ToolQuery { query, limit, servers }, tool_errors.unwrap_or_default())
+        })
+    }
+
+    fn system_message<'env>(&self, env: &'env Env, method: &'static str, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        self.method(env, method, [options], move |agent, (options,): (Option<SystemMessageOptions>,)| async move {
+            let SystemMessageOptions { budget_tokens, tool_errors } = options.unwrap_or_default();
+            agent.system_message(whole(method, "budgetTokens", budget_tokens)?, tool_errors.unwrap_or_default())
+        })
+    }
+
+    fn check<'env>(&self, env: &'env Env, method: &'static str, code: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, method, [Some(code)], |agent, (code,): (String,)| async move { agent.check(&code) })
+    }
+}
+
 #[napi]
 impl Gateway {
     /// Returns TypeScript declarations of the modules that a run could import now: of all modules, or of one by its name (`weather`, `mcp-weather`,
@@ -62,10 +114,7 @@ impl Gateway {
         name: Option<Unknown<'env>>,
         options: Option<Unknown<'env>>,
     ) -> napi::Result<Object<'env>> {
-        type Arguments = (Option<String>, Option<DeclarationOptions>);
-        self.method(env, "Gateway.declarations", [name, options], |gateway, (name, options): Arguments| async move {
-            gateway.declarations(name.as_deref(), options.unwrap_or_default().tool_errors.unwrap_or_default())
-        })
+        self.caller.declarations(env, "Gateway.declarations", [name, options])
     }
 
     /// Returns the modules that a run could import now, without modules that a sandbox adds with `hostModule`.
@@ -75,7 +124,7 @@ impl Gateway {
     /// ```
     #[napi(catch_unwind, ts_return_type = "Promise<ModuleSummary[]>")]
     pub fn list_modules<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
-        self.method(env, "Gateway.listModules", [], |gateway, []: [(); 0]| async move { gateway.list_modules() })
+        self.caller.list_modules(env, "Gateway.listModules")
     }
 
     /// Returns a short description of a module: its functions with parameters and return types, caveats, and an example. The name has the same forms
@@ -84,10 +133,7 @@ impl Gateway {
     /// Rejects with `ERR_UNKNOWN_MODULE`.
     #[napi(catch_unwind, ts_args_type = "name: string, options?: DeclarationOptions", ts_return_type = "Promise<ModuleInfo>")]
     pub fn module_info<'env>(&self, env: &'env Env, name: Unknown<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
-        type Arguments = (String, Option<DeclarationOptions>);
-        self.method(env, "Gateway.moduleInfo", [Some(name), options], |gateway, (name, options): Arguments| async move {
-            gateway.module_info(&name, options.unwrap_or_default().tool_errors.unwrap_or_default())
-        })
+        self.caller.module_info(env, "Gateway.moduleInfo", [Some(name), options])
     }
 
     /// Returns a tool by the name that its server gives it, or by the identifier that agent code imports: its purpose, parameters, declaration and schemas.
@@ -105,15 +151,7 @@ impl Gateway {
         tool: Unknown<'env>,
         options: Option<Unknown<'env>>,
     ) -> napi::Result<Object<'env>> {
-        type Arguments = (String, String, Option<DeclarationOptions>);
-        self.method(
-            env,
-            "Gateway.toolInfo",
-            [Some(server), Some(tool), options],
-            |gateway, (server, tool, options): Arguments| async move {
-                gateway.tool_info(&server, &tool, options.unwrap_or_default().tool_errors.unwrap_or_default())
-            },
-        )
+        self.caller.tool_info(env, "Gateway.toolInfo", [Some(server), Some(tool), options])
     }
 
     /// Returns the status of a server of the config and, if the server is approved, its offer. Starts no server.
@@ -121,7 +159,7 @@ impl Gateway {
     /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<ServerInfo>")]
     pub fn server_info<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
-        self.method(env, "Gateway.serverInfo", [Some(name)], |gateway, (name,): (String,)| async move { gateway.server_info(&name) })
+        self.caller.server_info(env, "Gateway.serverInfo", name)
     }
 
     /// Returns the tools that match a query best, the best first. The query has words about what the tools do, or words of their names and
@@ -134,12 +172,7 @@ impl Gateway {
     /// ```
     #[napi(catch_unwind, ts_args_type = "query: string, options?: SearchOptions", ts_return_type = "Promise<ToolMatch[]>")]
     pub fn search_tools<'env>(&self, env: &'env Env, query: Unknown<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
-        type Arguments = (String, Option<SearchOptions>);
-        self.method(env, "Gateway.searchTools", [Some(query), options], |gateway, (query, options): Arguments| async move {
-            let SearchOptions { limit, servers, tool_errors } = options.unwrap_or_default();
-            let limit = whole("Gateway.searchTools", "limit", limit)?;
-            gateway.search_tools(&ToolQuery { query, limit, servers }, tool_errors.unwrap_or_default())
-        })
+        self.caller.search_tools(env, "Gateway.searchTools", [Some(query), options])
     }
 
     /// Returns a part of a system prompt that tells a model which servers there are, and how to find and call their tools. To stay within the token
@@ -152,13 +185,7 @@ impl Gateway {
     /// ```
     #[napi(catch_unwind, ts_args_type = "options?: SystemMessageOptions", ts_return_type = "Promise<string>")]
     pub fn system_message<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
-        self.method(env, "Gateway.systemMessage", [options], |gateway, (options,): (Option<SystemMessageOptions>,)| async move {
-            let options = options.unwrap_or_default();
-            gateway.system_message(
-                whole("Gateway.systemMessage", "budgetTokens", options.budget_tokens)?,
-                options.tool_errors.unwrap_or_default(),
-            )
-        })
+        self.caller.system_message(env, "Gateway.systemMessage", options)
     }
 
     /// Checks JavaScript or TypeScript code without running it. Finds syntax errors, imports of unknown modules, and functions that their modules do
@@ -171,7 +198,69 @@ impl Gateway {
     /// ```
     #[napi(catch_unwind, ts_args_type = "code: string", ts_return_type = "Promise<CodeReport>")]
     pub fn check<'env>(&self, env: &'env Env, code: Unknown<'env>) -> napi::Result<Object<'env>> {
-        self.method(env, "Gateway.check", [Some(code)], |gateway, (code,): (String,)| async move { gateway.check(&code) })
+        self.caller.check(env, "Gateway.check", code)
+    }
+}
+
+#[napi]
+impl Agent {
+    /// Does the same as `Gateway.declarations`, for what the agent sees.
+    #[napi(catch_unwind, ts_args_type = "name?: string, options?: DeclarationOptions", ts_return_type = "Promise<string>")]
+    pub fn declarations<'env>(
+        &self,
+        env: &'env Env,
+        name: Option<Unknown<'env>>,
+        options: Option<Unknown<'env>>,
+    ) -> napi::Result<Object<'env>> {
+        self.caller.declarations(env, "Agent.declarations", [name, options])
+    }
+
+    /// Does the same as `Gateway.listModules`, for what the agent sees.
+    #[napi(catch_unwind, ts_return_type = "Promise<ModuleSummary[]>")]
+    pub fn list_modules<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        self.caller.list_modules(env, "Agent.listModules")
+    }
+
+    /// Does the same as `Gateway.moduleInfo`, for what the agent sees.
+    #[napi(catch_unwind, ts_args_type = "name: string, options?: DeclarationOptions", ts_return_type = "Promise<ModuleInfo>")]
+    pub fn module_info<'env>(&self, env: &'env Env, name: Unknown<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        self.caller.module_info(env, "Agent.moduleInfo", [Some(name), options])
+    }
+
+    /// Does the same as `Gateway.toolInfo`, for what the agent sees.
+    #[napi(catch_unwind, ts_args_type = "server: string, tool: string, options?: DeclarationOptions", ts_return_type = "Promise<ToolInfo>")]
+    pub fn tool_info<'env>(
+        &self,
+        env: &'env Env,
+        server: Unknown<'env>,
+        tool: Unknown<'env>,
+        options: Option<Unknown<'env>>,
+    ) -> napi::Result<Object<'env>> {
+        self.caller.tool_info(env, "Agent.toolInfo", [Some(server), Some(tool), options])
+    }
+
+    /// Does the same as `Gateway.serverInfo`, for what the agent sees.
+    #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<ServerInfo>")]
+    pub fn server_info<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.caller.server_info(env, "Agent.serverInfo", name)
+    }
+
+    /// Does the same as `Gateway.searchTools`, for what the agent sees.
+    #[napi(catch_unwind, ts_args_type = "query: string, options?: SearchOptions", ts_return_type = "Promise<ToolMatch[]>")]
+    pub fn search_tools<'env>(&self, env: &'env Env, query: Unknown<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        self.caller.search_tools(env, "Agent.searchTools", [Some(query), options])
+    }
+
+    /// Does the same as `Gateway.systemMessage`, for what the agent sees.
+    #[napi(catch_unwind, ts_args_type = "options?: SystemMessageOptions", ts_return_type = "Promise<string>")]
+    pub fn system_message<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        self.caller.system_message(env, "Agent.systemMessage", options)
+    }
+
+    /// Does the same as `Gateway.check`, for the modules that the agent sees.
+    #[napi(catch_unwind, ts_args_type = "code: string", ts_return_type = "Promise<CodeReport>")]
+    pub fn check<'env>(&self, env: &'env Env, code: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.caller.check(env, "Agent.check", code)
     }
 }
 

@@ -11,16 +11,15 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 use super::callbacks::callbacks;
-use super::events::{EventSink, after_events};
-use super::host_module::wire_of;
-use super::reply::{Parts, Reply, method, promise, promise_of};
+use super::caller::Caller;
+use super::events::EventSink;
+use super::options::Whose;
+use super::reply::{Reply, method, promise_of};
 use super::runtime::Core;
-use super::sandbox::{Sandbox, started};
 use super::{glue, options};
 use crate::blocking::blocking;
 use crate::error::Result;
-use crate::gateway::{CallOptions, GatewayOptions, Look};
-use crate::sandbox::{Stop, Wire};
+use crate::gateway::{GatewayOptions, Look};
 
 const WATCHDOG: &str = "hyperlight-mcp-watchdog";
 
@@ -34,9 +33,9 @@ const WATCHDOG: &str = "hyperlight-mcp-watchdog";
 /// ```
 #[napi]
 pub struct Gateway {
-    pub(super) core: Core,
     pub(super) inner: crate::gateway::Gateway,
-    pub(super) events: Option<EventSink>,
+    /// The operator's own agent.
+    pub(super) caller: Caller,
 }
 
 #[napi]
@@ -50,7 +49,12 @@ impl Gateway {
         let watchdog = watchdog(env)?;
         let start = env.create_function_from_closure::<(), Object<'static>, _>("open", move |context| {
             let env = Env::from_raw(context.env.raw());
-            let read = options::read::<options::OpenOptions>("Gateway.open", &context.get::<String>(0)?, &context.get::<String>(1)?);
+            let read = options::read::<options::OpenOptions>(
+                "Gateway.open",
+                &context.get::<String>(0)?,
+                &context.get::<String>(1)?,
+                Whose::Operator,
+            );
             let asked = callbacks(&env, context.get(3)?)?;
             let core = Core::start().map_err(|error| glue::thrown(&env, &error))?;
             let events = EventSink::new(context.get(2)?)?;
@@ -73,7 +77,8 @@ impl Gateway {
                         // An environment that is torn down with a gateway open (a worker that is terminated) takes the servers with it.
                         glue::open_gateways(&env)?.add(inner.downgrade());
                         core.own(inner.clone());
-                        Ok(Either::B(Gateway { core, inner, events }))
+                        let caller = Caller { core, agent: inner.clone().into(), events };
+                        Ok(Either::B(Gateway { inner, caller }))
                     }
                     Err(error) => {
                         core.shut_down();
@@ -179,40 +184,7 @@ impl Gateway {
     /// Creates a sandbox. The first call boots the guest. Rejects with `ERR_NO_HYPERVISOR` if no guest boots; the message gives the reason.
     #[napi(catch_unwind, ts_args_type = "options?: SandboxOptions", ts_return_type = "Promise<Sandbox>")]
     pub fn sandbox<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
-        let (core, inner, events) = (self.core.clone(), self.inner.clone(), self.events.clone());
-        let start = env.create_function_from_closure::<(), Object<'static>, _>("sandbox", move |context| {
-            let env = Env::from_raw(context.env.raw());
-            let read = options::read::<options::SandboxOptions>("Gateway.sandbox", &context.get::<String>(0)?, &context.get::<String>(1)?);
-            let events = EventSink::new(context.get(2)?)?.or_else(|| events.clone());
-            let asked = callbacks(&env, context.get(3)?)?;
-            let (gateway, owner, told) = (inner.clone(), core.clone(), events.clone());
-            let work = async move {
-                let options = read?;
-                let options::SandboxOptions { tool_errors, max_result_tokens } = options;
-                let options = crate::gateway::SandboxOptions { tool_errors, max_result_tokens, callbacks: asked };
-                let making = blocking(move || Ok((gateway.sandbox_with(options)?, gateway.hypervisor().warning)));
-                let (made, warning) = making.await?;
-                if let (Some(warning), Some(told)) = (warning, told) {
-                    told.warn(&warning);
-                }
-                Ok(made)
-            };
-            let work = after_events(events.clone(), work);
-            let native = promise_of(
-                &env,
-                &core,
-                work,
-                |_| 0,
-                move |made, _| {
-                    Ok(match made {
-                        Ok(inner) => Either::B(Sandbox::new(owner, inner, events)),
-                        Err(error) => Either::<Parts, _>::A(Reply::failure(&error, Json::Object(Map::new())).into_parts()),
-                    })
-                },
-            )?;
-            Ok(glue::detached(&native))
-        })?;
-        glue::call(env, "open", FnArgs::from((start, "Gateway.sandbox", options)))
+        self.caller.sandbox(env, "Gateway.sandbox", options)
     }
 
     /// Calls a tool without a guest. Resolves with a `ToolResult` for every answer of the server, also if it has `isError: true`. Rejects for all
@@ -234,30 +206,13 @@ impl Gateway {
         args: Option<Unknown<'env>>,
         options: Option<Unknown<'env>>,
     ) -> napi::Result<Object<'env>> {
-        let (core, inner) = (self.core.clone(), self.inner.clone());
-        let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("callTool", move |context| {
-            let env = Env::from_raw(context.env.raw());
-            let (names, arguments) = (context.get::<String>(0)?, wire_of(&context, 1)?);
-            let (data, names_of_callbacks) = (context.get::<String>(3)?, context.get::<String>(4)?);
-            let asked = callbacks(&env, context.get(5)?)?;
-            let events = EventSink::new(context.get(6)?)?;
-            let on_event = events.clone().map(EventSink::event_listener);
-            let (gateway, stop) = (inner.clone(), Stop::new());
-            let stopped = stop.clone();
-            let work = async move {
-                let listeners = CallOptions { callbacks: asked, on_event, timeout_ms: None };
-                Reply::new(call_tool(&gateway, [&names, &data, &names_of_callbacks], arguments, listeners, &stopped).await)
-            };
-            let native = promise(&env, &core, after_events(events, work))?;
-            started(&env, native, stop)
-        })?;
-        glue::call(env, "callTool", FnArgs::from((start, "Gateway.callTool", server, tool, args, options)))
+        self.caller.call_tool(env, "Gateway.callTool", [Some(server), Some(tool), args, options])
     }
 
     /// Closes the gateway: ends all runs, calls, connections and server processes. Pending promises reject with `ERR_CLOSED`.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
-        let (core, inner) = (self.core.clone(), self.inner.clone());
+        let (core, inner) = (self.caller.core.clone(), self.inner.clone());
         let start = env.create_function_from_closure::<(), Object<'static>, _>("close", move |context| {
             let env = Env::from_raw(context.env.raw());
             let (gateway, owner) = (inner.clone(), core.clone());
@@ -299,24 +254,8 @@ impl Gateway {
         F: Fn(crate::gateway::Gateway, A) -> W + Send + Clone + 'static,
         W: Future<Output = Result<T>> + Send + 'static,
     {
-        method(env, &self.core, &self.inner, name, args, work)
+        method(env, &self.caller.core, &self.inner, name, args, work)
     }
-}
-
-async fn call_tool(
-    gateway: &crate::gateway::Gateway,
-    [names, data, names_of_callbacks]: [&str; 3],
-    arguments: Wire,
-    // The callbacks of the call. `call_tool` reads the other options itself.
-    listeners: CallOptions,
-    stop: &Stop,
-) -> Result<Json> {
-    const METHOD: &str = "Gateway.callTool";
-    let (server, tool): (String, String) = options::arguments(METHOD, names)?;
-    let options: options::CallOptions = options::read(METHOD, data, names_of_callbacks)?;
-    let arguments = options::tool_arguments(format!("{server}.{tool}"), arguments)?;
-    let options = CallOptions { timeout_ms: options.timeout_ms.map(std::num::NonZeroU64::get), ..listeners };
-    gateway.call_tool(&server, &tool, arguments, options, stop).await
 }
 
 /// Returns the path of the watchdog program, which is in the addon's folder.

@@ -1,6 +1,6 @@
 // The part of the addon that is easier in JavaScript: conversion of values, promises, AbortSignal, and the user's callbacks. It is evaluated once in
-// each environment, with the codec that the guest also uses. It returns the functions that Rust calls.
-(codec) => {
+// each environment, with the codec that the guest also uses and with tools.js. It returns the functions that Rust calls.
+(codec, toolsOfModel) => {
   const { encode } = codec;
   const { hasOwn, getOwnPropertyDescriptor, getPrototypeOf } = Object;
   const { apply } = Reflect;
@@ -336,75 +336,28 @@
       return [dispatch, json(info ?? {}, name), ...known.keys()];
     },
 
-    /** Makes the tools for a model. `make(data, sandbox?)` returns { definitions, execute }. */
-    agentTools(make, name, options) {
-      const parts = toolOptions(options, name);
-      const { definitions, execute } = made(name, () => make(...parts));
-      return toolsOf(definitions, execute);
-    },
-
-    /** Makes a plugin. `make(data, sandbox?)` returns its native functions. */
-    plugin(make, name, gateway, options) {
-      const parts = toolOptions(options, name);
-      const native = made(name, () => make(...parts));
-      const isEnabled = () => native.isEnabled() === "true";
-      const switched = (native) => settle(native, traceOf(), undefined);
-      const { name: label, version, description, commands } = JSON.parse(native.manifest());
-      /** Executes a line that a person typed. It resolves even for a wrong line. */
-      async function execute(line, options) {
-        if (isEnabled()) return gateway.command(line, options);
-        const text = "the plugin is off. Switch it on with its enable()";
-        return { ok: false, data: { error: { code: "ERR_PLUGIN_OFF", message: text } }, text };
-      }
-      return Object.freeze({
-        name: label,
-        version,
-        description,
-        get enabled() {
-          return isEnabled();
-        },
-        get approved() {
-          return native.isApproved() === "true";
-        },
-        manifest: () => JSON.parse(native.manifest()),
-        approve(digest) {
-          if (typeof digest !== "string") throw invalid("Plugin.approve", "digest must be a string");
-          native.approve(digest);
-        },
-        enable: () => switched(native.enable()),
-        disable: () => switched(native.disable()),
-        tools: () => (isEnabled() ? toolsOf(native.definitions(), native.execute) : []),
-        commands: () => (isEnabled() ? commands.map(({ name, description }) => ({ name, description, execute })) : []),
-        modules: () => JSON.parse(native.modules()),
-      });
-    },
-
-    /** Makes a plugin registration. `make(server, config)` returns { functions, call }. */
-    registration(make, name, server) {
-      if (typeof server !== "string") throw invalid(name, "argument 1: must be a string");
-      make(server, "{}");
-      const module = `mcp-${server}`;
-      return {
-        name: module,
-        declaredModules: [module],
-        config: {},
-        createHostFunctions(config) {
-          const data = split(config, "createHostFunctions").data;
-          const { functions, call } = make(server, json(data, "createHostFunctions"));
-          const entries = JSON.parse(functions).map(([identifier, tool]) => [
-            identifier,
-            (...args) => callFunction(call, `${server}.${tool}`, tool, data.toolErrors, args),
-          ]);
-          return { [module]: Object.fromEntries(entries) };
-        },
-      };
-    },
+    ...toolsOfModel({
+      asked,
+      checkAborted,
+      classOf: (name) => classes[name],
+      crossing,
+      entriesOf,
+      failure,
+      invalid,
+      json,
+      said,
+      settle,
+      sink,
+      split,
+      traceOf,
+      watch,
+    }),
 
     /** Exports the error class, and adds `Symbol.asyncDispose` to the other classes for `await using`. */
     install(exports) {
       classes = exports;
       exports.HyperlightMcpError = HyperlightMcpError;
-      for (const name of ["Gateway", "Sandbox"]) {
+      for (const name of ["Gateway", "Agent", "Sandbox"]) {
         const close = {
           configurable: true,
           writable: true,
@@ -416,72 +369,6 @@
       }
     },
   };
-
-  /** Calls a native constructor. Only the constructor can detect an object that merely looks like one of the addon's classes. */
-  function made(method, make) {
-    try {
-      return make();
-    } catch (error) {
-      throw String(error?.code).startsWith("ERR_") ? error : invalid(method, said(error));
-    }
-  }
-
-  /** Reads the options of a model's tools: plain data as JSON, and the sandbox separately. */
-  function toolOptions(options, method) {
-    if (typeof (options ?? {}) !== "object") throw invalid(method, "options must be an object");
-    const { sandbox, ...others } = Object.fromEntries(entriesOf(options ?? {}, method));
-    if (sandbox !== undefined && !(sandbox instanceof classes.Sandbox)) throw invalid(method, "sandbox: must be a Sandbox");
-    const { data, callbacks, signal, input } = split(others, method);
-    for (const key of Object.keys(callbacks)) throw invalid(method, `${key}: unknown option, or a function where a value is expected`);
-    if (signal !== undefined) data.signal = true;
-    if (input !== undefined) data.input = true;
-    return [json(data, method), sandbox];
-  }
-
-  /** Makes the tools. Each executes with `start(name, args)`, which returns [native promise, stop]. */
-  function toolsOf(definitions, start) {
-    return JSON.parse(definitions).map(({ name, description, inputSchema }) => ({
-      name,
-      description,
-      inputSchema,
-      async execute(args, options) {
-        const trace = traceOf();
-        const { signal } = split(options, `${name}.execute`);
-        checkAborted(signal, "tool call", trace, {});
-        const [native, stop] = start(name, modelArguments(args));
-        const release = watch(signal, stop);
-        try {
-          return await settle(native, trace, signal);
-        } finally {
-          release();
-        }
-      },
-    }));
-  }
-
-  /** Writes a model's arguments as JSON. A value that JSON cannot hold becomes a text, which is then reported as a wrong argument. */
-  function modelArguments(args) {
-    try {
-      return JSON.stringify(args) ?? (args === undefined ? "null" : JSON.stringify(`(${typeof args})`));
-    } catch (error) {
-      return JSON.stringify(`(${said(error)})`);
-    }
-  }
-
-  /** Calls a function for another sandbox. Returns the value that a guest would get, or throws the error that it would get. */
-  async function callFunction(call, what, tool, errors, args) {
-    const trace = traceOf();
-    let encoded;
-    try {
-      encoded = crossing(args);
-    } catch (error) {
-      const message = `the arguments of ${what} are not valid: expected values that JSON can hold: ${said(error)}`;
-      if (errors === "throw") throw failure("ERR_INVALID_ARGUMENTS", message);
-      return { error: message, code: "ERR_INVALID_ARGUMENTS" };
-    }
-    const { value } = await settle(call(tool, ...encoded), trace, undefined);
-    return value;
-  }
 
   /** Encodes a tool's arguments as [json, blobs]. */
   function toolArguments(args, server, tool) {

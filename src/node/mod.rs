@@ -6,6 +6,7 @@
 mod agent;
 mod call_queue;
 mod callbacks;
+mod caller;
 mod calls;
 mod catalog;
 mod command;
@@ -15,6 +16,7 @@ mod events;
 mod gateway;
 mod glue;
 mod host_module;
+mod identity;
 mod offers;
 mod options;
 mod outcomes;

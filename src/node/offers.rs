@@ -1,24 +1,18 @@
-//! The methods of the class `Gateway` for resources and prompts.
+//! The methods of the classes `Gateway` and `Agent` for resources and prompts.
 
 use std::num::NonZeroU64;
 
 use napi::Env;
-use napi::bindgen_prelude::{FnArgs, Object, Unknown};
+use napi::bindgen_prelude::{Object, Unknown};
 use napi_derive::napi;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
-use super::callbacks::callbacks;
-use super::events::{EventSink, after_events};
+use super::caller::{Caller, timed};
 use super::gateway::Gateway;
-use super::host_module::wire_of;
-use super::reply::{Reply, promise};
-use super::sandbox::started;
-use super::{glue, options};
-use crate::error::Result;
-use crate::gateway::{CallOptions, Completed};
-use crate::sandbox::{Stop, Wire};
+use super::identity::Agent;
+use super::options;
+use crate::gateway::Completed;
 
 /// The prompt or resource template whose completion JavaScript requests.
 #[derive(Deserialize)]
@@ -45,6 +39,53 @@ struct CompleteOptions {
     context: Map<String, Json>,
 }
 
+impl Caller {
+    fn resources<'env>(&self, env: &'env Env, method: &'static str, server: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, method, [Some(server)], |agent, (server,): (String,)| async move { agent.resources(&server) })
+    }
+
+    fn read_resource<'env>(&self, env: &'env Env, method: &'static str, args: [Option<Unknown<'env>>; 4]) -> napi::Result<Object<'env>> {
+        self.call(env, method, args, move |agent, parts, listeners, stop| async move {
+            let (server, uri): (String, String) = options::arguments(method, &parts.names)?;
+            agent.read_resource(&server, &uri, parts.call_options(method, listeners)?, &stop).await
+        })
+    }
+
+    fn prompts<'env>(&self, env: &'env Env, method: &'static str, server: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, method, [Some(server)], |agent, (server,): (String,)| async move { agent.prompts(&server) })
+    }
+
+    fn get_prompt<'env>(&self, env: &'env Env, method: &'static str, args: [Option<Unknown<'env>>; 4]) -> napi::Result<Object<'env>> {
+        self.call(env, method, args, move |agent, parts, listeners, stop| async move {
+            let (server, name): (String, String) = options::arguments(method, &parts.names)?;
+            let options = parts.call_options(method, listeners)?;
+            let arguments = options::tool_arguments(format!("{server}.{name}"), parts.arguments)?;
+            agent.get_prompt(&server, &name, arguments, options, &stop).await
+        })
+    }
+
+    fn complete<'env>(&self, env: &'env Env, method: &'static str, args: [Option<Unknown<'env>>; 4]) -> napi::Result<Object<'env>> {
+        self.call(env, method, args, move |agent, parts, listeners, stop| async move {
+            let (server, reference): (String, Reference) = options::arguments(method, &parts.names)?;
+            let CompleteOptions { timeout_ms, context } = parts.options(method)?;
+            let Argument { name, value } = options::arguments(method, &parts.arguments.json)?;
+            let of = match reference {
+                Reference::Prompt { name } => Completed::Prompt(name),
+                Reference::Resource { uri } => Completed::Template(uri),
+            };
+            agent.complete(&server, of, (name, value), context, timed(listeners, timeout_ms), &stop).await
+        })
+    }
+
+    fn subscribe<'env>(&self, env: &'env Env, method: &'static str, args: [Option<Unknown<'env>>; 2]) -> napi::Result<Object<'env>> {
+        self.method(env, method, args, |agent, (server, uri): (String, String)| async move { agent.subscribe(&server, &uri).await })
+    }
+
+    fn unsubscribe<'env>(&self, env: &'env Env, method: &'static str, args: [Option<Unknown<'env>>; 2]) -> napi::Result<Object<'env>> {
+        self.method(env, method, args, |agent, (server, uri): (String, String)| async move { agent.unsubscribe(&server, &uri).await })
+    }
+}
+
 #[napi]
 impl Gateway {
     /// Returns the approved resources of a server, and then its approved resource templates. Starts no server.
@@ -52,7 +93,7 @@ impl Gateway {
     /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
     #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<ResourceEntry[]>")]
     pub fn resources<'env>(&self, env: &'env Env, server: Unknown<'env>) -> napi::Result<Object<'env>> {
-        self.method(env, "Gateway.resources", [Some(server)], |gateway, (server,): (String,)| async move { gateway.resources(&server) })
+        self.caller.resources(env, "Gateway.resources", server)
     }
 
     /// Reads a resource that is listed, or whose URI matches an approved template. `blob` is base64 text.
@@ -70,12 +111,7 @@ impl Gateway {
         uri: Unknown<'env>,
         options: Option<Unknown<'env>>,
     ) -> napi::Result<Object<'env>> {
-        const METHOD: &str = "Gateway.readResource";
-        self.call(env, METHOD, [Some(server), Some(uri), None, options], |gateway, parts, options, stop| async move {
-            let (server, uri): (String, String) = options::arguments(METHOD, &parts.names)?;
-            let options = parts.options::<options::CallOptions>(METHOD)?.timeout_ms.apply(options);
-            gateway.read_resource(&server, &uri, options, &stop).await
-        })
+        self.caller.read_resource(env, "Gateway.readResource", [Some(server), Some(uri), None, options])
     }
 
     /// Returns the approved prompts of a server. Starts no server.
@@ -83,7 +119,7 @@ impl Gateway {
     /// Rejects with the same errors as `resources`.
     #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<PromptEntry[]>")]
     pub fn prompts<'env>(&self, env: &'env Env, server: Unknown<'env>) -> napi::Result<Object<'env>> {
-        self.method(env, "Gateway.prompts", [Some(server)], |gateway, (server,): (String,)| async move { gateway.prompts(&server) })
+        self.caller.prompts(env, "Gateway.prompts", server)
     }
 
     /// Fills in a prompt. Arguments are texts; numbers and booleans are converted to text.
@@ -106,13 +142,7 @@ impl Gateway {
         args: Option<Unknown<'env>>,
         options: Option<Unknown<'env>>,
     ) -> napi::Result<Object<'env>> {
-        const METHOD: &str = "Gateway.getPrompt";
-        self.call(env, METHOD, [Some(server), Some(name), args, options], |gateway, parts, options, stop| async move {
-            let (server, name): (String, String) = options::arguments(METHOD, &parts.names)?;
-            let options = parts.options::<options::CallOptions>(METHOD)?.timeout_ms.apply(options);
-            let arguments = options::tool_arguments(format!("{server}.{name}"), parts.arguments)?;
-            gateway.get_prompt(&server, &name, arguments, options, &stop).await
-        })
+        self.caller.get_prompt(env, "Gateway.getPrompt", [Some(server), Some(name), args, options])
     }
 
     /// Completes an argument of a prompt, or a variable of a resource template (`uri` is the URI template). `options.context` has the values of
@@ -132,17 +162,7 @@ impl Gateway {
         argument: Unknown<'env>,
         options: Option<Unknown<'env>>,
     ) -> napi::Result<Object<'env>> {
-        const METHOD: &str = "Gateway.complete";
-        self.call(env, METHOD, [Some(server), Some(reference), Some(argument), options], |gateway, parts, options, stop| async move {
-            let (server, reference): (String, Reference) = options::arguments(METHOD, &parts.names)?;
-            let CompleteOptions { timeout_ms, context } = parts.options(METHOD)?;
-            let Argument { name, value } = options::arguments(METHOD, &parts.arguments.json)?;
-            let of = match reference {
-                Reference::Prompt { name } => Completed::Prompt(name),
-                Reference::Resource { uri } => Completed::Template(uri),
-            };
-            gateway.complete(&server, of, (name, value), context, timeout_ms.apply(options), &stop).await
-        })
+        self.caller.complete(env, "Gateway.complete", [Some(server), Some(reference), Some(argument), options])
     }
 
     /// Subscribes to a resource: an event `resource-updated` is emitted when the resource changes, also after a reconnect of the server.
@@ -150,72 +170,89 @@ impl Gateway {
     /// Rejects with the same errors as `readResource`, and with `ERR_PROTOCOL` if the server does not support subscriptions.
     #[napi(catch_unwind, ts_args_type = "server: string, uri: string", ts_return_type = "Promise<void>")]
     pub fn subscribe<'env>(&self, env: &'env Env, server: Unknown<'env>, uri: Unknown<'env>) -> napi::Result<Object<'env>> {
-        self.method(env, "Gateway.subscribe", [Some(server), Some(uri)], |gateway, (server, uri): (String, String)| async move {
-            gateway.subscribe(&server, &uri).await
-        })
+        self.caller.subscribe(env, "Gateway.subscribe", [Some(server), Some(uri)])
     }
 
     /// Ends a subscription. Rejects with the same errors as `readResource`.
     #[napi(catch_unwind, ts_args_type = "server: string, uri: string", ts_return_type = "Promise<void>")]
     pub fn unsubscribe<'env>(&self, env: &'env Env, server: Unknown<'env>, uri: Unknown<'env>) -> napi::Result<Object<'env>> {
-        self.method(env, "Gateway.unsubscribe", [Some(server), Some(uri)], |gateway, (server, uri): (String, String)| async move {
-            gateway.unsubscribe(&server, &uri).await
-        })
+        self.caller.unsubscribe(env, "Gateway.unsubscribe", [Some(server), Some(uri)])
     }
 }
 
-/// The parts of a call from the glue, as JSON texts. Arguments also have bytes.
-struct Parts {
-    names: String,
-    arguments: Wire,
-    data: String,
-    callbacks: String,
-}
-
-impl Parts {
-    fn options<T: DeserializeOwned>(&self, method: &'static str) -> Result<T> {
-        options::read(method, &self.data, &self.callbacks)
+#[napi]
+impl Agent {
+    /// Does the same as `Gateway.resources`, for what the agent sees.
+    #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<ResourceEntry[]>")]
+    pub fn resources<'env>(&self, env: &'env Env, server: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.caller.resources(env, "Agent.resources", server)
     }
-}
 
-/// Sets the time limit of call options.
-trait Apply {
-    fn apply(self, options: CallOptions) -> CallOptions;
-}
-
-impl Apply for Option<NonZeroU64> {
-    fn apply(self, options: CallOptions) -> CallOptions {
-        CallOptions { timeout_ms: self.map(NonZeroU64::get), ..options }
-    }
-}
-
-impl Gateway {
-    /// Runs a call that can be aborted and in which the server may ask questions. The array is `[server, what, arguments, options]`, as for
-    /// `callTool`.
-    fn call<'env, W>(
+    /// Does the same as `Gateway.readResource`, on behalf of the agent.
+    #[napi(
+        catch_unwind,
+        ts_args_type = "server: string, uri: string, options?: OfAgent<CallOptions>",
+        ts_return_type = "Promise<ReadResult>"
+    )]
+    pub fn read_resource<'env>(
         &self,
         env: &'env Env,
-        name: &'static str,
-        [server, what, args, options]: [Option<Unknown<'env>>; 4],
-        work: impl Fn(crate::gateway::Gateway, Parts, CallOptions, Stop) -> W + Send + Clone + 'static,
-    ) -> napi::Result<Object<'env>>
-    where
-        W: Future<Output = Result<Json>> + Send + 'static,
-    {
-        let (core, inner) = (self.core.clone(), self.inner.clone());
-        let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>(name, move |context| {
-            let env = Env::from_raw(context.env.raw());
-            let arguments = wire_of(&context, 1)?;
-            let parts = Parts { names: context.get(0)?, arguments, data: context.get(3)?, callbacks: context.get(4)? };
-            let asked = callbacks(&env, context.get(5)?)?;
-            let events = EventSink::new(context.get(6)?)?;
-            let on_event = events.clone().map(EventSink::event_listener);
-            let listeners = CallOptions { callbacks: asked, on_event, timeout_ms: None };
-            let (stop, work, gateway) = (Stop::new(), work.clone(), inner.clone());
-            let running = work(gateway, parts, listeners, stop.clone());
-            let native = promise(&env, &core, after_events(events, async move { Reply::new(running.await) }))?;
-            started(&env, native, stop)
-        })?;
-        glue::call(env, "callTool", FnArgs::from((start, name, server, what, args, options)))
+        server: Unknown<'env>,
+        uri: Unknown<'env>,
+        options: Option<Unknown<'env>>,
+    ) -> napi::Result<Object<'env>> {
+        self.caller.read_resource(env, "Agent.readResource", [Some(server), Some(uri), None, options])
+    }
+
+    /// Does the same as `Gateway.prompts`, for what the agent sees.
+    #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<PromptEntry[]>")]
+    pub fn prompts<'env>(&self, env: &'env Env, server: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.caller.prompts(env, "Agent.prompts", server)
+    }
+
+    /// Does the same as `Gateway.getPrompt`, on behalf of the agent.
+    #[napi(
+        catch_unwind,
+        ts_args_type = "server: string, name: string, args?: Record<string, string | number | boolean>, options?: OfAgent<CallOptions>",
+        ts_return_type = "Promise<PromptResult>"
+    )]
+    pub fn get_prompt<'env>(
+        &self,
+        env: &'env Env,
+        server: Unknown<'env>,
+        name: Unknown<'env>,
+        args: Option<Unknown<'env>>,
+        options: Option<Unknown<'env>>,
+    ) -> napi::Result<Object<'env>> {
+        self.caller.get_prompt(env, "Agent.getPrompt", [Some(server), Some(name), args, options])
+    }
+
+    /// Does the same as `Gateway.complete`, on behalf of the agent.
+    #[napi(
+        catch_unwind,
+        ts_args_type = "server: string, ref: CompletionReference, argument: { name: string; value: string }, options?: OfAgent<CompleteOptions>",
+        ts_return_type = "Promise<Completion>"
+    )]
+    pub fn complete<'env>(
+        &self,
+        env: &'env Env,
+        server: Unknown<'env>,
+        reference: Unknown<'env>,
+        argument: Unknown<'env>,
+        options: Option<Unknown<'env>>,
+    ) -> napi::Result<Object<'env>> {
+        self.caller.complete(env, "Agent.complete", [Some(server), Some(reference), Some(argument), options])
+    }
+
+    /// Does the same as `Gateway.subscribe`. The event goes to the agent's `onEvent` alone, and to the gateway's if the agent has none.
+    #[napi(catch_unwind, ts_args_type = "server: string, uri: string", ts_return_type = "Promise<void>")]
+    pub fn subscribe<'env>(&self, env: &'env Env, server: Unknown<'env>, uri: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.caller.subscribe(env, "Agent.subscribe", [Some(server), Some(uri)])
+    }
+
+    /// Ends a subscription of the agent. Subscriptions of other agents to the same resource go on.
+    #[napi(catch_unwind, ts_args_type = "server: string, uri: string", ts_return_type = "Promise<void>")]
+    pub fn unsubscribe<'env>(&self, env: &'env Env, server: Unknown<'env>, uri: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.caller.unsubscribe(env, "Agent.unsubscribe", [Some(server), Some(uri)])
     }
 }

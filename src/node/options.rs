@@ -11,11 +11,42 @@ use tokio::runtime::Handle;
 use crate::bridge::ToolErrors;
 use crate::config::{ArgumentCheck, SchemaViolations};
 use crate::error::{Error, ErrorText, Result};
-use crate::gateway::{EnableAtOpen, GatewayOptions};
+use crate::gateway::{Agent, EnableAtOpen, GatewayOptions};
 use crate::limits::Limits;
 use crate::sandbox::{GuestChoice, Value, WarmVms, Wire};
 
-const CALLBACKS: [&str; 7] = ["onApproval", "onElicit", "onSample", "onInput", "onAuthorize", "onIssuer", "onEvent"];
+/// Callbacks about a call, of whoever makes it.
+const CALLERS: [&str; 4] = ["onApproval", "onElicit", "onSample", "onEvent"];
+/// Callbacks about a connection, which all agents share.
+const OPERATORS: [&str; 3] = ["onInput", "onAuthorize", "onIssuer"];
+
+/// The party that passes callbacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    Operator,
+    /// A named agent, or one call of a model's tool.
+    Agent,
+}
+
+impl Whose {
+    pub(super) fn of(agent: &Agent) -> Self {
+        if agent.is_operator() { Self::Operator } else { Self::Agent }
+    }
+
+    /// Refuses a callback that does not exist, or that this party may not pass.
+    fn check(self, callback: &str) -> std::result::Result<(), String> {
+        let is_operators = OPERATORS.contains(&callback);
+        if CALLERS.contains(&callback) || (is_operators && self == Self::Operator) {
+            return Ok(());
+        }
+        if is_operators {
+            return Err(format!("{callback}: is asked of the operator, for all agents; pass it to Gateway.open"));
+        }
+        let operators = if self == Self::Operator { &OPERATORS[..] } else { &[] };
+        let known = CALLERS.iter().chain(operators).copied().collect::<Vec<_>>().join(", ");
+        Err(format!("{callback}: unknown option, or a function where a value is expected; callbacks are {known}"))
+    }
+}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -115,13 +146,16 @@ impl OpenOptions {
 }
 
 /// Reads the options of a method, and checks the names of its callbacks.
-pub(super) fn read<T: DeserializeOwned>(method: &'static str, data: &str, callbacks: &str) -> Result<T> {
-    let callbacks: Vec<String> = serde_json::from_str(callbacks).map_err(|error| Error::Internal(error.to_string().into()))?;
-    if let Some(unknown) = callbacks.iter().find(|name| !CALLBACKS.contains(&name.as_str())) {
-        let problem = format!("{unknown}: unknown option, or a function where a value is expected; callbacks are {}", CALLBACKS.join(", "));
-        return Err(Error::InvalidOption { method, problem: problem.into() });
-    }
+pub(super) fn read<T: DeserializeOwned>(method: &'static str, data: &str, callbacks: &str, whose: Whose) -> Result<T> {
+    check_callbacks(method, callbacks, whose)?;
     from_json(method, data)
+}
+
+/// Checks the names of callbacks, which are a JSON list.
+pub(super) fn check_callbacks(method: &'static str, callbacks: &str, whose: Whose) -> Result<()> {
+    let callbacks: Vec<String> = serde_json::from_str(callbacks).map_err(|error| Error::Internal(error.to_string().into()))?;
+    let checked = callbacks.iter().try_for_each(|callback| whose.check(callback));
+    checked.map_err(|problem| Error::InvalidOption { method, problem: problem.into() })
 }
 
 /// Reads the arguments of a tool or a prompt, which must be one object. Bytes become base64 text, because MCP servers receive JSON.
@@ -172,15 +206,28 @@ mod tests {
     use super::*;
 
     fn problem(data: &str) -> String {
-        read::<OpenOptions>("Gateway.open", data, "[]").unwrap_err().to_string()
+        read::<OpenOptions>("Gateway.open", data, "[]", Whose::Operator).unwrap_err().to_string()
     }
 
     #[test]
     fn an_unknown_key_is_an_error_that_names_it() {
         assert!(problem(r#"{ "confgPath": "x" }"#).contains("confgPath"));
         assert!(problem(r#"{ "limits": { "maxServer": 1 } }"#).contains("maxServer"));
-        let error = read::<OpenOptions>("Gateway.open", "{}", r#"["onAproval"]"#).unwrap_err();
+        let error = read::<OpenOptions>("Gateway.open", "{}", r#"["onAproval"]"#, Whose::Operator).unwrap_err();
         assert!(error.to_string().contains("onAproval"));
+    }
+
+    #[test]
+    fn an_agent_cannot_answer_what_is_asked_of_the_operator() {
+        assert!(check_callbacks("Gateway.agent", r#"["onApproval", "onElicit", "onSample", "onEvent"]"#, Whose::Agent).is_ok());
+        for callback in OPERATORS {
+            let names = format!(r#"["{callback}"]"#);
+            assert!(check_callbacks("Gateway.open", &names, Whose::Operator).is_ok());
+            let error = check_callbacks("Gateway.agent", &names, Whose::Agent).unwrap_err();
+            assert!(error.code() == "ERR_INVALID_OPTION" && error.to_string().contains("Gateway.open"), "{error}");
+        }
+        let error = check_callbacks("Gateway.agent", r#"["onAproval"]"#, Whose::Agent).unwrap_err().to_string();
+        assert!(error.contains("onAproval: unknown option") && !error.contains("onInput"), "{error}");
     }
 
     #[test]

@@ -11,8 +11,10 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::callbacks::callbacks;
+use super::caller::Caller;
 use super::events::{EventSink, after_events};
 use super::host_module::{JavaScriptModule, wire_of};
+use super::options::Whose;
 use super::reply::{Reply, method, promise};
 use super::runtime::Core;
 use super::{glue, options};
@@ -36,11 +38,13 @@ pub struct Sandbox {
     core: Core,
     pub(super) inner: Arc<crate::gateway::Sandbox>,
     pub(super) events: Option<EventSink>,
+    /// Whose callbacks its runs may have.
+    whose: Whose,
 }
 
 impl Sandbox {
-    pub(super) fn new(core: Core, inner: Arc<crate::gateway::Sandbox>, events: Option<EventSink>) -> Self {
-        Self { core, inner, events }
+    pub(super) fn new(caller: &Caller, inner: Arc<crate::gateway::Sandbox>, events: Option<EventSink>) -> Self {
+        Self { core: caller.core.clone(), inner, events, whose: caller.whose() }
     }
 
     /// Runs a method whose arguments and result are plain data.
@@ -102,10 +106,11 @@ impl Sandbox {
     )]
     pub fn run<'env>(&self, env: &'env Env, code: Unknown<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         let (core, inner, events) = (self.core.clone(), Arc::clone(&self.inner), self.events.clone());
+        let whose = self.whose;
         let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("run", move |context| {
             let stop = Stop::new();
             let events = EventSink::new(context.get(3)?)?.or_else(|| events.clone());
-            let work = prepare(&context, events.clone(), &stop)?;
+            let work = prepare(&context, events.clone(), &stop, whose)?;
             // The run is queued here, on JavaScript's thread, so that runs start in the order of the calls.
             let work = work.map(|(code, options)| inner.run(code, options));
             let env = Env::from_raw(context.env.raw());
@@ -141,11 +146,11 @@ impl Sandbox {
 type Prepared = crate::error::Result<(String, RunOptions)>;
 
 /// Reads the arguments `(code, data, callbackNames, sink, asked, inputJson, inputBlobs)` from the glue.
-fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop) -> napi::Result<Prepared> {
+fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop, whose: Whose) -> napi::Result<Prepared> {
     let asked = callbacks(context.env, context.get(4)?)?;
     let input = wire_of(context, 5)?;
     let code: String = context.get(0)?;
-    let read = options::read::<options::RunOptions>("Sandbox.run", &context.get::<String>(1)?, &context.get::<String>(2)?);
+    let read = options::read::<options::RunOptions>("Sandbox.run", &context.get::<String>(1)?, &context.get::<String>(2)?, whose);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     Ok(read.map(|given| {
         let options = RunOptions {

@@ -91,8 +91,8 @@ export interface ApprovalQuestion {
 }
 
 /**
- * A person's answer: `once` allows this call, `run` allows the tool in this run, `session` allows the tool until the gateway is closed, and `deny`
- * refuses.
+ * A person's answer: `once` allows this call, `run` allows the tool in this run, `session` allows the tool until the gateway, or the agent that makes
+ * the call, is closed, and `deny` refuses.
  */
 export type Decision = 'once' | 'run' | 'session' | 'deny'
 
@@ -155,8 +155,11 @@ export interface IssuerQuestion {
   credential: 'client-secret' | 'private-key'
 }
 
-/** Callbacks of a gateway, a sandbox, a run or a call. The run's or call's own callback is used first, then the sandbox's, then the gateway's. */
-export interface Callbacks {
+/**
+ * Callbacks about calls. Those of the run or call are used first, then the sandbox's, then those of the gateway or of the agent that makes the call. A
+ * question about an agent's call never goes to the gateway's.
+ */
+export interface CallerCallbacks {
   /**
    * Called before a call of a tool that is not approved as read-only, and before every call of a server with `confirm: "always"`. Without this
    * callback, such a call fails with `ERR_CALL_DENIED`. After `deny`, further calls of the tool in the same run are denied without a question. The
@@ -172,6 +175,19 @@ export interface Callbacks {
   onElicit?(question: ElicitationQuestion): ElicitationAnswer | Promise<ElicitationAnswer>
   /** Called when a server that is being called asks a model. Without this callback, the server gets an error. An exception refuses the question. */
   onSample?(question: SamplingQuestion): SamplingAnswer | Promise<SamplingAnswer>
+  /**
+   * Called with each event, before the promise of the run or call that the event belongs to is settled. If a server sends events faster than they are
+   * handled and 8 MiB of events wait, further events of servers are dropped, and a `warning` counts them. An exception in this callback becomes a
+   * process warning.
+   */
+  onEvent?(event: GatewayEvent): void
+}
+
+/**
+ * Callbacks of a gateway, and of its own sandboxes, runs and calls: those about calls, and those about connections, which the gateway's agents share
+ * and which are asked of the operator alone.
+ */
+export interface Callbacks extends CallerCallbacks {
   /** Called for an `${input:id}` of the config when a server that uses it is started. Called once for each id in a gateway. */
   onInput?(id: string, description?: string): string | Promise<string>
   /**
@@ -186,13 +202,13 @@ export interface Callbacks {
    * server, URL, issuer and client. Without this callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
    */
   onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>
-  /**
-   * Called with each event, before the promise of the run or call that the event belongs to is settled. If a server sends events faster than they are
-   * handled and 8 MiB of events wait, further events of servers are dropped, and a `warning` counts them. An exception in this callback becomes a
-   * process warning.
-   */
-  onEvent?(event: GatewayEvent): void
 }
+
+/** Options of an `Agent`'s method, without the callbacks that are the operator's. */
+export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssuer'>
+
+/** Options of `Gateway.agent`: its callbacks. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
+export interface AgentOptions extends CallerCallbacks {}
 
 /** VMs that are started in advance, so that a run does not wait for its start. Each run has a VM of its own, which is destroyed after the run. */
 export interface WarmVms {
@@ -408,6 +424,11 @@ export interface ConnectionReport {
 
 /** Supports `await using gateway = await Gateway.open()`. */
 export interface Gateway {
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+/** Supports `await using agent = gateway.agent('name')`. */
+export interface Agent {
   [Symbol.asyncDispose](): Promise<void>
 }
 

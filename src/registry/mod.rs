@@ -42,36 +42,76 @@ struct Configured {
 /// The party that enables or disables a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decider {
-    /// A person, or the agent's own code.
+    /// A person, or the author of the agent. The decision is for all agents.
     Person,
-    /// A model. It cannot reverse the decision of a person.
+    /// A model. It decides for its own agent, and cannot undo the decision of a person to disable a server.
     Model,
 }
 
-/// Decides whether runs see a server, and records who disabled it.
+/// Identifies an agent within its gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AgentId(pub u64);
+
+/// The decision of a person whether agents see a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Switch {
     On,
-    /// Nobody has enabled the server, or a model has disabled it. A model or a person may enable it.
+    /// No person has decided. A model may enable the server for its agent.
     #[default]
+    Undecided,
+    /// No model can enable the server.
     Off,
-    /// A person has disabled the server. Only a person may enable it again.
-    OffByPerson,
+}
+
+/// The decisions of one agent's model about one server.
+#[derive(Debug, Default)]
+struct AgentState {
+    /// `None`: the decision of a person holds.
+    enabled: Option<bool>,
+    /// Cancelled when the model disables the server, and when the server ends for all: pending calls of the agent end.
+    ended: CancellationToken,
+    /// Number of times that the model has disabled the server: earlier grants of the agent no longer hold.
+    decisions: u64,
 }
 
 /// The state of one server besides its definition.
 #[derive(Debug, Default)]
 struct Live {
     switch: Switch,
+    agents: BTreeMap<AgentId, AgentState>,
     last_error: Option<LastError>,
-    /// Cancelled when the server is revoked or disabled, or when its config changes. Pending calls then end.
+    /// Cancelled when the server is revoked, disabled by a person, or configured in another way: pending calls of all agents end.
     ended: CancellationToken,
-    /// Number of such changes and of new approvals. A grant is valid only while this number is unchanged.
+    /// Number of times that this happened, or that another approval was given: earlier grants no longer hold.
     decisions: u64,
     /// The manifest that was last compared with the approved one.
     compared: Option<Arc<Manifest>>,
     /// Raw names of approved tools that differ from their approved form.
     quarantined: BTreeSet<String>,
+}
+
+impl Live {
+    /// The decisions of one agent's model.
+    fn agent(&mut self, agent: AgentId) -> &mut AgentState {
+        let ended = &self.ended;
+        self.agents.entry(agent).or_insert_with(|| AgentState { ended: ended.child_token(), ..AgentState::default() })
+    }
+
+    fn is_enabled(&self, agent: AgentId) -> bool {
+        match (self.switch, self.agents.get(&agent).and_then(|state| state.enabled)) {
+            (Switch::Off, _) => false,
+            (_, Some(enabled)) => enabled,
+            (switch, None) => switch == Switch::On,
+        }
+    }
+
+    /// Ends what is pending, and forgets all but the last error and the number of decisions, which only ever grows.
+    fn end(&mut self, switch: Switch) {
+        self.ended.cancel();
+        let of_agents = self.agents.values().map(|state| state.decisions).max().unwrap_or(0);
+        let decisions = self.decisions + of_agents + 1;
+        *self = Self { switch, last_error: self.last_error.take(), decisions, ..Self::default() };
+    }
 }
 
 /// The servers of one gateway.
@@ -134,71 +174,107 @@ impl Registry {
         self.configured().inputs.iter().find(|input| input.id == id).cloned()
     }
 
-    /// Lets runs see the server from now on.
+    /// Lets runs see the server from now on: those of all agents where a person decides, those of one agent where its model does.
     ///
     /// # Errors
-    /// `ERR_DISABLED_BY_PERSON` if a model enables a server that a person has disabled.
-    pub fn enable(&self, name: &str, decider: Decider) -> Result<()> {
+    /// `ERR_DISABLED_BY_PERSON` where a model enables a server that a person has disabled.
+    pub fn enable(&self, name: &str, decider: Decider, agent: AgentId) -> Result<()> {
         let mut all = self.live();
-        let switch = &mut all.entry(name.to_owned()).or_default().switch;
-        if decider == Decider::Model && *switch == Switch::OffByPerson {
-            return Err(Error::DisabledByPerson { server: name.to_owned() });
+        let live = all.entry(name.to_owned()).or_default();
+        match decider {
+            Decider::Person => {
+                live.switch = Switch::On;
+                live.agents.values_mut().for_each(|state| state.enabled = None);
+            }
+            Decider::Model if live.switch == Switch::Off => return Err(Error::DisabledByPerson { server: name.to_owned() }),
+            Decider::Model => live.agent(agent).enabled = Some(true),
         }
-        *switch = Switch::On;
         Ok(())
     }
 
-    /// Ends the server's pending calls, and hides the server from runs.
-    pub fn disable(&self, name: &str, decider: Decider) {
-        self.end(name, |before| match (decider, before) {
-            (Decider::Person, _) | (Decider::Model, Switch::OffByPerson) => Switch::OffByPerson,
-            (Decider::Model, Switch::On | Switch::Off) => Switch::Off,
-        });
+    /// Hides the server from the runs of all agents, for a person, and ends what is pending.
+    pub fn disable(&self, name: &str) {
+        self.end(name, |_| Switch::Off);
     }
 
-    /// Ends the pending calls of a server that lost its approval or its config entry, and disables it. A server that a person had disabled stays
-    /// disabled by a person.
+    /// Hides the server from the runs of one agent, for its model, and ends the agent's pending calls.
+    pub fn disable_for(&self, name: &str, agent: AgentId) {
+        let mut all = self.live();
+        let live = all.entry(name.to_owned()).or_default();
+        let decisions = live.agents.get(&agent).map_or(0, |state| state.decisions) + 1;
+        if let Some(before) = live.agents.insert(agent, AgentState { enabled: Some(false), ended: live.ended.child_token(), decisions }) {
+            before.ended.cancel();
+        }
+    }
+
+    /// Forgets an agent that has ended.
+    pub fn forget_agent(&self, agent: AgentId) {
+        for live in self.live().values_mut() {
+            live.agents.remove(&agent);
+        }
+    }
+
+    /// Ends what is pending where the server lost its approval, or its entry. A server that a person had disabled stays disabled.
     pub fn retire(&self, name: &str) {
-        self.end(name, |before| if before == Switch::OffByPerson { before } else { Switch::Off });
+        self.end(name, |before| if before == Switch::Off { before } else { Switch::Undecided });
     }
 
     /// Ends the server's pending calls. An enabled server stays enabled.
     pub fn interrupt(&self, name: &str) {
-        self.end(name, |before| before);
+        let mut all = self.live();
+        let live = all.entry(name.to_owned()).or_default();
+        let kept: Vec<_> = live.agents.iter().filter_map(|(agent, state)| state.enabled.map(|enabled| (*agent, enabled))).collect();
+        live.end(live.switch);
+        for (agent, enabled) in kept {
+            live.agent(agent).enabled = Some(enabled);
+        }
     }
 
     fn end(&self, name: &str, switch: impl FnOnce(Switch) -> Switch) {
         let mut all = self.live();
         let live = all.entry(name.to_owned()).or_default();
-        live.ended.cancel();
-        let (switch, last_error) = (switch(live.switch), live.last_error.take());
-        *live = Live { switch, last_error, decisions: live.decisions + 1, ..Live::default() };
+        live.end(switch(live.switch));
     }
 
-    /// Returns whether runs see the server: it was enabled, and the current config does not say `disabled: true`.
+    /// Returns whether the runs of an agent see the server: it is enabled, and the config does not say `disabled: true` by now.
     #[must_use]
-    pub fn is_enabled(&self, name: &str) -> bool {
-        let disabled = |entry: &Entry| matches!(entry, Entry::Valid(server) if server.name == name && server.disabled);
-        let enabled = self.live().get(name).is_some_and(|live| live.switch == Switch::On);
-        enabled && !self.configured().entries.iter().any(disabled)
+    pub fn is_enabled(&self, name: &str, agent: AgentId) -> bool {
+        self.live().get(name).is_some_and(|live| live.is_enabled(agent)) && !self.is_disabled_by_config(name)
     }
 
-    /// Returns the number of decisions about the server in this gateway: revocations, disablings, changes of its config, new approvals.
+    /// Returns whether the runs of at least one of these agents see the server.
     #[must_use]
-    pub fn decisions(&self, name: &str) -> u64 {
-        self.live().get(name).map_or(0, |live| live.decisions)
+    pub fn is_enabled_for_any(&self, name: &str, agents: &[AgentId]) -> bool {
+        let is_enabled = |live: &Live| agents.iter().any(|agent| live.is_enabled(*agent));
+        self.live().get(name).is_some_and(is_enabled) && !self.is_disabled_by_config(name)
     }
 
-    /// Returns whether a person has disabled the server in this gateway, so that no model can enable it.
+    fn is_disabled_by_config(&self, name: &str) -> bool {
+        self.configured().entries.iter().any(|entry| matches!(entry, Entry::Valid(server) if server.name == name && server.disabled))
+    }
+
+    /// Number of decisions about the server that concern an agent: revocations, disablings, other configs, other approvals.
+    #[must_use]
+    pub fn decisions(&self, name: &str, agent: AgentId) -> u64 {
+        self.live().get(name).map_or(0, |live| live.decisions + live.agents.get(&agent).map_or(0, |state| state.decisions))
+    }
+
+    /// Returns whether a person has disabled the server here, so that no model can enable it.
     #[must_use]
     pub fn is_disabled_by_person(&self, name: &str) -> bool {
-        self.live().get(name).is_some_and(|live| live.switch == Switch::OffByPerson)
+        self.live().get(name).is_some_and(|live| live.switch == Switch::Off)
     }
 
-    /// Returns the token that is cancelled when the server is revoked or disabled, or when its config changes.
+    /// Returns the token that is cancelled when the server is revoked, disabled by a person, or changed.
     #[must_use]
     pub fn ended(&self, name: &str) -> CancellationToken {
         self.live().entry(name.to_owned()).or_default().ended.clone()
+    }
+
+    /// Returns the token that is cancelled when [`Self::ended`] is, and when the agent's model disables the server.
+    #[must_use]
+    pub fn ended_for(&self, name: &str, agent: AgentId) -> CancellationToken {
+        self.live().entry(name.to_owned()).or_default().agent(agent).ended.clone()
     }
 
     /// Returns whether a manifest has not been compared yet, and marks it as compared.
@@ -272,27 +348,83 @@ fn configured(config: Config) -> Configured {
 mod tests {
     use super::*;
 
+    const OURS: AgentId = AgentId(1);
+    const OTHER: AgentId = AgentId(2);
+
+    fn enable(registry: &Registry, decider: Decider) -> Result<()> {
+        registry.enable("a", decider, OURS)
+    }
+
     #[test]
     fn a_model_brings_back_what_a_model_took_and_nothing_that_a_person_did() {
         let registry = Registry::new(Config::default());
-        registry.enable("a", Decider::Model).unwrap();
-        registry.disable("a", Decider::Model);
-        registry.enable("a", Decider::Model).unwrap();
-        assert!(registry.is_enabled("a") && !registry.is_disabled_by_person("a"));
+        enable(&registry, Decider::Model).unwrap();
+        registry.disable_for("a", OURS);
+        enable(&registry, Decider::Model).unwrap();
+        assert!(registry.is_enabled("a", OURS) && !registry.is_disabled_by_person("a"));
 
-        registry.disable("a", Decider::Person);
+        registry.disable("a");
         // None of these events lets a model enable the server again.
-        let between: [fn(&Registry); 3] = [|_| {}, |registry| registry.disable("a", Decider::Model), |registry| registry.retire("a")];
+        let between: [fn(&Registry); 3] = [|_| {}, |registry| registry.disable_for("a", OURS), |registry| registry.retire("a")];
         for happens in between {
             happens(&registry);
-            let error = registry.enable("a", Decider::Model).unwrap_err();
+            let error = enable(&registry, Decider::Model).unwrap_err();
             assert_eq!(error.code(), "ERR_DISABLED_BY_PERSON");
-            assert!(!registry.is_enabled("a") && registry.is_disabled_by_person("a"), "{error}");
+            assert!(!registry.is_enabled("a", OURS) && registry.is_disabled_by_person("a"), "{error}");
         }
         registry.interrupt("a");
         assert!(registry.is_disabled_by_person("a"));
-        registry.enable("a", Decider::Person).unwrap();
-        assert!(registry.is_enabled("a"));
+        enable(&registry, Decider::Person).unwrap();
+        assert!(registry.is_enabled("a", OURS));
+    }
+
+    #[test]
+    fn a_model_decides_for_its_own_agent_and_a_person_for_all() {
+        let registry = Registry::new(Config::default());
+        let seen = || [OURS, OTHER].map(|agent| registry.is_enabled("a", agent));
+        enable(&registry, Decider::Model).unwrap();
+        assert_eq!(seen(), [true, false]);
+        enable(&registry, Decider::Person).unwrap();
+        assert_eq!(seen(), [true, true]);
+        registry.disable_for("a", OURS);
+        assert_eq!(seen(), [false, true]);
+        assert!(registry.is_enabled_for_any("a", &[OURS, OTHER]) && !registry.is_enabled_for_any("a", &[OURS]));
+        enable(&registry, Decider::Person).unwrap();
+        assert_eq!(seen(), [true, true]);
+        registry.disable("a");
+        assert_eq!(seen(), [false, false]);
+        assert!(!registry.is_enabled_for_any("a", &[OURS, OTHER]));
+    }
+
+    #[test]
+    fn a_model_ends_the_pending_calls_of_its_own_agent_and_a_person_those_of_all() {
+        let registry = Registry::new(Config::default());
+        let tokens = || [OURS, OTHER].map(|agent| registry.ended_for("a", agent));
+        let before = tokens();
+        registry.disable_for("a", OURS);
+        assert_eq!(before.map(|token| token.is_cancelled()), [true, false]);
+        let after = tokens();
+        assert!(!after[0].is_cancelled());
+        registry.disable("a");
+        assert_eq!(after.map(|token| token.is_cancelled()), [true, true]);
+    }
+
+    #[test]
+    fn an_interruption_keeps_the_decisions_of_models_and_a_revocation_does_not() {
+        let registry = Registry::new(Config::default());
+        enable(&registry, Decider::Model).unwrap();
+        registry.interrupt("a");
+        assert!(registry.is_enabled("a", OURS));
+        registry.retire("a");
+        assert!(!registry.is_enabled("a", OURS));
+    }
+
+    #[test]
+    fn nothing_is_left_of_an_agent_that_has_ended() {
+        let registry = Registry::new(Config::default());
+        enable(&registry, Decider::Model).unwrap();
+        registry.forget_agent(OURS);
+        assert!(!registry.is_enabled_for_any("a", &[OURS, OTHER]));
     }
 
     #[test]
@@ -302,33 +434,38 @@ mod tests {
             crate::config::parse_text(&text, "c", 9).unwrap()
         };
         let registry = Registry::new(config(false));
-        registry.enable("a", Decider::Person).unwrap();
-        assert!(registry.is_enabled("a"));
+        enable(&registry, Decider::Person).unwrap();
+        assert!(registry.is_enabled("a", OURS));
         registry.replace(config(true));
-        assert!(!registry.is_enabled("a"));
+        assert!(!registry.is_enabled("a", OURS));
     }
 
     #[test]
     fn every_decision_about_a_server_counts() {
         let registry = Registry::new(Config::default());
-        let decide: [fn(&Registry); 4] = [
-            |registry| registry.disable("a", Decider::Person),
+        let decide: [fn(&Registry); 5] = [
+            |registry| registry.disable_for("a", OURS),
+            |registry| registry.disable("a"),
             |registry| registry.retire("a"),
             |registry| registry.interrupt("a"),
             |registry| registry.approval_changed("a"),
         ];
-        for (number, decide) in (1..).zip(decide) {
+        let mut last = 0;
+        for decide in decide {
             decide(&registry);
-            assert_eq!((registry.decisions("a"), registry.decisions("b")), (number, 0));
+            let decisions = registry.decisions("a", OURS);
+            assert!(decisions > last, "{decisions} after {last}");
+            assert_eq!(registry.decisions("b", OURS), 0);
+            last = decisions;
         }
     }
 
     #[test]
     fn what_lost_its_approval_can_be_enabled_by_whoever_may_once_it_is_approved_again() {
         let registry = Registry::new(Config::default());
-        registry.enable("a", Decider::Person).unwrap();
+        enable(&registry, Decider::Person).unwrap();
         registry.retire("a");
-        assert!(!registry.is_enabled("a"));
-        registry.enable("a", Decider::Model).unwrap();
+        assert!(!registry.is_enabled("a", OURS));
+        enable(&registry, Decider::Model).unwrap();
     }
 }

@@ -87,6 +87,12 @@ impl SavedValues {
         true
     }
 
+    /// Removes all values.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes = 0;
+    }
+
     /// Returns a value that is still saved.
     pub fn get(&mut self, id: &str, now: Instant) -> Option<&Wire> {
         self.forget_old(now);

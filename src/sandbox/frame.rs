@@ -5,7 +5,7 @@ use super::host::{Arguments, HostReply};
 use super::outcome::GuestOutcome;
 use super::value::{MARK, Value, Wire, check_blobs, invalid, read_parts};
 use crate::error::{Error, ErrorText, Result};
-use crate::text::json::{Sink, quote};
+use crate::text::json::Sink;
 
 /// The largest size of an exception's message in the guest.
 const MAX_THROWN_BYTES: usize = 32 * 1024;
@@ -44,21 +44,21 @@ impl<'a, S: Sink> Writer<'a, S> {
             Value::Null => self.sink.put(b"null"),
             Value::Bool(true) => self.sink.put(b"true"),
             Value::Bool(false) => self.sink.put(b"false"),
-            Value::Number(number) => self.sink.number(number),
+            Value::Number(number) => self.sink.json(number),
             Value::Text(text) if self.texts == Texts::Apart && text.len() >= LONG_TEXT_BYTES => {
                 let index = self.blobs.len();
                 self.blobs.push(text.as_bytes());
                 self.open_mark();
                 self.sink.put(b"\"");
-                self.sink.number(&index.into());
+                self.sink.json(&index);
                 self.sink.put(b"\"}");
             }
-            Value::Text(text) => quote(text, &mut self.sink),
+            Value::Text(text) => self.sink.json(text),
             Value::Bytes(bytes) => {
                 let index = self.blobs.len();
                 self.blobs.push(bytes);
                 self.open_mark();
-                self.sink.number(&index.into());
+                self.sink.json(&index);
                 self.sink.put(b"}");
             }
             Value::List(items) => {
@@ -74,7 +74,7 @@ impl<'a, S: Sink> Writer<'a, S> {
                 self.sink.put(b"{");
                 for (index, (key, value)) in fields.iter().enumerate() {
                     self.sink.separate(index);
-                    quote(key, &mut self.sink);
+                    self.sink.json(key);
                     self.sink.put(b":");
                     self.value(value);
                 }
@@ -86,7 +86,7 @@ impl<'a, S: Sink> Writer<'a, S> {
     /// Writes `{"name":value}`.
     fn field(&mut self, name: &str, value: &'a Value) {
         self.sink.put(b"{");
-        quote(name, &mut self.sink);
+        self.sink.json(name);
         self.sink.put(b":");
         self.value(value);
         self.sink.put(b"}");
@@ -98,7 +98,7 @@ impl<'a, S: Sink> Writer<'a, S> {
         for (index, (key, value)) in fields.iter().enumerate() {
             self.sink.separate(index);
             self.sink.put(b"[");
-            quote(key, &mut self.sink);
+            self.sink.json(key);
             self.sink.put(b",");
             self.value(value);
             self.sink.put(b"]");

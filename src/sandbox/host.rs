@@ -1,6 +1,5 @@
 //! The host's side of a guest's calls to `host:` modules.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
@@ -14,11 +13,10 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::alarm::{Alarm, Woken};
+use super::alarm::Alarm;
 use super::deadline::{CallTime, Deadline, GuestWaiting, Pause};
 use super::stop::Stop;
 use super::value::{Value, Wire};
-use crate::lead::{self, Source};
 
 /// The longest time that a runtime's shutdown may take between the end of its timers and the end of its tasks.
 const END_OF_RUNTIME: Duration = Duration::from_secs(1);
@@ -84,15 +82,13 @@ pub struct RunControl {
     runtime: Handle,
     alive: Arc<OnceLock<RuntimeWatch>>,
     gave_up: Arc<AtomicBool>,
-    /// The alarm of the last wait, kept because the next wait is usually on the same thread.
-    alarm: Arc<Mutex<Option<Arc<Alarm>>>>,
 }
 
 impl RunControl {
     /// Returns the control of a run that ends by `stop` or at its deadline, and whose calls use `runtime`.
     #[must_use]
     pub fn new(stop: Stop, deadline: Deadline, runtime: Handle) -> Self {
-        Self { stop, deadline, call: None, runtime, alive: Arc::default(), gave_up: Arc::default(), alarm: Arc::default() }
+        Self { stop, deadline, call: None, runtime, alive: Arc::default(), gave_up: Arc::default() }
     }
 
     /// Returns the time that is left of the run.
@@ -128,8 +124,7 @@ impl RunControl {
 
     /// Waits for a future, at most until the run's end. When the run ends, the future is dropped, which cancels a pending call.
     ///
-    /// The run's own thread polls the future, which saves a thread switch. Where possible, this thread also reads the data that the future
-    /// waits for (`crate::lead`).
+    /// The run's own thread polls the future, which saves a change of threads.
     ///
     /// # Errors
     /// Fails with [`Stopped`] if the run ends first.
@@ -155,7 +150,7 @@ impl RunControl {
         let mut ended = pin!(ended);
         let mut changing = pin!(self.deadline.changing());
         let mut future = pin!(future);
-        let alarm = self.alarm();
+        let alarm = Arc::new(Alarm::new());
         let waker = Waker::from(Arc::clone(&alarm));
         let mut context = Context::from_waker(&waker);
         loop {
@@ -169,32 +164,15 @@ impl RunControl {
             if until.is_some_and(|until| until <= Instant::now()) {
                 return Err(Stopped);
             }
-            let polling = catch_unwind(AssertUnwindSafe(|| lead::accept(|| future.as_mut().poll(&mut context))));
-            let (polled, source) = match polling {
-                Ok(polled) => polled,
+            let polling = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context)));
+            match polling {
+                Ok(Poll::Ready(output)) => return Ok(output),
+                Ok(Poll::Pending) => alarm.wait(until),
                 // The runtime may have ended since the check above.
                 Err(_) if ends_soon(&alarm, ended.as_mut(), &mut context) => return Err(Stopped),
                 Err(panic) => resume_unwind(panic),
-            };
-            if let Poll::Ready(output) = polled {
-                *self.kept_alarm() = Some(alarm);
-                return Ok(output);
-            }
-            match source {
-                Some(source) => read_until(&alarm, until, source, &mut context),
-                None => alarm.wait(until),
             }
         }
-    }
-
-    /// Returns the alarm of this thread.
-    fn alarm(&self) -> Arc<Alarm> {
-        let kept = self.kept_alarm().take();
-        kept.filter(|kept| kept.is_of(std::thread::current().id())).unwrap_or_else(|| Arc::new(Alarm::new()))
-    }
-
-    fn kept_alarm(&self) -> MutexGuard<'_, Option<Arc<Alarm>>> {
-        self.alarm.lock()
     }
 
     /// Polls a future once on this thread, within the runtime's context.
@@ -226,15 +204,6 @@ impl RunControl {
     pub(super) fn is_over(&self) -> bool {
         self.gave_up.load(Ordering::Acquire) || self.stop.reason().is_some() || self.deadline.remaining().is_zero()
     }
-}
-
-/// Waits until the alarm rings, or until the given time. Meanwhile, this thread reads a source that otherwise a task reads.
-fn read_until(alarm: &Alarm, until: Option<Instant>, source: Arc<dyn Source>, context: &mut Context<'_>) {
-    let lead = if alarm.has_bell() { source.lead() } else { None };
-    let Some(mut lead) = lead else { return alarm.wait(until) };
-    while !alarm.rings() && alarm.wait_beside(lead.descriptor(), until) == Woken::Readable && lead.read(context) {}
-    drop(lead);
-    alarm.hush();
 }
 
 /// Notices the end of a runtime. The runtime drops its tasks before its timers end, so a dropped task shows the end in time.

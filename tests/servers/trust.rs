@@ -307,7 +307,8 @@ async fn an_integer_that_would_be_shown_as_another_is_refused_before_anybody_is_
     let error = call(&gateway, "echo", sent.clone()).await.unwrap_err();
     assert_eq!(error.code(), "ERR_INVALID_ARGUMENTS");
     assert!(error.to_string().contains("9007199254740993 is an integer that JavaScript cannot hold"), "{error}");
-    let reply = gateway.call_function("one", "echo", vec![Value::from(sent)], ToolErrors::Throw, &Stop::new()).await;
+    let reply =
+        gateway.call_function("one", "echo", vec![Value::from(sent)], ToolErrors::Throw, CallOptions::default(), &Stop::new()).await;
     assert!(matches!(reply, HostReply::Throw { code: Some(code), .. } if code == "ERR_INVALID_ARGUMENTS"));
     // Its digits as a text are what they are.
     assert_eq!(code_of(&gateway, "echo", json!({ "value": "9007199254740993" })).await, "ERR_CALL_DENIED");

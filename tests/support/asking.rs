@@ -152,9 +152,14 @@ impl Room {
 
     /// With more keys in the server's entry, and somebody whom the gateway asks.
     pub async fn with(flags: &[&str], more: &Json, person: Option<&Arc<Person>>) -> Self {
+        Self::asked_by(flags, more, person.map(|person| Arc::clone(person) as _)).await
+    }
+
+    /// With more keys in the server's entry, and the gateway's callbacks.
+    pub async fn asked_by(flags: &[&str], more: &Json, callbacks: Option<Arc<dyn Callbacks>>) -> Self {
         let scene = Scene::new();
         let entry = json!({ "command": FIXTURE, "args": scene.arguments(ONE, flags) });
-        Self::of(scene, entry, more, person, None).await
+        Self::of(scene, entry, more, callbacks, None).await
     }
 
     /// The fixture over HTTP.
@@ -166,7 +171,14 @@ impl Room {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url = serde_json::from_str::<Json>(&line).unwrap()["url"].clone();
-        Self::of(scene, json!({ "type": "http", "url": url }), &json!({}), person, Some(Remote(child))).await
+        Self::of(
+            scene,
+            json!({ "type": "http", "url": url }),
+            &json!({}),
+            person.map(|person| Arc::clone(person) as _),
+            Some(Remote(child)),
+        )
+        .await
     }
 
     /// Another gateway with the same state, after this one's end. Without other flags, the server is the same.
@@ -176,7 +188,7 @@ impl Room {
         Self::of(self.scene, entry, &json!({}), None, self.remote).await
     }
 
-    async fn of(scene: Scene, mut entry: Json, more: &Json, person: Option<&Arc<Person>>, remote: Option<Remote>) -> Self {
+    async fn of(scene: Scene, mut entry: Json, more: &Json, callbacks: Option<Arc<dyn Callbacks>>, remote: Option<Remote>) -> Self {
         let told = Told::default();
         let mut options = GatewayOptions::new(scene.watchdog_program(), tokio::runtime::Handle::current());
         entry["confirm"] = json!("never");
@@ -185,7 +197,7 @@ impl Room {
         options.state_dir = Some(scene.path("state"));
         options.workspace_folder = Some(scene.path(""));
         options.on_event = Some(told.listener());
-        options.callbacks = person.map(|person| Arc::clone(person) as Arc<dyn Callbacks>);
+        options.callbacks = callbacks;
         if emulated() {
             options.limits.connect_timeout_ms *= 8;
         }

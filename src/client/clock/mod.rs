@@ -1,7 +1,5 @@
 //! Clock of one call. It pauses while a person is asked. Each progress notification restarts the time-out.
 
-pub(in crate::client) mod timer;
-
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use self::timer::Timer;
 use crate::clock::PausableClock;
 
 /// Time limits of one call.
@@ -44,8 +41,6 @@ struct Shared {
     limits: CallLimits,
     time: Mutex<Time>,
     changed: Notify,
-    /// Timer shared with other calls. `None` uses the timer of the tokio runtime.
-    timer: Option<Timer>,
 }
 
 /// The time that a call has taken.
@@ -65,18 +60,9 @@ impl Time {
 
 impl CallClock {
     pub(super) fn start(limits: CallLimits) -> Self {
-        Self::start_with(limits, None)
-    }
-
-    /// Starts a clock that uses a timer shared by many calls.
-    pub(super) fn start_by(timer: &Timer, limits: CallLimits) -> Self {
-        Self::start_with(limits, Some(timer.clone()))
-    }
-
-    fn start_with(limits: CallLimits, timer: Option<Timer>) -> Self {
         let clock = PausableClock::start(Instant::now());
         let time = Time { since_progress: clock, total: clock, pauses: 0 };
-        Self(Arc::new(Shared { limits, time: Mutex::new(time), changed: Notify::new(), timer }))
+        Self(Arc::new(Shared { limits, time: Mutex::new(time), changed: Notify::new() }))
     }
 
     /// Records a progress notification, which restarts the time-out.
@@ -113,13 +99,7 @@ impl CallClock {
             match self.left() {
                 Left::Expired(expired) => return expired,
                 Left::Stands => changed.await,
-                Left::Runs(left) => match &self.0.timer {
-                    None => drop(tokio::time::timeout(left, changed).await),
-                    Some(timer) => tokio::select! {
-                        () = changed => {}
-                        () = timer.at(Instant::now() + left) => {}
-                    },
-                },
+                Left::Runs(left) => drop(tokio::time::timeout(left, changed).await),
             }
         }
     }

@@ -28,7 +28,6 @@ use serde_json::Value as Json;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
 
-use super::clock::timer::Timer;
 use super::clock::{CallClock, CallLimits, Expired};
 use super::connection::discovery::discover;
 use super::connection::era::Era;
@@ -69,8 +68,6 @@ pub struct Connection {
     pub(super) read_timeout: Duration,
     pub(super) connect_time: Duration,
     pub(super) turns: Arc<tokio::sync::RwLock<()>>,
-    /// The timer that all call clocks of this connection share.
-    pub(super) timer: Timer,
     pub(super) runtime: Handle,
 }
 

@@ -17,7 +17,6 @@ use super::era::{Era, Plan, Refusal};
 use super::link::{EXIT_NOTICE, Link};
 use super::{Connection, Lists, list_changes, millis};
 use crate::catalog::Manifest;
-use crate::client::clock::timer::Timer;
 use crate::client::clock::{CallClock, CallLimits};
 use crate::client::http::{HttpLimits, HttpTarget, SESSION_RENEWED, failure_of_start, http_transport};
 use crate::client::inbound::caller::{Caller, Observer};
@@ -194,7 +193,6 @@ impl Connection {
             read_timeout: launch.clock.limit,
             connect_time: started.elapsed(),
             turns: Arc::default(),
-            timer: Timer::new(Handle::current()),
             runtime: Handle::current(),
         })
     }
@@ -236,8 +234,7 @@ impl Opening<'_> {
         let Launch { server, redact, on_stderr, clock, .. } = self.launch;
         let (process, pipes) = ServerProcess::start(server, command, (redact, on_stderr), self.watchdog).await.map_err(unrelated)?;
         let patience = plan.probes().then_some(DISCOVER_PATIENCE);
-        let control = pipes.stdout.control();
-        let transport = StdioTransport::new((pipes.stdout, control), pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.interceptor(), patience);
+        let transport = StdioTransport::new(pipes.stdout, pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.interceptor(), patience);
         let direct = Some(Arc::new(transport.direct()));
         let outcome = tokio::select! {
             biased;

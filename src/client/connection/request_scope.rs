@@ -77,7 +77,7 @@ impl Connection {
         limits: CallLimits,
         caller: &Arc<dyn Caller>,
     ) -> std::result::Result<RequestScope<'a>, CallFailure> {
-        let clock = CallClock::start_by(&self.timer, limits);
+        let clock = CallClock::start(limits);
         let turn = tokio::select! {
             biased;
             turn = self.turn(caller.as_ref()) => turn,

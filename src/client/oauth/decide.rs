@@ -106,9 +106,9 @@ pub(super) fn union(granted: &[String], wanted: &[String]) -> Vec<String> {
 
 pub(super) fn given_up(challenge: &Challenge) -> String {
     match challenge {
-        Challenge::Unauthorized => "the server refuses the token that its authorization server has just given".to_owned(),
+        Challenge::Unauthorized => "the server refuses the token that its authorization server has just issued".to_owned(),
         Challenge::MissingScopes(scopes) => {
-            format!("after two authorizations for more scopes the server still wants: {}", scopes.join(" "))
+            format!("after two authorizations for more scopes the server still requires these scopes: {}", scopes.join(" "))
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The live connections. Each server has at most one, which is made when it is first needed. Their number is limited.
 
 pub(in crate::client) mod keeper;
+pub(in crate::client) mod lease;
 pub(in crate::client) mod lifecycle;
 pub(in crate::client) mod use_count;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -20,6 +20,8 @@ use tokio_util::task::TaskTracker;
 use super::connection::Connection;
 use super::connection::open::Launch;
 use super::inbound::caller::Observer;
+use super::pool::lease::Use;
+pub use super::pool::lease::{Lease, LeaseOrigin};
 use super::pool::lifecycle::{Closed, ConnectDecision, ConnectionState, Lifecycle, Transition};
 use super::pool::use_count::UseCount;
 use super::stdio::watchdog::Watchdog;
@@ -92,61 +94,6 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.keeper.abort();
-    }
-}
-
-/// Use of a connection. While the lease exists, the connection is not closed to make room for another.
-pub struct Lease {
-    connection: Arc<Connection>,
-    origin: LeaseOrigin,
-    _use: Use,
-}
-
-/// Origin of a lease's connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeaseOrigin {
-    /// The connection already existed.
-    Shared,
-    /// The connection was made for this lease, and is the server's first.
-    First,
-    /// The connection was made for this lease. The previous one ended for this reason.
-    After(Closed),
-}
-
-impl Lease {
-    /// Returns the origin of the connection.
-    #[must_use]
-    pub fn origin(&self) -> LeaseOrigin {
-        self.origin
-    }
-}
-
-impl Deref for Lease {
-    type Target = Connection;
-
-    fn deref(&self) -> &Connection {
-        &self.connection
-    }
-}
-
-/// A counted use of a slot.
-struct Use {
-    slot: Arc<Slot>,
-    shared: Arc<Shared>,
-}
-
-impl Use {
-    fn new(slot: &Arc<Slot>, shared: &Arc<Shared>) -> Self {
-        slot.uses.begin();
-        Self { slot: Arc::clone(slot), shared: Arc::clone(shared) }
-    }
-}
-
-impl Drop for Use {
-    fn drop(&mut self) {
-        if self.slot.uses.end(self.shared.clock.fetch_add(1, Ordering::Relaxed), Instant::now()) {
-            self.shared.freed.notify_waiters();
-        }
     }
 }
 
@@ -278,6 +225,15 @@ impl Connections {
             }
             lease = self.lease(&slot, wanted, launch) => lease,
         }
+    }
+
+    /// Returns the live connection of a server, if it has one.
+    pub async fn live(&self, server: &str) -> Option<Lease> {
+        let slot = self.shared.slots().get(server).cloned()?;
+        let in_use = Use::new(&slot, &self.shared);
+        let place = slot.held.lock().await;
+        let connection = place.as_ref().map(|held| &held.connection).filter(|connection| connection.is_live()).cloned()?;
+        Some(Lease { connection, origin: LeaseOrigin::Shared, _use: in_use })
     }
 
     async fn lease(&self, slot: &Arc<Slot>, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {

@@ -4,7 +4,6 @@ pub(in crate::client) mod lines;
 pub(in crate::client) mod outbox;
 pub(in crate::client) mod pipe;
 pub(in crate::client) mod process;
-pub(in crate::client) mod reading;
 pub(in crate::client) mod requests;
 pub(in crate::client) mod stderr;
 pub(in crate::client) mod transport;

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::pin::Pin;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::process::{ChildStderr, ChildStdin};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::pipe::{Pipe, PipeControl};
+use super::pipe::Pipe;
 use super::stderr::{self, Tail};
 use super::watchdog::Watchdog;
 use crate::client::connection::open::{Redact, StderrListener};
@@ -59,12 +59,6 @@ pub(in crate::client) struct Pipes {
 pub(in crate::client) struct Output {
     pipe: Pipe,
     _read: DropGuard,
-}
-
-impl Output {
-    pub(in crate::client) fn control(&self) -> Weak<PipeControl> {
-        self.pipe.control()
-    }
 }
 
 impl AsyncRead for Output {

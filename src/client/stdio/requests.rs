@@ -6,10 +6,8 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::io::Result;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::task::{Context, Poll};
 
 use rmcp::model::{ErrorData, RequestId};
 use serde_json::{Map, Value as Json, json};
@@ -17,8 +15,7 @@ use tokio::sync::oneshot;
 
 use super::outbox::Outbox;
 use crate::client::inbound::server_requests::ServerRequests;
-use crate::lead::{self, Source};
-use crate::text::json::{self, Sink as _};
+use crate::text::json::Sink as _;
 
 /// First id of requests that are sent without rmcp. rmcp's own ids begin at 0. The ids fit into 32 bits, so that any server can parse them.
 const FIRST_ID: i64 = 1_000_000_000;
@@ -101,34 +98,15 @@ pub(in crate::client) struct DirectLine {
     requests: SharedRequests,
     outbox: Outbox,
     next: AtomicI64,
-    /// Source of the answers.
-    source: Arc<dyn Source>,
 }
 
 /// A request that is about to be sent. Its id is also its progress token.
 pub(in crate::client) struct DirectRequest {
     pub(in crate::client) id: RequestId,
     pub(in crate::client) progress_token: Json,
-    pub(in crate::client) answer: AwaitedAnswer,
+    /// The server's answer; an error where the connection has ended.
+    pub(in crate::client) answer: oneshot::Receiver<Answer>,
     meta: Map<String, Json>,
-}
-
-/// Future of the server's answer. Fails if the connection has ended. The thread that polls it may read the server's output itself.
-pub(in crate::client) struct AwaitedAnswer {
-    receiver: oneshot::Receiver<Answer>,
-    source: Arc<dyn Source>,
-}
-
-impl Future for AwaitedAnswer {
-    type Output = std::result::Result<Answer, oneshot::error::RecvError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = Pin::new(&mut self.receiver).poll(context);
-        if polled.is_pending() {
-            lead::offer(&self.source);
-        }
-        polled
-    }
 }
 
 /// A parameter, which is written into the request unchanged.
@@ -147,8 +125,8 @@ impl Param<'_> {
 
     fn write(&self, line: &mut Vec<u8>) {
         match self {
-            Self::Text(text) => json::quote(text, line),
-            Self::Fields(fields) => json::write_object(fields, line),
+            Self::Text(text) => line.json(text),
+            Self::Fields(fields) => line.json(fields),
         }
     }
 }
@@ -158,14 +136,14 @@ impl DirectRequest {
         // The line gets its approximate size at once, so that a long text is not copied while the line grows.
         let mut line = Vec::with_capacity(ENVELOPE_BYTES + params.iter().map(|(_, value)| value.roughly()).sum::<usize>());
         line.put(b"{\"jsonrpc\":\"2.0\",\"id\":");
-        json::write(&self.progress_token, &mut line);
+        line.json(&self.progress_token);
         line.put(b",\"method\":");
-        json::quote(method, &mut line);
+        line.json(method);
         line.put(b",\"params\":{\"_meta\":");
-        json::write_object(&self.meta, &mut line);
+        line.json(&self.meta);
         for (name, value) in params {
             line.put(b",");
-            json::quote(name, &mut line);
+            line.json(name);
             line.put(b":");
             value.write(&mut line);
         }
@@ -175,15 +153,14 @@ impl DirectRequest {
 }
 
 impl DirectLine {
-    pub(in crate::client) fn new(requests: SharedRequests, outbox: Outbox, source: Arc<dyn Source>) -> Self {
-        Self { requests, outbox, next: AtomicI64::new(0), source }
+    pub(in crate::client) fn new(requests: SharedRequests, outbox: Outbox) -> Self {
+        Self { requests, outbox, next: AtomicI64::new(0) }
     }
 
     /// Registers a new request. Returns `None` if no more answers can arrive.
     pub(in crate::client) fn open(&self) -> Option<DirectRequest> {
         let id = FIRST_ID + self.next.fetch_add(1, Ordering::Relaxed) % IDS;
-        let (sender, receiver) = oneshot::channel();
-        let answer = AwaitedAnswer { receiver, source: Arc::clone(&self.source) };
+        let (sender, answer) = oneshot::channel();
         let mut requests = lock(&self.requests);
         if requests.is_closed {
             return None;

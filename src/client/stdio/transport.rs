@@ -4,7 +4,7 @@
 //! untagged union and may parse a result with an unknown content block or an extra key as another type. Second, a line over the limit must
 //! fail its call instead of being ignored. Third, a server that does not read its input must not delay closing.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::RoleClient;
@@ -23,15 +23,12 @@ use tokio::time::Instant;
 
 use super::lines::{ID_WINDOW, Line, Lines};
 use super::outbox::{Outbox, Queued};
-use super::pipe::PipeControl;
-use super::reading::Reading;
 use super::requests::{DirectLine, Passage, SharedRequests, lock};
 use crate::client::http::error_of;
 use crate::client::inbound::notification::Interceptor;
 use crate::client::inbound::rate_limit::{MESSAGE, Pace, REQUEST, UNSOLICITED};
 use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS};
 use crate::client::wire::json::{self, Unread};
-use crate::lead::Source;
 
 /// Number of messages that may wait to be handled or written. A server that sends more is slowed down.
 const QUEUE: usize = 64;
@@ -50,14 +47,12 @@ pub(in crate::client) struct StdioTransport {
     messages: mpsc::WeakSender<RxJsonRpcMessage<RoleClient>>,
     /// Longest wait for an answer to `server/discover`. `None` sets no limit.
     patience: Option<Duration>,
-    reading: Arc<Reading>,
     tasks: [JoinHandle<()>; 2],
 }
 
 impl StdioTransport {
-    /// Makes the transport. `pipe` controls the pipe behind `read`, if a waiting thread may read the pipe itself.
     pub(in crate::client) fn new<R, W>(
-        (read, pipe): (R, Weak<PipeControl>),
+        read: R,
         write: W,
         max_message_bytes: usize,
         interceptor: Interceptor,
@@ -81,14 +76,13 @@ impl StdioTransport {
             pace: Pace::new(UNSOLICITED, Instant::now()),
             content: Content::Notice,
         };
-        let (reading, task) = Reading::new(reader.run(), pipe);
-        let tasks = [tokio::spawn(task), tokio::spawn(writing)];
-        Self { incoming, outgoing: Some(outgoing), outbox, requests, messages, patience, reading, tasks }
+        let tasks = [tokio::spawn(reader.run()), tokio::spawn(writing)];
+        Self { incoming, outgoing: Some(outgoing), outbox, requests, messages, patience, tasks }
     }
 
     /// Makes a [`DirectLine`], which sends requests without rmcp as long as the transport lives.
     pub(in crate::client) fn direct(&self) -> DirectLine {
-        DirectLine::new(Arc::clone(&self.requests), self.outbox.clone(), Arc::clone(&self.reading) as Arc<dyn Source>)
+        DirectLine::new(Arc::clone(&self.requests), self.outbox.clone())
     }
 }
 

@@ -4,7 +4,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 
 async fn receive(bytes: &[u8], waiting: &[i64], limit: usize) -> Vec<Json> {
     let input = std::io::Cursor::new(bytes.to_vec());
-    let mut transport = StdioTransport::new((input, Weak::new()), tokio::io::sink(), limit, Arc::new(|_| false), None);
+    let mut transport = StdioTransport::new(input, tokio::io::sink(), limit, Arc::new(|_| false), None);
     lock(&transport.requests).pending.extend(waiting.iter().map(|&id| (RequestId::Number(id), Passage::Raw)));
     let mut messages = Vec::new();
     while let Some(message) = transport.receive().await {
@@ -71,7 +71,7 @@ async fn an_answer_that_is_nested_too_deep_fails_its_call_at_once() {
 /// Makes a transport, its `DirectLine`, and the server's ends of both pipes.
 fn connected() -> (StdioTransport, DirectLine, tokio::io::DuplexStream, BufReader<tokio::io::DuplexStream>) {
     let ((read, output), (input, write)) = (tokio::io::duplex(1024), tokio::io::duplex(1024));
-    let transport = StdioTransport::new((read, Weak::new()), write, 1000, Arc::new(|_| false), None);
+    let transport = StdioTransport::new(read, write, 1000, Arc::new(|_| false), None);
     let direct = transport.direct();
     (transport, direct, output, BufReader::new(input))
 }

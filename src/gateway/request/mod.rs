@@ -27,7 +27,7 @@ use super::callbacks::CallScope;
 use super::core::Core;
 use super::events::Event;
 use super::run_end::unless_ended;
-use super::{CallOptions, Gateway};
+use super::{Agent, CallOptions};
 use crate::client::{CallLimits, Completed, OfferRequest};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
@@ -119,7 +119,7 @@ impl Core {
     /// Sends a request to an approved and enabled server. Fails at once if the server is revoked or disabled meanwhile.
     pub(super) async fn request(&self, server: &str, request: &Request, requester: Requester<'_>) -> Result<Json> {
         let started = Instant::now();
-        let ended = self.registry.ended(server);
+        let ended = self.registry.ended_for(server, requester.scope.identity.id);
         let pipeline = Pipeline::new(self, server, request, requester);
         let outcome = tokio::select! {
             biased;
@@ -154,20 +154,21 @@ impl Core {
     }
 }
 
-impl Gateway {
-    /// Sends a request without a run. It ends with `stop` and with the gateway, and its warnings become events.
+impl Agent {
+    /// Makes a request without a run: it ends with `stop` and with the agent, and its warnings are events.
     pub(super) async fn request_without_run(&self, server: &str, request: &Request, options: CallOptions, stop: &Stop) -> Result<Json> {
         let CallOptions { timeout_ms, callbacks, on_event } = options;
-        let core = &self.core;
-        core.check_open()?;
-        let scope = Arc::new(CallScope::new(core.people.callbacks.within(callbacks), None, on_event));
+        let (core, identity) = (&self.core, &self.identity);
+        identity.check_open()?;
+        let _work = identity.work.token();
+        let scope = Arc::new(CallScope::new(identity, &identity.callbacks, callbacks, None, on_event));
         let outcome = tokio::select! {
             biased;
             () = stop.stopped() => Err(stop.error("call", 0)),
-            () = core.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
+            () = identity.closed.cancelled() => Err(identity.closed_error()),
             outcome = core.request(server, request, Requester { scope: &scope, control: None, timeout_ms }) => outcome,
         };
         scope.take_warnings().into_iter().for_each(|warning| core.events.warn(warning));
-        unless_ended(&core.closed, stop, outcome)
+        unless_ended(identity, stop, outcome)
     }
 }

@@ -38,7 +38,7 @@ impl Pipeline<'_> {
         }
         match decision {
             Decision::Run => scope.grants.add(grant),
-            Decision::Session => self.core.people.session.grants.add(grant),
+            Decision::Session => scope.identity.grants.add(grant),
             Decision::Once | Decision::Deny => {}
         }
         Ok(())
@@ -49,7 +49,7 @@ impl Pipeline<'_> {
     /// item than the request is for.
     fn grant(&self, found: &Found) -> Result<Grant> {
         // The number is read first, so that a decision made after this point invalidates the grant.
-        let decisions = self.core.registry.decisions(self.name);
+        let decisions = self.core.registry.decisions(self.name, self.agent());
         let server = self.find_again(found)?.server;
         let approval = self.core.trust.approvals.full_approval_of(self.name, |approval| self.core.judged(&server, approval))?;
         let name = self.name.to_owned();
@@ -73,8 +73,7 @@ impl Pipeline<'_> {
     /// Returns whether a person has allowed this before. A denial in the same run takes precedence over a grant for the session.
     fn is_allowed(&self, grant: &Grant) -> bool {
         let scope = self.requester.scope;
-        !scope.denies(&grant.server, self.request.label())
-            && (scope.grants.contain(grant) || self.core.people.session.grants.contain(grant))
+        !scope.denies(&grant.server, self.request.label()) && (scope.grants.contain(grant) || scope.identity.grants.contain(grant))
     }
 
     /// Asks a person, unless they have denied the tool in this run. Returns an error for every answer that does not allow the call.

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
+use tokio::sync::OwnedMutexGuard;
 
 use super::item::ApprovedItem;
 use super::permission::Permission;
@@ -13,6 +14,7 @@ use crate::client::{CallFailure, CallLimits, Caller, Connection, Lease, ToolRequ
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::gateway::core::Core;
+use crate::registry::AgentId;
 
 /// A request on its way to its server.
 pub(super) struct Pipeline<'a> {
@@ -67,14 +69,19 @@ impl<'a> Pipeline<'a> {
         Ok(Found { server, item })
     }
 
+    /// The agent that makes the request.
+    pub(super) fn agent(&self) -> AgentId {
+        self.requester.scope.identity.id
+    }
+
     fn item(&self, server: &ServerDefinition) -> Result<ApprovedItem> {
-        ApprovedItem::find(server, &self.core.usable(server)?, self.request.target())
+        ApprovedItem::find(server, &self.core.usable(server, self.agent())?, self.request.target())
     }
 
     /// Finds the item again. Fails if the server's command, or the approved form of the item, has changed since.
     pub(super) fn find_again(&self, before: &Found) -> Result<Found> {
         let server = self.core.registry.server(self.name)?;
-        let manifest = self.core.usable(&server)?;
+        let manifest = self.core.usable(&server, self.agent())?;
         if self.core.subject(&server).digest != self.core.subject(&before.server).digest {
             return Err(Error::DigestChanged { server: self.name.to_owned() });
         }
@@ -118,12 +125,31 @@ impl<'a> Pipeline<'a> {
             }
             Request::Offer(request) => connection.offer(request, limits, caller).await,
             Request::Subscribe(uri) => {
+                let _turn = self.subscription_turn(limits).await?;
+                if self.core.requests.subscriptions.join(self.name, uri, self.agent()) {
+                    return Ok(Json::Null);
+                }
                 let watch = connection.watch(uri, limits, caller).await?;
-                self.core.requests.subscriptions.add(self.name, uri, watch);
+                self.core.requests.subscriptions.add(self.name, uri, self.agent(), watch);
                 Ok(Json::Null)
             }
-            Request::Unsubscribe(uri) => connection.unwatch(uri, limits, caller).await.map(|()| Json::Null),
+            Request::Unsubscribe(uri) => {
+                let _turn = self.subscription_turn(limits).await?;
+                // Another agent may have subscribed meanwhile.
+                if self.core.requests.subscriptions.is_wanted(self.name, uri) {
+                    return Ok(Json::Null);
+                }
+                connection.unwatch(uri, limits, caller).await.map(|()| Json::Null)
+            }
         }
+    }
+
+    /// Waits for other changes of subscriptions, as long as a call may take.
+    async fn subscription_turn(&self, limits: CallLimits) -> Result<OwnedMutexGuard<()>> {
+        let turn = tokio::time::timeout(limits.timeout, self.core.requests.subscriptions.turn(self.name)).await;
+        let limit_ms = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
+        let (server, tool) = (self.name.to_owned(), self.request.label().to_owned());
+        turn.map_err(|_| Error::CallTimeout { server, tool: tool.into(), limit_ms, limit_name: "callTimeoutMs" })
     }
 
     /// Sends the request a second time on a new connection. If the connection fails, returns the error of the first attempt.

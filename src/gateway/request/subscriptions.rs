@@ -1,28 +1,66 @@
-//! Subscriptions to resources. They are renewed when their server is connected anew.
+//! Subscriptions to resources: one request to a server for all agents that want it, made again where the server is connected anew.
 
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::Request;
 use super::item::{ApprovedItem, Target};
 use crate::client::{Caller, Lease, Watch};
 use crate::config::ServerDefinition;
 use crate::error::Result;
+use crate::gateway::CallOptions;
+use crate::gateway::agent::Agent;
 use crate::gateway::core::Core;
+use crate::gateway::events::Event;
+use crate::registry::AgentId;
+use crate::sandbox::Stop;
+
+/// One resource that is subscribed to.
+struct Subscribed {
+    /// Keeps the server's updates coming.
+    watch: Watch,
+    agents: BTreeSet<AgentId>,
+}
+
+type ByUri = BTreeMap<String, Subscribed>;
 
 /// The subscriptions of each server, by URI.
 #[derive(Default)]
-pub(in crate::gateway) struct Subscriptions(Mutex<BTreeMap<String, BTreeMap<String, Watch>>>);
+pub(in crate::gateway) struct Subscriptions {
+    all: Mutex<BTreeMap<String, ByUri>>,
+    /// Locked while a server is asked for updates, or for no more updates: of two agents, one may subscribe while the other takes the last
+    /// subscription back.
+    turns: Mutex<BTreeMap<String, Turn>>,
+}
+
+type Turn = Arc<tokio::sync::Mutex<()>>;
 
 impl Subscriptions {
-    pub(super) fn add(&self, server: &str, uri: &str, watch: Watch) {
-        self.locked().entry(server.to_owned()).or_default().insert(uri.to_owned(), watch);
+    pub(super) fn add(&self, server: &str, uri: &str, agent: AgentId, watch: Watch) {
+        let mut all = self.locked();
+        all.entry(server.to_owned()).or_default().insert(uri.to_owned(), Subscribed { watch, agents: BTreeSet::from([agent]) });
     }
 
-    pub(in crate::gateway) fn remove(&self, server: &str, uri: &str) {
-        if let Some(of_server) = self.locked().get_mut(server) {
+    /// Adds an agent to a subscription that another agent has made. Returns whether there is one: the server is then not asked again, because it
+    /// would tell each change twice.
+    pub(super) fn join(&self, server: &str, uri: &str, agent: AgentId) -> bool {
+        let mut all = self.locked();
+        let subscribed = all.get_mut(server).and_then(|of_server| of_server.get_mut(uri));
+        subscribed.map(|subscribed| subscribed.agents.insert(agent)).is_some()
+    }
+
+    /// Takes the subscription of one agent back. Returns whether another agent still has one.
+    pub(in crate::gateway) fn remove(&self, server: &str, uri: &str, agent: AgentId) -> bool {
+        let mut all = self.locked();
+        let Some(of_server) = all.get_mut(server) else { return false };
+        let Some(subscribed) = of_server.get_mut(uri) else { return false };
+        subscribed.agents.remove(&agent);
+        let is_wanted = !subscribed.agents.is_empty();
+        if !is_wanted {
             of_server.remove(uri);
         }
+        is_wanted
     }
 
     /// Removes the subscriptions of a server that has lost its approval or is disabled.
@@ -30,24 +68,141 @@ impl Subscriptions {
         self.locked().remove(server);
     }
 
+    /// Returns the servers and URIs to which an agent has subscribed.
+    fn of_agent(&self, agent: AgentId) -> Vec<(String, String)> {
+        let all = self.locked();
+        let of_server = |(server, of_server): (&String, &ByUri)| {
+            let wanted = of_server.iter().filter(|(_, subscribed)| subscribed.agents.contains(&agent));
+            wanted.map(|(uri, _)| (server.clone(), uri.clone())).collect::<Vec<_>>()
+        };
+        all.iter().flat_map(of_server).collect()
+    }
+
+    /// Returns the agents that have subscribed to a resource.
+    fn agents(&self, server: &str, uri: &str) -> BTreeSet<AgentId> {
+        self.locked().get(server).and_then(|of_server| of_server.get(uri)).map(|subscribed| subscribed.agents.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn is_wanted(&self, server: &str, uri: &str) -> bool {
+        !self.agents(server, uri).is_empty()
+    }
+
+    /// Waits until no other request to the server concerns subscriptions.
+    pub(super) async fn turn(&self, server: &str) -> tokio::sync::OwnedMutexGuard<()> {
+        let turn = Arc::clone(self.turns.lock().entry(server.to_owned()).or_default());
+        turn.lock_owned().await
+    }
+
     fn uris(&self, server: &str) -> Vec<String> {
         self.locked().get(server).map(|of_server| of_server.keys().cloned().collect()).unwrap_or_default()
     }
 
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<String, Watch>>> {
-        self.0.lock()
+    /// Puts the watch of a new connection in the place of the one before.
+    fn renew(&self, server: &str, uri: &str, watch: Watch) {
+        if let Some(subscribed) = self.locked().get_mut(server).and_then(|of_server| of_server.get_mut(uri)) {
+            subscribed.watch = watch;
+        }
+    }
+
+    fn drop_uri(&self, server: &str, uri: &str) {
+        if let Some(of_server) = self.locked().get_mut(server) {
+            of_server.remove(uri);
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<String, ByUri>> {
+        self.all.lock()
+    }
+}
+
+impl Agent {
+    /// Subscribes to a resource: an event tells when it changes, in connections that are made later as well.
+    ///
+    /// # Errors
+    /// The errors of [`Agent::read_resource`], and `ERR_PROTOCOL` where the server tells no changes.
+    pub async fn subscribe(&self, name: &str, uri: &str) -> Result<()> {
+        let request = Request::Subscribe(uri.to_owned());
+        self.request_without_run(name, &request, CallOptions::default(), &Stop::new()).await.map(drop)
+    }
+
+    /// Takes a subscription back. The server is told where no other agent has one.
+    ///
+    /// # Errors
+    /// The errors of [`Agent::subscribe`].
+    pub async fn unsubscribe(&self, name: &str, uri: &str) -> Result<()> {
+        self.identity.check_open()?;
+        if self.core.requests.subscriptions.remove(name, uri, self.identity.id) {
+            return Ok(());
+        }
+        let request = Request::Unsubscribe(uri.to_owned());
+        self.request_without_run(name, &request, CallOptions::default(), &Stop::new()).await.map(drop)
     }
 }
 
 impl Core {
-    /// Renews subscriptions on a new connection. Subscriptions that fail are removed.
+    /// Tells the agents that have subscribed to a resource that it has changed; the operator, where none has.
+    pub(in crate::gateway) fn tell_resource_updated(&self, server: &str, uri: &str) {
+        let event = Event::ResourceUpdated { server: server.to_owned(), uri: uri.to_owned() };
+        let agents = self.requests.subscriptions.agents(server, uri);
+        let is_unknown = agents.is_empty();
+        // An agent may have lost sight of the server while it subscribed.
+        let seeing = agents.into_iter().filter(|agent| self.registry.is_enabled(server, *agent));
+        let listeners: Vec<_> = seeing.map(|agent| self.agents.get(agent).and_then(|identity| identity.listener.clone())).collect();
+        // The gateway's listener hears it once, for the operator and for all agents that have no listener.
+        if is_unknown || listeners.iter().any(Option::is_none) {
+            self.events.send(&event);
+        }
+        listeners.iter().flatten().for_each(|listener| self.events.send_to(Some(listener), &event));
+    }
+
+    /// Takes back the subscriptions of an agent that has ended.
+    pub(in crate::gateway) fn end_subscriptions_of(self: &Arc<Self>, agent: AgentId) {
+        for (server, uri) in self.requests.subscriptions.of_agent(agent) {
+            self.end_subscription(server, uri, agent);
+        }
+    }
+
+    /// Takes back the subscriptions of an agent to resources of one server.
+    pub(in crate::gateway) fn end_subscriptions_to(self: &Arc<Self>, server: &str, agent: AgentId) {
+        for (of, uri) in self.requests.subscriptions.of_agent(agent) {
+            if of == server {
+                self.end_subscription(of, uri, agent);
+            }
+        }
+    }
+
+    /// Takes one subscription back. If no other agent has one, the server is asked for no more updates, in the background: the end of an agent
+    /// does not wait for a server.
+    fn end_subscription(self: &Arc<Self>, server: String, uri: String, agent: AgentId) {
+        if self.requests.subscriptions.remove(&server, &uri, agent) {
+            return;
+        }
+        let Some(runtime) = self.trust.looked.runtime() else { return };
+        let core = Arc::clone(self);
+        drop(runtime.spawn(async move { core.stop_updates(&server, &uri).await }));
+    }
+
+    async fn stop_updates(&self, server: &str, uri: &str) {
+        let Some(connection) = self.connections.live(server).await else { return };
+        let _turn = self.requests.subscriptions.turn(server).await;
+        if self.requests.subscriptions.is_wanted(server, uri) {
+            return;
+        }
+        let Ok(definition) = self.registry.server(server) else { return };
+        let caller = self.caller(&self.people.session, None);
+        if let Err(failure) = connection.unwatch(uri, self.call_limits(&definition, None), &caller).await {
+            tracing::debug!(server, error = %failure.error, "a subscription could not be taken back");
+        }
+    }
+
+    /// Asks a connection that was made anew for the resources to which agents had subscribed. What it refuses is subscribed to no longer.
     pub(in crate::gateway) async fn resubscribe(&self, server: &Arc<ServerDefinition>, connection: &Lease) {
         let caller = self.caller(&self.people.session, None);
         for uri in self.requests.subscriptions.uris(&server.name) {
             match self.resubscribe_to(server, connection, &uri, &caller).await {
-                Ok(watch) => self.requests.subscriptions.add(&server.name, &uri, watch),
+                Ok(watch) => self.requests.subscriptions.renew(&server.name, &uri, watch),
                 Err(error) => {
-                    self.requests.subscriptions.remove(&server.name, &uri);
+                    self.requests.subscriptions.drop_uri(&server.name, &uri);
                     self.events.warn(format!("a resource of server \"{}\" is no longer watched: {}", server.name, self.redacted(error)));
                 }
             }
@@ -55,7 +210,10 @@ impl Core {
     }
 
     async fn resubscribe_to(&self, server: &ServerDefinition, connection: &Lease, uri: &str, caller: &Arc<dyn Caller>) -> Result<Watch> {
-        let item = ApprovedItem::find(server, &self.usable(server)?, Target::Resource(uri))?;
+        // An agent that sees the server no longer has lost its subscriptions with that: any that is left will do.
+        let agents = self.requests.subscriptions.agents(&server.name, uri);
+        let agent = agents.first().copied().unwrap_or(self.people.operator.id);
+        let item = ApprovedItem::find(server, &self.usable(server, agent)?, Target::Resource(uri))?;
         item.compare(&server.name, &*connection.manifest().await?)?;
         connection.watch(uri, self.call_limits(server, None), caller).await.map_err(|failure| failure.error)
     }

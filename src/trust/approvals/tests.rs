@@ -184,7 +184,7 @@ fn a_first_yes_that_was_under_way_while_another_process_approved_and_revoked_doe
     there.yes_to_tools(&subject("1"), None).unwrap();
     there.revoke("a").unwrap();
     let error = here.approve_command(&subject("1"), None, &basis).unwrap_err();
-    assert!(error.code() == "ERR_NOT_APPROVED" && error.to_string().contains("later yes"), "{error}");
+    assert!(error.code() == "ERR_NOT_APPROVED" && error.to_string().contains("only a later approval"), "{error}");
     assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
     here.yes_to_tools(&subject("1"), None).unwrap();
     assert_eq!(there.standing(&subject("1")).unwrap(), Standing::Full(manifest()));

@@ -1,0 +1,66 @@
+//! The use of a connection by one caller.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::time::Instant;
+
+use super::lifecycle::Closed;
+use super::{Shared, Slot};
+use crate::client::connection::Connection;
+
+/// Use of a connection. While the lease exists, the connection is not closed to make room for another.
+pub struct Lease {
+    pub(super) connection: Arc<Connection>,
+    pub(super) origin: LeaseOrigin,
+    pub(super) _use: Use,
+}
+
+/// Origin of a lease's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseOrigin {
+    /// The connection already existed.
+    Shared,
+    /// The connection was made for this lease, and is the server's first.
+    First,
+    /// The connection was made for this lease. The previous one ended for this reason.
+    After(Closed),
+}
+
+impl Lease {
+    /// Returns the origin of the connection.
+    #[must_use]
+    pub fn origin(&self) -> LeaseOrigin {
+        self.origin
+    }
+}
+
+impl Deref for Lease {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+/// A counted use of a slot.
+pub(super) struct Use {
+    slot: Arc<Slot>,
+    shared: Arc<Shared>,
+}
+
+impl Use {
+    pub(super) fn new(slot: &Arc<Slot>, shared: &Arc<Shared>) -> Self {
+        slot.uses.begin();
+        Self { slot: Arc::clone(slot), shared: Arc::clone(shared) }
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        if self.slot.uses.end(self.shared.clock.fetch_add(1, Ordering::Relaxed), Instant::now()) {
+            self.shared.freed.notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Methods of the gateway that a model's tools use.
+
+use serde_json::Value as Json;
+
+use super::events::Event;
+use super::{Agent, ConnectionReport, Gateway, Look, Reconnect, Sandbox};
+use crate::bridge::{ToolErrors, server_module};
+use crate::error::Result;
+use crate::limits::Limits;
+use crate::registry::Decider;
+use crate::trust::{ApprovalRequest, Gate, Standing, gate, manifest_digest};
+
+/// A server whose command and manifest a person has approved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovedServer {
+    pub name: String,
+    /// The names of the functions that code imports.
+    pub functions: Vec<String>,
+    /// The number of functions that ask a person before each call.
+    pub asking: usize,
+    /// The digest of the approved manifest.
+    pub digest: String,
+}
+
+impl Agent {
+    /// Returns the TypeScript declarations of a module or of one tool, like `weather` or `weather.get_forecast`.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_MODULE`, `ERR_UNKNOWN_TOOL`, and the errors of [`Agent::declarations`].
+    pub fn describe(&self, what: &str, errors: ToolErrors) -> Result<String> {
+        self.catalog(errors)?.describe(what).map_err(|error| self.core.redacted(error))
+    }
+
+    /// Returns all approved servers, enabled or not. `look` selects the approvals on disk, or those that were read last.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
+    pub fn approved_servers(&self, look: Look) -> Result<Vec<ApprovedServer>> {
+        self.identity.check_open()?;
+        let standings: Vec<_> =
+            self.core.registry.servers().into_iter().map(|server| (self.core.standing_by(&server, look), server)).collect();
+        self.core.asked_by(look);
+        let mut approved = Vec::new();
+        for (standing, server) in standings {
+            let Standing::Full(manifest) = standing.map_err(|error| self.core.redacted(error))? else { continue };
+            let asks = |name: &str| manifest.tool(name).is_some_and(|tool| gate(server.confirm, tool) != Gate::Open);
+            let functions = server_module(&server.name, &manifest).functions;
+            approved.push(ApprovedServer {
+                asking: functions.iter().filter(|function| asks(&function.target)).count(),
+                functions: functions.into_iter().map(|function| function.name).collect(),
+                digest: manifest_digest(&manifest),
+                name: server.name.clone(),
+            });
+        }
+        Ok(approved)
+    }
+
+    /// Sends an approval request to the agent's `onEvent`.
+    pub(crate) fn tell_proposed(&self, request: &ApprovalRequest) {
+        match serde_json::to_value(request) {
+            Ok(request) => self.core.events.send(&Event::ApprovalProposed { request }),
+            Err(error) => tracing::error!(%error, "an approval request cannot be serialised"),
+        }
+    }
+
+    /// Returns JSON for a model: redacted, and without invisible characters.
+    pub(crate) fn shown_to_model(&self, json: &Json) -> Json {
+        self.core.redactor.readable_json(json, self.core.limits.max_description_chars)
+    }
+
+    /// Returns whether a sandbox is one of this agent's.
+    pub(crate) fn owns(&self, sandbox: &Sandbox) -> bool {
+        std::sync::Arc::ptr_eq(&self.identity, &sandbox.identity)
+    }
+
+    /// Returns the warning about the guest that this machine can run, if there is one. Blocks while a guest boots for the first time.
+    pub(crate) fn guest_warning(&self) -> Option<String> {
+        self.core.sandboxes.report(&self.core.redactor).warning
+    }
+
+    /// Returns whether this is the operator's own agent.
+    pub(crate) fn is_operator(&self) -> bool {
+        self.identity.is_operator()
+    }
+
+    /// Connects to a server on behalf of the agent's model, and reports the result. For the operator's model it connects anew. For the model of
+    /// another agent it uses a live connection, because other agents may have calls pending on it.
+    ///
+    /// # Errors
+    /// The errors of [`Gateway::test_as`].
+    pub(crate) async fn test_for_model(&self, name: &str) -> Result<ConnectionReport> {
+        let reconnect = if self.is_operator() { Reconnect::Yes } else { Reconnect::No };
+        self.gateway().connected_as(name, Decider::Model, reconnect).await
+    }
+
+    /// Returns the gateway, for the part of a model's tools that the operator has to decide.
+    pub(crate) fn gateway(&self) -> Gateway {
+        Gateway::of(&self.core)
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.core.limits
+    }
+}
+
+impl Sandbox {
+    /// Returns the same as [`Agent::describe`], with the agent's own modules.
+    ///
+    /// # Errors
+    /// The errors of [`Agent::describe`].
+    pub fn describe(&self, what: &str) -> Result<String> {
+        self.catalog(None)?.describe(what).map_err(|error| self.core.redacted(error))
+    }
+
+    /// Returns the form of a failed call in code, for runs that set none.
+    #[must_use]
+    pub fn tool_errors(&self) -> ToolErrors {
+        self.tool_errors
+    }
+}

@@ -1,0 +1,161 @@
+//! A caller of the gateway: the one implementation of the methods that the classes `Gateway` and `Agent` share.
+
+use std::num::NonZeroU64;
+
+use napi::Env;
+use napi::bindgen_prelude::{Either, FnArgs, Object, Unknown};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value as Json};
+
+use super::callbacks::callbacks;
+use super::events::{EventSink, after_events};
+use super::host_module::wire_of;
+use super::options::Whose;
+use super::reply::{Parts, Reply, method, promise, promise_of};
+use super::runtime::Core;
+use super::sandbox::{Sandbox, started};
+use super::{glue, options};
+use crate::blocking::blocking;
+use crate::error::Result;
+use crate::gateway::{Agent, CallOptions};
+use crate::sandbox::{Stop, Wire};
+
+/// The operator's own agent, or a named one. Each function gets the name of the method that JavaScript has called, for errors.
+#[derive(Clone)]
+pub(super) struct Caller {
+    pub(super) core: Core,
+    pub(super) agent: Agent,
+    /// The listener of the agent's events. Default: the gateway's.
+    pub(super) events: Option<EventSink>,
+}
+
+/// The parts of a call from the glue, as JSON texts. Arguments also have bytes.
+pub(super) struct CallParts {
+    pub(super) names: String,
+    pub(super) arguments: Wire,
+    data: String,
+    callbacks: String,
+    whose: Whose,
+}
+
+impl CallParts {
+    pub(super) fn options<T: DeserializeOwned>(&self, method: &'static str) -> Result<T> {
+        options::read(method, &self.data, &self.callbacks, self.whose)
+    }
+
+    /// Reads the options that all calls have, and adds them to the callbacks of the call.
+    pub(super) fn call_options(&self, method: &'static str, listeners: CallOptions) -> Result<CallOptions> {
+        Ok(timed(listeners, self.options::<options::CallOptions>(method)?.timeout_ms))
+    }
+}
+
+/// Sets the time limit of call options.
+pub(super) fn timed(options: CallOptions, timeout_ms: Option<NonZeroU64>) -> CallOptions {
+    CallOptions { timeout_ms: timeout_ms.map(NonZeroU64::get), ..options }
+}
+
+impl Caller {
+    /// Returns whose callbacks this caller may pass.
+    pub(super) fn whose(&self) -> Whose {
+        Whose::of(&self.agent)
+    }
+
+    /// Runs a method whose arguments and result are plain data.
+    pub(super) fn method<'env, const N: usize, A, T, F, W>(
+        &self,
+        env: &'env Env,
+        name: &'static str,
+        args: [Option<Unknown<'env>>; N],
+        work: F,
+    ) -> napi::Result<Object<'env>>
+    where
+        A: DeserializeOwned + Send + 'static,
+        T: Serialize + Send + 'static,
+        F: Fn(Agent, A) -> W + Send + Clone + 'static,
+        W: Future<Output = Result<T>> + Send + 'static,
+    {
+        let events = self.events.clone();
+        method(env, &self.core, &self.agent, name, args, move |agent, arguments| after_events(events.clone(), work(agent, arguments)))
+    }
+
+    /// Runs a call that can be aborted and in which the server may ask questions. The array is `[server, what, arguments, options]`.
+    pub(super) fn call<'env, W>(
+        &self,
+        env: &'env Env,
+        name: &'static str,
+        [server, what, args, options]: [Option<Unknown<'env>>; 4],
+        work: impl Fn(Agent, CallParts, CallOptions, Stop) -> W + Send + Clone + 'static,
+    ) -> napi::Result<Object<'env>>
+    where
+        W: Future<Output = Result<Json>> + Send + 'static,
+    {
+        let caller = self.clone();
+        let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>(name, move |context| {
+            let env = Env::from_raw(context.env.raw());
+            let (arguments, whose) = (wire_of(&context, 1)?, caller.whose());
+            let parts = CallParts { names: context.get(0)?, arguments, data: context.get(3)?, callbacks: context.get(4)?, whose };
+            let asked = callbacks(&env, context.get(5)?)?;
+            let events = EventSink::new(context.get(6)?)?;
+            let on_event = events.clone().map(EventSink::event_listener);
+            let listeners = CallOptions { callbacks: asked, on_event, timeout_ms: None };
+            let (stop, work) = (Stop::new(), work.clone());
+            let running = work(caller.agent.clone(), parts, listeners, stop.clone());
+            let events = events.or_else(|| caller.events.clone());
+            let native = promise(&env, &caller.core, after_events(events, async move { Reply::new(running.await) }))?;
+            started(&env, native, stop)
+        })?;
+        glue::call(env, "callTool", FnArgs::from((start, name, server, what, args, options)))
+    }
+
+    pub(super) fn call_tool<'env>(
+        &self,
+        env: &'env Env,
+        method: &'static str,
+        parameters: [Option<Unknown<'env>>; 4],
+    ) -> napi::Result<Object<'env>> {
+        self.call(env, method, parameters, move |agent, parts, listeners, stop| async move {
+            let (server, tool): (String, String) = options::arguments(method, &parts.names)?;
+            let options = parts.call_options(method, listeners)?;
+            let arguments = options::tool_arguments(format!("{server}.{tool}"), parts.arguments)?;
+            agent.call_tool(&server, &tool, arguments, options, &stop).await
+        })
+    }
+
+    pub(super) fn sandbox<'env>(&self, env: &'env Env, method: &'static str, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        let caller = self.clone();
+        let start = env.create_function_from_closure::<(), Object<'static>, _>("sandbox", move |context| {
+            let env = Env::from_raw(context.env.raw());
+            let (data, names): (String, String) = (context.get(0)?, context.get(1)?);
+            let read = options::read::<options::SandboxOptions>(method, &data, &names, caller.whose());
+            let events = EventSink::new(context.get(2)?)?.or_else(|| caller.events.clone());
+            let asked = callbacks(&env, context.get(3)?)?;
+            let (agent, owner, told) = (caller.agent.clone(), caller.clone(), events.clone());
+            let work = async move {
+                let options::SandboxOptions { tool_errors, max_result_tokens } = read?;
+                let options = crate::gateway::SandboxOptions { tool_errors, max_result_tokens, callbacks: asked };
+                let making = blocking(move || Ok((agent.sandbox_with(options)?, agent.guest_warning())));
+                let (made, warning) = making.await?;
+                if let (Some(warning), Some(told)) = (warning, told) {
+                    told.warn(&warning);
+                }
+                Ok(made)
+            };
+            let work = after_events(events.clone(), work);
+            let native = promise_of(
+                &env,
+                &caller.core,
+                work,
+                |_| 0,
+                move |made, _| {
+                    Ok(match made {
+                        Ok(inner) => Either::B(Sandbox::new(&owner, inner, events)),
+                        Err(error) => Either::<Parts, _>::A(Reply::failure(&error, Json::Object(Map::new())).into_parts()),
+                    })
+                },
+            )?;
+            Ok(glue::detached(&native))
+        })?;
+        glue::call(env, "open", FnArgs::from((start, method, options)))
+    }
+}
