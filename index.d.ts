@@ -93,13 +93,8 @@ export interface ApprovalQuestion {
 }
 
 /**
-<<<<<<< HEAD
- * A person's answer: `once` allows this call, `run` allows the tool in this run, `session` allows the tool until the gateway is closed, and `deny`
- * refuses.
-=======
  * A person's answer: `once` allows this call, `run` allows the tool in this run, `session` allows the tool until the gateway, or the agent that makes
  * the call, is closed, and `deny` refuses.
->>>>>>> main
  */
 export type Decision = 'once' | 'run' | 'session' | 'deny'
 
@@ -162,16 +157,11 @@ export interface IssuerQuestion {
   credential: 'client-secret' | 'private-key'
 }
 
-<<<<<<< HEAD
-/** Callbacks of a gateway, a sandbox, a run or a call. The run's or call's own callback is used first, then the sandbox's, then the gateway's. */
-export interface Callbacks {
-=======
 /**
  * Callbacks about calls. Those of the run or call are used first, then the sandbox's, then those of the gateway or of the agent that makes the call. A
  * question about an agent's call never goes to the gateway's.
  */
 export interface CallerCallbacks {
->>>>>>> main
   /**
    * Called before a call of a tool that is not approved as read-only, and before every call of a server with `confirm: "always"`. Without this
    * callback, such a call fails with `ERR_CALL_DENIED`. After `deny`, further calls of the tool in the same run are denied without a question. The
@@ -187,25 +177,7 @@ export interface CallerCallbacks {
   onElicit?(question: ElicitationQuestion): ElicitationAnswer | Promise<ElicitationAnswer>
   /** Called when a server that is being called asks a model. Without this callback, the server gets an error. An exception refuses the question. */
   onSample?(question: SamplingQuestion): SamplingAnswer | Promise<SamplingAnswer>
-<<<<<<< HEAD
-  /** Called for an `${input:id}` of the config when a server that uses it is started. Called once for each id in a gateway. */
-  onInput?(id: string, description?: string): string | Promise<string>
   /**
-   * Called with the URL at which a person grants access to a server. If the browser runs on this machine, return nothing: a listener on the loopback
-   * interface receives the redirect. Otherwise, return the URL to which the browser was redirected at the end. The person has 5 minutes, also after this
-   * callback has returned, and this time does not count towards other time limits. The callback of the run or call that needs the access is called.
-   */
-  onAuthorize?(url: string, question: { server: string; issuer: string }): void | string | Promise<void | string>
-  /**
-   * Called before a credential of the config (`oauth.clientSecret`, `oauth.privateKey`) is used at an authorization server that the MCP server itself
-   * named. It is not called if the config names the authorization server in `oauth.issuer`. Only `true` allows the use; the answer is stored for this
-   * server, URL, issuer and client. Without this callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
-   */
-  onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>
-  /**
-=======
-  /**
->>>>>>> main
    * Called with each event, before the promise of the run or call that the event belongs to is settled. If a server sends events faster than they are
    * handled and 8 MiB of events wait, further events of servers are dropped, and a `warning` counts them. An exception in this callback becomes a
    * process warning.
@@ -213,8 +185,6 @@ export interface CallerCallbacks {
   onEvent?(event: GatewayEvent): void
 }
 
-<<<<<<< HEAD
-=======
 /**
  * Callbacks of a gateway, and of its own sandboxes, runs and calls: those about calls, and those about connections, which the gateway's agents share
  * and which are asked of the operator alone.
@@ -224,7 +194,8 @@ export interface Callbacks extends CallerCallbacks {
   onInput?(id: string, description?: string): string | Promise<string>
   /**
    * Called with the URL at which a person grants access to a server. If the browser runs on this machine, return nothing: a listener on the loopback
-   * interface receives the redirect. Otherwise, return the URL to which the browser was redirected at the end.
+   * interface receives the redirect. Otherwise, return the URL to which the browser was redirected at the end. The person has 5 minutes, also after this
+   * callback has returned, and this time does not count towards other time limits. The callback of the run or call that needs the access is called.
    */
   onAuthorize?(url: string, question: { server: string; issuer: string }): void | string | Promise<void | string>
   /**
@@ -241,7 +212,6 @@ export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssu
 /** Options of `Gateway.agent`: its callbacks. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
 export interface AgentOptions extends CallerCallbacks {}
 
->>>>>>> main
 /** VMs that are started in advance, so that a run does not wait for its start. Each run has a VM of its own, which is destroyed after the run. */
 export interface WarmVms {
   /** The maximum number of VMs that are kept ready; 0 for none. Default 2. */
@@ -459,14 +429,11 @@ export interface Gateway {
   [Symbol.asyncDispose](): Promise<void>
 }
 
-<<<<<<< HEAD
-=======
 /** Supports `await using agent = gateway.agent('name')`. */
 export interface Agent {
   [Symbol.asyncDispose](): Promise<void>
 }
 
->>>>>>> main
 /** Supports `await using sandbox = await gateway.sandbox()`. */
 export interface Sandbox {
   [Symbol.asyncDispose](): Promise<void>
@@ -1189,12 +1156,6 @@ export interface AgentTool {
   description: string
   /** A JSON Schema that is valid in OpenAI's strict mode: every property is required, and optional properties accept `null`. */
   inputSchema: { type: 'object'; properties: Record<string, object>; required: string[]; additionalProperties: false }
-<<<<<<< HEAD
-  /** Executes the tool. `args` is an object, or its JSON text, as the model wrote it. A failure resolves with `{ error }`; only an abort rejects. */
-  execute(args?: unknown, options?: { signal?: AbortSignal }): Promise<AgentToolResult>
-}
-
-=======
   /**
    * Executes the tool. `args` is an object, or its JSON text, as the model wrote it. A failure resolves with `{ error }`; only an abort or a wrong
    * option rejects. Callbacks are used for this call alone: if one set of tools serves several conversations, the question of one never reaches the
@@ -1209,7 +1170,6 @@ export interface AgentCallOptions extends CallerCallbacks {
   signal?: AbortSignal
 }
 
->>>>>>> main
 /** The answer of a tool: plain JSON for the model, within `maxResultTokens`. */
 export interface AgentToolResult {
   error?: AgentToolError
@@ -1308,8 +1268,6 @@ export interface PluginRegistration {
   createHostFunctions(config?: HostFunctionsOptions): Record<string, Record<string, HostFunction>>
 }
 
-<<<<<<< HEAD
-=======
 /** Options of `createHostFunctions`. */
 export interface HostFunctionsOptions extends CallerCallbacks {
   /** The form of failures. Without it, they are returned. */
@@ -1319,7 +1277,6 @@ export interface HostFunctionsOptions extends CallerCallbacks {
 /** A function that calls a tool, for an agent that has a sandbox of its own. */
 export type HostFunction = (args?: Record<string, any>, options?: AgentCallOptions) => Promise<any>
 
->>>>>>> main
 /** Options of `Gateway.command`. */
 export interface CommandOptions {
   /** Adds ANSI colours to the text. Set it if the output is a terminal and `NO_COLOR` is not set. Default false. */
@@ -1627,8 +1584,6 @@ export declare class Gateway {
   /** Closes the gateway: ends all runs, calls, connections and server processes. Pending promises reject with `ERR_CLOSED`. */
   close(): Promise<void>
   /**
-<<<<<<< HEAD
-=======
    * Makes an agent: a caller with callbacks, `session` answers, sandboxes, subscriptions and decisions of its model of its own. Nothing of one agent
    * is seen by another. The gateway's own methods are those of the operator. `onInput`, `onAuthorize` and `onIssuer` are questions about a
    * connection, which all agents share: they are the operator's, and not options of an agent. Two agents of one name are two agents.
@@ -1643,7 +1598,6 @@ export declare class Gateway {
    */
   agent(name: string, options?: AgentOptions): Agent
   /**
->>>>>>> main
    * Returns the approved resources of a server, and then its approved resource templates. Starts no server.
    *
    * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.

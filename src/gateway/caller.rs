@@ -111,7 +111,7 @@ pub(super) fn event_of(redactor: &Redactor, server: &str, tool: Option<&str>, ru
     let server = server.to_owned();
     Some(match notice {
         Notice::Progress { progress, total, message } => {
-            let message = message.clone().map(|words| redactor.readable_text(&words.open(redactor).to_string(), MAX_MESSAGE_CHARS));
+            let message = message.clone().map(|words| redactor.readable_text(&words.open(redactor), MAX_MESSAGE_CHARS));
             let tool = tool?.to_owned();
             Event::Progress { server, tool, run_id, progress: *progress, total: *total, message }
         }

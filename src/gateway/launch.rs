@@ -71,7 +71,7 @@ impl Core {
         Ok(Launch {
             server: server.name.clone(),
             target,
-            redact: Arc::new(move |words| words.open(&redactor).to_string()),
+            redact: Arc::new(move |words| words.open(&redactor)),
             on_stderr: Arc::new(move |line| journal.note(&name, Note::Stderr(line.to_owned()))),
             caller,
             clock,

@@ -149,15 +149,13 @@ impl TokenManager {
             let began = self.context.store.generation(&self.server);
             self.state().began = began;
         }
-        let done = async {
-            self.check_approved()?;
-            match work {
-                Work::Load => self.load().await,
-                Work::Renew => self.renew_in_time(asking).await,
-                Work::Answer { challenge, header, used } => self.answer(&challenge, &header, used.as_ref(), asking).await,
-            }
+        self.check_approved().map_err(|problem| self.error(problem))?;
+        let done = match work {
+            Work::Load => self.load().await,
+            Work::Renew => self.renew_in_time(asking).await,
+            Work::Answer { challenge, header, used } => self.answer(&challenge, &header, used.as_ref(), asking).await,
         };
-        done.await.map_err(|problem| self.error(problem))
+        done.map_err(|problem| self.error(problem))
     }
 
     async fn load(&self) -> Result<(), Problem> {
