@@ -1701,6 +1701,7 @@ export declare class Sandbox {
 
 /**
  * Runs the program `hyperlight-mcp` on this process's standard streams. Returns a promise of its exit code, and a function that ends the program
- * like Ctrl-C. `words` is the command line without the program's name. `columns` is the width of the terminal, if there is one.
+ * like Ctrl-C. `words` is the command line without the program's name. `columns` is the width of the terminal, if there is one. `launch` has the
+ * absolute paths of Node and of the script, for `install`.
  */
-export declare function commandLine(words: Array<string>, columns?: number | undefined | null): [exitCode: Promise<number>, stop: () => void]
+export declare function commandLine(words: Array<string>, columns?: number | undefined | null, launch?: Array<string> | undefined | null): [exitCode: Promise<number>, stop: () => void]

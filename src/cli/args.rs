@@ -84,6 +84,8 @@ pub enum CliCommand {
     Types(Types),
     /// Copy servers from other programs' configs
     Import(Import),
+    /// Let a program use all servers through hyperlight-mcp
+    Install(Install),
     /// Find problems, and say how to fix them
     Doctor,
     /// Print a script for completion in a shell
@@ -195,6 +197,44 @@ pub struct Import {
     pub write: bool,
 }
 
+/// Arguments of `install`.
+#[derive(Debug, Clone, Args)]
+pub struct Install {
+    /// Program whose config to change
+    #[arg(value_name = "PROGRAM")]
+    pub program: Program,
+    /// Write the change; otherwise it is only shown
+    #[arg(long)]
+    pub write: bool,
+    /// Take the change back
+    #[arg(long, conflicts_with = "servers")]
+    pub undo: bool,
+    /// Config of the user, or of the project in this folder
+    #[arg(long, value_name = "SCOPE", default_value = "user")]
+    pub scope: Scope,
+    /// Serve only these servers, separated by commas [default: all approved]
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
+    pub servers: Option<Vec<String>>,
+}
+
+/// The config of a program that applies to all folders, or to one project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Scope {
+    User,
+    Project,
+}
+
+impl Scope {
+    /// Returns the word for the scope on the command line.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Project => "project",
+        }
+    }
+}
+
 /// A program that has MCP servers in its config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Program {
@@ -215,6 +255,18 @@ impl Program {
             Self::ClaudeCode => "Claude Code",
             Self::Cursor => "Cursor",
             Self::Codex => "Codex",
+        }
+    }
+
+    /// Returns the word for the program on the command line.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Vscode => "vscode",
+            Self::ClaudeDesktop => "claude-desktop",
+            Self::ClaudeCode => "claude-code",
+            Self::Cursor => "cursor",
+            Self::Codex => "codex",
         }
     }
 }
@@ -249,6 +301,9 @@ mod tests {
         assert!(problem("run").contains("<FILE>"));
         assert!(problem("run a.js --timeout soon").contains("30s"));
         assert!(problem("import vscod").contains("'vscode'"));
+        assert!(problem("install").contains("<PROGRAM>"));
+        assert!(problem("install cursr").contains("'cursor'"));
+        assert!(problem("install cursor --undo --servers a").contains("--servers"));
     }
 
     #[test]

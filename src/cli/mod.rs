@@ -9,6 +9,7 @@ mod error;
 mod files;
 mod follow;
 mod import;
+mod install;
 mod next_command;
 mod run;
 mod session;
@@ -75,6 +76,17 @@ pub struct ProcessContext {
     /// Path of the program `hyperlight-mcp-watchdog`.
     pub watchdog: PathBuf,
     pub runtime: Handle,
+    /// `None` if the program does not run in Node.
+    pub launch: Option<Launch>,
+}
+
+/// Absolute paths with which this program was started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// Path of Node.
+    pub node: PathBuf,
+    /// Path of `bin/hyperlight-mcp.mjs`.
+    pub script: PathBuf,
 }
 
 /// Runs the command until it is done or stopped. `words` are the arguments without the program's name.
@@ -159,6 +171,7 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
         CliCommand::Check(arguments) => check::check(session, arguments).await,
         CliCommand::Types(arguments) => types::types(session, arguments),
         CliCommand::Import(arguments) => import::import(session, arguments).await,
+        CliCommand::Install(arguments) => install::install(session, arguments),
         CliCommand::Doctor => doctor::doctor(session).await,
         // `main` has already printed the script.
         CliCommand::Completion(_) => Ok(Exit::Done),

@@ -2,13 +2,14 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use tempfile::NamedTempFile;
 
 use super::private::FILE_MODE;
+use super::read::check_regular;
 
 /// The suffix of a temporary file.
 const UNFINISHED: &str = ".tmp";
@@ -44,6 +45,40 @@ pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
         Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error.error),
     }
+}
+
+/// Replaces a file of another program, or creates it with `new_mode`. The new file has the mode, the owner and the group of the old one.
+/// Fails if the old file is not regular, if it is read-only, or if its owner cannot be kept.
+pub(crate) fn replace_kept(path: &Path, bytes: &[u8], new_mode: u32) -> io::Result<()> {
+    let refused = |problem: String| Err(io::Error::new(ErrorKind::PermissionDenied, problem));
+    let before = match fs::symlink_metadata(path) {
+        Ok(before) => Some(before),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let file = match before {
+        None => written(path, bytes, new_mode, Writing::Durable)?,
+        Some(before) => {
+            check_regular(&before)?;
+            let (mode, user) = (before.mode() & 0o7777, rustix::process::geteuid());
+            if mode & 0o200 == 0 {
+                return refused(format!("it is read-only (mode {mode:o})"));
+            }
+            if before.uid() != user.as_raw() && !user.is_root() {
+                return refused(format!("it belongs to another user (uid {})", before.uid()));
+            }
+            let file = written(path, bytes, FILE_MODE, Writing::Durable)?;
+            let made = file.as_file().metadata()?;
+            if (made.uid(), made.gid()) != (before.uid(), before.gid()) {
+                // The owner changes before the mode, as a new owner clears some bits of the mode.
+                fchown(file.as_file(), Some(before.uid()), Some(before.gid()))?;
+            }
+            file.as_file().set_permissions(Permissions::from_mode(mode))?;
+            file
+        }
+    };
+    file.persist(path).map_err(|error| error.error)?;
+    kept(path, Writing::Durable)
 }
 
 /// Removes the temporary files that killed writers of this file left behind, as they may contain secrets. Only old files are removed,
@@ -108,6 +143,31 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap(), fs::metadata(&path).unwrap().mode() & 0o777), (b"new".to_vec(), 0o600));
         assert!(!create(&path, b"other").unwrap() && create(&folder.path().join("other"), b"other").unwrap());
         assert_eq!((fs::read(&path).unwrap(), fs::read_dir(folder.path()).unwrap().count()), (b"new".to_vec(), 2));
+    }
+
+    #[test]
+    fn a_file_of_another_program_keeps_its_mode_and_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let state = || fs::metadata(&path).map(|file| (file.mode() & 0o7777, file.uid())).unwrap();
+        replace_kept(&path, b"new", 0o600).unwrap();
+        assert_eq!(state().0, 0o600);
+        for mode in [0o644, 0o664, 0o666, 0o600] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            replace_kept(&path, b"again", 0o600).unwrap();
+            assert_eq!(state().0, mode);
+        }
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(12_345), Some(54_321)).unwrap();
+            replace_kept(&path, b"of another", 0o600).unwrap();
+            assert_eq!((state().1, fs::metadata(&path).unwrap().gid()), (12_345, 54_321));
+        }
+        fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
+        assert!(replace_kept(&path, b"x", 0o600).unwrap_err().to_string().contains("read-only (mode 444)"));
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(replace_kept(&link, b"x", 0o600).unwrap_err().to_string().contains("symbolic link"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::glue;
 use super::reply::promise_of;
 use super::runtime::Core;
 use super::sandbox::started;
-use crate::cli::{self, Exit, ProcessContext, Screens};
+use crate::cli::{self, Exit, Launch, ProcessContext, Screens};
 use crate::command::{self, CommandOptions, Speaker};
 use crate::gateway::GatewayOptions;
 use crate::sandbox::Stop;
@@ -59,10 +59,16 @@ impl Gateway {
 }
 
 /// Runs the program `hyperlight-mcp` on this process's standard streams. Returns a promise of its exit code, and a function that ends the program
-/// like Ctrl-C. `words` is the command line without the program's name. `columns` is the width of the terminal, if there is one.
+/// like Ctrl-C. `words` is the command line without the program's name. `columns` is the width of the terminal, if there is one. `launch` has the
+/// absolute paths of Node and of the script, for `install`.
 #[cfg_attr(test, allow(dead_code, reason = "napi exports nothing from a test program"))]
 #[napi(catch_unwind, ts_return_type = "[exitCode: Promise<number>, stop: () => void]")]
-pub fn command_line(env: &Env, words: Vec<String>, columns: Option<u32>) -> napi::Result<Vec<Object<'static>>> {
+pub fn command_line(
+    env: &Env,
+    words: Vec<String>,
+    columns: Option<u32>,
+    launch: Option<Vec<String>>,
+) -> napi::Result<Vec<Object<'static>>> {
     let core = Core::start().map_err(|error| glue::thrown(env, &error))?;
     let stop = Stop::new();
     let handle = core.handle().map_err(|error| glue::thrown(env, &error))?;
@@ -72,6 +78,7 @@ pub fn command_line(env: &Env, words: Vec<String>, columns: Option<u32>) -> napi
         environment: options.environment,
         watchdog: options.watchdog,
         runtime: options.runtime,
+        launch: launch_of(launch),
     };
     let running = AssertUnwindSafe(cli::main(words, context, stop.clone())).catch_unwind();
     // A panic has already printed its message. The program ends with the exit code of a failure.
@@ -88,4 +95,9 @@ pub fn command_line(env: &Env, words: Vec<String>, columns: Option<u32>) -> napi
         },
     )?;
     started(env, native, stop)
+}
+
+fn launch_of(paths: Option<Vec<String>>) -> Option<Launch> {
+    let [node, script]: [String; 2] = paths?.try_into().ok()?;
+    Some(Launch { node: node.into(), script: script.into() })
 }

@@ -143,7 +143,7 @@ impl Core {
 /// Runs work after the shutdown of the runtime, for example to report that everything is closed. It opens no file descriptor, because none may be
 /// left.
 fn run_apart(work: impl Future<Output = ()> + Send + 'static) {
-    // Boxed: a future of a call, unoptimised, is as large as this thread's stack.
+    // The future of a call is large, and would be moved through the small stack of the thread several times.
     let work = Box::pin(work);
     let thread = std::thread::Builder::new().name("hyperlight-mcp-late".to_owned()).spawn(move || {
         if let Ok(runtime) = Builder::new_current_thread().enable_time().build() {

@@ -16,7 +16,7 @@ use hyperlight_mcp::sandbox::{Stop, Value};
 use hyperlight_mcp::trust::Decision;
 use serde_json::{Value as Json, json};
 
-use crate::support::asking::{ONE, Room, Told, accepted, decline, ready};
+use crate::support::asking::{ONE, Room, Told, accepted, decline};
 use crate::support::{object, patience, until, within};
 
 const NOTE: &str = "fixture://note.txt";
@@ -55,9 +55,8 @@ impl Callbacks for Voice {
     fn approve_call(&self, question: &ApprovalQuestion) -> Option<Answer<Decision>> {
         self.note(format!("{} {}", question.tool, json!(question.args)));
         let decision = self.decision;
-        // The answer comes in another turn than the question, as a person's does.
         Some(Box::pin(async move {
-            tokio::task::yield_now().await;
+            thought().await;
             Ok(decision)
         }))
     }
@@ -68,7 +67,11 @@ impl Callbacks for Voice {
 
     fn elicit(&self, question: &ElicitationQuestion) -> Option<Answer<ElicitationAnswer>> {
         self.note(json!(question)["message"].as_str().unwrap());
-        Some(ready(Ok(ElicitationAnswer::Accept(Some(json!({ "answer": self.name }))))))
+        let answer = ElicitationAnswer::Accept(Some(json!({ "answer": self.name })));
+        Some(Box::pin(async move {
+            thought().await;
+            Ok(answer)
+        }))
     }
 
     fn can_sample(&self) -> bool {
@@ -78,8 +81,16 @@ impl Callbacks for Voice {
     fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {
         self.note(json!(question)["params"]["messages"][0]["content"]["text"].as_str().unwrap());
         let content = json!({ "type": "text", "text": self.name });
-        Some(ready(Ok(json!({ "role": "assistant", "content": content, "model": "test" }))))
+        Some(Box::pin(async move {
+            thought().await;
+            Ok(json!({ "role": "assistant", "content": content, "model": "test" }))
+        }))
     }
+}
+
+/// An answer takes a moment, in which others ask.
+async fn thought() {
+    tokio::time::sleep(Duration::from_millis(3)).await;
 }
 
 fn agent_of(room: &Room, voice: &Arc<Voice>) -> Agent {
@@ -234,8 +245,9 @@ async fn a_model_disables_for_its_agent_alone_and_a_person_for_all() {
     assert!(agent.list_modules().unwrap().iter().all(|module| module.specifier != "host:mcp-one"));
     assert!(other.list_modules().unwrap().iter().any(|module| module.specifier == "host:mcp-one"));
     // A test of the connection by one model leaves the calls of the other alone, too.
+    let spawned = room.scene.count(ONE, "spawn");
     assert_eq!(manage(&agent, "test").await["connected"], true);
-    assert!(!others.is_finished());
+    assert_eq!((room.scene.count(ONE, "spawn"), others.is_finished()), (spawned, false));
     assert_eq!(manage(&agent, "reload").await["error"]["code"], "ERR_OPERATOR_ONLY");
 
     assert_eq!(manage(&agent, "enable").await["usable"], true);
@@ -332,14 +344,8 @@ async fn close_ends_what_is_of_the_agent_and_nothing_else() {
     let sandbox = agent.sandbox(ToolErrors::Return, None).unwrap();
     let tools = tools_of(&agent);
     let [own, others] = [pending(&room, &agent).await, pending(&room, &other).await];
-    let running = tokio::spawn({
-        let sandbox = Arc::clone(&sandbox);
-        async move { sandbox.run("export const handler = () => { for (;;); }".to_owned(), RunOptions::default()).await }
-    });
-    let queued = tokio::spawn({
-        let sandbox = Arc::clone(&sandbox);
-        async move { sandbox.run("export const handler = () => 1".to_owned(), RunOptions::default()).await }
-    });
+    let start = |code: &str| tokio::spawn(sandbox.run(code.to_owned(), RunOptions::default()));
+    let (running, queued) = (start("export const handler = () => { for (;;); }"), start("export const handler = () => 1"));
     let server = room.scene.pid(ONE).await;
     within(patience(), "the end of an agent", agent.close()).await;
     assert_eq!(ended(own).await, "ERR_CLOSED");
@@ -450,7 +456,7 @@ async fn take(agent: &Agent, name: &str, sandbox: &Arc<Sandbox>, number: usize, 
             assert_eq!(code_of(outcome), if name == "yes" { "no error" } else { "ERR_CALL_DENIED" });
         }
         1 => {
-            let answer = call(agent, "elicit", json!({ "message": mark })).await.unwrap();
+            let answer = call(agent, "elicit", json!({ "message": mark, "delay_ms": step.delay_ms })).await.unwrap();
             assert_eq!(answer["structuredContent"], accepted(name), "{mark}");
         }
         2 => {

@@ -53,9 +53,28 @@ pub fn found_in(program: Program, text: &str, folder: Option<&str>) -> Result<(V
             .map_err(|error| error.to_string())?,
     };
     let found = sections(program, &root, folder).into_iter().flatten().take(MAX_SERVERS);
-    let found = found.map(|(name, entry)| if program == Program::Codex { codex(name, entry) } else { plain(name, entry) }).collect();
-    let inputs = [&root["inputs"], &root["mcp"]["inputs"]].into_iter().filter_map(Json::as_array).flatten().cloned().collect();
-    Ok((found, inputs))
+    Ok((found.map(|(name, entry)| converted(program, name, entry)).collect(), inputs_in(&root)))
+}
+
+/// Converts an entry of a program to an entry of `mcpServers`.
+pub(in crate::cli) fn converted(program: Program, name: &str, entry: &Json) -> Found {
+    if program == Program::Codex { codex(name, entry) } else { plain(name, entry) }
+}
+
+/// Returns the declarations of inputs in a config.
+pub(in crate::cli) fn inputs_in(root: &Json) -> Vec<Json> {
+    [&root["inputs"], &root["mcp"]["inputs"]].into_iter().filter_map(Json::as_array).flatten().cloned().collect()
+}
+
+/// Returns whether an entry starts `hyperlight-mcp serve`. As a server of hyperlight-mcp, it would start itself again and again.
+pub(in crate::cli) fn starts_gateway(entry: &Json) -> bool {
+    let arguments = entry["args"].as_array().into_iter().flatten().filter_map(Json::as_str);
+    let words: Vec<&str> = entry["command"].as_str().into_iter().chain(arguments).collect();
+    let is_program = |word: &&str| {
+        let name = word.rsplit('/').next().unwrap_or_default();
+        name == "hyperlight-mcp" || name == "hyperlight-mcp.mjs" || name.starts_with("hyperlight-mcp@")
+    };
+    words.iter().position(is_program).is_some_and(|program| words[program..].contains(&"serve"))
 }
 
 /// Returns the tables of a config that contain servers.

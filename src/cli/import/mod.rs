@@ -19,9 +19,12 @@ use crate::command::{Style, Tone, bordered, one_line, quoted};
 use crate::config::{ServerDefinition, Transport};
 use crate::text::has_invisible;
 use crate::trust::{METADATA_FIELD, address_of, addresses_of, input_lines, oauth_lines, shown_header, shown_variable};
-use plan::{Addition, Plan, Read, edited, plan, shown_inputs, snippet};
+use plan::{Addition, Read, plan, snippet};
 
 pub use found::{Found, Secret, found_in};
+pub(super) use found::{converted, inputs_in, starts_gateway};
+pub(super) use plan::{Plan, edited, plan_named, shown_found, shown_inputs};
+pub(super) use sources::places;
 
 pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit, CliError> {
     let Sources { read, looked, unreadable } = read_all(session, arguments)?;
@@ -47,7 +50,8 @@ pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit
     Ok(Exit::Done)
 }
 
-fn parsed(text: &str) -> Result<Json, String> {
+/// Parses the config of hyperlight-mcp.
+pub(super) fn parsed(text: &str) -> Result<Json, String> {
     if text.trim().is_empty() {
         return Ok(json!({}));
     }
@@ -130,9 +134,10 @@ fn show(session: &Session, plan: &Plan, looked: &[PathBuf]) {
 
 /// Formats one addition: the command, everything that the server gets, and warnings. Nothing is cut or left out, as the hidden part could
 /// be the one that loads code. Values that may be secret are masked as in an approval request.
-fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> String {
+pub(super) fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> String {
     let entry = &addition.entry;
-    let arguments = entry["args"].as_array().into_iter().flatten().filter_map(Json::as_str);
+    let masked = addition.shown_entry();
+    let arguments = masked["args"].as_array().into_iter().flatten().filter_map(Json::as_str);
     let what = match (entry["url"].as_str(), entry["command"].as_str()) {
         (Some(url), _) => connects(url),
         (None, command) => {
@@ -220,7 +225,7 @@ fn scalar(value: &Json) -> Option<String> {
 }
 
 /// Warns if other users can read secrets in the config. An existing config keeps its permissions.
-fn warn_of_readers(session: &Session, plan: &Plan, path: &Path) {
+pub(super) fn warn_of_readers(session: &Session, plan: &Plan, path: &Path) {
     let mode = std::fs::metadata(path).map_or(0, |file| file.permissions().mode() & 0o777);
     if mode & 0o077 != 0 && plan.additions.iter().any(|addition| !addition.secrets.is_empty()) {
         let file = path.display();

@@ -5,7 +5,7 @@ use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::found::{Found, Secret, secret_field};
+use super::found::{Found, Secret, secret_field, starts_gateway};
 use crate::config::{ServerDefinition, inputs_of_text, loads_code, parse_object, redirects_traffic};
 use crate::error::Error;
 use crate::redact::Redactor;
@@ -15,14 +15,14 @@ const MASKED: &str = "***";
 
 /// A server to add.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Addition {
+pub(in crate::cli) struct Addition {
     /// Valid name that the config does not contain yet.
-    pub(super) name: String,
+    pub(in crate::cli) name: String,
     /// Program and file that the server comes from.
-    pub(super) from: String,
-    pub(super) entry: Json,
+    pub(in crate::cli) from: String,
+    pub(in crate::cli) entry: Json,
     pub(super) notes: Vec<String>,
-    pub(super) secrets: Vec<Secret>,
+    pub(in crate::cli) secrets: Vec<Secret>,
     /// Names of variables that can make a program load or run code.
     pub(super) loaders: Vec<String>,
     /// Names of variables that can redirect traffic or weaken its protection.
@@ -32,7 +32,7 @@ pub(super) struct Addition {
 impl Addition {
     /// Returns the entry without secrets. Each secret is replaced with the suggested variable, or with `***`, as terminals and logs keep
     /// printed text.
-    fn shown_entry(&self) -> Json {
+    pub(super) fn shown_entry(&self) -> Json {
         let Self { name: _, from: _, entry, notes: _, secrets, loaders: _, redirectors: _ } = self;
         let mut shown = entry.clone();
         let suggestion = |field: &str| secrets.iter().find(|secret| secret.field == field).map(|secret| secret.suggestion.clone());
@@ -78,30 +78,36 @@ impl Addition {
 
 /// A server that is not added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Skipped {
-    pub(super) name: String,
-    pub(super) from: String,
-    pub(super) why: String,
+pub(in crate::cli) struct Skipped {
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) from: String,
+    pub(in crate::cli) why: String,
 }
 
 /// Changes that an import makes.
 #[derive(Debug, Default, Clone, PartialEq, Serialize)]
-pub(super) struct Plan {
-    pub(super) additions: Vec<Addition>,
-    pub(super) skipped: Vec<Skipped>,
+pub(in crate::cli) struct Plan {
+    pub(in crate::cli) additions: Vec<Addition>,
+    pub(in crate::cli) skipped: Vec<Skipped>,
     /// Declarations of the inputs that the additions use as `${input:…}`.
-    pub(super) inputs: Vec<Json>,
+    pub(in crate::cli) inputs: Vec<Json>,
 }
 
 impl Plan {
     /// Returns the additions for printing, without secrets.
-    pub(super) fn shown_additions(&self) -> Vec<Addition> {
+    pub(in crate::cli) fn shown_additions(&self) -> Vec<Addition> {
         self.additions.iter().map(|addition| Addition { entry: addition.shown_entry(), ..addition.clone() }).collect()
     }
 }
 
+/// Returns the entry of a server for printing, without secrets.
+pub(in crate::cli) fn shown_found(found: Found) -> Json {
+    let Found { name, entry, notes, secrets } = found;
+    Addition { name, from: String::new(), entry, notes, secrets, loaders: Vec::new(), redirectors: Vec::new() }.shown_entry()
+}
+
 /// Returns the inputs for printing. Masks the defaults of inputs that are marked as passwords.
-pub(super) fn shown_inputs(inputs: &[Json]) -> Vec<Json> {
+pub(in crate::cli) fn shown_inputs(inputs: &[Json]) -> Vec<Json> {
     let mut inputs = inputs.to_vec();
     for input in &mut inputs {
         if input["password"] == true && !input["default"].is_null() {
@@ -112,17 +118,23 @@ pub(super) fn shown_inputs(inputs: &[Json]) -> Vec<Json> {
 }
 
 /// A config of another program: its path, its servers, and its inputs.
-pub(super) type Read = (String, Vec<Found>, Vec<Json>);
+pub(in crate::cli) type Read = (String, Vec<Found>, Vec<Json>);
 
 /// Returns the servers that the config does not contain yet. `existing` is the config as JSON.
 pub(super) fn plan(existing: &Json, read: Vec<Read>) -> Plan {
-    let mut plan = Plan::default();
+    plan_named(existing, read).0
+}
+
+/// Computes the same as [`plan`]. Also returns the name that each server has in the config afterwards, in the order of `read`. A server
+/// that the config does not get has none.
+pub(in crate::cli) fn plan_named(existing: &Json, read: Vec<Read>) -> (Plan, Vec<Option<String>>) {
+    let (mut plan, mut names) = (Plan::default(), Vec::new());
     let sections = [&existing["mcpServers"], &existing["servers"], &existing["mcp"]["servers"]];
     let mut taken: Vec<(String, Json)> =
         sections.into_iter().filter_map(Json::as_object).flatten().map(|(name, entry)| (name.clone(), entry.clone())).collect();
     for (from, found, inputs) in read {
         for found in found {
-            add(&mut plan, &mut taken, &from, found);
+            names.push(add(&mut plan, &mut taken, &from, found));
         }
         let used = |id: &str| plan.additions.iter().any(|addition| addition.entry.to_string().contains(&format!("${{input:{id}}}")));
         let known = |input: &Json, all: &[Json]| all.iter().any(|other| other["id"] == input["id"]);
@@ -134,15 +146,21 @@ pub(super) fn plan(existing: &Json, read: Vec<Read>) -> Plan {
             }
         }
     }
-    plan
+    (plan, names)
 }
 
-fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Found) {
+/// Adds one server to the plan. Returns its name in the config, or `None` if the config does not get it.
+fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Found) -> Option<String> {
     let Found { name, entry, mut notes, secrets } = found;
     let skip = |plan: &mut Plan, why: String| plan.skipped.push(Skipped { name: name.clone(), from: from.to_owned(), why });
+    if starts_gateway(&entry) {
+        skip(plan, "it starts hyperlight-mcp itself".to_owned());
+        return None;
+    }
     if let Some((ours, _)) = taken.iter().find(|(_, known)| *known == entry) {
         let why = format!("the config already has the same entry as \"{ours}\"");
-        return skip(plan, why);
+        skip(plan, why);
+        return Some(ours.clone());
     }
     let valid = free(&valid_name(&name), taken);
     let one = json!({ "mcpServers": { valid.as_str(): entry } });
@@ -154,9 +172,13 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
         Ok(config) if config.invalid.iter().all(|server| readable(&server.error).contains("input")) => {}
         Ok(config) => {
             let why = config.invalid.first().map(|server| readable(&server.error)).unwrap_or_default();
-            return skip(plan, why.replace(&format!("import: mcpServers.{valid}"), "it"));
+            skip(plan, why.replace(&format!("import: mcpServers.{valid}"), "it"));
+            return None;
         }
-        Err(error) => return skip(plan, readable(&error)),
+        Err(error) => {
+            skip(plan, readable(&error));
+            return None;
+        }
     }
     if valid != name {
         notes.insert(0, format!("its name \"{name}\" became \"{valid}\""));
@@ -165,7 +187,8 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
     let variables = || entry["env"].as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).map(|(name, _)| name);
     let loaders = variables().filter(|name| loads_code(name)).cloned().collect();
     let redirectors = variables().filter(|name| redirects_traffic(name)).cloned().collect();
-    plan.additions.push(Addition { name: valid, from: from.to_owned(), entry, notes, secrets, loaders, redirectors });
+    plan.additions.push(Addition { name: valid.clone(), from: from.to_owned(), entry, notes, secrets, loaders, redirectors });
+    Some(valid)
 }
 
 /// Returns the message of an error in an entry. No gateway is open, so no secret is known; the parser's messages never quote a value.
@@ -200,7 +223,7 @@ fn free(name: &str, taken: &[(String, Json)]) -> String {
 ///
 /// # Errors
 /// A sentence that says why the text is not a valid config.
-pub(super) fn edited(text: &str, plan: &Plan) -> Result<String, String> {
+pub(in crate::cli) fn edited(text: &str, plan: &Plan) -> Result<String, String> {
     let text = if text.trim().is_empty() { "{}\n" } else { text };
     let root = CstRootNode::parse(text, &ParseOptions::default()).map_err(|error| error.to_string())?;
     let top = root.object_value().ok_or("the config is not an object")?;

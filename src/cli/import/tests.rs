@@ -226,9 +226,14 @@ fn no_literal_secret_is_printed_and_all_are_written() {
     let plan = planned(&json!({}), Program::Cursor, text);
     assert!(plan.skipped.is_empty(), "{:?}", plan.skipped);
     let (printed, additions) = (snippet(&plan).to_string(), json!(plan.shown_additions()).to_string());
+    let text: String = plan.additions.iter().map(|addition| shown(addition, &plan.inputs, &Style::default())).collect();
     for secret in ["ghp_", "sk-", "sunshine", "correct-horse", "hunter2"] {
         assert!(!printed.contains(secret) && !additions.contains(secret), "{secret}: {printed} {additions}");
         assert!(edited("{}", &plan).unwrap().contains(secret), "{secret}");
+    }
+    // A mask shows the first characters of a long value.
+    for secret in ["ghp_16C7e4", "sk-0123", "sk-secret", "sunshine", "correct-horse", "hunter2"] {
+        assert!(!text.contains(secret), "{secret}: {text}");
     }
     let servers = &snippet(&plan)["mcpServers"];
     assert_eq!(servers["a"]["args"], json!(["--token=***", "--api-key", "***"]));
@@ -236,6 +241,19 @@ fn no_literal_secret_is_printed_and_all_are_written() {
     assert_eq!(servers["c"]["headers"]["Authorization"], "Bearer ${C_AUTHORIZATION}");
     assert_eq!(servers["b"]["url"], "https://***:***@x.example/mcp?api_key=***");
     assert_eq!(servers["b"]["oauth"], json!({ "clientId": "me", "clientSecret": "***", "issuer": "https://x.example" }));
+}
+
+#[test]
+fn an_entry_that_starts_hyperlight_mcp_is_left_out() {
+    let starts = |entry: Json| starts_gateway(&entry);
+    assert!(starts(json!({ "command": "/n/node", "args": ["/p/bin/hyperlight-mcp.mjs", "serve", "--servers", "a"] })));
+    assert!(starts(json!({ "command": "npx", "args": ["-y", "hyperlight-mcp@0.1.0", "serve"] })));
+    assert!(starts(json!({ "command": "hyperlight-mcp", "args": ["--state", "/s", "serve"] })));
+    assert!(!starts(json!({ "command": "npx", "args": ["serve", "hyperlight-mcp"] })));
+    assert!(!starts(json!({ "command": "npx", "args": ["hyperlight-mcp-server", "serve"] })));
+    let text = r#"{ "mcpServers": { "a": { "command": "npx", "args": ["hyperlight-mcp", "serve"] } } }"#;
+    let plan = planned(&json!({}), Program::Cursor, text);
+    assert!(plan.additions.is_empty() && plan.skipped[0].why.contains("itself"));
 }
 
 #[test]

@@ -1,0 +1,140 @@
+//! Facts that `install` keeps in the state folder, so that `install --undo` can restore a host's config.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::edit::{Change, Done, Taken};
+use crate::files::{Writing, private_folder, read_own, replace};
+
+const FOLDER: &str = "hosts";
+const VERSION: u32 = 1;
+const MAX_BYTES: u64 = 256 * 1024 * 1024;
+/// Number of characters of a path's digest in a file name.
+const DIGEST_CHARS: usize = 24;
+
+/// Facts about one changed file. They may contain secrets of the host's config, so only this user may read them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Kept {
+    version: u32,
+    pub(super) path: PathBuf,
+    /// The file existed before.
+    pub(super) existed: bool,
+    /// The installation created the file's folder.
+    pub(super) made_folder: bool,
+    /// Text of the file before, as base64: its bytes stay the same whatever they are.
+    before: String,
+    /// Digest of the text that was written.
+    pub(super) after: String,
+    pub(super) change: Change,
+    /// Name of our entry.
+    pub(super) name: String,
+    pub(super) taken: Vec<Taken>,
+}
+
+impl Kept {
+    pub(super) fn new(path: &Path, before: Option<&str>, after: &str, name: &str, taken: Vec<Taken>, made_folder: bool) -> Self {
+        let text = before.unwrap_or_default();
+        Self {
+            version: VERSION,
+            path: path.to_owned(),
+            existed: before.is_some(),
+            made_folder,
+            before: STANDARD.encode(text),
+            after: super::edit::digest(after),
+            change: super::edit::change_of(text, after),
+            name: name.to_owned(),
+            taken,
+        }
+    }
+
+    /// Returns the text of the file before the installation.
+    pub(super) fn before(&self) -> io::Result<String> {
+        let bytes = STANDARD.decode(&self.before).map_err(io::Error::other)?;
+        String::from_utf8(bytes).map_err(io::Error::other)
+    }
+
+    pub(super) fn done<'d>(&'d self, before: &'d str) -> Done<'d> {
+        Done { before, after: &self.after, change: &self.change, name: &self.name, taken: &self.taken }
+    }
+}
+
+/// Returns the folder for these facts. Creates it if necessary.
+pub(super) fn folder(state: &Path) -> io::Result<PathBuf> {
+    Ok(private_folder(&private_folder(state)?.path.join(FOLDER))?.path)
+}
+
+fn file(state: &Path, path: &Path) -> PathBuf {
+    let digest = hex::encode(Sha256::digest(path.as_os_str().as_encoded_bytes()));
+    state.join(FOLDER).join(format!("{}.json", &digest[..DIGEST_CHARS]))
+}
+
+/// Reads the facts about a file. Returns `None` if this program has not changed the file.
+pub(super) fn read(state: &Path, path: &Path) -> io::Result<Option<Kept>> {
+    let file = file(state, path);
+    let explained = |problem: String| io::Error::other(format!("{} cannot be read: {problem}", file.display()));
+    let bytes = match read_own(&file, MAX_BYTES) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(explained(error.to_string())),
+    };
+    // The error of serde could quote a value, which may be a secret.
+    let kept: Kept = serde_json::from_slice(&bytes).map_err(|error| explained(format!("line {} is not valid", error.line())))?;
+    if kept.version != VERSION || kept.path != path {
+        return Err(explained("it is of another version of hyperlight-mcp, or of another file".to_owned()));
+    }
+    Ok(Some(kept))
+}
+
+pub(super) fn write(state: &Path, kept: &Kept) -> io::Result<()> {
+    folder(state)?;
+    replace(&file(state, &kept.path), &serde_json::to_vec_pretty(kept)?, Writing::Durable)
+}
+
+pub(super) fn remove(state: &Path, path: &Path) -> io::Result<()> {
+    match fs::remove_file(file(state, path)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn facts_are_read_back_and_only_their_user_may_read_them() {
+        let state = tempfile::tempdir().unwrap();
+        fs::set_permissions(state.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let path = Path::new("/h/.cursor/mcp.json");
+        assert_eq!(read(state.path(), path).unwrap(), None);
+        let kept = Kept::new(path, Some("\u{feff}{ \"token\": \"sk-1\" }\r\n"), "{}", "hyperlight-mcp", Vec::new(), false);
+        write(state.path(), &kept).unwrap();
+        assert_eq!(read(state.path(), path).unwrap().as_ref(), Some(&kept));
+        assert_eq!(kept.before().unwrap(), "\u{feff}{ \"token\": \"sk-1\" }\r\n");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&file(state.path(), path)), mode(&state.path().join(FOLDER))), (0o600, 0o700));
+        remove(state.path(), path).unwrap();
+        remove(state.path(), path).unwrap();
+        assert_eq!(read(state.path(), path).unwrap(), None);
+    }
+
+    #[test]
+    fn damaged_facts_are_an_error_without_their_content() {
+        let state = tempfile::tempdir().unwrap();
+        fs::set_permissions(state.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let path = Path::new("/h/x");
+        folder(state.path()).unwrap();
+        replace(&file(state.path(), path), b"{ \"version\": \"sk-0123456789\" }", Writing::Quick).unwrap();
+        let error = read(state.path(), path).unwrap_err().to_string();
+        assert!(error.contains("line 1") && !error.contains("sk-0"), "{error}");
+    }
+}

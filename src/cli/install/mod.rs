@@ -1,0 +1,378 @@
+//! The command `install`: puts one entry that starts `hyperlight-mcp serve` into a host's config, in place of the servers that are there.
+//! These servers move into the config of hyperlight-mcp. Approves nothing.
+
+mod edit;
+mod elsewhere;
+mod hosts;
+mod kept;
+mod shown;
+mod undo;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Map, Value as Json, json};
+
+use super::args::{Install, Program, Scope};
+use super::error::{CliError, FILE};
+use super::import::{self, Plan, converted, edited, inputs_in, plan_named, shown_inputs, starts_gateway, warn_of_readers};
+use super::session::Session;
+use super::{Exit, files};
+use crate::command::{Tone, one_line};
+use crate::files::{lock_within, replace_kept, target_in_project, target_of_user};
+use edit::{Piece, Shape, Taken};
+use hosts::{HostFile, NAME, NoFile, ServeOptions};
+use kept::Kept;
+
+/// Time to wait for another process that changes a host's config.
+const LOCK_TIME: Duration = Duration::from_secs(5);
+const USER_MODE: u32 = 0o600;
+/// The file of a project is for everybody who works on the project.
+const PROJECT_MODE: u32 = 0o644;
+
+pub(super) fn install(session: &Session, arguments: &Install) -> Result<Exit, CliError> {
+    let place = Place::of(session, arguments)?;
+    if arguments.undo { undo::undo(session, arguments, &place) } else { take_over(session, arguments, &place) }
+}
+
+/// The file to change, and its text.
+struct Place {
+    host: HostFile,
+    /// The file itself, if the path of the host is a symbolic link.
+    target: PathBuf,
+    text: Option<String>,
+    state: PathBuf,
+    /// The config of hyperlight-mcp.
+    config: PathBuf,
+}
+
+impl Place {
+    fn of(session: &Session, arguments: &Install) -> Result<Self, CliError> {
+        let (program, scope) = (arguments.program, arguments.scope);
+        let workspace = std::env::current_dir().map_err(|error| CliError::Message(FILE, format!("this folder cannot be read: {error}")))?;
+        let no_home = || CliError::Message(FILE, "there is no home folder: set HOME to its absolute path".to_owned());
+        let environment = &session.context.environment;
+        let host = hosts::host_file(program, scope, environment, &workspace, Path::is_dir).map_err(|problem| match problem {
+            NoFile::NoProjectScope => {
+                CliError::Usage(format!("{} has no config for a project: leave out --scope project", program.title()))
+            }
+            NoFile::NoHome => no_home(),
+        })?;
+        let options = session.options();
+        if !environment.get("HOME").is_some_and(|home| Path::new(home).is_absolute())
+            && (options.config_path.is_none() || options.state_dir.is_none())
+        {
+            return Err(no_home());
+        }
+        let state = absolute(options.state_folder());
+        let config = absolute(options.config_path.clone().unwrap_or_else(|| options.default_config()));
+        let target = match &host.project {
+            Some(project) => target_in_project(&host.path, project),
+            None => target_of_user(&host.path),
+        };
+        let target = target.map_err(|problem| not_changed(&host, &problem.to_string()))?;
+        let text = files::read_config(&target)
+            .map_err(|problem| CliError::Message(FILE, format!("{} cannot be read: {problem}", host.path.display())))?;
+        Ok(Self { host, target, text, state, config })
+    }
+
+    /// Text of the file. Empty if there is no file.
+    fn text(&self) -> &str {
+        self.text.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the content of the file.
+    fn parsed(&self) -> Result<Json, CliError> {
+        edit::parsed(self.host.shape, self.text()).map_err(|problem| self.unusable(&problem))
+    }
+
+    fn servers(&self) -> Result<Map<String, Json>, CliError> {
+        edit::servers(self.host.shape, self.text()).map_err(|problem| self.unusable(&problem))
+    }
+
+    fn unusable(&self, problem: &edit::Problem) -> CliError {
+        let format = if self.host.shape == Shape::Toml { "TOML" } else { "JSON" };
+        match problem {
+            edit::Problem::Syntax { .. } => not_changed(&self.host, &format!("it is not valid {format}: {problem}")),
+            edit::Problem::Shape(_) => not_changed(&self.host, &problem.to_string()),
+        }
+    }
+
+    fn kept(&self) -> Result<Option<Kept>, CliError> {
+        kept::read(&self.state, &self.target).map_err(|problem| not_changed(&self.host, &problem.to_string()))
+    }
+
+    /// Fails if somebody has changed the file since it was read.
+    fn check_unchanged(&self) -> Result<(), CliError> {
+        if files::read_config(&self.target).is_ok_and(|text| text == self.text) {
+            return Ok(());
+        }
+        Err(not_changed(&self.host, &format!("another program has changed it just now: close {} and try again", self.host.program.title())))
+    }
+
+    /// Runs the work while no other process changes a host's config.
+    fn locked<T>(&self, work: impl FnOnce() -> Result<T, CliError>) -> Result<T, CliError> {
+        let failed = |problem: std::io::Error| not_changed(&self.host, &format!("{}: {problem}", self.state.display()));
+        let folder = kept::folder(&self.state).map_err(failed)?;
+        let lock = lock_within(&folder.join("lock"), LOCK_TIME).map_err(failed)?;
+        self.check_unchanged()?;
+        let done = work();
+        drop(lock);
+        done
+    }
+}
+
+/// Returns the absolute path of a file that may not exist yet. A symbolic link as the last part stays, as a person may change it.
+fn absolute(path: PathBuf) -> PathBuf {
+    let path = std::path::absolute(&path).unwrap_or(path);
+    match (path.parent().map(Path::canonicalize), path.file_name()) {
+        (Some(Ok(folder)), Some(name)) => folder.join(name),
+        _ => path,
+    }
+}
+
+fn not_changed(host: &HostFile, problem: &str) -> CliError {
+    CliError::Message(FILE, one_line(&format!("{} was not changed: {problem}", host.path.display())))
+}
+
+/// Returns the command that writes the change, or takes it back.
+fn command(session: &Session, host: &HostFile, options: &str) -> String {
+    let scope = if host.scope == Scope::Project { " --scope project" } else { "" };
+    session.next_command.with(&format!("install {}{scope}{options}", host.program.word()))
+}
+
+/// Changes that an installation makes.
+struct Change {
+    /// Servers that the config of hyperlight-mcp gets.
+    plan: Plan,
+    /// Name of our entry, and the entry.
+    name: String,
+    entry: Json,
+    /// Our entry was there before.
+    was_there: bool,
+    /// Names of the servers that the host loses, each with its name in the config of hyperlight-mcp.
+    moved: Vec<(String, String)>,
+    /// New text of the host's config.
+    text: String,
+}
+
+/// Moves the servers of the host into the config of hyperlight-mcp, and puts our entry in their place.
+fn take_over(session: &Session, arguments: &Install, place: &Place) -> Result<Exit, CliError> {
+    let config = &place.config;
+    let text = files::read_config(config)
+        .map_err(|problem| CliError::Message(FILE, format!("the config {} cannot be read: {problem}", config.display())))?
+        .unwrap_or_default();
+    let existing = import::parsed(&text)
+        .map_err(|problem| CliError::Message("ERR_CONFIG_SYNTAX", format!("the config {} is not JSON: {problem}", config.display())))?;
+    let change = planned(session, arguments, place, &existing)?;
+    let changes = change.text != place.text();
+    if !session.json() {
+        show(session, place, &change, changes)?;
+    }
+    let written = changes && arguments.write;
+    if written {
+        place.locked(|| write(place, &change, &text))?;
+        warn_of_readers(session, &change.plan, config);
+    }
+    tell(session, place, &change, (changes, written), arguments.servers.as_deref());
+    Ok(Exit::Done)
+}
+
+/// Computes the changes without writing anything.
+fn planned(session: &Session, arguments: &Install, place: &Place, existing: &Json) -> Result<Change, CliError> {
+    let host = &place.host;
+    let root = place.parsed()?;
+    let servers = place.servers()?;
+    let ours = servers.iter().find(|(_, entry)| starts_gateway(entry));
+    let (names, found): (Vec<&String>, Vec<_>) = servers
+        .iter()
+        .filter(|(name, _)| ours.is_none_or(|(ours, _)| ours != *name))
+        .map(|(name, entry)| (name, converted(host.program, name, entry)))
+        .unzip();
+    let from = format!("{} ({})", host.program.title(), host.path.display());
+    let (plan, new_names) = plan_named(existing, vec![(from, found, inputs_in(&root))]);
+    let moved: Vec<(String, String)> = names.into_iter().zip(new_names).filter_map(|(name, new)| Some((name.clone(), new?))).collect();
+    check_servers(arguments, existing, &plan)?;
+    let left = |name: &str| servers.contains_key(name) && !moved.iter().any(|(moved, _)| moved == name);
+    let numbered = |number: usize| if number == 1 { NAME.to_owned() } else { format!("{NAME}-{number}") };
+    // One more name than there are servers, so one of them is free.
+    let free = || (1..=servers.len() + 1).map(numbered).find(|name| !left(name));
+    let name = ours.map(|(name, _)| name.clone()).or_else(free).unwrap_or_default();
+    let new = entry(session, arguments, place)?;
+    let (was_there, entry) = match ours {
+        // A person may have added keys to our entry, such as a timeout. They stay.
+        Some((_, old)) => (true, merged(old, &new)),
+        None => (false, new),
+    };
+    let is_same = ours.is_some_and(|(_, old)| *old == entry);
+    let mut remove: Vec<String> = moved.iter().map(|(name, _)| name.clone()).collect();
+    if was_there && !is_same {
+        remove.push(name.clone());
+    }
+    let insert = if is_same { Vec::new() } else { vec![Piece::Entry { name: name.clone(), entry: entry.clone() }] };
+    let text = if remove.is_empty() && insert.is_empty() {
+        place.text().to_owned()
+    } else {
+        edit::replaced(host.shape, place.text(), &remove, &insert).map_err(|problem| place.unusable(&problem))?
+    };
+    Ok(Change { plan, name, entry, was_there, moved, text })
+}
+
+fn merged(old: &Json, new: &Json) -> Json {
+    let mut merged = old.clone();
+    for (key, value) in new.as_object().into_iter().flatten() {
+        merged[key] = value.clone();
+    }
+    merged
+}
+
+/// Fails if `--servers` names a server that the config does not have.
+fn check_servers(arguments: &Install, existing: &Json, plan: &Plan) -> Result<(), CliError> {
+    let known = |name: &str| {
+        plan.additions.iter().any(|addition| addition.name == name)
+            || [&existing["mcpServers"], &existing["servers"], &existing["mcp"]["servers"]]
+                .iter()
+                .any(|section| section.get(name).is_some())
+    };
+    match arguments.servers.iter().flatten().find(|name| !known(name)) {
+        Some(name) => Err(CliError::Usage(format!("--servers names \"{}\", which is not in the config", one_line(name)))),
+        None => Ok(()),
+    }
+}
+
+/// Returns the entry that starts this copy of hyperlight-mcp.
+fn entry(session: &Session, arguments: &Install, place: &Place) -> Result<Json, CliError> {
+    let host = &place.host;
+    let launch = session.context.launch.as_ref();
+    let launch = launch.ok_or_else(|| not_changed(host, "the path of hyperlight-mcp is not known: start it with npx or node"))?;
+    let npx = hosts::npx_places(launch, &session.context.environment).into_iter().find(|path| path.is_file());
+    if hosts::is_in_npx_cache(&launch.script) && npx.is_none() {
+        let text = "npm may remove this copy of hyperlight-mcp, as npx downloaded it for one command: install it with npm install -g hyperlight-mcp, then repeat this command";
+        session.terminal.note(Tone::Warning, "warning:", text);
+    }
+    let given = session.options();
+    let options = ServeOptions {
+        config: given.config_path.as_ref().map(|_| place.config.as_path()),
+        state: given.state_dir.as_ref().map(|_| place.state.as_path()),
+        servers: arguments.servers.as_deref(),
+    };
+    Ok(hosts::entry(host.program, launch, npx.as_deref(), &options))
+}
+
+/// Writes our config first, then the facts for an undo, and the host's config last. If this is interrupted, nothing is lost.
+fn write(place: &Place, change: &Change, config_text: &str) -> Result<(), CliError> {
+    let host = &place.host;
+    let failed = |problem: std::io::Error| not_changed(host, &problem.to_string());
+    check_writable(place).map_err(failed)?;
+    if !change.plan.additions.is_empty() {
+        let config = place.config.display();
+        let new =
+            edited(config_text, &change.plan).map_err(|problem| CliError::Message(FILE, format!("{config} was not changed: {problem}")))?;
+        files::write(&place.config, &new, USER_MODE)?;
+    }
+    let folder = place.target.parent().unwrap_or(Path::new("/"));
+    let made_folder = !folder.is_dir();
+    kept::write(&place.state, &kept_of(place, change, made_folder)?).map_err(failed)?;
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let mode = if host.scope == Scope::User { USER_MODE } else { PROJECT_MODE };
+    replace_kept(&place.target, change.text.as_bytes(), mode).map_err(failed)
+}
+
+/// Fails if the file is read-only, before anything is written.
+fn check_writable(place: &Place) -> std::io::Result<()> {
+    let is_read_only = std::fs::metadata(&place.target).is_ok_and(|file| file.permissions().readonly());
+    if is_read_only { Err(std::io::Error::other("it is read-only")) } else { Ok(()) }
+}
+
+/// Returns the facts that an undo of this and of all earlier installations needs.
+fn kept_of(place: &Place, change: &Change, made_folder: bool) -> Result<Kept, CliError> {
+    let shape = place.host.shape;
+    let unusable = |problem: edit::Problem| place.unusable(&problem);
+    let previous = place.kept()?.filter(|_| change.was_there);
+    let moved: Vec<String> = change.moved.iter().map(|(name, _)| name.clone()).collect();
+    let Some(previous) = previous else {
+        // Without facts, the undo restores the entry that was there, as somebody wrote it by hand.
+        let mut names = moved;
+        names.extend(change.was_there.then(|| change.name.clone()));
+        let taken = edit::sources(shape, place.text(), &names).map_err(unusable)?;
+        return Ok(Kept::new(&place.target, place.text.as_deref(), &change.text, &change.name, taken, made_folder));
+    };
+    let before = previous.before().map_err(|problem| not_changed(&place.host, &problem.to_string()))?;
+    let undone = edit::undone(shape, place.text(), &previous.done(&before)).map_err(unusable)?;
+    let existed = previous.existed || !undone.exact;
+    let mut taken: Vec<Taken> = previous.taken;
+    taken.retain(|taken| !moved.contains(&taken.name));
+    taken.extend(edit::sources(shape, place.text(), &moved).map_err(unusable)?);
+    let text = existed.then_some(undone.text.as_str());
+    Ok(Kept::new(&place.target, text, &change.text, &change.name, taken, previous.made_folder))
+}
+
+fn show(session: &Session, place: &Place, change: &Change, changes: bool) -> Result<(), CliError> {
+    let style = session.terminal.out;
+    for addition in &change.plan.additions {
+        session.terminal.print(&import::shown(addition, &change.plan.inputs, &style));
+    }
+    for (name, why) in stays(place, change)? {
+        session.terminal.print(&style.wrapped("", &one_line(&format!("{name} stays in {}: {why}", place.host.path.display()))));
+    }
+    for (file, names) in elsewhere::servers(session, place) {
+        let text =
+            format!("{} also has servers in {file}, which it goes on to start itself: {}", place.host.program.title(), names.join(", "));
+        session.terminal.print(&style.wrapped("", &one_line(&text)));
+    }
+    if changes {
+        let after = edit::servers(place.host.shape, &change.text).map_err(|problem| place.unusable(&problem))?;
+        session.terminal.print(&shown::difference(&place.host, &place.servers()?, &after, &style));
+    }
+    Ok(())
+}
+
+/// Returns the servers that stay in the host's config, with the reason.
+fn stays(place: &Place, change: &Change) -> Result<Vec<(String, String)>, CliError> {
+    let servers = place.servers()?;
+    let stays = servers.keys().filter(|name| **name != change.name && !change.moved.iter().any(|(moved, _)| moved == *name));
+    let why = |name: &str| {
+        let shown = converted(place.host.program, name, &servers[name]).name;
+        let skipped = change.plan.skipped.iter().find(|skipped| skipped.name == shown);
+        skipped.map_or_else(|| "it cannot be used".to_owned(), |skipped| skipped.why.clone())
+    };
+    Ok(stays.map(|name| (name.clone(), why(name))).collect())
+}
+
+fn tell(session: &Session, place: &Place, change: &Change, (changes, written): (bool, bool), servers: Option<&[String]>) {
+    let (host, plan) = (&place.host, &change.plan);
+    let (file, config) = (host.path.display().to_string(), place.config.display().to_string());
+    if session.json() {
+        let moved: Vec<Json> = change.moved.iter().map(|(name, new)| json!({ "name": name, "as": new })).collect();
+        let stays: Vec<Json> =
+            stays(place, change).unwrap_or_default().into_iter().map(|(name, why)| json!({ "name": name, "why": why })).collect();
+        let elsewhere: Vec<Json> =
+            elsewhere::servers(session, place).into_iter().map(|(file, servers)| json!({ "file": file, "servers": servers })).collect();
+        let document = json!({
+            "program": host.program.word(), "scope": host.scope.word(), "file": file, "config": config, "changes": changes, "written": written,
+            "name": change.name, "entry": shown_entry(host.program, change), "moved": moved, "stays": stays, "elsewhere": elsewhere,
+            "additions": plan.shown_additions(), "inputs": shown_inputs(&plan.inputs),
+        });
+        return session.terminal.print_json(&document);
+    }
+    let title = host.program.title();
+    let text = if !changes {
+        format!("nothing to change: {title} already starts hyperlight-mcp serve\n")
+    } else if written {
+        let approve = session.next_command.with("approve");
+        let undo = command(session, host, " --undo --write");
+        format!("written into {file} and {config}. Approve the servers: {approve}\nthen start {title} again. To take this back: {undo}\n")
+    } else {
+        let servers = servers.map(|servers| format!(" --servers {}", servers.join(","))).unwrap_or_default();
+        format!("nothing was written. To write this into {file} and {config}: {}\n", command(session, host, &format!("{servers} --write")))
+    };
+    session.terminal.print(&text);
+}
+
+/// Returns our entry for printing. Only keys that a person has added can be secret.
+fn shown_entry(program: Program, change: &Change) -> Json {
+    if change.was_there { shown::masked(program, &change.name, &change.entry) } else { change.entry.clone() }
+}
+
+#[cfg(test)]
+mod tests;
