@@ -27,9 +27,10 @@ pub use http::{HttpTarget, TokenFuture, TokenSource};
 pub use inbound::caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, Reply, Sampling};
 pub use inbound::form::{Form, FormProblem};
 pub use inbound::notification::{LogData, Notice};
+pub use inbound::owner::RequestOwner;
 pub use oauth::{
-    Authorization, AuthorizationPrompt, Authorize, ConfirmIssuer, Credential, Grant, IssuerPrompt, OAuth, OAuthContext, OAuthSettings,
-    OnSecret, SigningAlgorithm, TokenStore,
+    AuthorizationPrompt, CheckApproved, Credential, Grant, IssuerPrompt, OAuth, OAuthContext, OAuthSettings, OnSecret, SigningAlgorithm,
+    TokenStore,
 };
 pub use pool::lifecycle::{Closed, ConnectDecision, ConnectionState, Lifecycle, Transition};
 pub use pool::{ConnectionRequest, Connections, Lease, LeaseOrigin};

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::callbacks::{CallScope, ElicitationQuestion, SamplingQuestion};
+use super::callbacks::{AuthorizationQuestion, CallScope, ElicitationQuestion, IssuerQuestion, SamplingQuestion};
 use super::core::Core;
 use super::events::{Event, Events};
-use crate::client::{Caller, Elicitation, ElicitationAnswer, LogData, Notice, Question, Reply, Sampling};
+use crate::client::{
+    AuthorizationPrompt, Caller, Elicitation, ElicitationAnswer, IssuerPrompt, LogData, Notice, Question, Reply, Sampling,
+};
 use crate::error::ForeignText;
 use crate::redact::Redactor;
 use crate::sandbox::RunControl;
@@ -73,6 +75,24 @@ impl Caller for ScopeCaller {
     fn sample(&self, sampling: Sampling) -> Option<Reply<Json>> {
         self.may_ask(&sampling.server, self.can_sample())?;
         self.scope.callbacks.sample(&SamplingQuestion { sampling, run_id: self.scope.run_id })
+    }
+
+    fn can_authorize(&self) -> bool {
+        self.scope.callbacks.can_authorize()
+    }
+
+    fn authorize(&self, prompt: AuthorizationPrompt) -> Option<Reply<Option<String>>> {
+        let AuthorizationPrompt { server, url, issuer } = prompt;
+        self.scope.callbacks.authorize(&url, &AuthorizationQuestion { server, issuer })
+    }
+
+    fn can_confirm_issuer(&self) -> bool {
+        self.scope.callbacks.can_confirm_issuer()
+    }
+
+    fn confirm_issuer(&self, prompt: IssuerPrompt) -> Option<Reply<bool>> {
+        let IssuerPrompt { server, issuer, client_id, credential } = prompt;
+        self.scope.callbacks.confirm_issuer(&IssuerQuestion { server, issuer, client_id, credential })
     }
 
     fn notice(&self, server: &str, tool: &str, notice: &Notice) {

@@ -8,7 +8,7 @@ use super::core::Core;
 use super::events::Event;
 use super::journal::Note;
 use crate::client::{Closed, ConnectionRequest, Lease, LeaseOrigin};
-use crate::config::ServerDefinition;
+use crate::config::{ServerDefinition, read_env_file};
 use crate::error::{Error, Result};
 use crate::sandbox::RunControl;
 
@@ -17,7 +17,7 @@ impl Core {
     pub(super) async fn connect(
         &self,
         server: &Arc<ServerDefinition>,
-        scope: &CallScope,
+        scope: &Arc<CallScope>,
         control: Option<&RunControl>,
         patience: Duration,
     ) -> Result<Lease> {
@@ -28,7 +28,7 @@ impl Core {
     async fn connect_now(
         &self,
         server: &Arc<ServerDefinition>,
-        scope: &CallScope,
+        scope: &Arc<CallScope>,
         control: Option<&RunControl>,
         patience: Duration,
     ) -> Result<Lease> {
@@ -39,7 +39,7 @@ impl Core {
         let waiting = control.map(RunControl::wait_for_turn);
         let launch = async move {
             drop(waiting);
-            self.launch(server, &scope.callbacks, control).await
+            self.launch(server, scope, control).await
         };
         let connecting = Box::pin(self.connections.get(&wanted, launch));
         let outcome = tokio::select! {
@@ -57,10 +57,18 @@ impl Core {
             }
         }
         let connection = outcome?;
+        if connection.origin() != LeaseOrigin::Shared
+            && let Err(error) = self.check_approved(server, &read_env_file)
+        {
+            // Another process revoked the approval while the server was being connected.
+            drop(connection);
+            self.end_if_unapproved(&server.name).await;
+            return Err(self.redacted(error));
+        }
         if connection.origin() != LeaseOrigin::Shared {
             self.connected(server, &connection, scope);
         }
-        let live = connection.manifest().await?;
+        let live = connection.manifest_for(|| self.caller(scope, control)).await?;
         self.report_drift(server, &live)?;
         if connection.origin() != LeaseOrigin::Shared {
             let changed = self.registry.quarantined(&server.name);

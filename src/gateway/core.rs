@@ -53,6 +53,8 @@ pub(super) struct Core {
     pub(super) events: Events,
     pub(super) learnt: LearntServers,
     pub(super) tokens: TokenStore,
+    /// This core, for work that must not keep the gateway alive.
+    pub(super) weak: Weak<Core>,
 }
 
 /// The approvals, and the state that approvals are compared with.

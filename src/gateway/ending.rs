@@ -57,9 +57,14 @@ impl Core {
 
     /// Ends what is live for a server whose approval has expired or was revoked by another process.
     pub(super) async fn end_if_unapproved(&self, name: &str) {
-        let standing = self.registry.server(name).and_then(|server| self.standing(&server));
-        if matches!(standing, Ok(Standing::Unapproved(_))) {
+        if self.is_unapproved(name) {
             self.end(name, EndReason::ApprovalLost).await;
         }
+    }
+
+    /// Returns whether no stage of a server's approval is valid. Reads the approval again.
+    pub(super) fn is_unapproved(&self, name: &str) -> bool {
+        let standing = self.registry.server(name).and_then(|server| self.standing(&server));
+        matches!(standing, Ok(Standing::Unapproved(_)))
     }
 }

@@ -4,19 +4,17 @@ use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::callbacks::{AuthorizationQuestion, CallbackChain, IssuerQuestion, pause};
+use super::callbacks::{CallScope, CallbackChain, pause};
 use super::core::{Core, Inputs};
 use super::events::Event;
 use super::journal::Note;
 use super::subject::{ReadFile, locality};
 use crate::blocking::blocking;
-use crate::client::{
-    AuthorizationPrompt, Authorize, ConfirmIssuer, ConnectClock, HttpTarget, IssuerPrompt, Launch, OAuth, OAuthContext, OnSecret, Target,
-};
+use crate::client::{Caller, CheckApproved, ConnectClock, HttpTarget, Launch, OAuth, OAuthContext, OnSecret, Target};
 use crate::config::{
     Learnt, ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http,
     resolve_roots,
@@ -31,22 +29,22 @@ impl Core {
     pub(super) async fn launch(
         &self,
         server: &Arc<ServerDefinition>,
-        callbacks: &CallbackChain,
+        scope: &Arc<CallScope>,
         control: Option<&RunControl>,
     ) -> Result<Launch> {
         self.check_approved(server, &read_env_file)?;
-        let inputs = self.ask_inputs(server, callbacks, control).await?;
+        let inputs = self.ask_inputs(server, &scope.callbacks, control).await?;
         // Another process may have revoked the approval while a person typed.
         let (subject, command) = self.approved_command(server, &inputs, &read_env_file)?;
         if let Some(remote) = resolve_http(server, &self.surroundings, &inputs)? {
-            return self.launch_http(server, remote, callbacks, control);
+            return self.launch_http(server, remote, self.caller(scope, control));
         }
         let missing = || Error::Internal(format!("server \"{}\" has neither a command nor a url", server.name).into());
         let command = command.ok_or_else(missing)?;
         self.learn_secrets(server, &command);
         let program = self.approved_program(server, subject, &command).await?;
         let clock = ConnectClock::start(Some(&command.command), server.connect_timeout_ms, self.limits.connect_timeout_ms);
-        self.launch_of(server, Target::Process { command, program }, clock)
+        self.launch_of(server, Target::Process { command, program }, clock, self.caller(scope, control))
     }
 
     /// Checks the approval, and returns its subject and the command. The environment file is read once: the bytes that `pinValues` compares with the
@@ -73,13 +71,7 @@ impl Core {
         Ok((subject, resolve_command(server, &self.surroundings, inputs, locality, read_once)?))
     }
 
-    fn launch_http(
-        &self,
-        server: &ServerDefinition,
-        remote: ResolvedHttp,
-        callbacks: &CallbackChain,
-        control: Option<&RunControl>,
-    ) -> Result<Launch> {
+    fn launch_http(&self, server: &Arc<ServerDefinition>, remote: ResolvedHttp, caller: Arc<dyn Caller>) -> Result<Launch> {
         let ResolvedHttp { url, headers, oauth, secrets } = remote;
         // Every header value may be a credential, whatever the header's name is.
         let values = headers.iter().filter(|(name, value)| is_redactable(name, value.expose_secret())).map(|(_, value)| value);
@@ -87,18 +79,17 @@ impl Core {
         let clock = ConnectClock::start(None, server.connect_timeout_ms, self.limits.connect_timeout_ms);
         let context = OAuthContext {
             store: self.tokens.clone(),
-            authorize: callbacks.can_authorize().then(|| authorizer(callbacks, &clock, control)),
-            confirm_issuer: callbacks.can_confirm_issuer().then(|| confirmer(callbacks, &clock, control)),
+            check_approved: self.approval_check(server),
             on_secret: learn_token(&self.redactor),
             allow_insecure: server.allow_insecure_http,
         };
         let tokens = OAuth::new(&server.name, url.expose_secret(), oauth.unwrap_or_default(), context)?;
         let target =
             HttpTarget { server: server.name.clone(), url, headers, allow_insecure: server.allow_insecure_http, tokens: Some(tokens) };
-        self.launch_of(server, Target::Http(target), clock)
+        self.launch_of(server, Target::Http(target), clock, caller)
     }
 
-    fn launch_of(&self, server: &ServerDefinition, target: Target, clock: ConnectClock) -> Result<Launch> {
+    fn launch_of(&self, server: &ServerDefinition, target: Target, clock: ConnectClock, caller: Arc<dyn Caller>) -> Result<Launch> {
         let roots = resolve_roots(server, &self.surroundings)?;
         let redactor = Arc::clone(&self.redactor);
         let (journal, name) = (self.events.journal.clone(), server.name.clone());
@@ -108,6 +99,7 @@ impl Core {
             target,
             redact: Arc::new(move |words| words.open(&redactor)),
             on_stderr: Arc::new(move |line| journal.note(&name, Note::Stderr(line.to_owned()))),
+            caller,
             clock,
             protocol_version: server.protocol_version.map(|version| version.as_str().to_owned()),
             era: learnt.era,
@@ -116,8 +108,17 @@ impl Core {
         })
     }
 
+    /// Returns a function that fails if the approval is no longer valid. Another process may revoke it while a person is at a browser.
+    fn approval_check(&self, server: &Arc<ServerDefinition>) -> CheckApproved {
+        let (core, server) = (Weak::clone(&self.weak), Arc::clone(server));
+        Arc::new(move || {
+            let core = core.upgrade().ok_or(Error::Closed { what: "gateway" })?;
+            core.check_approved(&server, &read_env_file).map(drop)
+        })
+    }
+
     /// Returns the subject of a valid approval.
-    fn check_approved(&self, server: &ServerDefinition, read_file: ReadFile<'_>) -> Result<Subject> {
+    pub(super) fn check_approved(&self, server: &ServerDefinition, read_file: ReadFile<'_>) -> Result<Subject> {
         let mut judged = None;
         let judge = |approval: &Approval| judged.insert(self.judged_by(server, approval, read_file)).clone();
         let standing = self.trust.approvals.standing_of(&server.name, judge)?;
@@ -188,43 +189,6 @@ impl Core {
 fn learn_token(redactor: &Arc<Redactor>) -> OnSecret {
     let redactor = Arc::clone(redactor);
     Arc::new(move |secret| redactor.add([secret]))
-}
-
-/// Returns a function that shows the page at which a person grants access. All clocks are paused while they read it.
-fn authorizer(callbacks: &CallbackChain, clock: &ConnectClock, control: Option<&RunControl>) -> Authorize {
-    let (callbacks, clock, control) = (callbacks.clone(), clock.clone(), control.cloned());
-    Arc::new(move |prompt: AuthorizationPrompt| {
-        let AuthorizationPrompt { server, url, issuer } = prompt;
-        let question = AuthorizationQuestion { server, issuer };
-        let answer = callbacks.authorize(&url, &question);
-        let clocks = (clock.pause(), pause(control.as_ref()));
-        Box::pin(async move {
-            let answer = match answer {
-                Some(answer) => answer.await,
-                None => Ok(None),
-            };
-            drop(clocks);
-            answer
-        })
-    })
-}
-
-/// Returns a function that asks whether a credential may be sent to an issuer. All clocks are paused while a person thinks.
-fn confirmer(callbacks: &CallbackChain, clock: &ConnectClock, control: Option<&RunControl>) -> ConfirmIssuer {
-    let (callbacks, clock, control) = (callbacks.clone(), clock.clone(), control.cloned());
-    Arc::new(move |prompt: IssuerPrompt| {
-        let IssuerPrompt { server, issuer, client_id, credential } = prompt;
-        let answer = callbacks.confirm_issuer(&IssuerQuestion { server, issuer, client_id, credential });
-        let clocks = (clock.pause(), pause(control.as_ref()));
-        Box::pin(async move {
-            let answer = match answer {
-                Some(answer) => answer.await,
-                None => Ok(false),
-            };
-            drop(clocks);
-            answer
-        })
-    })
 }
 
 /// Returns the values in a server's settings that must be redacted.

@@ -207,6 +207,7 @@ impl Gateway {
             RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens, search: Arc::default() };
         let closed = CancellationToken::new();
         let core = Arc::new_cyclic(|core| Core {
+            weak: Weak::clone(core),
             registry: Registry::new(config),
             source,
             trust,

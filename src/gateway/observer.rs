@@ -74,6 +74,16 @@ impl Observer for CoreObserver {
         self.0.upgrade().is_some_and(|core| core.may_be_heard(server))
     }
 
+    fn ends_unapproved(&self, server: &str) -> bool {
+        let Some(core) = self.0.upgrade() else { return false };
+        let ends = core.is_unapproved(server);
+        if ends {
+            let server = server.to_owned();
+            tokio::spawn(async move { core.end_if_unapproved(&server).await });
+        }
+        ends
+    }
+
     fn nobody_in_particular(&self) -> Arc<dyn Caller> {
         match self.0.upgrade() {
             Some(core) => core.caller(&core.people.session, None),

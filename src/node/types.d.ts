@@ -192,7 +192,8 @@ export interface Callbacks extends CallerCallbacks {
   onInput?(id: string, description?: string): string | Promise<string>
   /**
    * Called with the URL at which a person grants access to a server. If the browser runs on this machine, return nothing: a listener on the loopback
-   * interface receives the redirect. Otherwise, return the URL to which the browser was redirected at the end.
+   * interface receives the redirect. Otherwise, return the URL to which the browser was redirected at the end. The person has 5 minutes, also after this
+   * callback has returned, and this time does not count towards other time limits. The callback of the run or call that needs the access is called.
    */
   onAuthorize?(url: string, question: { server: string; issuer: string }): void | string | Promise<void | string>
   /**

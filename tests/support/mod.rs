@@ -153,6 +153,7 @@ impl Scene {
             target: Target::Process { program: command.command.clone().into(), command },
             redact: Arc::new(|text: ForeignText| text.open(&Redactor::new(None, None))),
             on_stderr: Arc::new(|_| {}),
+            caller: Arc::new(Quiet),
             clock: ConnectClock::start(None, Some(u64::try_from(limit.as_millis()).unwrap()), 0),
             protocol_version: None,
             era: Some(hyperlight_mcp::client::Era::Initialize),

@@ -28,7 +28,7 @@ use serde_json::Value as Json;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
 
-use super::clock::{CallLimits, Expired};
+use super::clock::{CallClock, CallLimits, Expired};
 use super::connection::discovery::discover;
 use super::connection::era::Era;
 use super::connection::link::Link;
@@ -37,6 +37,7 @@ use super::http::raw_result;
 use super::inbound::caller::Caller;
 use super::inbound::calls::Calls;
 use super::inbound::handler::Handler;
+use super::inbound::owner::{RequestOwner, RequestOwners};
 use super::inbound::questions::Questions;
 use super::inbound::updates::Updates;
 use super::stdio::requests::{DirectLine, Param};
@@ -57,6 +58,7 @@ pub struct Connection {
     pub(super) era: Era,
     pub(super) calls: Arc<Calls>,
     pub(super) questions: Questions,
+    pub(super) owners: Arc<RequestOwners>,
     pub(super) updates: Arc<Updates>,
     pub(super) lists: Arc<Lists>,
     /// The manifest from the last complete reading of the server's lists.
@@ -103,21 +105,39 @@ impl Connection {
     /// # Errors
     /// `ERR_CONNECT_FAILED` or `ERR_CONNECT_TIMEOUT` if the lists cannot be read.
     pub async fn manifest(&self) -> Result<Arc<Manifest>> {
+        self.manifest_for(|| self.questions.observer.nobody_in_particular()).await
+    }
+
+    /// Returns the manifest on behalf of a caller. If the lists must be read again and the server needs an authorization for that, the caller's
+    /// person is asked.
+    ///
+    /// # Errors
+    /// The errors of [`Self::manifest`].
+    pub async fn manifest_for(&self, caller: impl FnOnce() -> Arc<dyn Caller>) -> Result<Arc<Manifest>> {
         // All callers wait until the reading has ended, so that none gets a manifest that is known to be outdated.
         if self.lists.unread().is_some() {
             let _reading = self.reading.lock().await;
             // The number is taken before the reading. A change that is announced during the reading therefore causes another reading.
             if let Some(announced) = self.lists.unread() {
-                let reading = tokio::time::timeout(self.read_timeout, Box::pin(discover(&self.server, &self.peer))).await;
-                let limit_ms = millis(self.read_timeout);
-                let hint = " when it was asked for its changed lists".to_owned();
-                let manifest =
-                    reading.map_err(|_| Error::ConnectTimeout { server: self.server.clone(), limit_ms, hint: hint.into() })??;
-                *self.manifest.write() = Arc::new(manifest);
+                *self.manifest.write() = Arc::new(self.read_lists(caller()).await?);
                 self.lists.have_read(announced);
             }
         }
         Ok(Arc::clone(&self.manifest.read()))
+    }
+
+    /// Reads all lists within the time limit, which does not count the time of a person.
+    async fn read_lists(&self, caller: Arc<dyn Caller>) -> Result<Manifest> {
+        let clock = CallClock::start(CallLimits::fixed(self.read_timeout));
+        let _owner = self.owners.set_temporary(RequestOwner::new(caller, Some(clock.clone())));
+        tokio::select! {
+            biased;
+            manifest = Box::pin(discover(&self.server, &self.peer)) => manifest,
+            _ = clock.expired() => {
+                let (server, limit_ms) = (self.server.clone(), millis(self.read_timeout));
+                Err(Error::ConnectTimeout { server, limit_ms, hint: " when it was asked for its changed lists".to_owned().into() })
+            }
+        }
     }
 
     /// Returns the time that connecting took, from the first attempt until all lists were read.

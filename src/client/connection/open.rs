@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rmcp::RoleClient;
+use rmcp::model::RequestId;
 use rmcp::service::{ClientInitializeError, ClientServiceExt as _, RunningService};
 use rmcp::transport::Transport;
 use serde_json::Value as Json;
@@ -19,10 +20,11 @@ use super::{Connection, Lists, list_changes, millis};
 use crate::catalog::Manifest;
 use crate::client::clock::{CallClock, CallLimits};
 use crate::client::http::{HttpLimits, HttpTarget, SESSION_RENEWED, failure_of_start, http_transport};
-use crate::client::inbound::caller::Observer;
+use crate::client::inbound::caller::{Caller, Observer};
 use crate::client::inbound::calls::{Calls, InFlight, Of};
 use crate::client::inbound::handler::Handler;
 use crate::client::inbound::notification::{self, Interceptor, Notification};
+use crate::client::inbound::owner::{RequestOwner, RequestOwners};
 use crate::client::inbound::questions::Questions;
 use crate::client::inbound::updates::Updates;
 use crate::client::stdio::process::ServerProcess;
@@ -49,6 +51,8 @@ pub struct Launch {
     pub redact: Redact,
     /// Listener for each line of standard error, redacted.
     pub on_stderr: StderrListener,
+    /// Caller for whom the connection is made. Its person is asked if the server needs an authorization meanwhile.
+    pub caller: Arc<dyn Caller>,
     /// Clock of the connection attempt. It runs from its creation, and pauses while a person is asked.
     pub clock: ConnectClock,
     /// The protocol version that the config fixes.
@@ -138,6 +142,7 @@ struct Opening<'a> {
     lists: Arc<Lists>,
     questions: Questions,
     updates: Arc<Updates>,
+    owners: Arc<RequestOwners>,
 }
 
 impl Connection {
@@ -152,7 +157,10 @@ impl Connection {
         let left_out = move |call: &InFlight, count| telling.tell_left_out(Some(call), count);
         let calls = Arc::new(Calls::new(launch.elicits, Box::new(left_out)));
         let updates = Updates::new(questions.clone());
-        let opening = Opening { launch, watchdog, calls, lists: Arc::default(), questions, updates };
+        let owners = RequestOwners::new(&calls, &questions.observer);
+        // The caller is kept only while the connection is opened. Later requests have owners of their own.
+        let opener = owners.set_temporary(RequestOwner::new(Arc::clone(&launch.caller), Some(launch.clock.clock.clone())));
+        let opening = Opening { launch, watchdog, calls, lists: Arc::default(), questions, updates, owners };
         let is_remote = matches!(launch.target, Target::Http(_));
         let plan = Plan::new(launch.protocol_version.as_deref(), launch.era);
         let mut plan = if is_remote { plan.over_http() } else { plan };
@@ -171,7 +179,8 @@ impl Connection {
             }
         };
         let peer = begun.service.peer().clone();
-        let Opening { calls, lists, questions, updates, .. } = opening;
+        drop(opener);
+        let Opening { calls, lists, questions, updates, owners, .. } = opening;
         Ok(Self {
             server: launch.server.clone(),
             peer,
@@ -181,6 +190,7 @@ impl Connection {
             era: Era::of(&begun.manifest.protocol_version),
             calls,
             questions,
+            owners,
             updates,
             lists,
             manifest: RwLock::new(Arc::new(begun.manifest)),
@@ -210,7 +220,9 @@ impl Opening<'_> {
             // No other handshake is left to try, so `server/discover` may use the whole connect time.
             limits.discover = CALLS_OWN_AFFAIR;
         }
-        let transport = http_transport(target, self.interceptor(), limits).map_err(unrelated)?;
+        let owners = Arc::clone(&self.owners);
+        let owner_of = Arc::new(move |request: Option<&RequestId>| owners.owner(request));
+        let transport = http_transport(target, self.interceptor(), owner_of, limits).map_err(unrelated)?;
         let (service, manifest) = tokio::select! {
             biased;
             outcome = Box::pin(self.begin(transport, plan)) => outcome?,

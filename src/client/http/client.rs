@@ -24,6 +24,7 @@ use super::retry::{RetryPolicy, retry_after};
 use super::stream::{Events, Route, event_of, unknown_method};
 use super::target::{CONTROL_TIMEOUT, Endpoint, HttpLimits};
 use crate::client::inbound::notification::Interceptor;
+use crate::client::inbound::owner::OwnerOf;
 use crate::client::inbound::rate_limit::{Pace, UNSOLICITED};
 use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS, ServerRequests};
 use crate::client::wire::json;
@@ -45,6 +46,7 @@ pub(super) struct Shared {
     pub(super) endpoint: Endpoint,
     pub(super) web: reqwest::Client,
     pub(super) interceptor: Interceptor,
+    pub(super) owner_of: OwnerOf,
     pub(super) limits: HttpLimits,
     /// Token that cancels all running requests. It is needed because rmcp's worker ignores a cancellation while it starts.
     pub(super) stop: CancellationToken,
@@ -85,6 +87,7 @@ impl HttpClient {
         endpoint: Endpoint,
         web: reqwest::Client,
         interceptor: Interceptor,
+        owner_of: OwnerOf,
         limits: HttpLimits,
         stop: CancellationToken,
     ) -> Self {
@@ -93,6 +96,7 @@ impl HttpClient {
             endpoint,
             web,
             interceptor,
+            owner_of,
             limits,
             stop,
             session: Mutex::default(),
@@ -344,7 +348,7 @@ impl HttpClient {
 
     async fn delete(&self, session: &str, headers: &HashMap<HeaderName, HeaderValue>) -> Result<(), HttpFailure> {
         let headers = protocol_headers(BOTH, Some(session), headers);
-        let request = Outgoing { method: Method::DELETE, body: None, headers, retry: RetryPolicy::Unsent, within: None };
+        let request = Outgoing { id: None, method: Method::DELETE, body: None, headers, retry: RetryPolicy::Unsent, within: None };
         let response = self.send_once(&request).await?;
         let status = response.status();
         // A server may not support DELETE, or may already have ended the session.
@@ -386,7 +390,7 @@ impl StreamableHttpClient for HttpClient {
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failed> {
         let route = Route { session, headers };
         // No time limit applies, because some servers send the headers only with their first message.
-        let opening = async { self.open_stream(&route, last_event_id.as_deref(), None).await.map_err(Failed::Client) };
+        let opening = async { self.open_stream(&route, last_event_id.as_deref(), None, None).await.map_err(Failed::Client) };
         match self.unless_stopped(opening).await {
             Ok(response) => Ok(Events::new(self.clone(), route, None, response).into_stream()),
             Err(Failed::Client(HttpFailure::Status { status: 400 | 404 | 405 | 406 | 501, .. })) => Err(Failed::ServerDoesNotSupportSse),
@@ -410,7 +414,8 @@ fn post_of(message: &ClientJsonRpcMessage, route: &Route, retry: RetryPolicy, wi
     let body = serde_json::to_vec(message).map_err(Failed::Deserialize)?;
     let mut headers = protocol_headers(BOTH, route.session.as_deref(), &route.headers);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Ok(Outgoing { method: Method::POST, body: Some(body.into()), headers, retry, within: Some(within) })
+    let id = if let JsonRpcMessage::Request(request) = message { Some(request.id.clone()) } else { None };
+    Ok(Outgoing { id, method: Method::POST, body: Some(body.into()), headers, retry, within: Some(within) })
 }
 
 fn response_of(answer: Answer, others: Vec<String>, session: Option<String>) -> StreamableHttpPostResponse {

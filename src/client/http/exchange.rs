@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use reqwest::Response;
+use rmcp::model::RequestId;
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
@@ -14,6 +15,7 @@ use super::failure::HttpFailure;
 use super::redirect::{Redirected, Trail, is_redirect};
 use super::retry::{Attempts, Outcome, RetryPolicy, retry_after};
 use super::target::origin;
+use crate::client::inbound::owner::RequestOwner;
 
 /// Maximum number of times that one request is sent again with a new token, after HTTP 401.
 const NEW_TOKENS: u32 = 1;
@@ -22,6 +24,8 @@ const MORE_SCOPES: u32 = 2;
 
 /// A request, which may be sent several times.
 pub(super) struct Outgoing {
+    /// Id of the JSON-RPC request, which leads to its owner. `None` for messages that are not requests, and for streams of the session.
+    pub(super) id: Option<RequestId>,
     pub(super) method: Method,
     pub(super) body: Option<Bytes>,
     /// Headers that MCP requires, in addition to the headers of the config.
@@ -57,7 +61,7 @@ impl HttpClient {
         let mut course =
             Course { trail: Trail::from(self.endpoint.url.clone()), tries: Attempts::default(), new_tokens: 0, more_scopes: 0 };
         loop {
-            let token = self.token().await?;
+            let token = self.token(&self.owner(request)).await?;
             let step = match self.send(request, course.trail.here(), token.as_ref()).await {
                 Ok(response) => self.after_answer(request, &mut course, response, token.as_ref()).await?,
                 Err(failure) => self.after_failure(request, &mut course, failure)?,
@@ -71,7 +75,7 @@ impl HttpClient {
 
     /// Sends a request once, without following a challenge. No caller waits for such a request, so a person must not be asked because of it.
     pub(super) async fn send_once(&self, request: &Outgoing) -> Result<Response, HttpFailure> {
-        let token = self.token().await?;
+        let token = self.token(&RequestOwner::default()).await?;
         self.send(request, &self.endpoint.url, token.as_ref()).await
     }
 
@@ -101,9 +105,17 @@ impl HttpClient {
         answer.map_err(|error| failure_of_try(&error, url))
     }
 
-    async fn token(&self) -> Result<Option<SecretString>, HttpFailure> {
+    /// Finds the owner at the time when it is needed, because the owner of a stream changes while the stream is open.
+    fn owner(&self, request: &Outgoing) -> RequestOwner {
         match &self.endpoint.tokens {
-            Some(tokens) => tokens.token().await.map_err(|error| HttpFailure::Token(Box::new(error))),
+            Some(_) => (self.owner_of)(request.id.as_ref()),
+            None => RequestOwner::default(),
+        }
+    }
+
+    async fn token(&self, owner: &RequestOwner) -> Result<Option<SecretString>, HttpFailure> {
+        match &self.endpoint.tokens {
+            Some(tokens) => tokens.token(owner).await.map_err(|error| HttpFailure::Token(Box::new(error))),
             None => Ok(None),
         }
     }
@@ -121,13 +133,13 @@ impl HttpClient {
             StatusCode::UNAUTHORIZED => {
                 let left = NEW_TOKENS.checked_sub(course.new_tokens + 1);
                 course.new_tokens += 1;
-                self.challenged(status, challenge.unwrap_or_default(), left.is_some(), token).await
+                self.challenged(request, status, challenge.unwrap_or_default(), left.is_some(), token).await
             }
             // A GET stream needs no scopes that the messages do not need, so no scopes are requested for it.
             StatusCode::FORBIDDEN if challenge.is_some() && request.method != Method::GET => {
                 let left = MORE_SCOPES.checked_sub(course.more_scopes + 1);
                 course.more_scopes += 1;
-                self.challenged(status, challenge.unwrap_or_default(), left.is_some(), token).await
+                self.challenged(request, status, challenge.unwrap_or_default(), left.is_some(), token).await
             }
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 let asked = retry_after(response.headers(), SystemTime::now());
@@ -150,6 +162,7 @@ impl HttpClient {
 
     async fn challenged(
         &self,
+        request: &Outgoing,
         status: StatusCode,
         challenge: String,
         may_ask: bool,
@@ -158,7 +171,10 @@ impl HttpClient {
         let status = status.as_u16();
         let given = self.endpoint.credentials();
         if let Some(tokens) = self.endpoint.tokens.as_ref().filter(|_| may_ask)
-            && tokens.challenged(status, &challenge, used).await.map_err(|error| HttpFailure::Token(Box::new(error)))?
+            && tokens
+                .challenged(status, &challenge, used, &self.owner(request))
+                .await
+                .map_err(|error| HttpFailure::Token(Box::new(error)))?
         {
             return Ok(Step::Again(Duration::ZERO));
         }

@@ -15,7 +15,7 @@ impl HttpClient {
     /// Returns whether the server uses the HTTP+SSE transport. Called only after the server has refused `initialize`.
     pub(super) async fn is_legacy(&self) -> bool {
         let headers = protocol_headers(EVENT_STREAM, None, &std::collections::HashMap::new());
-        let request = Outgoing { method: Method::GET, body: None, headers, retry: RetryPolicy::Unsent, within: None };
+        let request = Outgoing { id: None, method: Method::GET, body: None, headers, retry: RetryPolicy::Unsent, within: None };
         let asking = async {
             let mut response = self.send_once(&request).await.ok()?;
             if response.status() != StatusCode::OK || !is_event_stream(&content_type(&response)) {

@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use reqwest::Response;
-use rmcp::model::{ErrorCode, ErrorData};
+use rmcp::model::{ErrorCode, ErrorData, RequestId};
 use rmcp::transport::streamable_http_client::SseError;
 use serde_json::Value as Json;
 use sse_stream::Sse;
@@ -180,7 +180,8 @@ impl Events {
     }
 
     async fn reopen(&self) -> Result<Response, HttpFailure> {
-        self.http.open_stream(&self.route, self.position.last_id.as_deref(), Some(self.http.limits.headers)).await
+        let request = self.awaited.as_ref().map(|awaited| &awaited.id);
+        self.http.open_stream(&self.route, self.position.last_id.as_deref(), request, Some(self.http.limits.headers)).await
     }
 
     fn take(&mut self, event: Event) {
@@ -255,13 +256,15 @@ impl HttpClient {
         &self,
         route: &Route,
         last_id: Option<&str>,
+        request: Option<&RequestId>,
         within: Option<Duration>,
     ) -> Result<Response, HttpFailure> {
         let mut headers = protocol_headers(EVENT_STREAM, route.session.as_deref(), &route.headers);
         if let Some(id) = last_id.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert("last-event-id", id);
         }
-        let request = Outgoing { method: Method::GET, body: None, headers, retry: RetryPolicy::Broken, within };
+        let id = request.cloned();
+        let request = Outgoing { id, method: Method::GET, body: None, headers, retry: RetryPolicy::Broken, within };
         let response = self.exchange(&request).await?;
         let (status, kind) = (response.status(), content_type(&response));
         if status != StatusCode::OK {

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::{HttpFailure, HttpLimits, HttpTarget, failure_of, http_transport, raw_result};
 use crate::client::inbound::notification::Interceptor;
+use crate::client::inbound::owner::RequestOwner;
 
 /// A request that the test server received.
 #[derive(Debug, Clone)]
@@ -265,7 +266,7 @@ pub(in crate::client) async fn start(
     limits: HttpLimits,
     era: ClientLifecycleMode,
 ) -> Started {
-    let transport = http_transport(target, interceptor, limits).unwrap();
+    let transport = http_transport(target, interceptor, Arc::new(|_| RequestOwner::default()), limits).unwrap();
     Box::pin(patiently(().serve_with_lifecycle(transport, era))).await
 }
 

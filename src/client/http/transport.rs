@@ -16,6 +16,7 @@ use super::failure::HttpFailure;
 use super::target::{CONTROL_TIMEOUT, Endpoint, HttpLimits, HttpTarget};
 use super::tls::client_for;
 use crate::client::inbound::notification::Interceptor;
+use crate::client::inbound::owner::OwnerOf;
 use crate::error::{Error, Result};
 
 /// Maximum number of open requests. A call that waits for its answer counts as open.
@@ -30,6 +31,7 @@ const QUEUE: usize = 64;
 pub(in crate::client) fn http_transport(
     target: &HttpTarget,
     interceptor: Interceptor,
+    owner_of: OwnerOf,
     limits: HttpLimits,
 ) -> Result<impl Transport<RoleClient> + use<>> {
     let endpoint = Endpoint::of(target)?;
@@ -45,7 +47,7 @@ pub(in crate::client) fn http_transport(
         .reinit_on_expired_session(true);
     config.channel_buffer_capacity = QUEUE;
     config.retry_config = Arc::new(NeverRetry::default());
-    let client = HttpClient::new(endpoint, web, interceptor, limits, stop.clone());
+    let client = HttpClient::new(endpoint, web, interceptor, owner_of, limits, stop.clone());
     let inner = StreamableHttpClientTransport::with_client(client.clone(), config);
     Ok(HttpTransport { inner, client, discovering: None, overtaken: None, stop })
 }

@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 
 use super::notification::Notice;
 use crate::catalog::Manifest;
+use crate::client::oauth::{AuthorizationPrompt, IssuerPrompt};
 use crate::error::Result;
 
 /// Future of an answer for which a person may need time.
@@ -78,6 +79,29 @@ pub trait Caller: Send + Sync {
     /// Asks the agent's model. Returns `None` if there is no model to ask.
     fn sample(&self, sampling: Sampling) -> Option<Reply<Json>>;
 
+    /// Returns whether [`Caller::authorize`] can show a page to a person.
+    fn can_authorize(&self) -> bool {
+        false
+    }
+
+    /// Shows a person the page at which they authorize this client. The reply is the URL to which the browser was redirected, or `None` if the
+    /// browser is redirected to this machine's own listener. Returns `None` if there is nobody to ask.
+    fn authorize(&self, prompt: AuthorizationPrompt) -> Option<Reply<Option<String>>> {
+        let _ = prompt;
+        None
+    }
+
+    /// Returns whether [`Caller::confirm_issuer`] can ask a person.
+    fn can_confirm_issuer(&self) -> bool {
+        false
+    }
+
+    /// Asks a person whether an issuer may be sent a credential of the config. Returns `None` if there is nobody to ask.
+    fn confirm_issuer(&self, prompt: IssuerPrompt) -> Option<Reply<bool>> {
+        let _ = prompt;
+        None
+    }
+
     /// Reports a notice of the call. Must not block.
     fn notice(&self, server: &str, tool: &str, notice: &Notice);
 
@@ -105,6 +129,11 @@ pub trait Observer: Send + Sync {
     fn question_cancelled(&self, server: &str, reason: &str);
     /// Returns whether the server's questions and notifications may be handed on: the server is fully approved and enabled. Always checks anew.
     fn may_be_heard(&self, server: &str) -> bool;
+    /// Begins to end the server's connection if no stage of its approval is valid any more, and returns whether it does. Always checks anew.
+    fn ends_unapproved(&self, server: &str) -> bool {
+        let _ = server;
+        false
+    }
     /// Returns the caller for questions outside of any call.
     fn nobody_in_particular(&self) -> Arc<dyn Caller>;
 }

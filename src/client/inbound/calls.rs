@@ -223,6 +223,12 @@ impl Calls {
         }
     }
 
+    /// Returns the call that was sent as the request with this id.
+    pub(in crate::client) fn with_id(&self, request: &RequestId) -> Option<InFlight> {
+        let entries = self.entries();
+        entries.values().find(|entry| entry.id.as_ref() == Some(request)).map(|entry| entry.call.clone())
+    }
+
     /// Returns the call on whose HTTP stream a question came.
     pub(in crate::client) fn origin(&self, request: &RequestId) -> Origin {
         let entries = self.entries();

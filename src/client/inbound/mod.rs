@@ -5,6 +5,7 @@ pub(in crate::client) mod calls;
 pub(in crate::client) mod form;
 pub(in crate::client) mod handler;
 pub(in crate::client) mod notification;
+pub(in crate::client) mod owner;
 pub(in crate::client) mod question_candidates;
 pub(in crate::client) mod questions;
 pub(in crate::client) mod rate_limit;

@@ -122,6 +122,7 @@ pub(super) enum NextStep {
 }
 
 /// The work of one flight.
+#[derive(Clone)]
 pub(super) enum Work {
     /// Load a stored token, for whose issuer the server is asked.
     Load,

@@ -42,6 +42,8 @@ pub(super) enum Problem {
     NobodyToConfirm,
     /// The server's tokens were forgotten since the work began.
     Forgotten,
+    /// The server is no longer approved.
+    Unapproved,
 }
 
 impl Problem {
@@ -54,7 +56,7 @@ impl Problem {
         match self {
             Self::Refused(refusal) => refusal.is_definite(),
             Self::Forgotten => true,
-            Self::Failed(_) | Self::NobodyToAsk | Self::NobodyToConfirm => false,
+            Self::Failed(_) | Self::NobodyToAsk | Self::NobodyToConfirm | Self::Unapproved => false,
         }
     }
 
@@ -66,7 +68,7 @@ impl Problem {
                 description: description.map(|description| without(&description, secrets)),
             }),
             Self::Failed(problem) => Self::Failed(without(&problem, secrets)),
-            same @ (Self::NobodyToAsk | Self::NobodyToConfirm | Self::Forgotten) => same,
+            same @ (Self::NobodyToAsk | Self::NobodyToConfirm | Self::Forgotten | Self::Unapproved) => same,
         }
     }
 
@@ -78,7 +80,7 @@ impl Problem {
             Self::Refused(Refusal { error, description: None }) => format!("the authorization server says {error}"),
             Self::Refused(Refusal { error, description: Some(words) }) => format!("the authorization server says {error}: {words}"),
             Self::Failed(problem) => problem,
-            Self::Forgotten => FORGOTTEN.to_owned(),
+            Self::Forgotten | Self::Unapproved => FORGOTTEN.to_owned(),
         };
         Error::authorization_failed(server, issuer, &text)
     }

@@ -2,10 +2,12 @@
 //! codes. This module decides who is asked, how often and how long, stores the tokens, and provides the HTTP client of every request.
 //!
 //! [`OAuth`] (`source`) holds one token and runs at most one flight. A flight is a background task that loads, renews or requests a token
-//! (`token_manager`). All callers that need a token wait for the same flight. If a caller stops waiting, the flight continues, so that a person
-//! who is being asked can still answer. The decisions are pure functions in `decide`.
+//! (`token_manager`). All callers that need a token wait for the same flight, which asks the owner of the request that started it (`asking`).
+//! If a caller stops waiting, the flight continues, so that a person who is being asked can still answer. The decisions are pure functions in
+//! `decide`.
 
 mod address;
+mod asking;
 mod assertion;
 mod callback;
 mod decide;
@@ -14,6 +16,7 @@ mod exchange;
 mod failure;
 mod generation;
 mod http;
+mod obtain;
 mod person;
 mod recipient;
 mod source;
@@ -26,8 +29,6 @@ mod testing;
 mod tests;
 
 use std::fmt::{self, Debug, Formatter};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use secrecy::SecretString;
@@ -49,12 +50,6 @@ pub struct AuthorizationPrompt {
     pub issuer: String,
 }
 
-/// Future of the URL to which the browser was redirected. `None` if the browser is redirected to this machine's own listener.
-pub type Authorization = Pin<Box<dyn Future<Output = Result<Option<String>>> + Send>>;
-
-/// Callback that asks a person to open an authorization page.
-pub type Authorize = Arc<dyn Fn(AuthorizationPrompt) -> Authorization + Send + Sync>;
-
 /// A question to a person: may a credential of the config be sent to an issuer that the config does not name?
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuerPrompt {
@@ -66,21 +61,18 @@ pub struct IssuerPrompt {
     pub credential: Credential,
 }
 
-/// Callback that asks a person whether the issuer may be sent the credential.
-pub type ConfirmIssuer = Arc<dyn Fn(IssuerPrompt) -> Pin<Box<dyn Future<Output = Result<bool>> + Send>> + Send + Sync>;
-
 /// Callback for each new token and secret. It is called before the secret is used, so that the secret can be redacted.
 pub type OnSecret = Arc<dyn Fn(&SecretString) + Send + Sync>;
 
-/// Callbacks and store of an [`OAuth`].
+/// Function that fails if the server is no longer approved. It is called before a token is requested and before one is stored.
+pub type CheckApproved = Arc<dyn Fn() -> Result<()> + Send + Sync>;
+
+/// Callbacks and store of an [`OAuth`]. They belong to no caller: each request has an owner, who is asked
+/// ([`RequestOwner`](crate::client::RequestOwner)).
 #[derive(Clone)]
 pub struct OAuthContext {
     pub store: TokenStore,
-    /// Callback that asks a person to authorize. Without it, nobody can be asked.
-    pub authorize: Option<Authorize>,
-    /// Callback that asks a person to confirm an issuer. Without it, a credential is sent only to the issuer that the config names, or that a
-    /// person confirmed before.
-    pub confirm_issuer: Option<ConfirmIssuer>,
+    pub check_approved: CheckApproved,
     pub on_secret: OnSecret,
     /// True if HTTP without TLS is allowed to other machines (`allowInsecureHttp`).
     pub allow_insecure: bool,

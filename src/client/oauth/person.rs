@@ -7,13 +7,14 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::timeout;
 use url::Url;
 
+use super::AuthorizationPrompt;
+use super::asking::Asking;
 use super::callback::{Answer, Callback, read_answer};
 use super::discovery::{Discovery, parameter, quiet};
 use super::exchange::Granted;
 use super::failure::Problem;
 use super::http::Http;
 use super::store::Client;
-use super::{AuthorizationPrompt, Authorize};
 use crate::config::OAuthSettings;
 
 /// Client name for dynamic client registration.
@@ -39,7 +40,9 @@ pub(super) struct Question<'a> {
     pub(super) server: &'a str,
     pub(super) http: &'a Http,
     pub(super) settings: &'a OAuthSettings,
-    pub(super) authorize: &'a Authorize,
+    pub(super) asking: &'a Asking,
+    /// Fails if the server is no longer approved.
+    pub(super) check_approved: &'a (dyn Fn() -> Result<(), Problem> + Send + Sync),
     /// Client that was registered earlier, if any.
     pub(super) known: Option<Client>,
     pub(super) scopes: Vec<String>,
@@ -70,6 +73,8 @@ impl Question<'_> {
         let state = SecretString::from(parameter(&page, "state").ok_or_else(missing)?);
         let resource = parameter(&page, "resource").ok_or_else(missing)?;
         let answer = timeout(self.time, self.wait(&page, &found.issuer.name, callback, &state)).await;
+        // Another process may have revoked the approval while the person was at the page.
+        (self.check_approved)()?;
         let late = |_| Problem::failed(format!("nobody answered the question within {} s", self.time.as_secs()));
         let (code, issuer) = code_of(answer.map_err(late)??, found.metadata.issuer.as_deref())?;
         let exchange = found.manager.exchange_code_for_token_with_issuer(code.expose_secret(), state.expose_secret(), issuer.as_deref());
@@ -124,14 +129,17 @@ impl Question<'_> {
         })
     }
 
-    /// Waits until the browser reaches the callback, or the agent returns the redirect URL.
+    /// Waits until the browser reaches the callback, or the agent returns the redirect URL. The clocks of all callers pause until then, also after
+    /// the agent's callback has returned, because the person is still at the page.
     async fn wait(&self, page: &Url, issuer: &str, callback: Callback, state: &SecretString) -> Result<Answer, Problem> {
         let redirect_uri = callback.redirect_uri().clone();
         let prompt = AuthorizationPrompt { server: self.server.to_owned(), url: page.to_string(), issuer: issuer.to_owned() };
+        let _person = self.asking.pause();
         let mut heard = std::pin::pin!(callback.answer(state));
+        let asked = self.asking.authorize(prompt).ok_or(Problem::NobodyToAsk)?;
         let told = tokio::select! {
             answer = &mut heard => return Ok(answer),
-            told = (self.authorize)(prompt) => told.map_err(|error| Problem::failed(format!("onAuthorize failed: {error}")))?,
+            told = asked => told.map_err(|error| Problem::failed(format!("onAuthorize failed: {error}")))?,
         };
         let Some(told) = told.map(SecretString::from) else { return Ok(heard.await) };
         let url = redirect_uri.join(told.expose_secret().trim()).ok();

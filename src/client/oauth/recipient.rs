@@ -8,10 +8,11 @@ use serde::Serialize;
 use tokio::time::timeout;
 use url::Url;
 
+use super::IssuerPrompt;
+use super::asking::Asking;
 use super::failure::Problem;
 use super::generation::{Generation, Stored};
 use super::store::TokenStore;
-use super::{ConfirmIssuer, IssuerPrompt};
 use crate::config::OAuthSettings;
 
 /// Time for which a refusal is reused. Without it, an agent that calls in a loop would ask the person in a loop.
@@ -91,7 +92,7 @@ pub(super) struct Recipient<'a> {
     pub(super) store: &'a TokenStore,
     /// The generation in which the work began that needs the answer.
     pub(super) began: &'a Generation,
-    pub(super) confirm: Option<&'a ConfirmIssuer>,
+    pub(super) asking: &'a Asking,
     pub(super) time: Duration,
     pub(super) now: &'a (dyn Fn() -> u64 + Send + Sync),
 }
@@ -104,7 +105,10 @@ impl Recipient<'_> {
         if self.is_confirmed() {
             return Ok(());
         }
-        let confirm = self.confirm.ok_or(Problem::NobodyToConfirm)?;
+        if !self.asking.can_confirm_issuer() {
+            return Err(Problem::NobodyToConfirm);
+        }
+        let _person = self.asking.pause();
         // Another connection of this server may already be asking. Its answer is valid for this one too.
         let turn = self.store.turn(self.server, self.url);
         let _asking = turn.asking.lock().await;
@@ -121,7 +125,8 @@ impl Recipient<'_> {
             client_id: self.client().to_owned(),
             credential,
         };
-        let problem = match timeout(self.time, confirm(prompt)).await {
+        let answer = self.asking.confirm_issuer(prompt).ok_or(Problem::NobodyToConfirm)?;
+        let problem = match timeout(self.time, answer).await {
             Ok(Ok(true)) => {
                 return match self.store.confirm(self.server, self.url, self.issuer, self.client(), self.began) {
                     Stored::Kept => Ok(()),

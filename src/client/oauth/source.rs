@@ -8,12 +8,15 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use rmcp::transport::auth::WWWAuthenticateParams;
 use secrecy::SecretString;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use super::asking::Asking;
 use super::decide::{Challenge, NextStep, Work};
 use super::token_manager::{Timing, TokenManager};
 use super::{OAuthContext, OAuthSettings};
 use crate::client::http::{TokenFuture, TokenSource};
+use crate::client::inbound::owner::RequestOwner;
 use crate::error::{Error, Result};
 
 const UNAUTHORIZED: u16 = 401;
@@ -23,13 +26,15 @@ const MAX_FLIGHTS: usize = 3;
 
 /// Source of the tokens of one server. Reads, requests, renews and stores them.
 pub struct OAuth {
-    manager: Arc<TokenManager>,
+    pub(super) manager: Arc<TokenManager>,
     flight: Mutex<Option<Flight>>,
 }
 
 /// A task that loads, renews or requests a token. It continues when its callers stop waiting, and ends when its [`OAuth`] is dropped.
 struct Flight {
     done: Shared<BoxFuture<'static, Result<()>>>,
+    /// Number of questions of the flight that wait for a person.
+    asked: watch::Receiver<usize>,
     task: AbortHandle,
 }
 
@@ -53,37 +58,48 @@ impl OAuth {
         Ok(Arc::new(Self { manager: Arc::new(manager), flight: Mutex::new(None) }))
     }
 
-    /// Joins the running flight, or starts one. At most one runs at a time.
-    async fn fly(&self, work: Work) -> Result<()> {
-        let done = {
-            let mut flight = self.flight.lock();
-            match flight.as_ref().filter(|flight| flight.done.peek().is_none()) {
-                Some(flight) => flight.done.clone(),
-                None => flight.insert(Flight::start(Arc::clone(&self.manager), work)).done.clone(),
+    /// Joins the running flight, or starts one that asks `owner`. At most one runs at a time. The clocks of `owner` pause while the flight waits
+    /// for a person, whoever is asked.
+    async fn fly(&self, work: Work, owner: &RequestOwner) -> Result<()> {
+        loop {
+            let (done, asked, is_own) = {
+                let mut flight = self.flight.lock();
+                let running = flight.as_ref().filter(|flight| flight.done.peek().is_none());
+                let is_own = running.is_none();
+                let flight = match running {
+                    Some(running) => running,
+                    None => flight.insert(Flight::start(Arc::clone(&self.manager), work.clone(), owner.clone())),
+                };
+                (flight.done.clone(), flight.asked.clone(), is_own)
+            };
+            match owner.wait(asked, done).await {
+                // The owner of that flight had nobody to ask, but this one has.
+                Err(Error::AuthorizationRequired { lack, .. }) if !is_own && owner.can_do(lack) => {}
+                outcome => return outcome,
             }
-        };
-        done.await
+        }
     }
 
-    async fn current(&self) -> Result<Option<SecretString>> {
+    async fn current(&self, owner: &RequestOwner) -> Result<Option<SecretString>> {
         for _ in 0..MAX_FLIGHTS {
             match self.manager.next_step() {
                 NextStep::Send(token) => return Ok(Some(token)),
                 NextStep::Nothing => return Ok(None),
-                NextStep::First(work) => self.fly(work).await?,
+                NextStep::First(work) => self.fly(work, owner).await?,
             }
         }
         // The token expires faster than it is renewed. It is sent anyway, and the server decides.
         Ok(self.manager.token().map(|held| held.token.access.clone()))
     }
 
-    async fn answer(&self, status: u16, header: &str, used: Option<&SecretString>) -> Result<bool> {
+    async fn answer(&self, status: u16, header: &str, used: Option<&SecretString>, owner: &RequestOwner) -> Result<bool> {
         let Some(challenge) = classify(status, &WWWAuthenticateParams::parse(header, &self.manager.base)) else { return Ok(false) };
         for _ in 0..MAX_FLIGHTS {
             if self.manager.has_other_than(used) {
                 return Ok(true);
             }
-            self.fly(Work::Answer { challenge: challenge.clone(), header: header.to_owned(), used: used.cloned() }).await?;
+            let work = Work::Answer { challenge: challenge.clone(), header: header.to_owned(), used: used.cloned() };
+            self.fly(work, owner).await?;
         }
         Ok(self.manager.has_other_than(used))
     }
@@ -101,22 +117,29 @@ fn classify(status: u16, parameters: &WWWAuthenticateParams) -> Option<Challenge
 }
 
 impl Flight {
-    fn start(manager: Arc<TokenManager>, work: Work) -> Self {
+    fn start(manager: Arc<TokenManager>, work: Work, owner: RequestOwner) -> Self {
         let server = manager.server.clone();
-        let task = tokio::spawn(async move { Box::pin(manager.work(work)).await });
+        let (asking, asked) = Asking::new(owner);
+        let task = tokio::spawn(async move { Box::pin(manager.work(work, &asking)).await });
         let handle = task.abort_handle();
         let ended = move |_| Err(Error::authorization_failed(&server, None, "the authorization was cancelled"));
-        Self { done: task.map(|done| done.unwrap_or_else(ended)).boxed().shared(), task: handle }
+        Self { done: task.map(|done| done.unwrap_or_else(ended)).boxed().shared(), asked, task: handle }
     }
 }
 
 impl TokenSource for OAuth {
-    fn token(&self) -> TokenFuture<'_, Option<SecretString>> {
-        Box::pin(self.current())
+    fn token<'a>(&'a self, owner: &'a RequestOwner) -> TokenFuture<'a, Option<SecretString>> {
+        Box::pin(self.current(owner))
     }
 
-    fn challenged<'a>(&'a self, status: u16, challenge: &'a str, used: Option<&'a SecretString>) -> TokenFuture<'a, bool> {
-        Box::pin(self.answer(status, challenge, used))
+    fn challenged<'a>(
+        &'a self,
+        status: u16,
+        challenge: &'a str,
+        used: Option<&'a SecretString>,
+        owner: &'a RequestOwner,
+    ) -> TokenFuture<'a, bool> {
+        Box::pin(self.answer(status, challenge, used, owner))
     }
 
     fn accepted(&self, used: &SecretString) {

@@ -9,15 +9,14 @@ use secrecy::{ExposeSecret as _, SecretString};
 use url::Url;
 
 use super::OAuthContext;
-use super::assertion::Signer;
-use super::decide::{Cause, Challenge, Freshness, NextStep, Past, Plan, Work, freshness, given_up, plan, union};
-use super::discovery::{Discovery, OFFLINE_ACCESS, discover};
+use super::asking::Asking;
+use super::decide::{Cause, Challenge, Freshness, NextStep, Past, Plan, Work, freshness, given_up, plan};
+use super::discovery::{Discovery, discover};
 use super::exchange::{self, Granted, Issuer, Proof};
 use super::failure::{Problem, without};
 use super::generation::{Generation, Stored};
 use super::http::Http;
-use super::person::Question;
-use super::recipient::{QUIET_SECONDS, Recipient, check_pinned};
+use super::recipient::check_pinned;
 use super::store::{Client, Kept, Slot, Token};
 use crate::config::{Grant, OAuthSettings};
 use crate::error::Error;
@@ -76,9 +75,9 @@ pub(super) struct TokenManager {
     url: SecretString,
     /// URL without the parts that may be secret. It may be shown and sent to others.
     pub(super) base: Url,
-    settings: OAuthSettings,
-    context: OAuthContext,
-    timing: Timing,
+    pub(super) settings: OAuthSettings,
+    pub(super) context: OAuthContext,
+    pub(super) timing: Timing,
     http: OnceLock<Result<Arc<Http>, String>>,
     state: Mutex<State>,
 }
@@ -144,15 +143,17 @@ impl TokenManager {
         }
     }
 
-    pub(super) async fn work(&self, work: Work) -> Result<(), Error> {
+    /// Does the work of one flight. If a person is needed, `asking` leads to the person.
+    pub(super) async fn work(&self, work: Work, asking: &Asking) -> Result<(), Error> {
         if self.settings.grant == Grant::AuthorizationCode || self.settings.issuer.is_none() {
             let began = self.context.store.generation(&self.server);
             self.state().began = began;
         }
+        self.check_approved().map_err(|problem| self.error(problem))?;
         let done = match work {
             Work::Load => self.load().await,
-            Work::Renew => self.renew_in_time().await,
-            Work::Answer { challenge, header, used } => self.answer(&challenge, &header, used.as_ref()).await,
+            Work::Renew => self.renew_in_time(asking).await,
+            Work::Answer { challenge, header, used } => self.answer(&challenge, &header, used.as_ref(), asking).await,
         };
         done.map_err(|problem| self.error(problem))
     }
@@ -174,34 +175,19 @@ impl TokenManager {
         Ok(found)
     }
 
-    /// Checks that the issuer may get a credential of the config, before any grant sends one.
-    async fn check_recipient(&self, issuer: &Issuer) -> Result<(), Problem> {
-        let recipient = Recipient {
-            server: &self.server,
-            url: self.url(),
-            issuer: &issuer.name,
-            settings: &self.settings,
-            store: &self.context.store,
-            began: &self.began(),
-            confirm: self.context.confirm_issuer.as_ref(),
-            time: self.timing.person,
-            now: &*self.timing.now,
-        };
-        recipient.check().await
-    }
-
-    async fn renew_in_time(&self) -> Result<(), Problem> {
+    async fn renew_in_time(&self, asking: &Asking) -> Result<(), Problem> {
         let Some(held) = self.token() else { return Ok(()) };
         let before = freshness(held.token.received_at, held.token.lifetime, self.now());
         if before == Freshness::Fresh {
             return Ok(());
         }
-        match self.renew(&held, Cause::Known).await {
+        match self.renew(&held, Cause::Known, asking).await {
             Ok(()) => Ok(()),
             Err(problem) if problem.is_definite() => {
                 self.drop_token(&held).await;
                 Ok(())
             }
+            Err(Problem::Unapproved) => Err(Problem::Unapproved),
             Err(_) if before == Freshness::Due => {
                 self.state().renew_after = self.now() + PAUSE_SECONDS;
                 Ok(())
@@ -210,7 +196,7 @@ impl TokenManager {
         }
     }
 
-    async fn answer(&self, challenge: &Challenge, header: &str, used: Option<&SecretString>) -> Result<(), Problem> {
+    async fn answer(&self, challenge: &Challenge, header: &str, used: Option<&SecretString>, asking: &Asking) -> Result<(), Problem> {
         let found = self.discover(Some(header)).await?;
         self.settle(&found.issuer, used);
         if self.has_other_than(used) {
@@ -220,22 +206,22 @@ impl TokenManager {
         let renewable = held.as_ref().is_some_and(|held| self.is_renewable(held));
         match plan(challenge, held.as_ref().map(|held| held.past), renewable, self.now()) {
             Plan::GiveUp => Err(Problem::failed(given_up(challenge))),
-            Plan::Authorize { step_ups } => self.obtain(found, challenge, used, step_ups).await,
+            Plan::Authorize { step_ups } => self.obtain(found, challenge, used, step_ups, asking).await,
             Plan::Renew => match held {
-                Some(held) => match self.renew(&held, Cause::Renewed).await {
+                Some(held) => match self.renew(&held, Cause::Renewed, asking).await {
                     Err(problem) if problem.is_definite() => {
                         self.drop_token(&held).await;
-                        self.obtain(found, challenge, used, 0).await
+                        self.obtain(found, challenge, used, 0, asking).await
                     }
                     renewed => renewed,
                 },
-                None => self.obtain(found, challenge, used, 0).await,
+                None => self.obtain(found, challenge, used, 0, asking).await,
             },
         }
     }
 
     /// Sets the current issuer, and drops a token of another issuer. Uses a newer token from the store if another process has saved one.
-    fn settle(&self, issuer: &Issuer, used: Option<&SecretString>) {
+    pub(super) fn settle(&self, issuer: &Issuer, used: Option<&SecretString>) {
         let now = self.now();
         let (kept, began) = (self.slot(issuer).read(), self.began());
         let mut state = self.state();
@@ -255,118 +241,19 @@ impl TokenManager {
         }
     }
 
-    /// Gets a new token. Depending on the grant, a person is asked or the client authenticates itself.
-    async fn obtain(&self, found: Discovery, challenge: &Challenge, used: Option<&SecretString>, step_ups: u8) -> Result<(), Problem> {
-        let scopes = self.scopes(&found, challenge);
-        let past = Past { cause: Cause::Authorized, step_ups, since: self.now() };
-        match self.settings.grant {
-            Grant::ClientCredentials => self.speak_for_itself(found, scopes, past).await,
-            Grant::AuthorizationCode => self.ask_a_person(found, scopes, used, past).await,
-        }
-    }
-
-    /// Returns the scopes to request: those of the config or else those that the server names, and all that were granted before.
-    fn scopes(&self, found: &Discovery, challenge: &Challenge) -> Vec<String> {
-        let first = if self.settings.scopes.is_empty() { &found.scopes } else { &self.settings.scopes };
-        let before = self.token().map(|held| held.token.scopes.clone()).unwrap_or_default();
-        let mut scopes = match challenge {
-            Challenge::MissingScopes(wanted) if before.is_empty() => union(first, wanted),
-            Challenge::MissingScopes(wanted) if wanted.is_empty() => union(&before, first),
-            Challenge::MissingScopes(wanted) => union(&before, wanted),
-            Challenge::Unauthorized => union(&before, first),
-        };
-        scopes.retain(|scope| scope != OFFLINE_ACCESS || self.settings.grant == Grant::AuthorizationCode);
-        if self.settings.grant == Grant::AuthorizationCode && !scopes.is_empty() && found.has_offline_access() {
-            scopes = union(&scopes, &[OFFLINE_ACCESS.to_owned()]);
-        }
-        scopes
-    }
-
-    async fn ask_a_person(&self, found: Discovery, scopes: Vec<String>, used: Option<&SecretString>, past: Past) -> Result<(), Problem> {
-        let authorize = self.context.authorize.as_ref().ok_or(Problem::NobodyToAsk)?;
-        self.check_recipient(&found.issuer).await?;
-        // Another connection of this server may already be asking. Its answer is valid for this one too.
-        let turn = self.context.store.turn(&self.server, self.url());
-        let _asking = turn.asking.lock().await;
-        self.settle(&found.issuer, used);
-        if self.has_other_than(used) {
-            return Ok(());
-        }
-        let refused = turn.refused.lock().clone();
-        if let Some((_, problem)) = refused.filter(|(until, _)| self.now() < *until) {
-            return Err(problem);
-        }
-        let began = self.began();
-        if began.is_over(&self.context.store.generation(&self.server)) {
-            return Err(Problem::Forgotten);
-        }
-        let (http, slot) = (self.http()?, self.slot(&found.issuer));
-        let known = slot.read().client.filter(|client| client.registered_for.is_some());
-        let question = Question {
-            server: &self.server,
-            http: &http,
-            settings: &self.settings,
-            authorize,
-            known: known.clone(),
-            scopes,
-            time: self.timing.person,
-        };
-        let authorized = match question.ask(found).await {
-            Ok(authorized) => authorized,
-            Err(problem) => {
-                let refused = Some((self.now() + QUIET_SECONDS, problem.clone()));
-                *turn.refused.lock() = refused;
-                // The authorization server may have deleted the registration. It then shows the person an error and does not redirect, so a new
-                // registration is made next time.
-                if known.is_some() {
-                    self.save(&slot, Kept { client: None, token: slot.read().token }, &began).await?;
-                }
-                return Err(problem);
-            }
-        };
-        *turn.refused.lock() = None;
-        let token = self.token_of(authorized.granted, None, authorized.scopes, authorized.resource);
-        self.accept(&slot, authorized.client, token, past, began).await
-    }
-
-    async fn speak_for_itself(&self, mut found: Discovery, scopes: Vec<String>, past: Past) -> Result<(), Problem> {
-        let resource = found.resource(&self.base).await;
-        self.request_for_itself(&found.issuer, scopes, resource, past).await
-    }
-
-    async fn request_for_itself(&self, issuer: &Issuer, scopes: Vec<String>, resource: String, past: Past) -> Result<(), Problem> {
-        self.check_recipient(issuer).await?;
-        let id = self.settings.client_id.clone().ok_or_else(|| Problem::failed("oauth.clientId is missing"))?;
-        let client = Client { id, secret: self.settings.client_secret.clone(), registered_for: None };
-        let proof = match &self.settings.private_key {
-            Some(key) => {
-                let signer = Signer::read(key, self.settings.signing_algorithm).map_err(Problem::Failed)?;
-                Proof::Assertion(signer.assertion(&client.id, &issuer.name, self.now()).map_err(Problem::Failed)?)
-            }
-            None => Proof::Secret(&client),
-        };
-        let scope = scopes.join(" ");
-        let fields = [("grant_type", "client_credentials"), ("scope", scope.as_str()), ("resource", resource.as_str())];
-        let granted = exchange::request(&*self.http()?, issuer, proof, &fields).await?;
-        let token = self.token_of(granted, None, scopes, resource);
-        self.tell(&client, &token);
-        // The token is not stored, because a new one can be requested at any time.
-        self.hold(client, token, past, self.began());
-        Ok(())
-    }
-
     /// Renews a token without a person.
-    async fn renew(&self, held: &StoredToken, cause: Cause) -> Result<(), Problem> {
+    async fn renew(&self, held: &StoredToken, cause: Cause, asking: &Asking) -> Result<(), Problem> {
         let past = Past { cause, step_ups: held.past.step_ups, since: self.now() };
         let issuer = self.state().issuer.clone().ok_or_else(|| Problem::failed("its authorization server is not known"))?;
         if self.settings.grant == Grant::ClientCredentials {
-            return self.request_for_itself(&issuer, held.token.scopes.clone(), held.token.resource.clone(), past).await;
+            let (scopes, resource) = (held.token.scopes.clone(), held.token.resource.clone());
+            return self.request_for_itself(&issuer, scopes, resource, past, asking).await;
         }
         // A refresh token that was forgotten is not sent, and what it would give is not kept.
         if held.began.is_over(&self.began()) {
             return Err(Problem::Forgotten);
         }
-        self.check_recipient(&issuer).await?;
+        self.check_recipient(&issuer, asking).await?;
         let slot = self.slot(&issuer);
         // If the folder is not writable, the renewal continues without a lock, because other processes cannot write there either.
         let _lock = slot.lock().await.ok();
@@ -381,13 +268,15 @@ impl TokenManager {
         }
         let Some(refresh) = &held.token.refresh else { return Err(Problem::failed("there is no refresh token")) };
         let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh.expose_secret()), ("resource", &held.token.resource)];
+        // The wait for a person or for the lock may have been long.
+        self.check_approved()?;
         let granted = exchange::request(&*self.http()?, &issuer, Proof::Secret(&held.client), &fields).await?;
         let token = self.token_of(granted, Some(refresh.clone()), held.token.scopes.clone(), held.token.resource.clone());
         self.accept(&slot, held.client.clone(), token, past, held.began.clone()).await
     }
 
     /// Makes a token from a response. `refresh` is kept if the response has no new refresh token (RFC 6749, 6).
-    fn token_of(&self, granted: Granted, refresh: Option<SecretString>, asked: Vec<String>, resource: String) -> Token {
+    pub(super) fn token_of(&self, granted: Granted, refresh: Option<SecretString>, asked: Vec<String>, resource: String) -> Token {
         Token {
             access: granted.access,
             refresh: granted.refresh.or(refresh),
@@ -398,14 +287,15 @@ impl TokenManager {
         }
     }
 
-    async fn accept(&self, slot: &Slot, client: Client, token: Token, past: Past, began: Generation) -> Result<(), Problem> {
+    pub(super) async fn accept(&self, slot: &Slot, client: Client, token: Token, past: Past, began: Generation) -> Result<(), Problem> {
         self.tell(&client, &token);
+        self.check_approved()?;
         self.save(slot, Kept { client: Some(client.clone()), token: Some(token.clone()) }, &began).await?;
         self.hold(client, token, past, began);
         Ok(())
     }
 
-    fn hold(&self, client: Client, token: Token, past: Past, began: Generation) {
+    pub(super) fn hold(&self, client: Client, token: Token, past: Past, began: Generation) {
         let mut state = self.state();
         state.held = Held::Token(Arc::new(StoredToken { token, client, past, began }));
         state.renew_after = 0;
@@ -424,7 +314,7 @@ impl TokenManager {
     }
 
     /// Saves a token. One that cannot be saved is used all the same; one that was forgotten since `began` is not.
-    async fn save(&self, slot: &Slot, kept: Kept, began: &Generation) -> Result<(), Problem> {
+    pub(super) async fn save(&self, slot: &Slot, kept: Kept, began: &Generation) -> Result<(), Problem> {
         let (slot, began) = (slot.clone(), began.clone());
         let written = tokio::task::spawn_blocking(move || slot.write(&kept, &began)).await;
         match written.map_err(io::Error::other).and_then(|written| written) {
@@ -441,13 +331,26 @@ impl TokenManager {
     }
 
     /// Reports every secret to the redactor, before it is used.
-    fn tell(&self, client: &Client, token: &Token) {
+    pub(super) fn tell(&self, client: &Client, token: &Token) {
         for secret in [Some(&token.access), token.refresh.as_ref(), client.secret.as_ref()].into_iter().flatten() {
             (self.context.on_secret)(secret);
         }
     }
 
+    /// Fails if the server is no longer approved. Its token is then dropped from memory.
+    pub(super) fn check_approved(&self) -> Result<(), Problem> {
+        (self.context.check_approved)().map_err(|_| {
+            self.state().held = Held::Nothing;
+            Problem::Unapproved
+        })
+    }
+
     fn error(&self, problem: Problem) -> Error {
+        if problem == Problem::Unapproved
+            && let Err(error) = (self.context.check_approved)()
+        {
+            return error;
+        }
         let issuer = self.state().issuer.as_ref().map(|issuer| issuer.name.clone());
         let mut secrets: Vec<_> = [&self.settings.client_secret, &self.settings.private_key].into_iter().flatten().cloned().collect();
         if let Some(held) = self.token() {
@@ -466,24 +369,24 @@ impl TokenManager {
         if let Held::Token(held) = &self.state().held { Some(Arc::clone(held)) } else { None }
     }
 
-    fn http(&self) -> Result<Arc<Http>, Problem> {
+    pub(super) fn http(&self) -> Result<Arc<Http>, Problem> {
         let made = self.http.get_or_init(|| Http::new(&self.base, self.context.allow_insecure).map(Arc::new));
         made.clone().map_err(Problem::Failed)
     }
 
-    fn slot(&self, issuer: &Issuer) -> Slot {
+    pub(super) fn slot(&self, issuer: &Issuer) -> Slot {
         self.context.store.slot(&self.server, self.url(), &issuer.name)
     }
 
-    fn url(&self) -> &str {
+    pub(super) fn url(&self) -> &str {
         self.url.expose_secret()
     }
 
-    fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         (self.timing.now)()
     }
 
-    fn began(&self) -> Generation {
+    pub(super) fn began(&self) -> Generation {
         self.state().began.clone()
     }
 

@@ -70,6 +70,8 @@ pub(in crate::client) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, conn
                 }
                 times.used(&place, &wanted);
             }
+            // The observer closes the connection on a task of its own, and that ends this task.
+            Due::SignOfLife if shared.observer.ends_unapproved(&place.server) => times.alive(&wanted),
             Due::SignOfLife => match connection.ping().await {
                 Ok(()) => times.alive(&wanted),
                 Err(error) => {

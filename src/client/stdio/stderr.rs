@@ -3,8 +3,9 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -22,6 +23,10 @@ const PIECE_BYTES: u64 = 64 * 1024;
 const BUFFER_BYTES: usize = 32 * 1024;
 /// Number of bytes that are read before other tasks of the runtime get their turn.
 const TURN_BYTES: usize = 64 * 1024;
+/// Time without output after which the output of a process that has ended counts as read. A descendant may hold the pipe open for ever.
+const DRAINING: Duration = Duration::from_millis(100);
+/// Number of bytes that are read after the process has ended: the largest pipe that an unprivileged user gets by default (`pipe(7)`).
+const LAST_BYTES: usize = 1 << 20;
 /// Number of bytes of a line that count as one line for the rate limit.
 const LINE_UNIT: usize = 1024;
 
@@ -69,7 +74,8 @@ fn readable(line: &[u8], redact: &Redact) -> String {
     redact(if is_whole { ForeignText::cut(text.trim(), LINE_BYTES) } else { ForeignText::beginning(text.trim(), LINE_BYTES) })
 }
 
-/// Reads standard error to its end within a rate limit. `exit` changes when the process has ended.
+/// Reads standard error within a rate limit, to its end or until the process has ended and no more comes. `exit` changes when the process has
+/// ended. The reader is then dropped, which closes the pipe.
 pub(in crate::client) async fn read<T: Clone>(
     stderr: impl AsyncRead + Unpin,
     rate: Rate,
@@ -80,13 +86,28 @@ pub(in crate::client) async fn read<T: Clone>(
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, stderr);
     let mut listening = Listening { server, redact: Arc::clone(&tail.redact), on_line, limiter: RateLimiter::new(STDERR, Instant::now()) };
     let (mut pace, mut is_running) = (Pace::new(rate, Instant::now()), true);
-    let (mut in_line, mut turn) = (false, 0);
-    loop {
+    let (mut in_line, mut turn, mut last) = (false, 0, LAST_BYTES);
+    while last > 0 {
         let mut piece = Vec::new();
-        // A long line is read in pieces, so that memory is limited.
-        match (&mut reader).take(PIECE_BYTES).read_until(b'\n', &mut piece).await {
-            Ok(0) | Err(_) => break,
-            Ok(_) => {}
+        let more = if is_running {
+            tokio::select! {
+                biased;
+                more = piece_of(&mut reader, &mut piece) => more,
+                _ = exit.changed() => {
+                    is_running = false;
+                    pace.forgive(Instant::now());
+                    // The cancelled call may have read a part of the piece.
+                    drained(&mut reader, &mut piece).await
+                }
+            }
+        } else {
+            drained(&mut reader, &mut piece).await
+        };
+        if piece.is_empty() {
+            break;
+        }
+        if !is_running {
+            last = if more { last.saturating_sub(piece.len()) } else { 0 };
         }
         turn += piece.len();
         if turn > TURN_BYTES {
@@ -101,19 +122,29 @@ pub(in crate::client) async fn read<T: Clone>(
             listening.hear(&piece);
             tail.keep(piece);
         }
-        if rest.is_zero() {
+        if rest.is_zero() || !is_running {
             continue;
         }
         tokio::select! {
             () = tokio::time::sleep(rest) => {}
             // After the process has ended, the rest is read without pauses, because callers wait for the last lines.
-            _ = exit.changed(), if is_running => {
+            _ = exit.changed() => {
                 is_running = false;
                 pace.forgive(Instant::now());
             }
         }
     }
     listening.end();
+}
+
+/// Reads a line, or a piece of a longer line, so that memory is limited. Returns `false` at the end of the output.
+async fn piece_of(reader: &mut (impl AsyncBufRead + Unpin), piece: &mut Vec<u8>) -> bool {
+    matches!(reader.take(PIECE_BYTES).read_until(b'\n', piece).await, Ok(1..))
+}
+
+/// Reads a piece of a process that has ended. Returns `false` if no more comes.
+async fn drained(reader: &mut (impl AsyncBufRead + Unpin), piece: &mut Vec<u8>) -> bool {
+    tokio::time::timeout(DRAINING, piece_of(reader, piece)).await.unwrap_or(false)
 }
 
 /// Passes lines to the listener within the rate limit.
@@ -229,5 +260,33 @@ mod tests {
         let reading = read(&said[..], rate, ("s".to_owned(), tail.clone(), Arc::new(|_| {})), exit, watch::channel(()).0);
         tokio::time::timeout(Duration::from_mins(1), reading).await.unwrap();
         assert!(tail.text().ends_with(" | last"));
+    }
+
+    #[tokio::test]
+    async fn a_descendant_that_holds_the_pipe_open_keeps_nobody_reading() {
+        use tokio::io::AsyncWriteExt as _;
+
+        let (mut pipe, stderr) = tokio::io::duplex(64);
+        let (running, exit) = watch::channel(());
+        let tail = Tail::new(redacting());
+        let (reading, mut drained) = watch::channel(());
+        let reader = tokio::spawn(read(stderr, AT_ONCE, ("s".to_owned(), tail.clone(), Arc::new(|_| {})), exit, reading));
+        pipe.write_all(b"last\nwithout an end").await.unwrap();
+        running.send(()).unwrap();
+        tokio::time::timeout(Duration::from_mins(1), drained.changed()).await.unwrap().unwrap_err();
+        reader.await.unwrap();
+        assert!(tail.text().ends_with("last | without an end"), "{}", tail.text());
+        assert!(pipe.write_all(b"x").await.is_err(), "the pipe is closed");
+    }
+
+    #[tokio::test]
+    async fn a_descendant_that_never_stops_writing_keeps_nobody_reading() {
+        let (running, exit) = watch::channel(());
+        running.send(()).unwrap();
+        // Rests once, and then sees that the process has ended.
+        let rate = Rate { burst: 1, per_second: 1 };
+        let endless = tokio::io::repeat(b'x');
+        let reading = read(endless, rate, ("s".to_owned(), Tail::new(redacting()), Arc::new(|_| {})), exit, watch::channel(()).0);
+        tokio::time::timeout(Duration::from_mins(1), reading).await.unwrap();
     }
 }

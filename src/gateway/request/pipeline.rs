@@ -106,7 +106,8 @@ impl<'a> Pipeline<'a> {
 
     /// Compares the live item with the approved one.
     async fn compare(&self, found: &Found, connection: &Connection) -> Result<()> {
-        found.item.compare(self.name, &*connection.manifest().await?)
+        let Requester { scope, control, .. } = self.requester;
+        found.item.compare(self.name, &*connection.manifest_for(|| self.core.caller(scope, control)).await?)
     }
 
     async fn send(

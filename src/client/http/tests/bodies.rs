@@ -20,6 +20,7 @@ use crate::client::http::stream::{Events, Route};
 use crate::client::http::target::Endpoint;
 use crate::client::http::testing::*;
 use crate::client::http::tls::client_for;
+use crate::client::inbound::owner::RequestOwner;
 
 const MIB: usize = 1 << 20;
 const PIECE: usize = 64 * 1024;
@@ -97,7 +98,7 @@ fn client() -> HttpClient {
     let limits = HttpLimits { unfinished_bytes: UNFINISHED_BYTES, ..quick() };
     let endpoint = Endpoint::of(&target("http://127.0.0.1:1/mcp")).unwrap();
     let web = client_for(&endpoint.url, &limits).unwrap();
-    HttpClient::new(endpoint, web, no_interceptor(), limits, CancellationToken::new())
+    HttpClient::new(endpoint, web, no_interceptor(), Arc::new(|_| RequestOwner::default()), limits, CancellationToken::new())
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 
 use crate::client::http::testing::*;
 use crate::client::http::{HttpFailure, HttpLimits, HttpTarget, TokenFuture, TokenSource, failure_of_start};
+use crate::client::inbound::owner::RequestOwner;
 
 const LATER: [(&str, &str); 1] = [("retry-after", "1")];
 
@@ -62,13 +63,19 @@ struct Tokens {
 }
 
 impl TokenSource for Tokens {
-    fn token(&self) -> TokenFuture<'_, Option<SecretString>> {
+    fn token<'a>(&'a self, _: &'a RequestOwner) -> TokenFuture<'a, Option<SecretString>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let number = self.challenges.lock().len();
         Box::pin(async move { Ok(Some(format!("token-{number}").into())) })
     }
 
-    fn challenged<'a>(&'a self, status: u16, challenge: &'a str, used: Option<&'a SecretString>) -> TokenFuture<'a, bool> {
+    fn challenged<'a>(
+        &'a self,
+        status: u16,
+        challenge: &'a str,
+        used: Option<&'a SecretString>,
+        _: &'a RequestOwner,
+    ) -> TokenFuture<'a, bool> {
         self.challenges.lock().push((status, challenge.to_owned(), used.map(|used| used.expose_secret().to_owned())));
         Box::pin(async move { Ok(!self.gives_up) })
     }
@@ -78,7 +85,7 @@ impl TokenSource for Tokens {
 async fn a_server_that_comes_up_between_two_tries_is_reached() {
     struct Late(Mutex<Option<(std::net::SocketAddr, Option<Server>)>>, AtomicUsize);
     impl TokenSource for Late {
-        fn token(&self) -> TokenFuture<'_, Option<SecretString>> {
+        fn token<'a>(&'a self, _: &'a RequestOwner) -> TokenFuture<'a, Option<SecretString>> {
             // The token is requested before each attempt. The server starts at the second attempt.
             if self.1.fetch_add(1, Ordering::Relaxed) == 1
                 && let Some((address, server)) = &mut *self.0.lock()
@@ -89,7 +96,7 @@ async fn a_server_that_comes_up_between_two_tries_is_reached() {
             }
             Box::pin(async { Ok(None) })
         }
-        fn challenged<'a>(&'a self, _: u16, _: &'a str, _: Option<&'a SecretString>) -> TokenFuture<'a, bool> {
+        fn challenged<'a>(&'a self, _: u16, _: &'a str, _: Option<&'a SecretString>, _: &'a RequestOwner) -> TokenFuture<'a, bool> {
             Box::pin(async { Ok(false) })
         }
     }
@@ -278,11 +285,11 @@ async fn what_nobody_waits_for_asks_no_person() {
 async fn a_token_that_cannot_be_had_fails_the_call_with_its_own_error() {
     struct Without(AtomicUsize);
     impl TokenSource for Without {
-        fn token(&self) -> TokenFuture<'_, Option<SecretString>> {
+        fn token<'a>(&'a self, _: &'a RequestOwner) -> TokenFuture<'a, Option<SecretString>> {
             let broken = self.0.fetch_add(1, Ordering::Relaxed) > 4;
             Box::pin(async move { if broken { Err(crate::Error::NoHandler) } else { Ok(None) } })
         }
-        fn challenged<'a>(&'a self, _: u16, _: &'a str, _: Option<&'a SecretString>) -> TokenFuture<'a, bool> {
+        fn challenged<'a>(&'a self, _: u16, _: &'a str, _: Option<&'a SecretString>, _: &'a RequestOwner) -> TokenFuture<'a, bool> {
             Box::pin(async { Ok(false) })
         }
     }

@@ -5,7 +5,7 @@ use super::*;
 use serde_json::json;
 
 /// Makes a world, and an agent whose person has authorized once.
-async fn authorized() -> (Arc<World>, Arc<Agent>, Arc<OAuth>) {
+async fn authorized() -> (Arc<World>, Arc<Agent>, Arc<Connected>) {
     let world = World::new().await;
     let agent = Agent::new(Person::Opens);
     let oauth = agent.oauth(&world, settings());

@@ -4,6 +4,7 @@ mod discovery;
 mod forgetting;
 mod lifetime;
 mod machines;
+mod owners;
 mod people;
 mod recipients;
 mod secrets;
@@ -19,7 +20,10 @@ use super::testing::{World, fetch};
 use super::token_manager::Timing;
 use super::*;
 use crate::client::http::TokenSource as _;
-use crate::error::Error;
+use crate::client::inbound::caller::{Caller, Elicitation, ElicitationAnswer, Reply, Sampling};
+use crate::client::inbound::notification::Notice;
+use crate::client::inbound::owner::RequestOwner;
+use crate::error::{Error, Result};
 
 /// Behaviour of the person at the browser.
 #[derive(Clone)]
@@ -32,6 +36,8 @@ enum Person {
     PastesAlways(String),
     /// The person never answers.
     Sleeps,
+    /// The agent's callback has returned, and the person is still at the page.
+    Reads,
 }
 
 /// An agent with its state folder, a person, and a clock.
@@ -46,6 +52,10 @@ struct Agent {
     told: Mutex<Vec<String>>,
     /// True where another process forgets the tokens as soon as a new one has come, before it can be stored.
     forgets_when_told: AtomicBool,
+    /// True once the approval of the server was revoked.
+    is_revoked: AtomicBool,
+    /// Number of pauses of the agent's clocks that have not ended.
+    pauses: AtomicUsize,
     /// Number of seconds that have passed.
     clock: AtomicU64,
     patience: Duration,
@@ -67,6 +77,8 @@ impl Agent {
             issuers: Mutex::default(),
             told: Mutex::default(),
             forgets_when_told: AtomicBool::new(false),
+            is_revoked: AtomicBool::new(false),
+            pauses: AtomicUsize::new(0),
             clock: AtomicU64::new(1_000_000),
             patience,
         })
@@ -94,24 +106,19 @@ impl Agent {
         self.prompts.lock().len()
     }
 
-    /// Makes another connection of the same program.
-    fn oauth(self: &Arc<Self>, world: &World, settings: OAuthSettings) -> Arc<OAuth> {
+    /// Makes another connection of the same program, whose requests this agent owns.
+    fn oauth(self: &Arc<Self>, world: &World, settings: OAuthSettings) -> Arc<Connected> {
         self.oauth_at(&world.url(), settings)
     }
 
-    fn oauth_at(self: &Arc<Self>, url: &str, settings: OAuthSettings) -> Arc<OAuth> {
-        let (agent, hearer, time) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
-        let authorize: Authorize = Arc::new(move |prompt| Box::pin(answer(Arc::clone(&agent), prompt)));
-        let confirmer = Arc::clone(self);
-        let confirm: ConfirmIssuer = Arc::new(move |prompt| {
-            confirmer.issuers.lock().push(prompt);
-            let answer = confirmer.confirms.lock().unwrap();
-            Box::pin(async move { Ok(answer) })
-        });
+    fn oauth_at(self: &Arc<Self>, url: &str, settings: OAuthSettings) -> Arc<Connected> {
+        let (hearer, time, approver) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
         let context = OAuthContext {
             store: self.store.clone(),
-            authorize: self.person.lock().is_some().then_some(authorize),
-            confirm_issuer: self.confirms.lock().is_some().then_some(confirm),
+            check_approved: Arc::new(move || {
+                let is_revoked = approver.is_revoked.load(Ordering::SeqCst);
+                if is_revoked { Err(Error::NotApproved { server: "weather".into(), reason: "revoked".to_owned().into() }) } else { Ok(()) }
+            }),
             on_secret: Arc::new(move |secret| {
                 hearer.told.lock().push(secret.expose_secret().to_owned());
                 if hearer.forgets_when_told.swap(false, Ordering::SeqCst) {
@@ -121,7 +128,97 @@ impl Agent {
             allow_insecure: false,
         };
         let timing = Timing { person: self.patience, now: Box::new(move || time.clock.load(Ordering::SeqCst)) };
-        OAuth::with_timing("weather", url, settings, context, timing).unwrap()
+        let oauth = OAuth::with_timing("weather", url, settings, context, timing).unwrap();
+        Arc::new(Connected { oauth, owner: self.owner() })
+    }
+
+    /// Makes the owner of requests: this agent, with the callbacks that it has now.
+    fn owner(self: &Arc<Self>) -> RequestOwner {
+        let (can_authorize, can_confirm) = (self.person.lock().is_some(), self.confirms.lock().is_some());
+        RequestOwner::new(Arc::new(Owner { agent: Arc::clone(self), can_authorize, can_confirm }), None)
+    }
+}
+
+/// A connection, and the owner of its requests.
+#[derive(Debug)]
+struct Connected {
+    oauth: Arc<OAuth>,
+    owner: RequestOwner,
+}
+
+impl Connected {
+    /// The same connection, for requests of another agent.
+    fn used_by(&self, agent: &Arc<Agent>) -> Self {
+        Self { oauth: Arc::clone(&self.oauth), owner: agent.owner() }
+    }
+
+    async fn token(&self) -> Result<Option<SecretString>> {
+        self.oauth.token(&self.owner).await
+    }
+
+    async fn challenged(&self, status: u16, challenge: &str, used: Option<&SecretString>) -> Result<bool> {
+        self.oauth.challenged(status, challenge, used, &self.owner).await
+    }
+
+    fn accepted(&self, used: &SecretString) {
+        self.oauth.accepted(used);
+    }
+}
+
+struct Owner {
+    agent: Arc<Agent>,
+    can_authorize: bool,
+    can_confirm: bool,
+}
+
+impl Caller for Owner {
+    fn identity(&self) -> u64 {
+        0
+    }
+
+    fn can_elicit(&self) -> bool {
+        false
+    }
+
+    fn elicit(&self, _elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>> {
+        None
+    }
+
+    fn sample(&self, _sampling: Sampling) -> Option<Reply<serde_json::Value>> {
+        None
+    }
+
+    fn can_authorize(&self) -> bool {
+        self.can_authorize
+    }
+
+    fn authorize(&self, prompt: AuthorizationPrompt) -> Option<Reply<Option<String>>> {
+        Some(Box::pin(answer(Arc::clone(&self.agent), prompt)))
+    }
+
+    fn can_confirm_issuer(&self) -> bool {
+        self.can_confirm
+    }
+
+    fn confirm_issuer(&self, prompt: IssuerPrompt) -> Option<Reply<bool>> {
+        self.agent.issuers.lock().push(prompt);
+        let answer = self.agent.confirms.lock().unwrap();
+        Some(Box::pin(async move { Ok(answer) }))
+    }
+
+    fn notice(&self, _server: &str, _tool: &str, _notice: &Notice) {}
+
+    fn pause(&self) -> Option<Box<dyn Send + Sync>> {
+        self.agent.pauses.fetch_add(1, Ordering::SeqCst);
+        Some(Box::new(Pause(Arc::clone(&self.agent))))
+    }
+}
+
+struct Pause(Arc<Agent>);
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        self.0.pauses.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -138,12 +235,13 @@ async fn answer(agent: Arc<Agent>, prompt: AuthorizationPrompt) -> Result<Option
         }
         Some(Person::Pastes) => Ok(fetch(&url, None).await.unwrap().get("Location").map(ToOwned::to_owned)),
         Some(Person::PastesAlways(text)) => Ok(Some(text)),
+        Some(Person::Reads) => Ok(None),
         Some(Person::Sleeps) | None => std::future::pending().await,
     }
 }
 
 /// Calls like the transport: gets a token, sends the request, and sends it again after each challenge that was answered.
-async fn call(world: &World, oauth: &OAuth) -> Result<u16> {
+async fn call(world: &World, oauth: &Connected) -> Result<u16> {
     for _ in 0..8 {
         let token = oauth.token().await?;
         let page = fetch(&world.url(), token.as_ref().map(SecretString::expose_secret)).await.unwrap();
@@ -158,11 +256,11 @@ async fn call(world: &World, oauth: &OAuth) -> Result<u16> {
     panic!("the transport would never stop");
 }
 
-async fn refusal(world: &World, oauth: &OAuth) -> Error {
+async fn refusal(world: &World, oauth: &Connected) -> Error {
     call(world, oauth).await.unwrap_err().opened()
 }
 
-async fn current(oauth: &OAuth) -> String {
+async fn current(oauth: &Connected) -> String {
     oauth.token().await.unwrap().map(|token| token.expose_secret().to_owned()).unwrap_or_default()
 }
 
@@ -175,7 +273,7 @@ fn scopes_of(query: &std::collections::BTreeMap<String, String>) -> Vec<&str> {
 }
 
 /// Makes several calls at the same time, and returns the number of successful ones.
-async fn calls_at_once(world: &Arc<World>, oauth: &Arc<OAuth>, count: usize) -> usize {
+async fn calls_at_once(world: &Arc<World>, oauth: &Arc<Connected>, count: usize) -> usize {
     let through = Arc::new(AtomicUsize::new(0));
     let call = |_| {
         let (world, oauth, through) = (Arc::clone(world), Arc::clone(oauth), Arc::clone(&through));

@@ -1,0 +1,163 @@
+//! Gets new tokens: a person authorizes this client, or the client authenticates itself.
+
+use secrecy::SecretString;
+
+use super::asking::Asking;
+use super::assertion::Signer;
+use super::decide::{Cause, Challenge, Past, union};
+use super::discovery::{Discovery, OFFLINE_ACCESS};
+use super::exchange::{self, Issuer, Proof};
+use super::failure::Problem;
+use super::person::Question;
+use super::recipient::{QUIET_SECONDS, Recipient};
+use super::store::{Client, Kept};
+use super::token_manager::TokenManager;
+use crate::config::Grant;
+
+impl TokenManager {
+    /// Checks that the issuer may get a credential of the config, before any grant sends one.
+    pub(super) async fn check_recipient(&self, issuer: &Issuer, asking: &Asking) -> Result<(), Problem> {
+        let recipient = Recipient {
+            server: &self.server,
+            url: self.url(),
+            issuer: &issuer.name,
+            settings: &self.settings,
+            store: &self.context.store,
+            began: &self.began(),
+            asking,
+            time: self.timing.person,
+            now: &*self.timing.now,
+        };
+        recipient.check().await
+    }
+
+    /// Gets a new token. Depending on the grant, a person is asked or the client authenticates itself.
+    pub(super) async fn obtain(
+        &self,
+        found: Discovery,
+        challenge: &Challenge,
+        used: Option<&SecretString>,
+        step_ups: u8,
+        asking: &Asking,
+    ) -> Result<(), Problem> {
+        let scopes = self.scopes(&found, challenge);
+        let past = Past { cause: Cause::Authorized, step_ups, since: self.now() };
+        match self.settings.grant {
+            Grant::ClientCredentials => self.speak_for_itself(found, scopes, past, asking).await,
+            Grant::AuthorizationCode => self.ask_a_person(found, scopes, used, past, asking).await,
+        }
+    }
+
+    /// Returns the scopes to request: those of the config or else those that the server names, and all that were granted before.
+    fn scopes(&self, found: &Discovery, challenge: &Challenge) -> Vec<String> {
+        let first = if self.settings.scopes.is_empty() { &found.scopes } else { &self.settings.scopes };
+        let before = self.token().map(|held| held.token.scopes.clone()).unwrap_or_default();
+        let mut scopes = match challenge {
+            Challenge::MissingScopes(wanted) if before.is_empty() => union(first, wanted),
+            Challenge::MissingScopes(wanted) if wanted.is_empty() => union(&before, first),
+            Challenge::MissingScopes(wanted) => union(&before, wanted),
+            Challenge::Unauthorized => union(&before, first),
+        };
+        scopes.retain(|scope| scope != OFFLINE_ACCESS || self.settings.grant == Grant::AuthorizationCode);
+        if self.settings.grant == Grant::AuthorizationCode && !scopes.is_empty() && found.has_offline_access() {
+            scopes = union(&scopes, &[OFFLINE_ACCESS.to_owned()]);
+        }
+        scopes
+    }
+
+    async fn ask_a_person(
+        &self,
+        found: Discovery,
+        scopes: Vec<String>,
+        used: Option<&SecretString>,
+        past: Past,
+        asking: &Asking,
+    ) -> Result<(), Problem> {
+        if !asking.can_authorize() {
+            return Err(Problem::NobodyToAsk);
+        }
+        self.check_recipient(&found.issuer, asking).await?;
+        // Another connection of this server may already be asking. Its answer is valid for this one too.
+        let turn = self.context.store.turn(&self.server, self.url());
+        let other_person = asking.pause();
+        let _asking = turn.asking.lock().await;
+        drop(other_person);
+        self.check_approved()?;
+        self.settle(&found.issuer, used);
+        if self.has_other_than(used) {
+            return Ok(());
+        }
+        let refused = turn.refused.lock().clone();
+        if let Some((_, problem)) = refused.filter(|(until, _)| self.now() < *until) {
+            return Err(problem);
+        }
+        let began = self.began();
+        if began.is_over(&self.context.store.generation(&self.server)) {
+            return Err(Problem::Forgotten);
+        }
+        let (http, slot) = (self.http()?, self.slot(&found.issuer));
+        let known = slot.read().client.filter(|client| client.registered_for.is_some());
+        let question = Question {
+            server: &self.server,
+            http: &http,
+            settings: &self.settings,
+            asking,
+            check_approved: &|| self.check_approved(),
+            known: known.clone(),
+            scopes,
+            time: self.timing.person,
+        };
+        let authorized = match question.ask(found).await {
+            Ok(authorized) => authorized,
+            // Nobody has refused anything.
+            Err(problem @ (Problem::Unapproved | Problem::NobodyToAsk)) => return Err(problem),
+            Err(problem) => {
+                *turn.refused.lock() = Some((self.now() + QUIET_SECONDS, problem.clone()));
+                // The authorization server may have deleted the registration. It then shows the person an error and does not redirect, so a new
+                // registration is made next time.
+                if known.is_some() {
+                    self.save(&slot, Kept { client: None, token: slot.read().token }, &began).await?;
+                }
+                return Err(problem);
+            }
+        };
+        *turn.refused.lock() = None;
+        let token = self.token_of(authorized.granted, None, authorized.scopes, authorized.resource);
+        self.accept(&slot, authorized.client, token, past, began).await
+    }
+
+    async fn speak_for_itself(&self, mut found: Discovery, scopes: Vec<String>, past: Past, asking: &Asking) -> Result<(), Problem> {
+        let resource = found.resource(&self.base).await;
+        self.request_for_itself(&found.issuer, scopes, resource, past, asking).await
+    }
+
+    pub(super) async fn request_for_itself(
+        &self,
+        issuer: &Issuer,
+        scopes: Vec<String>,
+        resource: String,
+        past: Past,
+        asking: &Asking,
+    ) -> Result<(), Problem> {
+        self.check_recipient(issuer, asking).await?;
+        self.check_approved()?;
+        let id = self.settings.client_id.clone().ok_or_else(|| Problem::failed("oauth.clientId is missing"))?;
+        let client = Client { id, secret: self.settings.client_secret.clone(), registered_for: None };
+        let proof = match &self.settings.private_key {
+            Some(key) => {
+                let signer = Signer::read(key, self.settings.signing_algorithm).map_err(Problem::Failed)?;
+                Proof::Assertion(signer.assertion(&client.id, &issuer.name, self.now()).map_err(Problem::Failed)?)
+            }
+            None => Proof::Secret(&client),
+        };
+        let scope = scopes.join(" ");
+        let fields = [("grant_type", "client_credentials"), ("scope", scope.as_str()), ("resource", resource.as_str())];
+        let granted = exchange::request(&*self.http()?, issuer, proof, &fields).await?;
+        let token = self.token_of(granted, None, scopes, resource);
+        self.tell(&client, &token);
+        self.check_approved()?;
+        // The token is not stored, because a new one can be requested at any time.
+        self.hold(client, token, past, self.began());
+        Ok(())
+    }
+}
