@@ -46,7 +46,9 @@ pub(crate) fn check_sendable(what: &str, object: &Map<String, Json>, limit: usiz
         return Err(too_large(what, size, limit));
     }
     let problem = if 1 + object.values().map(levels).max().unwrap_or(0) > MAX_ARGUMENT_LEVELS {
-        format!("they have more than {MAX_ARGUMENT_LEVELS} levels of lists and objects, and many servers cannot read such a message: pass the inner levels as a text, if the tool accepts a text")
+        format!(
+            "they have more than {MAX_ARGUMENT_LEVELS} levels of lists and objects, and many servers cannot read such a message: pass the inner levels as a text, if the tool accepts a text"
+        )
     } else if let Some(number) = object.values().find_map(inexact_integer) {
         inexact(number)
     } else {

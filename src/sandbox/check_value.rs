@@ -367,7 +367,10 @@ mod tests {
         }
         // Values within maxValueBytes that a run may well return.
         for json in [
-            list(numbered(70_000).map(|row| format!(r#"{{"id":{row},"name":"user {row}","kind":"a","on":true,"mail":"{row}@example.com"}}"#))),
+            list(
+                numbered(70_000)
+                    .map(|row| format!(r#"{{"id":{row},"name":"user {row}","kind":"a","on":true,"mail":"{row}@example.com"}}"#)),
+            ),
             repeated("1", 2_000_000),
             repeated("\"yes\"", 690_000),
             format!("\"{}\"", "x".repeat(4_000_000)),
@@ -402,7 +405,14 @@ mod tests {
 
     #[test]
     fn no_value_has_more_parts_than_its_text_has_bytes() {
-        for json in [r#"{"a":1}"#, "[[[]]]", r#"["","a",{}]"#, r#"{"":{"":{"":{}}}}"#, r#"{"$bytes":[["",1]]}"#, r#"{"$bytes":[["",{"":1}],["a",[]]]}"#] {
+        for json in [
+            r#"{"a":1}"#,
+            "[[[]]]",
+            r#"["","a",{}]"#,
+            r#"{"":{"":{"":{}}}}"#,
+            r#"{"$bytes":[["",1]]}"#,
+            r#"{"$bytes":[["",{"":1}],["a",[]]]}"#,
+        ] {
             assert!(!has_too_many_parts(json, json.len() - 1), "{json}");
         }
     }

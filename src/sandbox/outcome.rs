@@ -263,7 +263,9 @@ mod tests {
 
     #[test]
     fn a_failure_stays_a_failure_whatever_its_place_says() {
-        for (line, expected) in [("7", Some(7)), ("5000000000", None), ("1e300", None), ("-1", None), ("0", None), ("null", None), ("\"x\"", None)] {
+        for (line, expected) in
+            [("7", Some(7)), ("5000000000", None), ("1e300", None), ("-1", None), ("0", None), ("null", None), ("\"x\"", None)]
+        {
             let failure = format!(r#"{{"failure":{{"kind":"throw","name":"Error","message":"mine","line":{line},"column":{line}}}}}"#);
             let Ok(FinalFrame::Failure(failure)) = handed(&failure, 0) else { panic!("{line}") };
             assert_eq!((failure.message.as_str(), failure.line, failure.column), ("mine", expected, expected), "{line}");

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyperlight_mcp::Error;
-use hyperlight_mcp::client::{CallLimits, Closed, Connection, ConnectionRequest, ConnectionState, Connections, Lease, ToolRequest, Watchdog};
+use hyperlight_mcp::client::{
+    CallLimits, Closed, Connection, ConnectionRequest, ConnectionState, Connections, Lease, ToolRequest, Watchdog,
+};
 use hyperlight_mcp::config::ResolvedCommand;
 use secrecy::SecretString;
 use serde_json::{Value as Json, json};

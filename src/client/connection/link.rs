@@ -155,7 +155,7 @@ fn http_error(server: &str, what: &str, failure: HttpFailure) -> Option<Error> {
             limit_name: "one message on the wire",
         },
         HttpFailure::TooDense => too_dense(format!("the answer of {server}.{tool}")),
-        HttpFailure::Malformed(problem) => Error::UnusableAnswer { server, tool: tool.into(), problem: in_error(&problem.to_string()).into() },
+        HttpFailure::Malformed(problem) => Error::UnusableAnswer { server, tool: tool.into(), problem: in_error(&problem).into() },
         other => Error::RequestFailed { server, tool: tool.into(), problem: in_error(&other.to_string()).into() },
     })
 }

@@ -81,8 +81,7 @@ impl HttpClient {
         headers.extend(request.headers.clone());
         if let Some(token) = token {
             let value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()));
-            let mut value =
-                value.map_err(|_| HttpFailure::NotSent { origin: origin(url), problem: BAD_TOKEN.to_owned() })?;
+            let mut value = value.map_err(|_| HttpFailure::NotSent { origin: origin(url), problem: BAD_TOKEN.to_owned() })?;
             value.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, value);
         }

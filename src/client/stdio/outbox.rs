@@ -99,8 +99,7 @@ impl Outbox {
     ) -> (Self, Sender<Queued>, impl Future<Output = ()> + Send + 'static) {
         let (sender, lines) = mpsc::channel(queued);
         let input = Arc::new(Mutex::new(Input { pipe: Box::new(pipe), rest: None }));
-        let outbox =
-            Self { input: Arc::downgrade(&input), queue: sender.downgrade(), behind: Arc::default(), is_broken: Arc::default() };
+        let outbox = Self { input: Arc::downgrade(&input), queue: sender.downgrade(), behind: Arc::default(), is_broken: Arc::default() };
         let is_broken = Arc::clone(&outbox.is_broken);
         (outbox, sender, write_lines(input, lines, is_broken))
     }

@@ -202,7 +202,12 @@ impl DirectLine {
     }
 
     /// Sends a request with `params` and the `_meta` of rmcp.
-    pub(in crate::client) async fn send(&self, request: &DirectRequest, method: &str, params: &[(&str, Param<'_>)]) -> Result<(), Unwritten> {
+    pub(in crate::client) async fn send(
+        &self,
+        request: &DirectRequest,
+        method: &str,
+        params: &[(&str, Param<'_>)],
+    ) -> Result<(), Unwritten> {
         self.outbox.send(request.line(method, params)).await
     }
 
