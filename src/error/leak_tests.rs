@@ -25,6 +25,7 @@ enum Holds {
 use Holds::{Foreign, Nothing, Own};
 
 /// Returns an error of each variant. `Error::code` names every variant in a `match`, and the test below compares the number of codes.
+// long: one line for each variant.
 fn every_variant() -> Vec<(Holds, Error)> {
     let server = || "weather".to_owned();
     let lack = AuthorizationLack::Page;
