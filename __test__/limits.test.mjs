@@ -227,6 +227,25 @@ test('a value over maxValueBytes is refused with its size', async () => {
   await works(sized)
 })
 
+test('a value over maxValueParts is refused with the limit and a way out', async (t) => {
+  const box = await (await openGateway(t)).sandbox()
+  const shared = '(() => { let list = []; for (let n = 0; n < 99; n++) list = [list]; return list })()'
+  for (const value of [
+    `Array(20_000).fill(${shared})`,
+    'Array(230).fill(Array(5_000).fill({}))',
+    "Array.from({ length: 110_000 }, (_, n) => ({ ['k' + n]: 1 }))",
+  ]) {
+    const { message } = await failure(box.run(`export default () => ${value}`), 'ERR_VALUE_TOO_LARGE')
+    names(message, 400_000, 'maxValueParts', 'JSON.stringify')
+  }
+  const rows = 'Array.from({ length: 50_000 }, (_, id) => ({ id, name: "user " + id, kind: "a", on: true, mail: id + "@example.com" }))'
+  assert.equal((await box.run(`export default () => ${rows}`)).value.length, 50_000)
+  const text = await box.run('export default () => JSON.stringify(Array(230).fill(Array(5_000).fill({})))')
+  assert.equal(JSON.parse(text.value).length, 230)
+  const raised = await (await openGateway(t, {}, { limits: { maxValueParts: 1_000_000 } })).sandbox()
+  assert.equal((await raised.run('export default () => Array(180).fill(Array(5_000).fill({}))')).value.length, 180)
+})
+
 test('the default of 4 MiB holds for input and value', async (t) => {
   const box = await (await openGateway(t)).sandbox()
   const [echo, frame] = ['export default (input) => input', '{"$bytes":0}'.length]

@@ -279,6 +279,15 @@ describe('A value', () => {
     }
   })
 
+  test('takes as many levels of arguments to a server as servers can read', async () => {
+    const deep = (levels) => JSON.parse(`{"a":${'['.repeat(levels - 1)}1${']'.repeat(levels - 1)}}`)
+    const code = 'import { args } from "host:mcp-fixture"; export const handler = (input) => args(input).code'
+    assert.notEqual((await sandbox.run(code, { input: deep(125) })).value, 'ERR_INVALID_ARGUMENTS')
+    assert.equal((await sandbox.run(code, { input: deep(126) })).value, 'ERR_INVALID_ARGUMENTS')
+    const error = await failure(gateway.callTool('fixture', 'args', deep(126)), 'ERR_INVALID_ARGUMENTS')
+    assert.match(error.message, /more than 125 levels/)
+  })
+
   test('with more bytes than cross together is refused where it leaves a guest', async () => {
     const many = 'Array.from({ length: 10_001 }, () => new Uint8Array(0))'
     const error = await failure(sandbox.run(`export const handler = () => ${many}`), 'ERR_INVALID_VALUE')

@@ -22,6 +22,10 @@ pub const MAX_BLOBS: usize = 10_000;
 /// Maximum number of nested lists and records in a run's value and in one argument.
 pub const MAX_LEVELS: usize = 126;
 
+/// Maximum number of nested lists and records in the arguments of a tool call, the arguments' own object included. Many servers read JSON of
+/// fewer than 128 levels, and do not answer a message that is deeper. Two levels of the message are around the arguments.
+pub const MAX_ARGUMENT_LEVELS: usize = 125;
+
 /// Milliseconds that the first start of a package runner (`npx`, `uvx`, `docker`, …) may take.
 pub const PACKAGE_RUNNER_CONNECT_TIMEOUT_MS: u64 = 120_000;
 
@@ -65,6 +69,10 @@ pub struct Limits {
     pub max_input_bytes: usize,
     /// Bytes of a run's value.
     pub max_value_bytes: usize,
+    /// Parts of a run's value. Node reads the whole value in one turn of its main thread, and the parts decide how long that takes. A list,
+    /// an object, and a text of at most 10 characters that is new in the value count 1. A key that is new after the keys before it in its
+    /// object counts 3: rows with the same keys count them once.
+    pub max_value_parts: usize,
     /// Bytes of a run's code.
     pub max_code_bytes: usize,
     /// Bytes of a run's log, all entries together.
@@ -95,6 +103,7 @@ impl Default for Limits {
             max_argument_bytes: MIB,
             max_input_bytes: 4 * MIB,
             max_value_bytes: 4 * MIB,
+            max_value_parts: 400_000,
             max_code_bytes: MIB,
             max_log_bytes: 256 * 1024,
             max_saved_bytes: 16 * MIB,
@@ -129,7 +138,7 @@ impl Limits {
         Ok(())
     }
 
-    fn ranges(&self) -> [Range; 19] {
+    fn ranges(&self) -> [Range; 20] {
         const DAY: u64 = 24 * 60 * 60 * 1000;
         // Largest permitted size of a guest buffer.
         const BUFFER: u64 = 64 * MIB as u64;
@@ -147,6 +156,7 @@ impl Limits {
             ("maxArgumentBytes", self.max_argument_bytes as u64, 256, MAX_WIRE_MESSAGE_BYTES as u64),
             ("maxInputBytes", self.max_input_bytes as u64, 256, BUFFER),
             ("maxValueBytes", self.max_value_bytes as u64, 256, BUFFER),
+            ("maxValueParts", self.max_value_parts as u64, 256, BUFFER),
             ("maxCodeBytes", self.max_code_bytes as u64, 256, BUFFER),
             ("maxLogBytes", self.max_log_bytes as u64, 256, BUFFER),
             ("maxSavedBytes", self.max_saved_bytes as u64, 0, 1024 * MIB as u64),

@@ -3,6 +3,7 @@
 use serde_json::{Map, Number, Value as Json};
 
 use crate::error::{Error, Result};
+use crate::limits::MAX_ARGUMENT_LEVELS;
 use crate::sandbox::{Arguments, Value};
 use crate::text::json::{inexact_integer, object_bytes};
 
@@ -35,7 +36,7 @@ pub fn tool_arguments(what: &str, arguments: Arguments, limit: usize) -> Result<
     Ok(object)
 }
 
-/// Refuses arguments over the limit, and integers that JavaScript would round: a person who confirms the call would see other digits.
+/// Refuses arguments over the limits of bytes and of levels ([`MAX_ARGUMENT_LEVELS`]), and integers that JavaScript would round: a person who confirms the call would see other digits.
 ///
 /// # Errors
 /// `ERR_ARGUMENTS_TOO_LARGE`, `ERR_INVALID_ARGUMENTS`.
@@ -44,9 +45,24 @@ pub(crate) fn check_sendable(what: &str, object: &Map<String, Json>, limit: usiz
     if size > limit {
         return Err(too_large(what, size, limit));
     }
-    match object.values().find_map(inexact_integer) {
-        Some(number) => Err(Error::InvalidArguments { what: what.into(), problem: inexact(number).into() }),
-        None => Ok(()),
+    let problem = if 1 + object.values().map(levels).max().unwrap_or(0) > MAX_ARGUMENT_LEVELS {
+        format!(
+            "they have more than {MAX_ARGUMENT_LEVELS} levels of lists and objects, and many servers cannot read such a message: pass the inner levels as a text, if the tool accepts a text"
+        )
+    } else if let Some(number) = object.values().find_map(inexact_integer) {
+        inexact(number)
+    } else {
+        return Ok(());
+    };
+    Err(Error::InvalidArguments { what: what.into(), problem: problem.into() })
+}
+
+/// Returns the number of nested lists and objects of a value. A text or a number has none.
+fn levels(value: &Json) -> usize {
+    match value {
+        Json::Array(items) => 1 + items.iter().map(levels).max().unwrap_or(0),
+        Json::Object(fields) => 1 + fields.values().map(levels).max().unwrap_or(0),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => 0,
     }
 }
 
@@ -163,6 +179,18 @@ mod tests {
         }
         // If two fields have the same name, the last one is shown and sent.
         assert_eq!(Json::Object(of_text("[{\"a\":1,\"a\":2}]").unwrap()).to_string(), "{\"a\":2}");
+    }
+
+    #[test]
+    fn as_many_levels_are_sent_as_servers_can_read() {
+        let nested = |levels: usize| of_text(&format!("[{{\"a\":{}{}}}]", "[".repeat(levels - 1), "]".repeat(levels - 1)));
+        let message = json!({ "jsonrpc": "2.0", "params": { "arguments": nested(MAX_ARGUMENT_LEVELS).unwrap() } });
+        assert!(serde_json::from_str::<Json>(&message.to_string()).is_ok());
+        let error = nested(MAX_ARGUMENT_LEVELS + 1).unwrap_err();
+        assert!(error.code() == "ERR_INVALID_ARGUMENTS" && error.in_full().contains("more than 125 levels"), "{error}");
+        // One level more than the limit is indeed more than a server with 128 levels reads.
+        let message = message.to_string().replacen("[]", "[[]]", 1);
+        assert!(serde_json::from_str::<Json>(&message).is_err());
     }
 
     #[test]

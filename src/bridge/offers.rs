@@ -188,7 +188,7 @@ type Shape = fn(&str, &Json, usize) -> Result<(Value, Option<String>)>;
 
 fn malformed(what: &str, missing: &str) -> Error {
     let (server, tool) = what.split_once('.').unwrap_or((what, ""));
-    Error::Protocol { server: server.to_owned(), tool: tool.into(), code: 0, message: format!("its answer has no {missing}").into() }
+    Error::UnusableAnswer { server: server.to_owned(), tool: tool.into(), problem: format!("it has no {missing}").into() }
 }
 
 impl ServerCalls {

@@ -187,7 +187,7 @@ impl<'a> Shaper<'a> {
 
     fn malformed(&self, message: String) -> Error {
         let (server, tool) = self.what.split_once('.').unwrap_or((self.what, ""));
-        Error::Protocol { server: server.to_owned(), tool: ErrorText::own(tool), code: 0, message: ErrorText::own(message) }
+        Error::UnusableAnswer { server: server.to_owned(), tool: ErrorText::own(tool), problem: ErrorText::own(message) }
     }
 
     fn take(&mut self, size: usize) -> Result<(), Error> {

@@ -24,6 +24,7 @@ impl Error {
             Self::AuthorizationRequired { .. } => "the server needs an authorization",
             Self::AuthorizationFailed { .. } => "the server could not be authorized",
             Self::Protocol { .. } => "the server answered with an error",
+            Self::UnusableAnswer { .. } => "the server's answer cannot be used, and it may have carried out the call",
             Self::OutputSchema { .. } => "a result breaks its tool's outputSchema",
             Self::ResponseTooLarge { .. } => "an answer was larger than it may be",
             Self::ApprovalStore { .. } => "the approvals cannot be used, and nothing is approved",
@@ -57,6 +58,7 @@ impl Error {
             | Self::InvalidArguments { .. }
             | Self::InputTooLarge { .. }
             | Self::ValueTooLarge { .. }
+            | Self::ValueTooManyParts { .. }
             | Self::NotSaved { .. }
             | Self::CodeTooLarge { .. }
             | Self::CodeSyntax { .. }
@@ -119,7 +121,8 @@ mod tests {
             Error::RequestFailed { server: server.clone(), tool: tool.clone(), problem: MARK.into() },
             Error::AuthorizationRequired { server: server.clone(), issuer: Some(MARK.into()), lack: AuthorizationLack::Issuer },
             Error::AuthorizationFailed { server: server.clone(), issuer: Some(MARK.into()), problem: MARK.into() },
-            Error::Protocol { server: server.clone(), tool, code: 1, message: MARK.into() },
+            Error::Protocol { server: server.clone(), tool: tool.clone(), code: 1, message: MARK.into() },
+            Error::UnusableAnswer { server: server.clone(), tool, problem: MARK.into() },
             Error::ApprovalStore { path: MARK.into(), problem: MARK.into() },
             Error::Io { what: MARK.into(), problem: MARK.into() },
             Error::Internal(MARK.into()),

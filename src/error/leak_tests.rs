@@ -25,6 +25,7 @@ enum Holds {
 use Holds::{Foreign, Nothing, Own};
 
 /// Returns an error of each variant. `Error::code` names every variant in a `match`, and the test below compares the number of codes.
+// long: one line for each variant.
 fn every_variant() -> Vec<(Holds, Error)> {
     let server = || "weather".to_owned();
     let lack = AuthorizationLack::Page;
@@ -66,6 +67,7 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Foreign, Error::AuthorizationRequired { server: server(), issuer: Some(quoted()), lack }),
         (Foreign, Error::AuthorizationFailed { server: server(), issuer: Some(quoted()), problem: quoted() }),
         (Foreign, Error::Protocol { server: server(), tool: quoted(), code: 1, message: quoted() }),
+        (Foreign, Error::UnusableAnswer { server: server(), tool: quoted(), problem: quoted() }),
         (Foreign, Error::ResponseTooLarge { what: quoted(), size: OwnText::from("2"), limit: 1, limit_name: "l" }),
         (Own, Error::ResponseTooLarge { what: quoted(), size: quoted(), limit: 1, limit_name: "l" }),
         (Foreign, Error::OutputSchema { server: server(), tool: quoted(), problem: quoted() }),
@@ -73,6 +75,7 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Foreign, Error::InvalidArguments { what: quoted(), problem: quoted() }),
         (Nothing, Error::InputTooLarge { size: 2, limit: 1 }),
         (Nothing, Error::ValueTooLarge { size: 2, limit: 1 }),
+        (Nothing, Error::ValueTooManyParts { limit: 1 }),
         (Foreign, Error::NotSaved { id: quoted(), max_age_ms: 1, max_bytes: 1 }),
         (Nothing, Error::CodeTooLarge { size: 2, limit: 1 }),
         (Foreign, Error::CodeSyntax { message: quoted(), line, column }),

@@ -208,6 +208,10 @@ pub enum Error {
     #[error("{server}.{}: the server refused the call: {} (JSON-RPC {code})", .tool.shown(), .message.shown())]
     Protocol { server: String, tool: ErrorText, code: i64, message: ErrorText },
 
+    /// The server answered, but its answer cannot be used. The server may have carried out the call.
+    #[error("{server}.{}: its answer cannot be used: {}. The server may have carried out the call", .tool.shown(), .problem.shown())]
+    UnusableAnswer { server: String, tool: ErrorText, problem: ErrorText },
+
     /// An answer is larger than the guest or the wire may receive.
     #[error("{} has {size} bytes; the limit is {limit} ({limit_name})", .what.shown())]
     ResponseTooLarge { what: ErrorText, size: OwnText, limit: usize, limit_name: &'static str },
@@ -237,6 +241,12 @@ pub enum Error {
         "the value that the handler returned has {size} bytes; the limit maxValueBytes is {limit}. Return less, or raise limits.maxValueBytes"
     )]
     ValueTooLarge { size: usize, limit: usize },
+
+    /// The run's value has too many parts.
+    #[error(
+        "the value that the handler returned has too many lists, objects, keys and short texts; the limit maxValueParts is {limit}. Return less, return it as one text with JSON.stringify, or raise limits.maxValueParts"
+    )]
+    ValueTooManyParts { limit: usize },
 
     /// No value is saved under the handle that was passed to `saved`.
     #[error(

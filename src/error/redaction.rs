@@ -114,12 +114,14 @@ impl Error {
             AuthorizationRequired { server, issuer, lack }
             AuthorizationFailed { server, issuer, problem }
             Protocol { server, tool, code, message }
+            UnusableAnswer { server, tool, problem }
             ResponseTooLarge { what, size, limit, limit_name }
             OutputSchema { server, tool, problem }
             ArgumentsTooLarge { what, size, limit }
             InvalidArguments { what, problem }
             InputTooLarge { size, limit }
             ValueTooLarge { size, limit }
+            ValueTooManyParts { limit }
             NotSaved { id, max_age_ms, max_bytes }
             CodeTooLarge { size, limit }
             CodeSyntax { message, line, column }

@@ -106,11 +106,10 @@ fn shown(server: &str, request: &Request, result: &Json, lists: &[&str], others:
         }
     }
     for name in lists {
-        let list = result.get(*name).filter(|list| list.is_array()).ok_or_else(|| Error::Protocol {
+        let list = result.get(*name).filter(|list| list.is_array()).ok_or_else(|| Error::UnusableAnswer {
             server: server.to_owned(),
             tool: request.method().into(),
-            code: 0,
-            message: format!("its answer has no list of {name}").into(),
+            problem: format!("it has no list of {name}").into(),
         })?;
         fields.insert((*name).to_owned(), list.clone());
     }

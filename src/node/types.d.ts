@@ -52,6 +52,12 @@ export interface Limits {
   maxInputBytes: number
   /** The size of the value that a run returns. Default 4 MiB. */
   maxValueBytes: number
+  /**
+   * The number of parts of the value that a run returns. Node reads the whole value in one turn of its event loop, and its parts decide how long
+   * that takes. A list, an object, and a text of at most 10 characters that is new in the value count 1; a key that is new after the keys before it
+   * in its object counts 3. Rows with the same keys count them once. Default 400,000.
+   */
+  maxValueParts: number
   /** The size of a run's code. Default 1 MiB. */
   maxCodeBytes: number
   /** The size of a run's log, all entries together. A longer log is cut, and a mark says so. Default 256 KiB. */

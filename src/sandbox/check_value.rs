@@ -1,26 +1,41 @@
 //! Validates a value that a guest returned, before the value is used. The value must be JSON that every parser reads in the same way, and
-//! it must refer to each blob at most once. Node and this crate can read a valid value without an error.
+//! it must refer to each blob at most once. Node and this crate can read a valid value without an error, and Node reads it in a short time.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use super::value::{MARK, check_blobs, invalid};
-use crate::error::Result;
+use super::value_parts::{Parts, Shape, TooMany};
+use crate::error::{Error, Result};
 use crate::limits::MAX_LEVELS;
 
 /// Checks the JSON text of one value and its references to `blobs` blobs.
 ///
 /// # Errors
 /// `ERR_INVALID_VALUE` for text that is not strict JSON (also for numbers beyond a double and lone surrogates), for more than
-/// [`MAX_LEVELS`] levels, for malformed placeholders, and for a blob that does not exist or is referred to twice.
-pub(super) fn check_value(json: &str, blobs: usize) -> Result<()> {
+/// [`MAX_LEVELS`] levels, for malformed placeholders, and for a blob that does not exist or is referred to twice. `ERR_VALUE_TOO_LARGE` for
+/// more than `max_parts` parts (`limits.maxValueParts`).
+pub(super) fn check_value(json: &str, blobs: usize, max_parts: usize) -> Result<()> {
     check_blobs(blobs)?;
-    let mut blobs = vec![Blob::Unnamed; blobs];
+    let mut seen = Seen { blobs: vec![Blob::Unnamed; blobs], placeholders: 0, parts: Parts::new(max_parts, json.len()) };
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    let looked_at = Part { blobs: &mut blobs, level: 0 }.deserialize(&mut deserializer).and_then(|()| deserializer.end());
-    looked_at.map_err(|error| invalid(&error.to_string()))
+    let looked_at = Part { seen: &mut seen, level: 0 }.deserialize(&mut deserializer).and_then(|()| deserializer.end());
+    if seen.parts.is_exceeded() {
+        return Err(Error::ValueTooManyParts { limit: max_parts });
+    }
+    looked_at.map_err(|error| invalid(&error.to_string()))?;
+    // The text below can only be the beginning of an object, because a quote within a string is escaped. A placeholder with blanks or
+    // escaped letters is a placeholder to a JSON parser, but not to a reader that looks for the text, as the glue in Node does.
+    if json.matches(PLACEHOLDER).count() == seen.placeholders {
+        Ok(())
+    } else {
+        Err(invalid("a placeholder for bytes has blanks or escapes: it must begin with {\"$bytes\":"))
+    }
 }
+
+/// The text with which each placeholder begins.
+const PLACEHOLDER: &str = "{\"$bytes\":";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Blob {
@@ -28,9 +43,17 @@ enum Blob {
     Named,
 }
 
+/// The parts of a value that were seen so far.
+struct Seen {
+    blobs: Vec<Blob>,
+    /// Number of placeholders: of blobs, and of escaped records.
+    placeholders: usize,
+    parts: Parts,
+}
+
 /// A part of the value, at a nesting level.
 struct Part<'a> {
-    blobs: &'a mut [Blob],
+    seen: &'a mut Seen,
     level: usize,
 }
 
@@ -40,8 +63,13 @@ impl Part<'_> {
         if self.level >= MAX_LEVELS {
             return Err(E::custom(format!("it has more than {MAX_LEVELS} levels")));
         }
-        Ok(Part { blobs: self.blobs, level: self.level + 1 })
+        Ok(Part { seen: self.seen, level: self.level + 1 })
     }
+}
+
+/// Converts the error into one with which parsing ends. `check_value` returns another error in its place.
+fn ends<E: serde::de::Error>(_: TooMany) -> E {
+    E::custom("it has too many parts")
 }
 
 impl<'de> DeserializeSeed<'de> for Part<'_> {
@@ -75,8 +103,8 @@ impl<'de> Visitor<'de> for Part<'_> {
         Ok(())
     }
 
-    fn visit_str<E>(self, _: &str) -> std::result::Result<(), E> {
-        Ok(())
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<(), E> {
+        self.seen.parts.text(text).map_err(ends)
     }
 
     fn visit_unit<E>(self) -> std::result::Result<(), E> {
@@ -84,6 +112,7 @@ impl<'de> Visitor<'de> for Part<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> std::result::Result<(), A::Error> {
+        self.seen.parts.container().map_err(ends)?;
         while items.next_element_seed(self.inner()?)?.is_some() {}
         Ok(())
     }
@@ -91,15 +120,18 @@ impl<'de> Visitor<'de> for Part<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> std::result::Result<(), A::Error> {
         // An empty object counts as a level as well.
         self.inner::<A::Error>()?;
-        let mut count = 0;
-        while let Some(IsMark(is_mark)) = fields.next_key()? {
+        self.seen.parts.container().map_err(ends)?;
+        let (mut count, mut shape) = (0, Shape::default());
+        while let Some(key) = fields.next_key_seed(Key { parts: &mut self.seen.parts, shape })? {
             count += 1;
-            if !is_mark {
+            shape = key.shape;
+            if !key.is_mark {
                 fields.next_value_seed(self.inner()?)?;
                 continue;
             }
+            self.seen.placeholders += 1;
             fields.next_value_seed(Placeholder(self.inner()?))?;
-            if count > 1 || fields.next_key::<IsMark>()?.is_some() {
+            if count > 1 || fields.next_key::<serde::de::IgnoredAny>()?.is_some() {
                 return Err(A::Error::custom("a placeholder for bytes has other keys beside it"));
             }
             return Ok(());
@@ -108,24 +140,37 @@ impl<'de> Visitor<'de> for Part<'_> {
     }
 }
 
-/// A key of an object. True if it is the key of placeholders.
-struct IsMark(bool);
+/// The next key of an object that has this shape so far.
+struct Key<'a> {
+    parts: &'a mut Parts,
+    shape: Shape,
+}
 
-impl<'de> serde::Deserialize<'de> for IsMark {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Key;
-        impl Visitor<'_> for Key {
-            type Value = IsMark;
+struct KnownKey {
+    /// True if it is the key of placeholders.
+    is_mark: bool,
+    /// The object's shape with this key.
+    shape: Shape,
+}
 
-            fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
-                out.write_str("a key")
-            }
+impl<'de> DeserializeSeed<'de> for Key<'_> {
+    type Value = KnownKey;
 
-            fn visit_str<E>(self, key: &str) -> std::result::Result<IsMark, E> {
-                Ok(IsMark(key == MARK))
-            }
-        }
-        deserializer.deserialize_str(Key)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<KnownKey, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key<'_> {
+    type Value = KnownKey;
+
+    fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str("a key")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, key: &str) -> std::result::Result<KnownKey, E> {
+        let shape = self.parts.key(self.shape, key).map_err(ends)?;
+        Ok(KnownKey { is_mark: key == MARK, shape })
     }
 }
 
@@ -148,7 +193,7 @@ impl<'de> Visitor<'de> for Placeholder<'_> {
     }
 
     fn visit_u64<E: serde::de::Error>(self, index: u64) -> std::result::Result<(), E> {
-        match usize::try_from(index).ok().and_then(|index| self.0.blobs.get_mut(index)) {
+        match usize::try_from(index).ok().and_then(|index| self.0.seen.blobs.get_mut(index)) {
             None => Err(E::custom(format!("there is no blob {index}"))),
             Some(Blob::Named) => Err(E::custom(format!("blob {index} is named twice"))),
             Some(blob) => {
@@ -159,42 +204,56 @@ impl<'de> Visitor<'de> for Placeholder<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut entries: A) -> std::result::Result<(), A::Error> {
-        while entries.next_element_seed(Entry(self.0.inner()?))?.is_some() {}
+        self.0.seen.parts.escaped_record().map_err(ends)?;
+        let mut shape = Shape::default();
+        while let Some(next) = entries.next_element_seed(Entry { part: self.0.inner()?, shape })? {
+            shape = next;
+        }
         Ok(())
     }
 }
 
-/// One `[key, value]` pair of an escaped record.
-struct Entry<'a>(Part<'a>);
+/// One `[key, value]` pair of an escaped record that has this shape so far. Its value is the record's shape with its key.
+struct Entry<'a> {
+    part: Part<'a>,
+    shape: Shape,
+}
 
 impl<'de> DeserializeSeed<'de> for Entry<'_> {
-    type Value = ();
+    type Value = Shape;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<Shape, D::Error> {
         deserializer.deserialize_seq(self)
     }
 }
 
 impl<'de> Visitor<'de> for Entry<'_> {
-    type Value = ();
+    type Value = Shape;
 
     fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
         out.write_str("a key and its value")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut pair: A) -> std::result::Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut pair: A) -> std::result::Result<Shape, A::Error> {
         let malformed = || A::Error::custom("an escaped object is malformed");
-        pair.next_element::<IsMark>()?.ok_or_else(malformed)?;
-        pair.next_element_seed(self.0.inner()?)?.ok_or_else(malformed)?;
-        if pair.next_element::<serde::de::IgnoredAny>()?.is_some() { Err(malformed()) } else { Ok(()) }
+        self.part.seen.parts.entry().map_err(ends)?;
+        let key = Key { parts: &mut self.part.seen.parts, shape: self.shape };
+        let shape = pair.next_element_seed(key)?.ok_or_else(malformed)?.shape;
+        pair.next_element_seed(self.part.inner()?)?.ok_or_else(malformed)?;
+        if pair.next_element::<serde::de::IgnoredAny>()?.is_some() { Err(malformed()) } else { Ok(shape) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Limits;
     use crate::sandbox::{Value, Wire};
     use proptest::prelude::*;
+
+    fn check_value(json: &str, blobs: usize) -> Result<()> {
+        super::check_value(json, blobs, Limits::default().max_value_parts)
+    }
 
     fn problem(json: &str, blobs: usize) -> String {
         let error = check_value(json, blobs).unwrap_err();
@@ -259,6 +318,103 @@ mod tests {
             problem(json, 2);
         }
         check_value(r#"{"$bytes":[["$bytes",{"$bytes":0}],["b",[1]]]}"#, 1).unwrap();
+    }
+
+    #[test]
+    fn a_placeholder_is_written_so_that_a_reader_of_the_text_finds_it_too() {
+        for json in [
+            r#"{ "$bytes":0}"#,
+            r#"{"$bytes" :0}"#,
+            "{\"$bytes\"\n:0}",
+            r#"{"\u0024bytes":0}"#,
+            r#"[{"$bytes":0},{"$byte\u0073":1}]"#,
+            r#"{ "$bytes":[["a",1]]}"#,
+            r#"{"$bytes":[["$bytes",{"\u0024bytes":0}]]}"#,
+        ] {
+            assert!(problem(json, 2).contains("blanks or escapes"), "{json}");
+        }
+        for json in [r#"["{\"$bytes\":0}",{"$bytes":0}]"#, r#"{"a{":"$bytes","b":{"$bytes":[["a","{\"$bytes\":"]]}}"#] {
+            check_value(json, 1).unwrap();
+        }
+    }
+
+    fn has_too_many_parts(json: &str, limit: usize) -> bool {
+        match super::check_value(json, 0, limit) {
+            Ok(()) => false,
+            Err(Error::ValueTooManyParts { limit: named }) => named == limit,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn list(items: impl Iterator<Item = String>) -> String {
+        format!("[{}]", items.collect::<Vec<_>>().join(","))
+    }
+
+    #[test]
+    fn a_value_of_more_parts_than_node_reads_in_time_is_refused() {
+        let limit = Limits::default().max_value_parts;
+        let nested = "[".repeat(100) + &"]".repeat(100);
+        let (repeated, numbered) = (|text: &str, count| list((0..count).map(|_| text.to_owned())), |count| 0..count);
+        for json in [
+            repeated(&nested, 20_000),
+            repeated("{}", 1_150_000),
+            list(numbered(110_000).map(|key| format!("{{\"k{key}\":1}}"))),
+            format!("{{{}}}", numbered(200_000).map(|key| format!("\"k{key}\":1")).collect::<Vec<_>>().join(",")),
+            list(numbered(500_000).map(|text| format!("\"{text}\""))),
+            repeated(r#"{"$bytes":[["$bytes",1]]}"#, 150_000),
+        ] {
+            assert!(has_too_many_parts(&json, limit), "{}", &json[..50]);
+        }
+        // Values within maxValueBytes that a run may well return.
+        for json in [
+            list(
+                numbered(70_000)
+                    .map(|row| format!(r#"{{"id":{row},"name":"user {row}","kind":"a","on":true,"mail":"{row}@example.com"}}"#)),
+            ),
+            repeated("1", 2_000_000),
+            repeated("\"yes\"", 690_000),
+            format!("\"{}\"", "x".repeat(4_000_000)),
+        ] {
+            assert!(!has_too_many_parts(&json, limit), "{}", &json[..50]);
+        }
+    }
+
+    #[test]
+    fn each_part_is_counted_by_its_cost() {
+        let long = "x".repeat(200);
+        for (part, cost) in [
+            ("[]", 1),
+            ("{}", 1),
+            ("[[],{}]", 3),
+            (r#""a""#, 1),
+            (r#""a text of more characters""#, 0),
+            (r#"["a","a"]"#, 2),
+            (r#"{"a":1}"#, 4),
+            (r#"[{"a":1},{"a":1}]"#, 6),
+            (r#"[{"a":1,"b":1},{"b":1,"a":1}]"#, 15),
+            // The object and its key, the list and the object that is made of it, and two entries with their keys.
+            (r#"{"$bytes":[["a",1],["b",2]]}"#, 4 + 2 + 2 * 5),
+            ("1", 0),
+        ] {
+            // The list and the text around it: one part, and a length that makes a count necessary.
+            let json = format!("[\"{long}\",{part}]");
+            assert!(!has_too_many_parts(&json, cost + 1), "{part}");
+            assert!(has_too_many_parts(&json, cost), "{part}");
+        }
+    }
+
+    #[test]
+    fn no_value_has_more_parts_than_its_text_has_bytes() {
+        for json in [
+            r#"{"a":1}"#,
+            "[[[]]]",
+            r#"["","a",{}]"#,
+            r#"{"":{"":{"":{}}}}"#,
+            r#"{"$bytes":[["",1]]}"#,
+            r#"{"$bytes":[["",{"":1}],["a",[]]]}"#,
+        ] {
+            assert!(!has_too_many_parts(json, json.len() - 1), "{json}");
+        }
     }
 
     proptest! {

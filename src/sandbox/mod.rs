@@ -26,6 +26,7 @@ mod script;
 mod sources;
 mod stop;
 mod value;
+mod value_parts;
 mod watch;
 
 use std::path::PathBuf;

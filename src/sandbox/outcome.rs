@@ -1,6 +1,7 @@
 //! The outcome that a guest reports at the end of a run: its value, or a failure that can be explained from the code.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value as Json;
 
 use super::check_value::check_value;
 use super::deadline::Deadline;
@@ -90,8 +91,17 @@ pub(super) struct GuestFailure {
     message: String,
     #[serde(default)]
     stack: String,
+    #[serde(default, deserialize_with = "place")]
     line: Option<u32>,
+    #[serde(default, deserialize_with = "place")]
     column: Option<u32>,
+}
+
+/// Parses a line or column. Returns `None` for anything that is not one: the guest reads these numbers from the error's `stack`, and agent
+/// code can assign any text to that.
+fn place<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<u32>, D::Error> {
+    let given = Json::deserialize(deserializer)?;
+    Ok(given.as_u64().and_then(|place| u32::try_from(place).ok()).filter(|place| *place > 0))
 }
 
 #[derive(Deserialize)]
@@ -134,7 +144,7 @@ fn read_outcome(limits: &Limits, wire: Wire) -> Result<FinalFrame> {
         if size > limit {
             return Err(Error::ValueTooLarge { size, limit });
         }
-        check_value(value, wire.blobs.len())?;
+        check_value(value, wire.blobs.len(), limits.max_value_parts)?;
         return Ok(FinalFrame::Value(wire));
     }
     match serde_json::from_str(&wire.json) {
@@ -249,6 +259,17 @@ mod tests {
             (code(&format!("{{\"value\":\"{}\"}}", "x".repeat(4096)), 0), code(r#"{"oversize":9}"#, 0)),
             ("ERR_VALUE_TOO_LARGE", "ERR_VALUE_TOO_LARGE")
         );
+    }
+
+    #[test]
+    fn a_failure_stays_a_failure_whatever_its_place_says() {
+        for (line, expected) in
+            [("7", Some(7)), ("5000000000", None), ("1e300", None), ("-1", None), ("0", None), ("null", None), ("\"x\"", None)]
+        {
+            let failure = format!(r#"{{"failure":{{"kind":"throw","name":"Error","message":"mine","line":{line},"column":{line}}}}}"#);
+            let Ok(FinalFrame::Failure(failure)) = handed(&failure, 0) else { panic!("{line}") };
+            assert_eq!((failure.message.as_str(), failure.line, failure.column), ("mine", expected, expected), "{line}");
+        }
     }
 
     #[test]

@@ -180,6 +180,7 @@ async fn each_way_to_fail_has_its_code_and_the_sandbox_stays_usable() {
         ("export const handler = () => { throw new RangeError('inner') }", "ERR_GUEST_THREW"),
         ("export const handler = () => { throw 'text' }", "ERR_GUEST_THREW"),
         ("export const handler = async () => { JSON.parse('{') }", "ERR_GUEST_THREW"),
+        ("export const handler = () => { const e = new Error(); e.stack = 'at agent:code:5000000000:1'; throw e }", "ERR_GUEST_THREW"),
         ("export const handler = () => () => 1", "ERR_INVALID_VALUE"),
         ("export const handler = () => { const a = {}; a.a = a; return a }", "ERR_INVALID_VALUE"),
         ("export const handler = () => 5n", "ERR_INVALID_VALUE"),
@@ -188,6 +189,7 @@ async fn each_way_to_fail_has_its_code_and_the_sandbox_stays_usable() {
         ("export const handler = () => { const a = []; for (;;) a.push('x'.repeat(1 << 20) + a.length) }", "ERR_GUEST_MEMORY"),
         ("export const handler = () => 'x'.repeat(4 * 1024 * 1024 + 1)", "ERR_VALUE_TOO_LARGE"),
         ("export const handler = () => 'x'.repeat(8 * 1024 * 1024)", "ERR_VALUE_TOO_LARGE"),
+        ("export const handler = () => Array(100).fill(Array(5_000).fill({}))", "ERR_VALUE_TOO_LARGE"),
     ] {
         let error = run(&sandboxes, request(code)).await.value.unwrap_err();
         assert_eq!(error.code(), expected, "{code}: {error}");

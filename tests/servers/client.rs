@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyperlight_mcp::Error;
-use hyperlight_mcp::client::{CallLimits, Connection, ConnectionRequest, ConnectionState, Connections, Lease, ToolRequest, Watchdog};
+use hyperlight_mcp::client::{
+    CallLimits, Closed, Connection, ConnectionRequest, ConnectionState, Connections, Lease, ToolRequest, Watchdog,
+};
 use hyperlight_mcp::config::ResolvedCommand;
 use secrecy::SecretString;
 use serde_json::{Value as Json, json};
@@ -323,6 +325,26 @@ async fn the_call_after_a_crash_starts_the_server_again() {
     let second = get(&connections, &scene, "s").await.unwrap();
     echoes(&second).await;
     assert_eq!(scene.count("s", "spawn"), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_whose_server_has_closed_its_input_is_lost_and_no_call_is_needed_to_see_it() {
+    let scene = Scene::new();
+    let connection = scene.open(&["--close-input"]).await.unwrap();
+    echoes(&connection).await;
+    scene.logged("s", "close-input", |_| true).await;
+    assert!(connection.is_live());
+    let error = call(&connection, "echo", json!({ "value": 1 })).await.unwrap_err();
+    assert!(matches!(&error, Error::ServerExited { status, .. } if status.contains("it closed its input, but still runs")), "{error}");
+    assert!(!connection.is_live());
+
+    let connections = connections(&scene, 1);
+    let pinged = ConnectionRequest { keep_alive: Some(Duration::from_millis(50)), ..wanted("p") };
+    let lease = connections.get(&pinged, async { Ok(scene.launch("p", &["--close-input"])) }).await.unwrap();
+    echoes(&lease).await;
+    drop(lease);
+    until("the loss", || (connections.state("p") == ConnectionState::Closed(Closed::Lost)).then_some(())).await;
+    connections.close_all().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,6 +62,10 @@ pub(super) fn unlisted(server: &str, kind: &str, error: &ServiceError) -> Error 
                 let problem = message.after(&format!("its {kind} cannot be listed: the server answered with JSON-RPC error {code}: "));
                 return Error::ConnectFailed { server: server.to_owned(), problem };
             }
+            Error::UnusableAnswer { problem, .. } => {
+                let problem = problem.after(&format!("its {kind} cannot be listed: the answer cannot be used: "));
+                return Error::ConnectFailed { server: server.to_owned(), problem };
+            }
             Error::ResponseTooLarge { size, limit, limit_name, .. } => {
                 format!("the answer of {server}.{kind}/list has {size} bytes; the limit is {limit} ({limit_name})")
             }

@@ -73,9 +73,13 @@ impl Link {
         }
     }
 
-    /// Resolves with the reason once no more messages can be sent.
-    pub(in crate::client) async fn lost(&self, peer: &Peer<RoleClient>) -> String {
-        let closed = closed(peer, LOOK);
+    /// Resolves with the reason once no more messages can be sent. `has_closed_input` tells whether a process has closed its input.
+    pub(in crate::client) async fn lost(&self, peer: &Peer<RoleClient>, has_closed_input: impl Fn() -> bool) -> String {
+        let closed = async {
+            while !peer.is_transport_closed() && !has_closed_input() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
         match self {
             Self::Process(process) => {
                 let status = tokio::select! {
@@ -84,7 +88,7 @@ impl Link {
                     // The closed output is usually noticed before the exit of the process.
                     () = closed => {
                         let status = tokio::time::timeout(EXIT_NOTICE, process.exited()).await;
-                        status.unwrap_or_else(|_| "it closed its output".to_owned())
+                        status.unwrap_or_else(|_| format!("it closed its {}", if has_closed_input() { "input" } else { "output" }))
                     }
                 };
                 format!("{status}{}", process.stderr_text())
@@ -151,12 +155,7 @@ fn http_error(server: &str, what: &str, failure: HttpFailure) -> Option<Error> {
             limit_name: "one message on the wire",
         },
         HttpFailure::TooDense => too_dense(format!("the answer of {server}.{tool}")),
-        HttpFailure::Malformed(problem) => Error::Protocol {
-            server,
-            tool: tool.into(),
-            code: 0,
-            message: in_error(&format!("its answer cannot be used: {problem}")).into(),
-        },
+        HttpFailure::Malformed(problem) => Error::UnusableAnswer { server, tool: tool.into(), problem: in_error(&problem).into() },
         other => Error::RequestFailed { server, tool: tool.into(), problem: in_error(&other.to_string()).into() },
     })
 }

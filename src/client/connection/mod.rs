@@ -15,7 +15,6 @@ pub(in crate::client) mod tasks;
 pub(in crate::client) mod tools;
 
 use parking_lot::RwLock;
-use std::any::TypeId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,7 +22,6 @@ use std::time::Duration;
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, GetExtensions as _, PingRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
-use rmcp::transport::DynamicTransportError;
 use serde_json::Value as Json;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
@@ -155,7 +153,12 @@ impl Connection {
     /// Returns whether requests can still be sent.
     #[must_use]
     pub fn is_live(&self) -> bool {
-        !self.link.has_ended() && !self.peer.is_transport_closed()
+        !self.link.has_ended() && !self.peer.is_transport_closed() && !self.has_closed_input()
+    }
+
+    /// Returns whether the server's process has closed its input, which shows when a line is written. The process may still run.
+    fn has_closed_input(&self) -> bool {
+        self.direct.as_ref().is_some_and(|line| line.is_broken())
     }
 
     /// Sends a request on behalf of a caller, and returns the result as the server wrote it. `what` names the request in errors: a tool's raw
@@ -199,12 +202,9 @@ impl Connection {
             let mut request = line.open().ok_or(Unsent(ServiceError::TransportClosed))?;
             self.calls.note(scope.key(), &request.id, Some(request.progress_token.clone()));
             pending.direct(line, &request.id);
-            if let Err(error) = line.send(&request, method, params).await {
-                return Ok(Err(ServiceError::TransportSend(DynamicTransportError::from_parts(
-                    "stdio",
-                    TypeId::of::<DirectLine>(),
-                    error.into(),
-                ))));
+            if let Err(unwritten) = line.send(&request, method, params).await {
+                let closed = ServiceError::TransportClosed;
+                return if unwritten.is_begun { Ok(Err(closed)) } else { Err(Unsent(closed)) };
             }
             Ok(match (&mut request.answer).await {
                 Ok(answer) => answer.map_err(ServiceError::McpError),
@@ -268,8 +268,8 @@ impl Connection {
         let request = ClientRequest::PingRequest(PingRequest::default());
         let caller = self.questions.observer.nobody_in_particular();
         match self.request("ping", request, CallLimits::fixed(PING_TIMEOUT), &caller).await {
-            // A JSON-RPC error also shows that the server answers.
-            Ok(_) | Err(CallFailure { error: Error::Protocol { .. }, .. }) => Ok(()),
+            // A JSON-RPC error, or an answer that cannot be used, also shows that the server answers.
+            Ok(_) | Err(CallFailure { error: Error::Protocol { .. } | Error::UnusableAnswer { .. }, .. }) => Ok(()),
             Err(CallFailure { error: Error::CallTimeout { server, limit_ms, limit_name, .. }, .. }) => {
                 Err(Error::CallTimeout { server, tool: ErrorText::own("ping"), limit_ms, limit_name })
             }
@@ -295,7 +295,7 @@ impl Connection {
 
     /// Resolves with the reason once the connection can no longer be used.
     pub(super) async fn ended(&self) -> String {
-        let reason = self.link.lost(&self.peer).await;
+        let reason = self.link.lost(&self.peer, || self.has_closed_input()).await;
         // If the caller closed the connection before this wait, callers would lose the last answers.
         self.link.last_words(&self.peer).await;
         reason
@@ -326,7 +326,8 @@ impl Connection {
     /// Makes the error for a connection that is gone. The error says how the process ended, if that becomes known in time.
     async fn lost(&self, during: &str) -> Error {
         let exit = self.link.ended_soon().await;
-        let status = exit.unwrap_or_else(|| "it closed its output, but still runs".to_owned());
+        let closed = if self.has_closed_input() { "input" } else { "output" };
+        let status = exit.unwrap_or_else(|| format!("it closed its {closed}, but still runs"));
         self.link.exited(&self.server, during, status)
     }
 }

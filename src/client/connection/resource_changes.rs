@@ -58,7 +58,7 @@ impl Connection {
         let told = subscription.acknowledged().resource_subscriptions.as_ref();
         if !told.is_some_and(|uris| uris.iter().any(|known| known == uri)) {
             let message = "it does not announce changes of this resource".to_owned();
-            return Err(Error::Protocol { server: self.server.clone(), tool: SUBSCRIBE.into(), code: 0, message: message.into() }.into());
+            return Err(Error::UnusableAnswer { server: self.server.clone(), tool: SUBSCRIBE.into(), problem: message.into() }.into());
         }
         Ok(Watch(Some(self.runtime.spawn(keep_listening(self.peer.clone(), filter, Some(subscription))))))
     }

@@ -54,7 +54,7 @@ impl Connection {
             input.state = result.get("requestState").and_then(Json::as_str).map(ToOwned::to_owned);
         }
         let message = format!("it still asks for input after {MAX_ROUNDS} rounds");
-        Err(Error::Protocol { server: self.server.clone(), tool: scope.what.into(), code: 0, message: message.into() }.into())
+        Err(Error::UnusableAnswer { server: self.server.clone(), tool: scope.what.into(), problem: message.into() }.into())
     }
 
     /// Collects the answers to a result's `inputRequests`. Returns `None` if the result has none.

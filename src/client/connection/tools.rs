@@ -98,11 +98,10 @@ impl Connection {
                 () = tokio::time::sleep(task.pause) => {}
             }
             let state = self.exchange(scope, custom("tasks/get", json!({ "taskId": task.id }))).await?;
-            let problem = || Error::Protocol {
+            let problem = || Error::UnusableAnswer {
                 server: self.server.clone(),
                 tool: scope.what.into(),
-                code: 0,
-                message: "its answer to tasks/get has no taskId or no status".into(),
+                problem: "the answer to tasks/get has no taskId or no status".into(),
             };
             task = tasks::Task::read(&state).ok_or_else(problem)?;
         }

@@ -85,8 +85,7 @@ impl HttpClient {
         headers.extend(request.headers.clone());
         if let Some(token) = token {
             let value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()));
-            let mut value =
-                value.map_err(|_| HttpFailure::Malformed("its token has characters that are not allowed in a header".to_owned()))?;
+            let mut value = value.map_err(|_| HttpFailure::NotSent { origin: origin(url), problem: BAD_TOKEN.to_owned() })?;
             value.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, value);
         }
@@ -198,10 +197,11 @@ impl HttpClient {
 
 const TIMED_OUT: &str = "no connection could be made in time";
 const DISTRUSTED: &str = "its certificate is not trusted";
+const BAD_TOKEN: &str = "its token has characters that are not allowed in a header";
 
 /// Returns whether another attempt would most likely fail in the same way.
 fn is_lasting(problem: &str) -> bool {
-    problem.starts_with(TIMED_OUT) || problem.starts_with(DISTRUSTED)
+    [TIMED_OUT, DISTRUSTED, BAD_TOKEN].iter().any(|lasting| problem.starts_with(lasting))
 }
 
 fn failure_of_try(error: &reqwest::Error, url: &Url) -> HttpFailure {

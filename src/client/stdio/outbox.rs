@@ -1,9 +1,9 @@
 //! Writes lines to a server. A line is written immediately if nothing is queued, and otherwise by a task.
 
 use std::future::poll_fn;
-use std::io::{Error, ErrorKind, Result};
+use std::io::Result;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
@@ -20,13 +20,12 @@ struct Input {
 
 impl Input {
     /// Writes as much of the line as the pipe accepts, and keeps the rest.
-    fn begin(&mut self, line: Vec<u8>, context: &mut Context<'_>) -> Result<()> {
+    fn begin(&mut self, line: Vec<u8>, context: &mut Context<'_>) -> std::result::Result<(), Unwritten> {
         let mut written = 0;
         while written < line.len() {
             match Pin::new(&mut self.pipe).poll_write(context, &line[written..]) {
-                Poll::Ready(Ok(0)) => return Err(ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(bytes)) => written += bytes,
-                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Ready(Ok(bytes @ 1..)) => written += bytes,
+                Poll::Ready(Ok(0) | Err(_)) => return Err(Unwritten { is_begun: written > 0 }),
                 Poll::Pending => {
                     self.rest = Some((line, written));
                     return Ok(());
@@ -42,6 +41,13 @@ impl Input {
         }
         Ok(())
     }
+}
+
+/// The error that a line cannot be written, because the server has closed its input.
+#[derive(Debug)]
+pub(in crate::client) struct Unwritten {
+    /// True if the server may have read the beginning of the line.
+    pub(in crate::client) is_begun: bool,
 }
 
 /// A line that waits for the writing task.
@@ -80,6 +86,8 @@ pub(in crate::client) struct Outbox {
     /// Sender of the queue. It is weak, so that the server's input closes when the transport drops its sender.
     queue: WeakSender<Queued>,
     behind: Arc<AtomicUsize>,
+    /// True once a write has failed. No later line can be written.
+    is_broken: Arc<AtomicBool>,
 }
 
 impl Outbox {
@@ -91,14 +99,20 @@ impl Outbox {
     ) -> (Self, Sender<Queued>, impl Future<Output = ()> + Send + 'static) {
         let (sender, lines) = mpsc::channel(queued);
         let input = Arc::new(Mutex::new(Input { pipe: Box::new(pipe), rest: None }));
-        let outbox = Self { input: Arc::downgrade(&input), queue: sender.downgrade(), behind: Arc::default() };
-        (outbox, sender, write_lines(input, lines))
+        let outbox = Self { input: Arc::downgrade(&input), queue: sender.downgrade(), behind: Arc::default(), is_broken: Arc::default() };
+        let is_broken = Arc::clone(&outbox.is_broken);
+        (outbox, sender, write_lines(input, lines, is_broken))
+    }
+
+    /// Returns whether a write has failed, so that no more lines can be sent.
+    pub(in crate::client) fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Acquire)
     }
 
     /// Sends a line: directly if nothing is being written, otherwise through the queue. If the future is dropped, either nothing or the whole
     /// line is sent.
-    pub(in crate::client) async fn send(&self, line: Vec<u8>) -> Result<()> {
-        let closed = || Error::from(ErrorKind::BrokenPipe);
+    pub(in crate::client) async fn send(&self, line: Vec<u8>) -> std::result::Result<(), Unwritten> {
+        let closed = || Unwritten { is_begun: false };
         let queue = self.queue.upgrade().ok_or_else(closed)?;
         let input = self.input.upgrade().ok_or_else(closed)?;
         let Some(mut idle) = self.idle(&input) else {
@@ -107,7 +121,9 @@ impl Outbox {
             return queue.send(queued).await.map_err(|_| closed());
         };
         let mut line = Some(line);
-        poll_fn(|context| Poll::Ready(line.take().map_or(Ok(()), |line| idle.begin(line, context)))).await?;
+        poll_fn(|context| Poll::Ready(line.take().map_or(Ok(()), |line| idle.begin(line, context))))
+            .await
+            .inspect_err(|_| self.is_broken.store(true, Ordering::Release))?;
         if idle.rest.is_some() {
             // The empty line wakes the task. If the queue is full, the task already has work.
             let _ = queue.try_send(Vec::new().into());
@@ -122,10 +138,11 @@ impl Outbox {
     }
 }
 
-async fn write_lines(input: Arc<Mutex<Input>>, mut lines: Receiver<Queued>) {
+async fn write_lines(input: Arc<Mutex<Input>>, mut lines: Receiver<Queued>, is_broken: Arc<AtomicBool>) {
     while let Some(Queued { line, _behind }) = lines.recv().await {
         let mut input = input.lock().await;
         if input.finish().await.is_err() || input.pipe.write_all(&line).await.is_err() || input.pipe.flush().await.is_err() {
+            is_broken.store(true, Ordering::Release);
             break;
         }
     }
@@ -174,6 +191,35 @@ mod tests {
         task.await;
         let mut rest = Vec::new();
         server.read_to_end(&mut rest).await.unwrap();
-        assert_eq!(outbox.send(b"late\n".to_vec()).await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+        assert!(!outbox.send(b"late\n".to_vec()).await.unwrap_err().is_begun);
+    }
+
+    #[tokio::test]
+    async fn a_line_that_finds_the_input_closed_is_not_begun_and_marks_the_outbox() {
+        let (pipe, server) = duplex(16);
+        let (outbox, _sender, _task) = Outbox::new(pipe, 4);
+        outbox.send(b"now\n".to_vec()).await.unwrap();
+        assert!(!outbox.is_broken());
+        drop(server);
+        for _ in 0..2 {
+            assert!(!outbox.send(b"late\n".to_vec()).await.unwrap_err().is_begun);
+            assert!(outbox.is_broken());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_queued_line_that_cannot_be_written_marks_the_outbox_too() {
+        for (first, is_direct) in [(b"queued\n".to_vec(), false), (b"x".repeat(1_000), true)] {
+            let (pipe, server) = duplex(16);
+            let (outbox, sender, task) = Outbox::new(pipe, 4);
+            if is_direct {
+                outbox.send(first).await.unwrap();
+            } else {
+                sender.send(first.into()).await.unwrap();
+            }
+            drop(server);
+            task.await;
+            assert!(outbox.is_broken(), "{is_direct}");
+        }
     }
 }

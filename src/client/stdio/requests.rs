@@ -5,7 +5,6 @@
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::io::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -13,7 +12,7 @@ use rmcp::model::{ErrorData, RequestId};
 use serde_json::{Map, Value as Json, json};
 use tokio::sync::oneshot;
 
-use super::outbox::Outbox;
+use super::outbox::{Outbox, Unwritten};
 use crate::client::inbound::server_requests::ServerRequests;
 use crate::text::json::Sink as _;
 
@@ -157,12 +156,17 @@ impl DirectLine {
         Self { requests, outbox, next: AtomicI64::new(0) }
     }
 
-    /// Registers a new request. Returns `None` if no more answers can arrive.
+    /// Returns whether the server has closed its input, so that no more requests can be sent.
+    pub(in crate::client) fn is_broken(&self) -> bool {
+        self.outbox.is_broken()
+    }
+
+    /// Registers a new request. Returns `None` if no more answers can arrive, or no more requests can be sent.
     pub(in crate::client) fn open(&self) -> Option<DirectRequest> {
         let id = FIRST_ID + self.next.fetch_add(1, Ordering::Relaxed) % IDS;
         let (sender, answer) = oneshot::channel();
         let mut requests = lock(&self.requests);
-        if requests.is_closed {
+        if requests.is_closed || self.is_broken() {
             return None;
         }
         let progress_token = Json::from(id);
@@ -175,7 +179,12 @@ impl DirectLine {
     }
 
     /// Sends a request with `params` and the `_meta` of rmcp.
-    pub(in crate::client) async fn send(&self, request: &DirectRequest, method: &str, params: &[(&str, Param<'_>)]) -> Result<()> {
+    pub(in crate::client) async fn send(
+        &self,
+        request: &DirectRequest,
+        method: &str,
+        params: &[(&str, Param<'_>)],
+    ) -> Result<(), Unwritten> {
         self.outbox.send(request.line(method, params)).await
     }
 

@@ -54,9 +54,11 @@ pub(in crate::client) fn protocol_error(server: &str, what: &str, error: &ErrorD
     if mark(DENSE_MARK).is_some() {
         return too_dense(format!("the answer of {server}.{what}"));
     }
-    let malformed = mark(MALFORMED_MARK).and_then(Json::as_str);
-    let message = malformed.map_or_else(|| error.message.to_string(), |problem| format!("its answer is not valid JSON: {problem}"));
-    Error::Protocol { server: server.to_owned(), tool: what.into(), code: i64::from(error.code.0), message: in_error(&message).into() }
+    let (server, tool) = (server.to_owned(), what.into());
+    if let Some(problem) = mark(MALFORMED_MARK).and_then(Json::as_str) {
+        return Error::UnusableAnswer { server, tool, problem: in_error(&format!("it is not valid JSON: {problem}")).into() };
+    }
+    Error::Protocol { server, tool, code: i64::from(error.code.0), message: in_error(&error.message).into() }
 }
 
 /// Makes the error for a message that would take more than [`MAX_MESSAGE_MEMORY_BYTES`] of memory.

@@ -159,7 +159,7 @@ fn json_that_is_nested_a_hundred_thousand_deep() {
         let hostile = street.hostile(&[]).await;
         for _ in 0..10 {
             let error = street.call(&hostile, "deep", json!({ "depth": 100_000 })).await.unwrap_err();
-            assert!(matches!(&error, Error::Protocol { message, .. } if said(message).contains("not valid JSON")), "{error}");
+            assert!(matches!(&error, Error::UnusableAnswer { problem, .. } if said(problem).contains("not valid JSON")), "{error}");
         }
         echoes(&hostile).await;
         drop(hostile);

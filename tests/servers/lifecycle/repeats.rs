@@ -76,6 +76,24 @@ async fn a_call_that_ends_its_server_again_is_not_sent_a_third_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_has_closed_its_input_but_still_runs_is_replaced_for_the_next_call() {
+    let scene = Scene::new();
+    let ledger = ledger_flag(&scene);
+    let arguments = scene.arguments("one", &[&ledger[0], &ledger[1], "--close-input"]);
+    let gateway = open(&scene, json!({ "command": FIXTURE, "args": arguments, "confirm": "never" })).await;
+    let spawned = scene.count("one", "spawn");
+    for number in 0..3 {
+        // No byte of the call has reached the old process, so a tool that must not be called twice is called as well.
+        let key = number.to_string();
+        call(&gateway, "counted", json!({ "key": key })).await.unwrap();
+        assert_eq!(counted(&scene, &key), 1);
+        until("its input is closed", || (scene.count("one", "close-input") == number + 1).then_some(())).await;
+    }
+    assert_eq!(scene.count("one", "spawn"), spawned + 2);
+    gateway.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_fails_in_any_other_way_is_sent_once() {
     let scene = Scene::new();
     let gateway = open_process(&scene).await;

@@ -178,7 +178,7 @@ async fn rounds_without_an_end_are_ended() {
     let scene = Scene::new();
     let connection = open(&scene, ERAS[1]).await;
     let error = call(&connection, "state_only", json!({ "rounds": 1_000 })).await.unwrap_err();
-    assert!(matches!(&error, Error::Protocol { message, .. } if said(message).contains("after 10 rounds")), "{error}");
+    assert!(matches!(&error, Error::UnusableAnswer { problem, .. } if said(problem).contains("after 10 rounds")), "{error}");
     assert_eq!(calls(&scene, "state_only"), 10);
     echoes(&connection).await;
 }

@@ -70,7 +70,7 @@ async fn json_is_read_as_deep_as_it_can_be_and_fails_its_call_at_once_where_it_i
     assert_eq!(answer["structuredContent"]["deep"].to_string().matches('[').count(), DEPTH - 4);
     for depth in [DEPTH, 1_000, 100_000] {
         let error = call(&connection, "deep", json!({ "depth": depth })).await.unwrap_err();
-        assert!(matches!(&error, Error::Protocol { message, .. } if said(message).contains("not valid JSON")), "{depth}: {error}");
+        assert!(matches!(&error, Error::UnusableAnswer { problem, .. } if said(problem).contains("not valid JSON")), "{depth}: {error}");
     }
     echoes(&connection).await;
     assert!(connection.is_live());
