@@ -168,10 +168,14 @@ describe('Values come', () => {
     answer.resolve('typed')
     await both
     await gateway.test('one')
-    assert.deepEqual(asked.sort(), [
+    assert.deepEqual(asked.map(([id, description]) => [id, description]).sort(), [
       ['place', 'Where'],
       ['token', 'The token'],
     ])
+    assert.ok(
+      asked.every(([, , server]) => ['one', 'two'].includes(server)),
+      JSON.stringify(asked),
+    )
     for (const { read } of [one, two]) assert.deepEqual([read().TOKEN, read().PLACE], ['typed', 'in there'])
   })
 

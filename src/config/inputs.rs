@@ -56,6 +56,11 @@ impl Inputs {
         self.usable.iter().find(|input| input.id == id)?.default.clone()
     }
 
+    /// Returns the question that a person is asked. `None` if the definition has no question, or an empty one.
+    pub(super) fn description_of(&self, id: &str) -> Option<String> {
+        self.usable.iter().find(|input| input.id == id)?.description.clone().filter(|description| !description.is_empty())
+    }
+
     fn item(&mut self, field: &str, item: &Node) {
         let mut problems = Vec::new();
         let mut wrong = |key: &str, node: Option<&Node>, problem: &str| {

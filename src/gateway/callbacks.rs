@@ -129,9 +129,9 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
-    /// Returns the value of `${input:id}`.
-    fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {
-        let _ = (id, description);
+    /// Returns the value of `${input:id}` for the server that is started.
+    fn input(&self, id: &str, description: &str, server: &str) -> Option<Answer<SecretString>> {
+        let _ = (id, description, server);
         None
     }
 }
@@ -183,8 +183,8 @@ impl CallbackChain {
         self.0.iter().find_map(|callbacks| callbacks.confirm_issuer(question))
     }
 
-    pub(super) fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {
-        self.0.iter().find_map(|callbacks| callbacks.input(id, description))
+    pub(super) fn input(&self, id: &str, description: &str, server: &str) -> Option<Answer<SecretString>> {
+        self.0.iter().find_map(|callbacks| callbacks.input(id, description, server))
     }
 }
 

@@ -49,6 +49,8 @@ export interface CommandRequest {
   redirectors: string[]
   /** Defaults of the entry's `${input:id}` placeholders as `id=default`, used if nobody answers. They are masked like the variables that they fill. */
   inputDefaults?: string[]
+  /** The questions of the entry's `${input:id}` placeholders as `id=description`. The approval covers them. */
+  inputDescriptions?: string[]
   /** The HTTP headers as `Name=value`. Values are masked, except URLs. */
   headers: string[]
   /**

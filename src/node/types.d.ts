@@ -172,8 +172,11 @@ export interface Callbacks {
   onElicit?(question: ElicitationQuestion): ElicitationAnswer | Promise<ElicitationAnswer>
   /** Called when a server that is being called asks a model. Without this callback, the server gets an error. An exception refuses the question. */
   onSample?(question: SamplingQuestion): SamplingAnswer | Promise<SamplingAnswer>
-  /** Called for an `${input:id}` of the config when a server that uses it is started. Called once for each id in a gateway. */
-  onInput?(id: string, description?: string): string | Promise<string>
+  /**
+   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each id in a gateway. `server` is the name of the
+   * server that is started. Its approval covers `description`.
+   */
+  onInput?(id: string, description?: string, server?: string): string | Promise<string>
   /**
    * Called with the URL at which a person grants access to a server. If the browser runs on this machine, return nothing: a listener on the loopback
    * interface receives the redirect. Otherwise, return the URL to which the browser was redirected at the end.
