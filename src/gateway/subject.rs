@@ -28,7 +28,21 @@ impl Core {
         let folder = deciding_folder(server, &self.surroundings);
         let pinned = if server.pin_values { Some(self.pinned_values(server, locality(folder.as_ref()))) } else { None };
         let addresses = addresses_of(server, Some(&self.surroundings));
-        Subject::new(server, self.trust.approvals.key(), Circumstances { executable, pinned, folder, addresses })
+        let key = self.trust.approvals.key();
+        if pinned.is_some() {
+            return Subject::new(server, key, Circumstances { executable, pinned, folder, addresses });
+        }
+        let known = self.trust.looked.computed(server, folder.as_ref(), &addresses);
+        let subject = known.unwrap_or_else(|| {
+            let subject = Subject::new(server, key, Circumstances { executable: None, pinned, folder, addresses });
+            if let Some(definition) =
+                self.registry.server(&server.name).ok().filter(|definition| std::ptr::eq(Arc::as_ptr(definition), server))
+            {
+                self.trust.looked.keep(definition, subject.clone());
+            }
+            subject
+        });
+        subject.with_executable(executable)
     }
 
     /// Returns the present values of the environment, without the values that a person is asked for.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::processes::leads_to_processes;
 use crate::files::{Links, open_regular};
 
 /// Maximum size of a program. A larger one would take too long to read before each start.
@@ -59,7 +60,7 @@ pub struct Executables {
 
 impl Executables {
     /// Returns the program that a command would start. Returns `None` if there is none that can be read: it is not a regular file, or has more than
-    /// 512 MiB. Reads the whole program if its digest is not cached. Other callers do not wait meanwhile.
+    /// 512 MiB, or its path leads through the table of processes, where the child would find another program. Reads the whole program if its digest is not cached. Other callers do not wait meanwhile.
     ///
     /// ```
     /// let executables = hyperlight_mcp::trust::Executables::default();
@@ -68,7 +69,8 @@ impl Executables {
     /// ```
     #[must_use]
     pub fn find(&self, command: &str, search_path: &OsStr, working_directory: &Path) -> Option<Executable> {
-        let path = fs::canonicalize(locate(command, search_path, working_directory)?).ok()?;
+        let path = locate(command, search_path, working_directory).filter(|path| !leads_to_processes(path))?;
+        let path = fs::canonicalize(path).ok()?;
         let stamp = Stamp::of(&fs::metadata(&path).ok()?);
         if let Some((_, sha256)) = self.known().get(&path).filter(|(known, _)| *known == stamp) {
             return Some(Executable { sha256: sha256.clone(), path });
@@ -155,6 +157,13 @@ mod tests {
         assert_eq!(find("tool"), Some(tool.clone()));
         assert_eq!(find("./second/tool"), Some(tool));
         assert_eq!(find("other"), None);
+    }
+
+    #[test]
+    fn a_program_that_another_process_finds_elsewhere_is_not_shown() {
+        let executables = Executables::default();
+        assert_eq!(executables.find("/proc/self/exe", OsStr::new(""), Path::new("/")), None);
+        assert_eq!(executables.find("/dev/fd/../exe", OsStr::new(""), Path::new("/")), None);
     }
 
     #[test]

@@ -22,7 +22,7 @@ const PROGRAMS: [&str; 19] =
 const MAX_WORDS: usize = 128;
 /// Maximum number of words and placeholders of one entry that are checked. If there are more, the command counts as dependent on the folder. The
 /// limit bounds the time of a check, which every call repeats, because files may appear in the folder at any time.
-const MAX_ENTRY_WORDS: usize = 2_048;
+const MAX_ENTRY_WORDS: usize = 1_024;
 /// Maximum number of letters of a flag before its value: `-mserver`, `-umserver`.
 const MAX_FLAG_LETTERS: usize = 4;
 const SEARCH_PATH: &str = "PATH";
@@ -61,7 +61,7 @@ pub fn deciding_folder(server: &ServerDefinition, surroundings: &Surroundings) -
     // A command with a `cwd` resolves its relative paths there, whatever the workspace folder is.
     let entry = Entry { surroundings, starts_in_workspace: working_directory.is_none(), words_left: Cell::new(MAX_ENTRY_WORDS) };
     let texts = arguments.iter().map(String::as_str).chain(environment.iter().map(|(_, value)| value.expose_secret()));
-    let decides = entry.is_too_large(texts)
+    let decides = is_too_large(texts)
         || working_directory.as_ref().is_some_and(|folder| !fixed(folder))
         || environment_file.as_ref().is_some_and(|file| !fixed(file))
         || entry.program_decides(command, environment, removed_environment)
@@ -152,13 +152,6 @@ impl Entry<'_> {
         found.is_some_and(|part| is_of_workspace(part, self.surroundings) || leads_to_processes(Path::new(part)))
     }
 
-    /// Returns whether the texts have more parts than may be checked. Does not access the disk.
-    fn is_too_large<'t>(&self, texts: impl Iterator<Item = &'t str>) -> bool {
-        // Each text and each placeholder costs time, even if it has no words.
-        let mut parts = texts.map(|text| 1 + text.matches("${").count());
-        parts.try_fold(0, |sum, parts| Some(sum + parts).filter(|sum| *sum <= MAX_ENTRY_WORDS)).is_none()
-    }
-
     /// Takes a number of words from those that may be checked. Returns whether enough were left.
     fn may_check(&self, words: usize) -> bool {
         let left = self.words_left.get().checked_sub(words);
@@ -196,6 +189,13 @@ impl Entry<'_> {
         let named = [Some(word), module.as_deref()].into_iter().flatten().filter(|word| !Path::new(word).is_absolute());
         named.map(|word| self.surroundings.workspace_folder.join(word)).any(|path| exists(&path))
     }
+}
+
+/// Returns whether the texts have more parts than may be checked. Does not access the disk.
+fn is_too_large<'t>(texts: impl Iterator<Item = &'t str>) -> bool {
+    // Each text and each placeholder costs time, even if it has no words.
+    let mut parts = texts.map(|text| 1 + text.matches("${").count());
+    parts.try_fold(0, |sum, parts| Some(sum + parts).filter(|sum| *sum <= MAX_ENTRY_WORDS)).is_none()
 }
 
 /// Returns whether a word has the form of a relative path that begins with a dot. The path need not exist.
@@ -442,8 +442,10 @@ mod tests {
         let scene = Scene::new();
         let texts = |text: &str, count: usize| vec![format!("\"{text}\""); count].join(", ");
         let sixty: Vec<String> = (0..60).map(|number| format!("x{number}")).collect();
-        for (text, count) in [("x", MAX_ENTRY_WORDS), (sixty.join(" ").as_str(), MAX_ENTRY_WORDS / 120), ("${A}", MAX_ENTRY_WORDS / 2)] {
-            assert!(!scene.decides(&format!(r#""command": "echo", "cwd": "ROOT/here", "args": [{}]"#, texts(text, count / 2))), "{text}");
+        for (text, count) in
+            [("x", MAX_ENTRY_WORDS), (sixty.join(" ").as_str(), MAX_ENTRY_WORDS / 120), ("${userHome}", MAX_ENTRY_WORDS / 2)]
+        {
+            assert!(!scene.decides(&format!(r#""command": "echo", "args": [{}]"#, texts(text, count / 2))), "{text}");
             assert!(scene.decides(&format!(r#""command": "echo", "args": [{}]"#, texts(text, 2 * count + 2))), "{text}");
         }
     }

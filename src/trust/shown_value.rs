@@ -214,7 +214,8 @@ fn behind_end(text: &str) -> String {
 /// Returns a user part with its `@` for display. If it has an `@` itself, some programs may read the host behind the first one.
 fn masked_user(user: &str) -> String {
     let is_shown = |part: &str| part.is_empty() || (user.contains('@') && is_host(part));
-    user.split('@').map(|part| format!("{}@", if is_shown(part) { part } else { MASKED })).collect()
+    let parts = user.split('@').map(|part| if is_shown(part) { part } else { MASKED });
+    parts.flat_map(|part| [part, "@"]).collect()
 }
 
 /// Returns a word without a scheme: a host, or an assignment of one. Programs disagree about an `@` behind the end of the host, so both hosts are

@@ -59,12 +59,9 @@ impl Subject {
             }),
         };
         let decided = digest(&form);
-        let shown = executable.as_ref().map(|program| (program.path.to_string_lossy().into_owned(), program.sha256.clone()));
-        let form = Canonical::new("hyperlight-mcp request 1").text(&decided);
-        let form = form.optional(shown.as_ref().map(|(path, _)| path.as_str())).optional(shown.as_ref().map(|(_, sha256)| sha256.as_str()));
         Self {
             server: server.name.clone(),
-            shown_digest: digest(&form),
+            shown_digest: shown_digest(&decided, executable.as_ref()),
             digest: decided,
             executable,
             pin_executable: server.pin_executable,
@@ -72,6 +69,18 @@ impl Subject {
             addresses,
         }
     }
+
+    /// Returns the subject with another program.
+    #[must_use]
+    pub(crate) fn with_executable(self, executable: Option<Executable>) -> Self {
+        Self { shown_digest: shown_digest(&self.digest, executable.as_ref()), executable, ..self }
+    }
+}
+
+fn shown_digest(decided: &str, executable: Option<&Executable>) -> String {
+    let path = executable.map(|program| program.path.to_string_lossy());
+    let form = Canonical::new("hyperlight-mcp request 1").text(decided);
+    digest(&form.optional(path.as_deref()).optional(executable.map(|program| program.sha256.as_str())))
 }
 
 /// Adds a host that variables decide. Its current value is shown, so another value is another request. It is keyed, as a variable may be secret.

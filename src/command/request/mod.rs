@@ -99,7 +99,7 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
                 page.field("program", &executable.path.display().to_string());
                 page.field("its SHA-256", &executable.sha256);
             }
-            None => page.field("program", "not found"),
+            None => page.field("program", "not found, or its path leads through /proc"),
         }
     }
     if let Some(folder) = &request.cwd {
