@@ -217,7 +217,7 @@ async fn a_yes_to_a_path_of_one_folder_starts_nothing_in_another() {
     assert_eq!(code_of(&here, "pid", json!({})).await, "no error");
 
     let error = there.enable("one").unwrap_err();
-    assert!(matches!(&error, Error::NotApproved { reason, .. } if reason.contains("another folder")), "{error}");
+    assert!(matches!(&error, Error::NotApproved { reason, .. } if reason.contains("another workspace folder")), "{error}");
     let elsewhere = command_request(&there).await;
     assert!(elsewhere.digest != request.digest && elsewhere.lapsed.is_some());
     // A file that comes later does not slip in under a yes that was given before.
