@@ -164,7 +164,7 @@ test('a secret is not shown while it is typed, and what is typed afterwards is',
     `'${process.execPath}' '${program}' approve weather; stty -a`,
     [
       ['Approve? [y/N]', 'y\n'],
-      ['The key (not shown): ', `${input}\n`],
+      ['The key (for server "weather"; not shown): ', `${input}\n`],
       ['Approve? [y/N]', 'y\n'],
     ],
     { cwd: at.work, env: environment(at), limit: LIMIT },

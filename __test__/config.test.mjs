@@ -168,11 +168,39 @@ describe('Values come', () => {
     answer.resolve('typed')
     await both
     await gateway.test('one')
-    assert.deepEqual(asked.sort(), [
+    assert.deepEqual(asked.map(([id, description]) => [id, description]).sort(), [
       ['place', 'Where'],
       ['token', 'The token'],
     ])
+    assert.ok(
+      asked.every(([, , server]) => ['one', 'two'].includes(server)),
+      JSON.stringify(asked),
+    )
     for (const { read } of [one, two]) assert.deepEqual([read().TOKEN, read().PLACE], ['typed', 'in there'])
+  })
+
+  test('the question for an input names the server and is part of its approval', async (t) => {
+    const { entry, read } = teller(t)
+    const config = (description) => ({
+      inputs: [{ type: 'promptString', id: 'token', description }],
+      mcpServers: { one: { ...entry, env: { TOKEN: $('input:token') } } },
+    })
+    const asked = []
+    const onInput = (...question) => {
+      asked.push(question)
+      return 'typed'
+    }
+    const stateDir = join(folder(t), 'state')
+    const gateway = await openGateway(t, {}, { stateDir, config: config('The token of good.example'), onInput })
+    const request = await gateway.approvalRequest('one')
+    assert.deepEqual(request.inputDescriptions, ['token=The token of good.example'])
+    await gateway.approve('one')
+    assert.deepEqual(asked, [['token', 'The token of good.example', 'one']])
+    assert.equal(read().TOKEN, 'typed')
+    await gateway.close()
+    const other = await openGateway(t, {}, { stateDir, config: config('The password of your bank'), onInput })
+    assert.equal(other.servers()[0].state, 'unapproved')
+    assert.notEqual((await other.approvalRequest('one')).digest, request.digest)
   })
 
   test('or not: without onInput an input is its default, and without that an error that says what is missing', async (t) => {

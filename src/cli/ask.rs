@@ -111,12 +111,13 @@ impl Callbacks for Person {
         Some(Box::pin(async move { Ok(terminal.confirm(&text).await) }))
     }
 
-    fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {
+    fn input(&self, id: &str, description: &str, server: &str) -> Option<Answer<SecretString>> {
         if !self.can_ask {
             return None;
         }
         let description = if description.is_empty() { id } else { description };
-        let (terminal, text) = (Arc::clone(&self.terminal), format!("{} (not shown): ", sanitise_line(description, MAX_TEXT_CHARS)));
+        let text = format!("{} (for server \"{server}\"; not shown): ", sanitise_line(description, MAX_TEXT_CHARS));
+        let terminal = Arc::clone(&self.terminal);
         let id = id.to_owned();
         Some(Box::pin(async move {
             let given = terminal.ask_secret(&text).await;

@@ -72,13 +72,18 @@ impl Address {
             .map(|(shown, _)| shown.clone())
             .collect::<Vec<_>>();
         let Some(url) = filled.parsed().filter(|_| is_resolved) else {
-            return Self { host_from, ..Self::unknown(unfilled.shown(None, &ToOwned::to_owned)) };
+            return Self { host_from, ..Self::unknown(unfilled.shown(None, &ToOwned::to_owned, &masked_user)) };
         };
         let decided_origin = (!host_from.is_empty()).then(|| url.origin().ascii_serialization());
         if is_hidden {
-            return Self { host_from, decided_origin, ..Self::unknown(unfilled.shown(None, &ToOwned::to_owned)) };
+            return Self { host_from, decided_origin, ..Self::unknown(unfilled.shown(None, &ToOwned::to_owned, &masked_user)) };
         }
-        Self { shown: filled.shown(Some(&url), &ToOwned::to_owned), unicode_host: unicode_host(&url), host_from, decided_origin }
+        Self {
+            shown: filled.shown(Some(&url), &ToOwned::to_owned, &masked_user),
+            unicode_host: unicode_host(&url),
+            host_from,
+            decided_origin,
+        }
     }
 
     fn unknown(shown: String) -> Self {
@@ -118,19 +123,25 @@ pub(crate) fn shown_placeholder(source: &str, meaning: Placeholder, default: &dy
 fn shown_default(region: Region, default: &str, is_secret: bool) -> String {
     match region {
         _ if is_secret => "***".to_owned(),
-        Region::Base | Region::Scheme | Region::Host => shown_url(default, &ToOwned::to_owned, &|_, _| "***".to_owned()),
+        Region::Base | Region::Scheme | Region::Host => shown_url(default, &ToOwned::to_owned, &|_, _| "***".to_owned(), &masked_user),
         Region::Path if !default.contains(['?', '#']) => default.to_owned(),
         Region::Path | Region::User | Region::Rest => "***".to_owned(),
     }
 }
 
 /// Returns a URL of any scheme, or of none, for display: with `***` for literal text in the user part, the query's values and the fragment. `path`
-/// returns the text to show for the path, and `default` the text for a placeholder's default.
-pub(crate) fn shown_url(text: &str, path: &dyn Fn(&str) -> String, default: &dyn Fn(&str, &str) -> String) -> String {
+/// returns the text to show for the path, and `default` the text for a placeholder's default. `user` returns the text to show for literal text of a
+/// user part that also has placeholders. Such text may be the host, because a placeholder's value may end the authority.
+pub(crate) fn shown_url(
+    text: &str,
+    path: &dyn Fn(&str) -> String,
+    default: &dyn Fn(&str, &str) -> String,
+    user: &dyn Fn(&str) -> String,
+) -> String {
     let Ok(template) = Template::parse(text) else { return "***".to_owned() };
     let filled = Filled::of(&template, |_| None, |_, source, meaning| shown_placeholder(source, meaning, default));
     let is_written_out = !regions(&template).into_iter().any(Region::decides_host);
-    filled.shown(filled.parsed().filter(|_| is_written_out).as_ref(), path)
+    filled.shown(filled.parsed().filter(|_| is_written_out).as_ref(), path, user)
 }
 
 /// The part of an address in which a placeholder stands.
@@ -274,15 +285,16 @@ impl Filled {
     }
 
     /// Returns the address for display. Takes scheme, host and port from `url`, or from the text if `url` is `None`. `literal_path` returns the
-    /// text to show for literal text in the path.
-    fn shown(&self, url: Option<&Url>, literal_path: &dyn Fn(&str) -> String) -> String {
+    /// text to show for literal text in the path, and `literal_user` the text to show for literal text in a user part with placeholders.
+    fn shown(&self, url: Option<&Url>, literal_path: &dyn Fn(&str) -> String, literal_user: &dyn Fn(&str) -> String) -> String {
         let split = Split::of(&self.text);
         let mut out = match url {
             Some(url) => format!("{}://", url.scheme()),
             None => self.render(0..split.authority.start, ToOwned::to_owned),
         };
         if !split.user.is_empty() {
-            out += &self.render(split.user.start..split.user.end - 1, masked_user);
+            let user = split.user.start..split.user.end - 1;
+            out += &if self.is_literal(&user) { self.render(user, masked_user) } else { self.render(user, literal_user) };
             out.push('@');
         }
         match url {

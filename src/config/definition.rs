@@ -217,6 +217,8 @@ pub struct ServerDefinition {
     pub roots: Vec<String>,
     /// Default answers for this server's `${input:…}` placeholders, by the input's id. They apply if nobody answers.
     pub input_defaults: Vec<(String, SecretString)>,
+    /// The questions of this server's `${input:…}` placeholders: the input's id and its `description`.
+    pub input_descriptions: Vec<(String, String)>,
     /// Ids of the inputs that must not be shown while a person types them.
     pub secret_inputs: Vec<String>,
     pub origin: Origin,

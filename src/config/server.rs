@@ -128,11 +128,11 @@ impl<'a> Reader<'a> {
         let argument_checks = self.word("argumentChecks", "\"error\", \"warn\" or \"off\"");
         let parallel = self.parallel();
         let transport = transport?;
-        let default = |id: String| self.inputs.default_of(&id).map(|default| (id, default));
         Some(ServerDefinition {
             name: name.to_owned(),
             secret_inputs: inputs_in(&transport).into_iter().filter(|id| self.inputs.is_secret(id)).collect(),
-            input_defaults: inputs_in(&transport).into_iter().filter_map(default).collect(),
+            input_defaults: self.inputs.defaults_of(inputs_in(&transport)),
+            input_descriptions: self.inputs.descriptions_of(inputs_in(&transport)),
             transport,
             filter,
             call_timeout_ms,

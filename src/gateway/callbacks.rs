@@ -130,9 +130,9 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
-    /// Returns the value of `${input:id}`.
-    fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {
-        let _ = (id, description);
+    /// Returns the value of `${input:id}` for the server that is started.
+    fn input(&self, id: &str, description: &str, server: &str) -> Option<Answer<SecretString>> {
+        let _ = (id, description, server);
         None
     }
 }
@@ -199,8 +199,8 @@ impl CallbackChain {
         self.operators().iter().find_map(|callbacks| callbacks.confirm_issuer(question))
     }
 
-    pub(super) fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {
-        self.operators().iter().find_map(|callbacks| callbacks.input(id, description))
+    pub(super) fn input(&self, id: &str, description: &str, server: &str) -> Option<Answer<SecretString>> {
+        self.operators().iter().find_map(|callbacks| callbacks.input(id, description, server))
     }
 }
 
@@ -339,7 +339,7 @@ mod tests {
         assert!(operator.can_elicit() && !agent.can_elicit());
         assert!(agent.within(Some(Arc::new(Operator))).can_elicit());
         // A question about a connection does, and no other is asked.
-        let input = |chain: &CallbackChain| chain.input("token", "").map(|answer| runtime.block_on(answer).unwrap());
+        let input = |chain: &CallbackChain| chain.input("token", "", "s").map(|answer| runtime.block_on(answer).unwrap());
         assert_eq!(input(&agent).unwrap().expose_secret(), "of the operator");
         assert!(input(&CallbackChain::default().for_agent(Some(Arc::new(Operator)))).is_none());
     }
@@ -351,7 +351,7 @@ mod tests {
             true
         }
 
-        fn input(&self, _id: &str, _description: &str) -> Option<Answer<SecretString>> {
+        fn input(&self, _id: &str, _description: &str, _server: &str) -> Option<Answer<SecretString>> {
             Some(Box::pin(async { Ok(SecretString::from("of the operator")) }))
         }
     }

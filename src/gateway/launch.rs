@@ -138,10 +138,11 @@ impl Core {
             if inputs.contains_key(&id) {
                 continue;
             }
-            let description = self.registry.input(&id).and_then(|input| input.description).unwrap_or_default();
-            let given = match callbacks.input(&id, &description) {
+            // The question and the default are those that were approved, even if the config was read again meanwhile.
+            let description = server.input_descriptions.iter().find(|(known, _)| *known == id).map_or("", |(_, description)| description);
+            let given = match callbacks.input(&id, description, &server.name) {
                 Some(answer) => Some(answer.await?),
-                None => self.registry.input(&id).and_then(|input| input.default),
+                None => server.input_defaults.iter().find(|(known, _)| *known == id).map(|(_, default)| default.clone()),
             };
             if let Some(value) = given {
                 inputs.insert(id, value);

@@ -2,13 +2,14 @@
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
 use super::core::Core;
 use super::subject::ReadFile;
-use crate::config::{ServerDefinition, read_env_file};
+use crate::config::{Address, ServerDefinition, read_env_file};
 use crate::error::Result;
 use crate::trust::{Approval, Standing, Subject};
 
@@ -24,6 +25,8 @@ pub enum Look {
 /// The subjects of approvals that were read last.
 pub(super) struct Looked {
     subjects: Mutex<HashMap<String, Subject>>,
+    /// The subjects that were computed last, with the definitions that they describe. The digest of a large entry takes time.
+    computed: Mutex<HashMap<String, (Arc<ServerDefinition>, Subject)>>,
     /// Locked while a thread reads the approvals on behalf of all callers.
     looking: Arc<tokio::sync::Mutex<()>>,
     /// `None` once the gateway is closed, because a handle keeps the runtime's file descriptors open.
@@ -32,7 +35,7 @@ pub(super) struct Looked {
 
 impl Looked {
     pub(super) fn new(runtime: Handle) -> Self {
-        Self { subjects: Mutex::default(), looking: Arc::default(), runtime: Mutex::new(Some(runtime)) }
+        Self { subjects: Mutex::default(), computed: Mutex::default(), looking: Arc::default(), runtime: Mutex::new(Some(runtime)) }
     }
 
     /// Returns the runtime for work in the background, while the gateway is open.
@@ -50,6 +53,24 @@ impl Looked {
         if subjects.get(&subject.server) != Some(subject) {
             subjects.insert(subject.server.clone(), subject.clone());
         }
+    }
+
+    /// Returns the subject of this definition in the same circumstances, if it was computed last. A kept definition is not freed, so no other
+    /// definition has its address.
+    pub(super) fn computed(
+        &self,
+        server: &ServerDefinition,
+        folder: Option<&PathBuf>,
+        addresses: &[(&'static str, Address)],
+    ) -> Option<Subject> {
+        let computed = self.computed.lock();
+        let (definition, subject) = computed.get(&server.name)?;
+        let is_same = std::ptr::eq(Arc::as_ptr(definition), server) && subject.folder.as_ref() == folder && subject.addresses == addresses;
+        is_same.then(|| subject.clone())
+    }
+
+    pub(super) fn keep(&self, definition: Arc<ServerDefinition>, subject: Subject) {
+        self.computed.lock().insert(definition.name.clone(), (definition, subject));
     }
 
     fn get(&self, server: &str) -> Option<Subject> {

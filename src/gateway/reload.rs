@@ -136,6 +136,7 @@ fn with_conduct(form: Canonical, server: &ServerDefinition) -> Canonical {
         allow_insecure_http: _,
         roots: _,
         input_defaults: _,
+        input_descriptions: _,
         // Determines only what a person sees when asked.
         secret_inputs: _,
         // The position of an entry in the file may change without effect.

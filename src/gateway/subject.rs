@@ -33,7 +33,21 @@ impl Core {
         // If the values are unknown, the server cannot be started. Starting it reports the error.
         let pinned = server.pin_values.then(|| self.pinned_values(server, locality(folder.as_ref()), read_file).unwrap_or_default());
         let addresses = addresses_of(server, Some(&self.surroundings));
-        Subject::new(server, self.trust.approvals.key(), Circumstances { executable, pinned, folder, addresses })
+        let key = self.trust.approvals.key();
+        if pinned.is_some() {
+            return Subject::new(server, key, Circumstances { executable, pinned, folder, addresses });
+        }
+        let known = self.trust.looked.computed(server, folder.as_ref(), &addresses);
+        let subject = known.unwrap_or_else(|| {
+            let subject = Subject::new(server, key, Circumstances { executable: None, pinned, folder, addresses });
+            if let Some(definition) =
+                self.registry.server(&server.name).ok().filter(|definition| std::ptr::eq(Arc::as_ptr(definition), server))
+            {
+                self.trust.looked.keep(definition, subject.clone());
+            }
+            subject
+        });
+        subject.with_executable(executable)
     }
 
     /// Returns the present values of the environment, without the values that a person is asked for.

@@ -20,7 +20,10 @@ export interface CommandRequest {
   cwd?: string
   /** The only folder in which the approval is valid. Present if the entry starts or reads something that differs from folder to folder. */
   workspaceFolder?: string
-  /** The program file that the command resolves to now, and the SHA-256 of its content. Missing if there is no such file. */
+  /**
+   * The program file that the command resolves to now, and the SHA-256 of its content. Missing if there is no such file, or if its path leads through
+   * `/proc`, where another process finds another file.
+   */
   executable?: { path: string; sha256: string }
   envFile?: string
   /**
@@ -34,8 +37,8 @@ export interface CommandRequest {
   /** Placeholders from which the host, the port or the scheme of `url` results, like `${HOST}`. Missing if there are none. */
   hostFrom?: string[]
   /**
-   * The environment variables as `NAME=value`. Variables in `loaders` are shown in full; variables in `redirectors` are shown without the user and
-   * password of a URL. Of other variables, hosts, paths, numbers, booleans and plain words are shown, and URLs as in `url`, unless the name is the
+   * The environment variables as `NAME=value`. Variables in `loaders` are shown in full, except the user and password of a registry's URL. Variables in
+   * `redirectors` are shown in full, except the user and password of a proxy. If programs disagree about the host of a value, each host is shown. Of other variables, hosts, paths, numbers, booleans and plain words are shown, and URLs as in `url`, unless the name is the
    * name of a secret. All other values are masked: at most four characters are shown, and at most a quarter of the value. `${VAR}` is shown as
    * written, and its default is masked like a value.
    */
@@ -49,6 +52,8 @@ export interface CommandRequest {
   redirectors: string[]
   /** Defaults of the entry's `${input:id}` placeholders as `id=default`, used if nobody answers. They are masked like the variables that they fill. */
   inputDefaults?: string[]
+  /** The questions of the entry's `${input:id}` placeholders as `id=description`. The approval covers them. */
+  inputDescriptions?: string[]
   /** The HTTP headers as `Name=value`. Values are masked, except URLs. */
   headers: string[]
   /**

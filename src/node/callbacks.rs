@@ -105,8 +105,8 @@ impl Callbacks for JavaScriptCallbacks {
         }))
     }
 
-    fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {
-        let answer = self.ask(ON_INPUT, vec![json!(id), json!(description)])?;
+    fn input(&self, id: &str, description: &str, server: &str) -> Option<Answer<SecretString>> {
+        let answer = self.ask(ON_INPUT, vec![json!(id), json!(description), json!(server)])?;
         Some(Box::pin(async move {
             match answer.await? {
                 Value::Text(text) => Ok(SecretString::from(text)),

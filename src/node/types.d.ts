@@ -194,8 +194,11 @@ export interface CallerCallbacks {
  * and which are asked of the operator alone.
  */
 export interface Callbacks extends CallerCallbacks {
-  /** Called for an `${input:id}` of the config when a server that uses it is started. Called once for each id in a gateway. */
-  onInput?(id: string, description?: string): string | Promise<string>
+  /**
+   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each id in a gateway. `server` is the name of the
+   * server that is started. Its approval covers `description`.
+   */
+  onInput?(id: string, description?: string, server?: string): string | Promise<string>
   /**
    * Called with the URL at which a person grants access to a server. If the browser runs on this machine, return nothing: a listener on the loopback
    * interface receives the redirect. Otherwise, return the URL to which the browser was redirected at the end. The person has 5 minutes, also after this

@@ -12,6 +12,7 @@ use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::processes::leads_to_processes;
 use crate::files::{Links, open_regular};
 
 /// Maximum size of a program. A larger one would take too long to read before each start.
@@ -60,7 +61,8 @@ pub struct Executables {
 
 impl Executables {
     /// Returns the program that a command would start. Returns `None` if there is none that can be read: it is not a regular file, or has more than
-    /// 512 MiB. Reads the whole program if its digest is not cached. Other callers do not wait meanwhile.
+    /// 512 MiB, or its path leads through the table of processes, where the child would find another program. Reads the whole program if its digest is
+    /// not cached. Other callers do not wait meanwhile.
     ///
     /// ```
     /// let executables = hyperlight_mcp::trust::Executables::default();
@@ -75,6 +77,9 @@ impl Executables {
     /// Returns the program at a path, under the conditions of [`Self::find`].
     #[must_use]
     pub fn at(&self, path: &Path) -> Option<Executable> {
+        if leads_to_processes(path) {
+            return None;
+        }
         let path = fs::canonicalize(path).ok()?;
         let stamp = Stamp::of(&fs::metadata(&path).ok()?);
         if let Some((_, sha256)) = self.known().get(&path).filter(|(known, _)| *known == stamp) {
@@ -172,6 +177,13 @@ mod tests {
         assert_eq!(find("tool"), Some(tool.clone()));
         assert_eq!(find("./second/tool"), Some(tool));
         assert_eq!(find("other"), None);
+    }
+
+    #[test]
+    fn a_program_that_another_process_finds_elsewhere_is_not_shown() {
+        let executables = Executables::default();
+        assert_eq!(executables.find("/proc/self/exe", OsStr::new(""), Path::new("/")), None);
+        assert_eq!(executables.find("/dev/fd/../exe", OsStr::new(""), Path::new("/")), None);
     }
 
     #[test]

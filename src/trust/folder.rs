@@ -1,11 +1,13 @@
 //! Decides whether a server's command depends on the workspace folder. Then the same entry may start another program in another folder.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::executable::is_program;
+use super::processes::{leads_to_processes, names_processes, without_quotes};
 use crate::config::{
     Part, Placeholder, ServerDefinition, Surroundings, Template, Transport, is_of_workspace, loads_code, mentions_workspace,
 };
@@ -18,10 +20,11 @@ const PROGRAMS: [&str; 19] =
     ["bash", "bat", "cjs", "dll", "exe", "go", "jar", "js", "jsx", "lua", "mjs", "mts", "php", "pl", "py", "rb", "sh", "ts", "tsx"];
 /// Maximum number of words of one text that are checked. If there are more, the command counts as dependent on the folder.
 const MAX_WORDS: usize = 128;
+/// Maximum number of words and placeholders of one entry that are checked. If there are more, the command counts as dependent on the folder. The
+/// limit bounds the time of a check, which every call repeats, because files may appear in the folder at any time.
+const MAX_ENTRY_WORDS: usize = 1_024;
 /// Maximum number of letters of a flag before its value: `-mserver`, `-umserver`.
 const MAX_FLAG_LETTERS: usize = 4;
-/// The file system that shows other processes and their working directories. An absolute path in it depends on those directories.
-const PROCESSES: &str = "/proc";
 const SEARCH_PATH: &str = "PATH";
 /// The search path of execvp(3) without a `PATH`.
 const DEFAULT_SEARCH_PATH: &str = "/bin:/usr/bin";
@@ -31,8 +34,8 @@ const DEFAULT_SEARCH_PATH: &str = "/bin:/usr/bin";
 ///
 /// The command depends on the folder if the entry contains `${workspaceFolder}`, or has a relative `cwd`, `envFile` or command. It also does if the
 /// entry names an existing file of the folder, or contains a path that begins with `.` or a relative name of a program. Finally, it does if the
-/// search path finds the program in the folder, or if a variable contains the folder's path. In doubt, it depends on the folder. A command that
-/// depends on the folder starts in it, and any other command starts outside of it ([`Locality`](crate::config::Locality)), so that a path that this
+/// search path finds the program in the folder, if a variable contains the folder's path, or if a path leads through the table of processes, which
+/// has their working directories. In doubt, and if the entry is very large, it depends on the folder. A command that depends on the folder starts in it, and any other command starts outside of it ([`Locality`](crate::config::Locality)), so that a path that this
 /// check overlooked does not lead into the folder.
 ///
 /// ```
@@ -56,8 +59,10 @@ pub fn deciding_folder(server: &ServerDefinition, surroundings: &Surroundings) -
     let workspace = &surroundings.workspace_folder;
     let fixed = |text: &String| Filled::of(text, surroundings, Variables::Values).is_the_same_from_everywhere();
     // A command with a `cwd` resolves its relative paths there, whatever the workspace folder is.
-    let entry = Entry { surroundings, starts_in_workspace: working_directory.is_none() };
-    let decides = working_directory.as_ref().is_some_and(|folder| !fixed(folder))
+    let entry = Entry { surroundings, starts_in_workspace: working_directory.is_none(), words_left: Cell::new(MAX_ENTRY_WORDS) };
+    let texts = arguments.iter().map(String::as_str).chain(environment.iter().map(|(_, value)| value.expose_secret()));
+    let decides = is_too_large(texts)
+        || working_directory.as_ref().is_some_and(|folder| !fixed(folder))
         || environment_file.as_ref().is_some_and(|file| !fixed(file))
         || entry.program_decides(command, environment, removed_environment)
         || arguments.iter().any(|argument| entry.argument_decides(argument))
@@ -113,7 +118,12 @@ impl Filled {
     }
 
     fn is_the_same_from_everywhere(&self) -> bool {
-        !self.names_workspace && Path::new(&self.text).is_absolute() && !names_processes(&self.text)
+        !self.names_workspace && Path::new(&self.text).is_absolute() && !self.leads_to_processes()
+    }
+
+    /// Returns whether the text is a path that names the table of processes, or reaches it through symbolic links.
+    fn leads_to_processes(&self) -> bool {
+        names_processes(&self.text) || leads_to_processes(Path::new(&self.text))
     }
 }
 
@@ -122,6 +132,8 @@ struct Entry<'a> {
     surroundings: &'a Surroundings,
     /// True if the entry has no `cwd`. Then its relative paths refer to the workspace folder.
     starts_in_workspace: bool,
+    /// The number of words that may still be checked.
+    words_left: Cell<usize>,
 }
 
 impl Entry<'_> {
@@ -129,7 +141,7 @@ impl Entry<'_> {
         let filled = Filled::of(command, self.surroundings, Variables::Values);
         if command.contains('/') || filled.names_workspace {
             let leads_there = self.starts_in_workspace && !Path::new(&filled.text).is_absolute();
-            return filled.names_workspace || leads_there || names_processes(&filled.text);
+            return filled.names_workspace || leads_there || filled.leads_to_processes();
         }
         let own = environment.iter().find(|(name, _)| name == SEARCH_PATH);
         let own = own.map(|(_, value)| Filled::of(value.expose_secret(), self.surroundings, Variables::Values).text);
@@ -137,7 +149,14 @@ impl Entry<'_> {
         let path = if removed.iter().any(|name| name == SEARCH_PATH) { None } else { own.or_else(inherited) };
         let path = path.unwrap_or_else(|| DEFAULT_SEARCH_PATH.to_owned());
         let found = path.split(':').find(|part| is_program(&self.surroundings.workspace_folder.join(part).join(command)));
-        found.is_some_and(|part| is_of_workspace(part, self.surroundings))
+        found.is_some_and(|part| is_of_workspace(part, self.surroundings) || leads_to_processes(Path::new(part)))
+    }
+
+    /// Takes a number of words from those that may be checked. Returns whether enough were left.
+    fn may_check(&self, words: usize) -> bool {
+        let left = self.words_left.get().checked_sub(words);
+        self.words_left.set(left.unwrap_or(0));
+        left.is_some()
     }
 
     fn argument_decides(&self, argument: &str) -> bool {
@@ -159,7 +178,8 @@ impl Entry<'_> {
 
     /// Returns whether one of the words of a text, which may be paths, leads into the workspace folder.
     fn any_word(&self, text: &str, leads_there: impl Fn(&str) -> bool) -> bool {
-        names_processes(text) || (self.starts_in_workspace && words(text).is_none_or(|words| words.iter().any(|word| leads_there(word))))
+        let any = |words: Vec<String>| !self.may_check(words.len()) || words.iter().any(|word| leads_there(word));
+        names_processes(text) || (self.starts_in_workspace && words(text).is_none_or(any))
     }
 
     /// Returns whether the workspace folder contains a file with this name, or a program that a runtime would start by this name.
@@ -171,17 +191,11 @@ impl Entry<'_> {
     }
 }
 
-fn names_processes(text: &str) -> bool {
-    let joined = without_quotes(text);
-    [text, &joined].into_iter().any(|text| {
-        let ends = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric());
-        text.match_indices(PROCESSES).any(|(start, found)| ends(&text[start + found.len()..]))
-    })
-}
-
-/// Removes quotes and backslashes, as a shell does.
-fn without_quotes(text: &str) -> String {
-    text.replace(['\\', '\'', '"'], "")
+/// Returns whether the texts have more parts than may be checked. Does not access the disk.
+fn is_too_large<'t>(texts: impl Iterator<Item = &'t str>) -> bool {
+    // Each text and each placeholder costs time, even if it has no words.
+    let mut parts = texts.map(|text| 1 + text.matches("${").count());
+    parts.try_fold(0, |sum, parts| Some(sum + parts).filter(|sum| *sum <= MAX_ENTRY_WORDS)).is_none()
 }
 
 /// Returns whether a word has the form of a relative path that begins with a dot. The path need not exist.
@@ -307,6 +321,14 @@ mod tests {
             r#""command": "npx", "args": ["-y", "b"], "env": { "PATH": ":/bin" }"#,
             r#""command": "sh", "args": ["-c", ". /proc/$PPID/cwd/evil.sh"]"#,
             r#""command": "sh", "args": ["-c", "cd /pr''oc; . ./1/cwd/evil.sh"]"#,
+            r#""command": "sh", "args": ["-c", "exec /dev/fd/../../$PPID/cwd/server"]"#,
+            r#""command": "sh", "args": ["-c", "exec /dev//fd/../cwd/server"]"#,
+            r#""command": "sh", "args": ["-c", "exec proc/$PPID/cwd/server"]"#,
+            r#""command": "sh", "args": ["-c", "exec /p*c/$PPID/cwd/server"]"#,
+            r#""command": "./server", "cwd": "/dev/fd/../cwd""#,
+            r#""command": "/dev/fd/../cwd/server""#,
+            r#""command": "/dev/stdin""#,
+            r#""command": "npx", "args": ["-y", "b"], "envFile": "/dev/fd/../cwd/.env""#,
         ] {
             assert!(scene.decides(entry), "{entry}");
         }
@@ -366,6 +388,26 @@ mod tests {
     }
 
     #[test]
+    fn a_link_into_the_table_of_processes_makes_the_folder_count() {
+        let scene = Scene::new();
+        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, scene.folder.path().join(name)).unwrap();
+        link("/proc/self", "self");
+        link("../home/link", "there/link");
+        link("../self/cwd", "home/link");
+        link("loop", "loop");
+        for entry in [
+            r#""command": "./server", "cwd": "ROOT/self/cwd""#,
+            r#""command": "./server", "cwd": "ROOT/there/link""#,
+            r#""command": "ROOT/there/link/server""#,
+            r#""command": "npx", "args": ["-y", "b"], "envFile": "ROOT/there/../home/link/.env""#,
+            r#""command": "./server", "cwd": "ROOT/loop""#,
+        ] {
+            assert!(scene.decides(entry), "{entry}");
+        }
+        assert!(!scene.decides(r#""command": "./server", "cwd": "ROOT/there""#));
+    }
+
+    #[test]
     fn what_starts_the_same_from_everywhere_needs_no_folder() {
         let scene = Scene::new();
         scene.file("here/server.js");
@@ -379,7 +421,7 @@ mod tests {
             r#""command": "node", "args": ["./server.js"], "cwd": "${userHome}""#,
             r#""command": "npx", "args": ["-y", "b"], "envFile": "${userHome}/.env""#,
             r#""command": "npx", "args": ["-y", "b"], "env": { "DATA": "server.js", "PATH": "/bin:${PATH}" }"#,
-            r#""command": "/opt/project/bin/server", "args": ["/process/x"]"#,
+            r#""command": "/opt/project/bin/server", "args": ["/process/x", "/dev/null", "/dev/fdx", "--processor"]"#,
             r#""url": "https://example.com/server.js""#,
         ] {
             assert!(!scene.decides(entry), "{entry}");
@@ -391,5 +433,18 @@ mod tests {
         let scene = Scene::new();
         let many: Vec<String> = (0..=MAX_WORDS).map(|number| format!("x{number}")).collect();
         assert!(scene.decides(&format!(r#""command": "sh", "args": ["-c", "{}"]"#, many.join(" "))));
+    }
+
+    #[test]
+    fn an_entry_of_very_many_words_or_placeholders_is_not_looked_through() {
+        let scene = Scene::new();
+        let texts = |text: &str, count: usize| vec![format!("\"{text}\""); count].join(", ");
+        let sixty: Vec<String> = (0..60).map(|number| format!("x{number}")).collect();
+        for (text, count) in
+            [("x", MAX_ENTRY_WORDS), (sixty.join(" ").as_str(), MAX_ENTRY_WORDS / 120), ("${userHome}", MAX_ENTRY_WORDS / 2)]
+        {
+            assert!(!scene.decides(&format!(r#""command": "echo", "args": [{}]"#, texts(text, count / 2))), "{text}");
+            assert!(scene.decides(&format!(r#""command": "echo", "args": [{}]"#, texts(text, 2 * count + 2))), "{text}");
+        }
     }
 }

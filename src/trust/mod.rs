@@ -13,6 +13,7 @@ mod folder;
 mod gate;
 mod key;
 mod offers;
+mod processes;
 mod request;
 mod revocations;
 mod shown;

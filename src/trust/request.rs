@@ -80,6 +80,9 @@ pub struct CommandRequest {
     /// Defaults of the server's `${input:…}` placeholders, by the input's id. They apply if nobody answers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub input_defaults: Vec<String>,
+    /// Questions of the server's `${input:…}` placeholders, by the input's id.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub input_descriptions: Vec<String>,
     /// Names and masked values. URLs are not masked.
     pub headers: Vec<String>,
     /// The settings for access tokens: names and values, with secrets masked. `None` if the config has no such settings.
@@ -210,6 +213,7 @@ impl CommandRequest {
             loaders,
             redirectors,
             input_defaults: input_lines(server),
+            input_descriptions: server.input_descriptions.iter().map(|(id, description)| format!("{id}={description}")).collect(),
             headers,
             oauth,
             confirm: server.confirm,

@@ -3,12 +3,20 @@
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::shown_value::{Openness, mask, may_name_a_secret, shown_value};
+use super::shown_value::{Openness, has_plain_user, mask, may_name_a_secret, shown_value};
 use crate::config::{Address, OAuthDefinition, ServerDefinition, Surroundings, Transport, inputs_of_text, loads_code, redirects_traffic};
 use crate::redact::{is_known_token, is_secret_name};
 
-/// Lower-case prefixes of code-loading variables whose values are addresses of packages. These addresses may contain a password.
-const PACKAGE_SOURCES: [&str; 9] = ["bun_config_", "cargo_", "goproxy", "npm_config_", "pip_", "pnpm_config_", "poetry_", "uv_", "yarn_"];
+/// Lower-case prefixes of the names of package managers' variables, and of other variables with addresses of packages.
+const PACKAGE_MANAGERS: [&str; 10] =
+    ["bun_config_", "cargo_", "corepack_", "goproxy", "npm_config_", "pip_", "pnpm_config_", "poetry_", "uv_", "yarn_"];
+/// Lower-case ends of the names of package managers' variables whose values are addresses. An address may contain a password. The values of all
+/// other variables of a package manager may be code, and no part of them is hidden.
+const ADDRESS_ENDS: [&str; 9] =
+    ["registry", "registry_server", "registryserver", "index_url", "_index", "find_links", "proxy", "_mirror", "repository_url"];
+/// Lower-case ends of the names of variables that redirect traffic and whose values are addresses of proxies, which may contain a password. All
+/// other variables of this kind hold paths, names and numbers.
+const PROXY_ENDS: [&str; 2] = ["_proxy", "socks_server"];
 pub(super) const URL_FIELD: &str = "url";
 pub(crate) const METADATA_FIELD: &str = "oauth.clientMetadataUrl";
 
@@ -47,29 +55,28 @@ pub(crate) fn address_of(text: &str, surroundings: Option<&Surroundings>) -> Add
 /// ```
 #[must_use]
 pub fn shown_variable(name: &str, value: &str) -> String {
-    if !loads_code(name) {
-        return format!("{name}={}", shown_value(name, value, openness_of(name)));
-    }
+    format!("{name}={}", shown_text(name, value).unwrap_or_else(|| shown_value(name, value, Openness::Plain)))
+}
+
+/// Returns the value of a variable that loads code or redirects traffic. `None` for any other variable.
+fn shown_text(name: &str, value: &str) -> Option<String> {
     let lower = name.to_ascii_lowercase();
-    if !PACKAGE_SOURCES.iter().any(|start| lower.starts_with(start)) {
-        return format!("{name}={value}");
+    let ends_in = |ends: &[&str]| ends.iter().any(|end| lower.ends_with(end));
+    if loads_code(name) {
+        let is_address = PACKAGE_MANAGERS.iter().any(|start| lower.starts_with(start)) && ends_in(&ADDRESS_ENDS);
+        let words = value.split_inclusive([' ', ',', '|', '\n', '\t']);
+        return Some(if is_address { words.map(without_password).collect() } else { value.to_owned() });
     }
-    let words: Vec<String> = value.split_inclusive([' ', ',', '\n', '\t']).map(without_password).collect();
-    format!("{name}={}", words.concat())
+    redirects_traffic(name).then(|| if ends_in(&PROXY_ENDS) { shown_value(name, value, Openness::All) } else { value.to_owned() })
 }
 
-fn openness_of(name: &str) -> Openness {
-    if redirects_traffic(name) { Openness::All } else { Openness::Plain }
-}
-
-/// Returns the address of a registry without a literal user and password.
+/// Returns the address of a registry without a literal user and password. Returns any other word as it is.
 fn without_password(word: &str) -> String {
-    let Some((scheme, rest)) = word.split_once("://").filter(|(scheme, _)| scheme.ends_with("http") || scheme.ends_with("https")) else {
-        return word.to_owned();
-    };
+    let start = ["http://", "https://"].into_iter().find(|start| word.starts_with(start));
+    let Some((start, rest)) = start.and_then(|start| Some((start, word.strip_prefix(start)?))) else { return word.to_owned() };
     let authority = &rest[..rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len())];
     match authority.rsplit_once('@') {
-        Some((user, _)) if !user.contains("${") => format!("{scheme}://***{}", &rest[user.len()..]),
+        Some((user, _)) if has_plain_user(user) => format!("{start}***{}", &rest[user.len()..]),
         _ => word.to_owned(),
     }
 }
@@ -94,9 +101,12 @@ fn shown_default(server: &ServerDefinition, id: &String, default: &str) -> Strin
     let uses = |value: &SecretString| inputs_of_text(value.expose_secret()).contains(id);
     let names: Vec<&String> = environment.iter().filter(|(_, value)| uses(value)).map(|(name, _)| name).collect();
     let secret = names.iter().find(|name| may_name_a_secret(name));
+    // A variable that loads code decides first, as all of its value is shown.
+    let (loading, redirecting) = (names.iter().find(|name| loads_code(name)), names.iter().find(|name| redirects_traffic(name)));
     match () {
-        () if names.iter().any(|name| loads_code(name)) => default.to_owned(),
-        () if names.iter().any(|name| redirects_traffic(name)) => shown_value(id, default, Openness::All),
+        // The default may be any part of the variable's value, so it is not read as an address.
+        () if loading.is_some() => default.to_owned(),
+        () if redirecting.is_some() => redirecting.and_then(|name| shown_text(name, default)).unwrap_or_else(|| default.to_owned()),
         () if server.secret_inputs.contains(id) => shown_value(id, default, Openness::Urls),
         () => shown_value(secret.map_or(id, |name| name), default, Openness::Plain),
     }
@@ -162,10 +172,34 @@ mod tests {
             ("UV_INDEX_URL", "https://ada:hunter2@evil.example/simple", "https://***@evil.example/simple"),
             ("PIP_EXTRA_INDEX_URL", "https://a@b/x https://c:d@e", "https://***@b/x https://***@e"),
             ("UV_INDEX_URL", "https://${USER}@x", "https://${USER}@x"),
+            ("npm_config_@corp:registry", "https://ada:hunter2@corp.example/", "https://***@corp.example/"),
+            ("CARGO_REGISTRIES_CORP_INDEX", "https://ada:hunter2@corp.example/", "https://***@corp.example/"),
+            ("GOPROXY", "direct|https://ada:hunter2@corp.example", "direct|https://***@corp.example"),
             ("PIP_FIND_LINKS", "https://evil.example\\@good/", "https://evil.example\\@good/"),
             ("LD_PRELOAD", "https://evil@good", "https://evil@good"),
         ] {
             assert_eq!(shown_variable(name, value), format!("{name}={shown}"));
+        }
+    }
+
+    #[test]
+    fn no_code_is_hidden_as_the_user_of_an_address() {
+        for (name, value) in [
+            ("npm_config_node_options", "--import=data:text/javascript,'http://';import('node%3afs');'@registry.npmjs.org/'"),
+            ("npm_config_registry", "http://evil.example;@registry.npmjs.org/"),
+            ("npm_config_registry", "xhttp://evil.example@registry.npmjs.org/"),
+            ("npm_config_registry", "http://a@evil.example@registry.npmjs.org/"),
+            ("npm_config_script_shell", "http://evil@registry.npmjs.org/"),
+            ("UV_PYTHON", "/tmp/http://hidden@/python"),
+            ("CARGO_BUILD_RUSTC_WRAPPER", "sh -c 'http://`id`@x'"),
+            ("CARGO_REGISTRY_GLOBAL_CREDENTIAL_PROVIDERS", "http://evil@x"),
+            ("PIP_INDEX_URL", "http://evil.example\\@pypi.org/simple"),
+            ("PIP_INDEX_URL", "http://$(id)@pypi.org/simple"),
+            ("SSL_CERT_FILE", "/tmp/evil.pem@corp.example"),
+            ("NODE_EXTRA_CA_CERTS", "/evil@corp.example"),
+            ("HOSTALIASES", "/tmp/evil=corp.example"),
+        ] {
+            assert_eq!(shown_variable(name, value), format!("{name}={value}"));
         }
     }
 

@@ -18,6 +18,8 @@ const MAX_TOP_LEVEL: usize = 24;
 /// Characters that separate the words of a value.
 const BORDERS: &[char] = &[' ', '\t', '\n', '\r', ',', ';', '"', '\'', '(', ')', '[', ']', '{', '}', '<', '>', '|'];
 const MASKED: &str = "***";
+/// Characters that end the host of an address. Some programs do not treat a backslash as one of them.
+const ENDS: [char; 4] = ['/', '?', '#', '\\'];
 
 /// The parts of a value that may be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub(super) enum Openness {
     Plain,
     /// Only URLs. For headers, whose values are usually credentials.
     Urls,
-    /// Everything except the user part before a host. For variables that redirect traffic.
+    /// Everything except the user part before a host. For addresses of proxies.
     All,
 }
 
@@ -37,15 +39,38 @@ pub(super) fn shown_value(name: &str, value: &str, openness: Openness) -> String
     let is_literal = literals.len() == value.len();
     let is_one_word = !literals.contains(BORDERS);
     let shown = match () {
-        () if is_one_word && literals.contains("://") => url(name, value, openness),
+        () if openness == Openness::All => template.parts().iter().map(|part| part_of(name, *part, openness)).collect(),
+        () if is_one_word && has_scheme(&literals) => url(name, value, openness),
         () if is_literal => literal(name, value, openness).unwrap_or_else(|| mask(value)),
-        () if is_one_word && openness == Openness::All => url(name, value, openness),
+        () if is_one_word && names_host(name, openness) => word_of_parts(name, template.parts(), openness),
         () => template.parts().iter().map(|part| part_of(name, *part, openness)).collect(),
     };
-    match origin_to_some(&template).filter(|origin| !shows_origin(&shown, origin)) {
-        Some(origin) => format!("{shown} (some programs read {origin})"),
-        None => shown,
-    }
+    let unseen = origins_to_some(&template).into_iter().filter(|origin| !shows_origin(&shown, origin));
+    unseen.fold(shown.clone(), |shown, origin| format!("{shown} (some programs read {origin})"))
+}
+
+fn has_scheme(text: &str) -> bool {
+    text.find("://").is_some_and(|end| !text[..end].contains(ENDS) && !text[..end].contains('@'))
+}
+
+/// Returns a word without a scheme that has placeholders. The value of a placeholder may end the host, so the text before an `@` may be the host.
+/// That text is shown, or the host behind the `@` is not shown either.
+fn word_of_parts(name: &str, parts: &[Part], openness: Openness) -> String {
+    let is_literal_with = |part: &Part, mark: char| matches!(part, Part::Literal(text) if text.contains(mark));
+    let Some(last) = parts.iter().rposition(|part| is_literal_with(part, '@')) else {
+        return parts.iter().map(|part| part_of(name, *part, openness)).collect();
+    };
+    let hides = |part: &Part| match part {
+        Part::Literal(text) => is_secret(name, text) && !is_host(text),
+        Part::Placeholder { .. } => part_of(name, *part, openness).contains(MASKED),
+    };
+    let is_hidden = parts[..last].iter().any(hides);
+    let shown = |(index, part): (usize, &Part)| match part {
+        Part::Literal(_) if is_hidden && index <= last => MASKED.to_owned(),
+        Part::Literal(text) if index < last => (*text).to_owned(),
+        _ => part_of(name, *part, openness),
+    };
+    parts.iter().enumerate().map(shown).collect()
 }
 
 /// Returns whether a shown value is a URL of this origin. The same host elsewhere in the value does not count.
@@ -82,8 +107,15 @@ fn literal(name: &str, text: &str, openness: Openness) -> Option<String> {
     if text.is_empty() {
         return Some(String::new());
     }
+    if openness == Openness::All {
+        return Some(text.split_inclusive(BORDERS).map(without_user).collect());
+    }
     if openness == Openness::Plain && !may_name_a_secret(name) && is_plain(text) && !text.contains("://") {
-        return Some(path(name, text));
+        let shown = path(name, text);
+        // A hidden segment before an `@` may be the host.
+        if shown == text || !text.contains('@') {
+            return Some(shown);
+        }
     }
     if !text.contains(BORDERS) {
         return word(name, text, openness);
@@ -106,34 +138,135 @@ fn literal(name: &str, text: &str, openness: Openness) -> Option<String> {
     any.then_some(shown)
 }
 
+/// Returns the address of a proxy without its user and password. Returns any other word as it is.
+fn without_user(word: &str) -> String {
+    let is_scheme = |text: &str| text.chars().all(|next| next.is_ascii_alphanumeric() || "+-.".contains(next));
+    let start = word.find("://").filter(|end| *end > 0 && is_scheme(&word[..*end])).map_or(0, |end| end + 3);
+    let rest = &word[start..];
+    let is_user = |text: &str| !text.is_empty() && text.chars().all(|next| next.is_ascii_graphic() && !"@=".contains(next));
+    match rest[..rest.find(ENDS).unwrap_or(rest.len())].rsplit_once('@') {
+        Some((user, _)) if start == 0 && is_user(user) => format!("{MASKED}{}", &rest[user.len()..]),
+        Some((user, _)) if is_user(user) => {
+            let masked: Vec<&str> = user.split(':').map(|part| if part.is_empty() { "" } else { MASKED }).collect();
+            format!("{}{}{}", &word[..start], masked.join(":"), &rest[user.len()..])
+        }
+        _ => word.to_owned(),
+    }
+}
+
+/// Returns whether a text before an `@` is a user and a password for every program: no character of it ends a host or is code. Other characters are
+/// percent-encoded in a URL.
+pub(super) fn has_plain_user(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|next| next.is_ascii_alphanumeric() || "._~%-:".contains(next))
+}
+
+fn names_host(name: &str, openness: Openness) -> bool {
+    openness != Openness::Urls && (!may_name_a_secret(name) || ends_in_host_word(name))
+}
+
 /// Returns one word for display: a URL, a host, or an assignment of one.
 fn word(name: &str, text: &str, openness: Openness) -> Option<String> {
-    if let Some(end) = text.find("://") {
-        let of_scheme = |next: char| next.is_ascii_alphanumeric() || "+-.:".contains(next);
-        let start = text[..end].rfind(|next| !of_scheme(next)).map_or(0, |last| last + 1);
-        let before = if start == 0 { "" } else { MASKED };
-        return text.is_char_boundary(start).then(|| format!("{before}{}", url(name, &text[start..], openness)));
+    // Behind the end of a host and an `@`, this is not the end of a scheme.
+    let Some(end) = text.find("://").filter(|end| !(text[..*end].contains(ENDS) && text[..*end].contains('@'))) else {
+        return if names_host(name, openness) { address(name, text, openness) } else { None };
+    };
+    let of_scheme = |next: char| next.is_ascii_alphanumeric() || "+-.:".contains(next);
+    let start = text[..end].rfind(|next| !of_scheme(next)).map_or(0, |last| last + 1);
+    if !text.is_char_boundary(start) {
+        return None;
     }
-    let names_host = openness != Openness::Urls && (!may_name_a_secret(name) || ends_in_host_word(name));
-    let start = text.rfind(['@', '=']).map_or(0, |border| border + 1);
     let (before, rest) = text.split_at(start);
-    let host = rest.trim_start_matches('/');
-    let authority = host.split(['/', '?', '#']).next().unwrap_or_default();
-    if names_host && is_host(authority) {
-        let before = if before.is_empty() {
-            ""
-        } else if before.ends_with('@') {
-            "***@"
-        } else {
-            "***="
-        };
-        return Some(format!("{before}{}{}", &rest[..rest.len() - host.len()], url(name, host, openness)));
+    // Some programs ignore what follows a port, so this text is a host and not the name of an option.
+    if is_host(before.trim_end_matches('=')) {
+        return None;
     }
-    (openness == Openness::All).then(|| if text.contains('@') { format!("***@{rest}") } else { text.to_owned() })
+    let at = if before.ends_with('@') { "@" } else { "" };
+    let before = if before.is_empty() { String::new() } else { format!("{}{MASKED}{at}", host_before(name, before, openness)?) };
+    Some(format!("{before}{}", url(name, rest, openness)))
+}
+
+/// Returns the start of a text that a program without schemes reads as the host: up to the first character that ends a host, and with this
+/// character. Returns an empty text if there is no such character, and `None` if the host may be a secret.
+fn host_before(name: &str, text: &str, openness: Openness) -> Option<String> {
+    let slashes = leading_slashes(text);
+    let Some(end) = text[slashes..].find(ENDS).map(|end| slashes + end) else { return Some(String::new()) };
+    let authority = &text[slashes..end];
+    let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+    let has_host = is_host(host) || host.split_once(':').is_some_and(|(_, host)| is_host(host));
+    let is_shown = authority.is_empty() || names_host(name, openness) && (has_host || !is_secret(name, host));
+    is_shown.then(|| format!("{}{}{host}{}", &text[..slashes], user.map(masked_user).unwrap_or_default(), &text[end..=end]))
+}
+
+fn leading_slashes(text: &str) -> usize {
+    text.len() - text.trim_start_matches(['/', '\\']).len()
+}
+
+/// Returns the text behind the end of a host without what may be secret. If the host ends at a backslash, some programs read a host behind it.
+fn behind_end(text: &str) -> String {
+    let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
+    match authority.rsplit_once('@').filter(|(_, host)| is_host(host)) {
+        Some((_, host)) if authority.len() < text.len() => format!("{MASKED}@{host}{}{MASKED}", &text[authority.len()..=authority.len()]),
+        Some((_, host)) => format!("{MASKED}@{host}"),
+        None => MASKED.to_owned(),
+    }
+}
+
+/// Returns a user part with its `@` for display. If it has an `@` itself, some programs may read the host behind the first one.
+fn masked_user(user: &str) -> String {
+    let is_shown = |part: &str| part.is_empty() || (user.contains('@') && is_host(part));
+    let parts = user.split('@').map(|part| if is_shown(part) { part } else { MASKED });
+    parts.flat_map(|part| [part, "@"]).collect()
+}
+
+/// Returns a word without a scheme: a host, or an assignment of one. Programs disagree about an `@` behind the end of the host, so both hosts are
+/// shown then.
+fn address(name: &str, text: &str, openness: Openness) -> Option<String> {
+    let slashes = leading_slashes(text);
+    let end = text[slashes..].find(ENDS).map_or(text.len(), |end| slashes + end);
+    if let Some(late) = text[end..].rfind('@').map(|at| end + at + 1) {
+        let host = text[late..].split(ENDS).next().unwrap_or_default();
+        if is_host(host) {
+            let before = host_before(name, text, openness)?;
+            return Some(format!("{before}{}@{}", behind_end(&text[end..late - 1]), url(name, &text[late..], openness)));
+        }
+    }
+    let start = text[slashes..end].rfind(['@', '=']).map_or(slashes, |border| slashes + border + 1);
+    let (before, rest) = text.split_at(start);
+    let is_assigned = before.ends_with('=');
+    let skipped = if is_assigned { rest.len() - rest.trim_start_matches('/').len() } else { 0 };
+    let host = rest[skipped..].split(ENDS).next().unwrap_or_default();
+    // Text before a `=` is hidden only if it is a name: some programs ignore what follows a port.
+    let is_name = |text: &str| text.chars().all(|next| next.is_ascii_alphanumeric() || "-_".contains(next));
+    let hidden = match before[slashes..].strip_suffix(['@', '=']) {
+        None => String::new(),
+        // This is a path, unless a program puts a scheme before it.
+        Some(text) if slashes == 1 && !is_secret(name, text) => before[slashes..].to_owned(),
+        Some(text) if is_assigned && is_name(text) => "***=".to_owned(),
+        Some(text) if !is_assigned && text.chars().all(|next| next.is_ascii_graphic()) => masked_user(text),
+        Some(_) => return None,
+    };
+    if !is_host(host) {
+        return None;
+    }
+    let (lead, shown) = (&text[..slashes], &rest[..skipped]);
+    let tail = &rest[skipped + host.len()..];
+    // The parser of URLs would read a user before the backslash.
+    let address = if tail.starts_with('\\') { format!("{host}\\{}", behind_end(tail)) } else { url(name, &rest[skipped..], openness) };
+    Some(format!("{lead}{hidden}{shown}{address}"))
 }
 
 fn url(name: &str, text: &str, openness: Openness) -> String {
-    shown_url(text, &|text| path(name, text), &|variable, default| shown_default(name, variable, default, openness))
+    let default = |variable: &str, default: &str| {
+        let shown = shown_default(name, variable, default, openness);
+        let is_before_user_end = || text.rfind('@') > text.find(default);
+        // This text may be the end of the host.
+        match default.find(ENDS).filter(|_| shown.contains(MASKED) && is_before_user_end()) {
+            Some(end) => format!("{}{MASKED}", &default[..=end]),
+            None => shown,
+        }
+    };
+    let user = |text: &str| if is_secret(name, text) && !is_host(text) { MASKED.to_owned() } else { text.to_owned() };
+    shown_url(text, &|text| path(name, text), &default, &user)
 }
 
 /// Returns a path without the segments that look like secrets.
@@ -161,7 +294,9 @@ fn is_host(text: &str) -> bool {
         && top.chars().count() <= MAX_TOP_LEVEL
         && (top.chars().all(char::is_alphabetic) || top.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("xn--")));
     let is_number = labels.len() == 4 && labels.iter().all(|label| label.parse::<u8>().is_ok());
-    (port.is_none() || has_port) && labels.iter().all(|label| is_label(label)) && (has_port || is_number || labels.len() > 1 && is_top)
+    (port.is_none_or(str::is_empty) || has_port)
+        && labels.iter().all(|label| is_label(label))
+        && (has_port || is_number || labels.len() > 1 && is_top)
 }
 
 fn words_of(name: &str) -> impl DoubleEndedIterator<Item = &str> {
@@ -176,130 +311,28 @@ pub(super) fn may_name_a_secret(name: &str) -> bool {
     is_secret_name(name) || words_of(name).any(|word| KEY_WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)))
 }
 
-/// Returns scheme, host and port of a value that browsers' URL parsers accept as a URL. These parsers accept `http:host` and treat a backslash as a
-/// slash.
-fn origin_to_some(template: &Template) -> Option<String> {
+/// Returns scheme, host and port of a value that URL parsers accept as a URL, for each way in which they read it. Parsers of browsers accept
+/// `http:host`, and treat a backslash as a slash in URLs of some schemes; other parsers do that in URLs of every scheme.
+fn origins_to_some(template: &Template) -> Vec<String> {
     let text =
         |mark: &str| -> String { template.parts().iter().map(|part| if let Part::Literal(text) = part { text } else { mark }).collect() };
     let written = text("");
-    let mark = (0..=written.len()).map(|number| format!("x{number:08}")).find(|mark| !written.to_lowercase().contains(mark.as_str()))?;
-    let url = Url::parse(&text(&mark)).ok()?;
-    let host = url.host_str().filter(|host| !host.is_empty() && !host.contains(&mark))?.to_owned();
-    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    Some(format!("{}://{host}{port}", url.scheme()))
+    let Some(mark) = (0..=written.len()).map(|number| format!("x{number:08}")).find(|mark| !written.to_lowercase().contains(mark.as_str()))
+    else {
+        return Vec::new();
+    };
+    let origin = |text: &str| {
+        let url = Url::parse(text).ok()?;
+        let host = url.host_str().filter(|host| !host.is_empty() && !host.contains(&mark))?.to_owned();
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        Some(format!("{}://{host}{port}", url.scheme()))
+    };
+    let marked = text(&mark);
+    let mut origins: Vec<String> = [origin(&marked), origin(&marked.replace('\\', "/"))].into_iter().flatten().collect();
+    origins.dedup();
+    origins
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(name: &str, value: &str) -> String {
-        shown_value(name, value, Openness::Plain)
-    }
-
-    #[test]
-    fn a_mask_shows_at_most_a_quarter_and_four_characters() {
-        assert_eq!(mask("sk-live-0123456789"), "sk-l***");
-        assert_eq!(mask("12345678"), "12***");
-        assert_eq!(mask("abc"), "***");
-        assert_eq!(mask("éééééééé"), "éé***");
-    }
-
-    #[test]
-    fn where_a_key_is_sent_is_shown_and_what_may_be_secret_in_it_is_not() {
-        for (value, shown) in [
-            ("http://attacker", "http://attacker"),
-            ("http://127.0.0.1:4711", "http://127.0.0.1:4711"),
-            ("https://ada:hunter2@evil.example/v1?key=hunter2#x", "https://***:***@evil.example/v1?key=***#***"),
-            ("postgres://ada:hunter2@evil.example:5432/app", "postgres://***:***@evil.example:5432/app"),
-            ("https://hooks.example.com/services/q8Jd0sKx92LmZpQ4vT7wYbRn/x", "https://hooks.example.com/services/***/x"),
-            ("https://sk-aaaaaaaaaaaaaaaaaaaa.evil.example/v1", "https://sk-aaaaaaaaaaaaaaaaaaaa.evil.example/v1"),
-            ("http://evil.example/${KEY}?k=${KEY:-hunter2}", "http://evil.example/${KEY}?k=${KEY:-***}"),
-            ("https://${HOST:-evil.example}/v1", "https://${HOST:-evil.example}/v1"),
-            ("${BASE:-http://ada:hunter2@evil.example/v1}", "${BASE:-http://***:***@evil.example/v1}"),
-            ("evil.example", "evil.example"),
-            ("xk3j9q8w7z5v2b4n6m1p.evil.example:8080/v1", "xk3j9q8w7z5v2b4n6m1p.evil.example:8080/v1"),
-            ("//evil.example/v1", "//evil.example/v1"),
-            ("--base http://evil.example --pass hunter2hunter2", "*** http://evil.example *** ***"),
-            (r#"{"baseUrl":"http://evil.example"}"#, r#"{"***"***"http://evil.example"}"#),
-            ("ada:hunter2@tcp(evil.example:3306)/app", "***(evil.example:3306)***"),
-            ("http:evil.example", "http*** (some programs read http://evil.example)"),
-            ("http://evil.example\\@good.example/", "http://***@good.example/ (some programs read http://evil.example)"),
-            (
-                "http://evil.example\\@good.example/evil.example",
-                "http://***@good.example/evil.example (some programs read http://evil.example)",
-            ),
-            ("http://evil.example\\@not-evil.example/", "http://***@not-evil.example/ (some programs read http://evil.example)"),
-            (
-                "http://evil.example:81\\@good.example:80/evil.example",
-                "http://***:***@good.example:80/evil.example (some programs read http://evil.example:81)",
-            ),
-        ] {
-            assert_eq!(of("X", value), shown, "{value}");
-        }
-        assert_eq!(of("API_TOKEN_URL", "http://evil.example/v1"), "http://evil.example/v1");
-        assert_eq!(of("AUTH_HOST", "evil.example"), "evil.example");
-    }
-
-    #[test]
-    fn what_is_plain_is_shown_in_full_unless_its_name_is_a_secrets() {
-        for value in ["true", "3", "60000ms", "production", "/srv/data/notes.db", "./notes", "owner/name", "en_US.UTF-8", "10.0.0.1:80", ""]
-        {
-            assert_eq!(of("X", value), value);
-            assert_eq!(of("X", &format!("${{Y:-{value}}}")), format!("${{Y:-{value}}}"));
-        }
-        assert_eq!(of("PATH_OF_DATA", "${HOME}/data"), "${HOME}/data");
-        for (name, value, shown) in [
-            ("API_KEY", "sk-live-0123456789", "sk-l***"),
-            ("DB_PASSWORD", "sunshine", "su***"),
-            ("MY_KEY", "abcd1234", "ab***"),
-            ("PIN", "1234", "1***"),
-            ("X", "hunter2", "h***"),
-            ("X", "correct horse battery staple", "corr***"),
-            ("X", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln", "eyJh***"),
-            ("PASSWORD", "ada.example", "ad***"),
-            ("X", "${PASSWORD:-sunshine}", "${PASSWORD:-***}"),
-            ("PASSWORD", "${X:-sunshine}", "${X:-***}"),
-            ("X", "/data/ghp_16C7e42F292c6912E7710c838347Ae178B4a/x", "/data/***/x"),
-        ] {
-            assert_eq!(of(name, value), shown, "{name}={value}");
-        }
-    }
-
-    #[test]
-    fn a_placeholder_is_shown_by_its_name_and_a_default_that_may_be_secret_is_not() {
-        for (value, shown) in [
-            ("${TOKEN}", "${TOKEN}"),
-            ("\\${env:TOKEN}", "\\${env:TOKEN}"),
-            ("${TOKEN:-hunter2hunter2}", "${TOKEN:-***}"),
-            ("Bearer ${TOKEN}", "Bearer ${TOKEN}"),
-            ("bearer \\${env:TOKEN:-hunter2hunter2}", "bearer \\${env:TOKEN:-***}"),
-            ("hunter2hunter2${USER}:${input:password}", "***${USER}***${input:password}"),
-        ] {
-            assert_eq!(shown_value("Authorization", value, Openness::Urls), shown);
-        }
-        assert_eq!(of("X", "hunter2hunter2${USER}"), "***${USER}");
-    }
-
-    #[test]
-    fn of_what_redirects_traffic_only_the_user_is_masked() {
-        for (value, shown) in [
-            ("http://ada:hunter2@evil.example:8080", "http://***:***@evil.example:8080"),
-            ("ada:hunter2@evil.example:8080", "***@evil.example:8080"),
-            ("evil", "evil"),
-            ("good.example,*.local,q8Jd0sKx92LmZpQ4vT7wYbRn", "good.example,*.local,q8Jd0sKx92LmZpQ4vT7wYbRn"),
-            ("http://${USER}:${PASSWORD}@evil.example:${PORT:-80}", "http://${USER}:${PASSWORD}@evil.example:${PORT:-80}"),
-            ("/tmp/evil.pem", "/tmp/evil.pem"),
-            ("0", "0"),
-        ] {
-            assert_eq!(shown_value("HTTPS_PROXY", value, Openness::All), shown, "{value}");
-        }
-    }
-
-    #[test]
-    fn of_a_header_only_urls_are_shown() {
-        let of = |value| shown_value("X-Target", value, Openness::Urls);
-        assert_eq!(of("https://ada:hunter2@evil.example/v1"), "https://***:***@evil.example/v1");
-        assert_eq!([of("sunshine"), of("evil.example"), of("${X:-sunshine}")], ["su***", "evi***", "${X:-***}"]);
-    }
-}
+#[path = "shown_value_tests.rs"]
+mod tests;

@@ -59,12 +59,9 @@ impl Subject {
             }),
         };
         let decided = digest(&form);
-        let shown = executable.as_ref().map(|program| (program.path.to_string_lossy().into_owned(), program.sha256.clone()));
-        let form = Canonical::new("hyperlight-mcp request 1").text(&decided);
-        let form = form.optional(shown.as_ref().map(|(path, _)| path.as_str())).optional(shown.as_ref().map(|(_, sha256)| sha256.as_str()));
         Self {
             server: server.name.clone(),
-            shown_digest: digest(&form),
+            shown_digest: shown_digest(&decided, executable.as_ref()),
             digest: decided,
             executable,
             pin_executable: server.pin_executable,
@@ -72,6 +69,18 @@ impl Subject {
             addresses,
         }
     }
+
+    /// Returns the subject with another program.
+    #[must_use]
+    pub(crate) fn with_executable(self, executable: Option<Executable>) -> Self {
+        Self { shown_digest: shown_digest(&self.digest, executable.as_ref()), executable, ..self }
+    }
+}
+
+fn shown_digest(decided: &str, executable: Option<&Executable>) -> String {
+    let path = executable.map(|program| program.path.to_string_lossy());
+    let form = Canonical::new("hyperlight-mcp request 1").text(decided);
+    digest(&form.optional(path.as_deref()).optional(executable.map(|program| program.sha256.as_str())))
 }
 
 /// Adds a host that variables decide. Its current value is shown, so another value is another request. It is keyed, as a variable may be secret.
@@ -98,6 +107,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
         allow_insecure_http,
         roots,
         input_defaults,
+        input_descriptions,
         // These fields decide when and how the server is called, not what runs, is read or is reached.
         call_timeout_ms: _,
         connect_timeout_ms: _,
@@ -129,7 +139,13 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     let form = if roots.is_empty() { form } else { form.text("roots").list(roots.iter().map(String::as_str)) };
     let form = filtered(form, "resources", allow_resources.as_deref(), deny_resources);
     let form = filtered(form, "prompts", allow_prompts.as_deref(), deny_prompts);
-    if input_defaults.is_empty() { form } else { keyed(form.text("inputs"), key, "input", input_defaults) }
+    let form = if input_defaults.is_empty() { form } else { keyed(form.text("inputs"), key, "input", input_defaults) };
+    if input_descriptions.is_empty() {
+        return form;
+    }
+    // The description is the question to which a person types a secret, so another question is another request.
+    let form = form.text("inputDescriptions").text(&input_descriptions.len().to_string());
+    input_descriptions.iter().fold(form, |form, (id, description)| form.text(id).text(description))
 }
 
 fn with_transport(form: Canonical, key: &MachineKey, transport: &Transport) -> Canonical {
@@ -333,5 +349,22 @@ mod tests {
         assert_ne!(of("", "a"), of(r#", "default": "1""#, "a"));
         assert_ne!(of(r#", "default": "1""#, "a"), of(r#", "default": "2""#, "a"));
         assert_eq!(of("", "b"), of(r#", "default": "2""#, "b"));
+    }
+
+    #[test]
+    fn the_question_for_an_input_has_its_part_and_an_entry_without_one_keeps_its_digest() {
+        let key = key();
+        let of = |definition: &str, id: &str| {
+            let text = format!(
+                r#"{{ "inputs": [{{ "type": "promptString", "id": "a" {definition} }}, {{ "type": "promptString", "id": "b" }}],
+                    "servers": {{ "a": {{ "command": "x", "env": {{ "A": "${{input:{id}}}" }} }} }} }}"#
+            );
+            Subject::new(&parse_text(&text, "c", 9).unwrap().servers[0], &key, Circumstances::default()).digest
+        };
+        let asked = of(r#", "description": "The token of good.example""#, "a");
+        assert_ne!(asked, of("", "a"));
+        assert_ne!(asked, of(r#", "description": "The password of your bank""#, "a"));
+        assert_eq!(of("", "a"), of(r#", "description": """#, "a"));
+        assert_eq!(of("", "b"), of(r#", "description": "The password of your bank""#, "b"));
     }
 }

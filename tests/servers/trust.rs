@@ -104,8 +104,8 @@ impl Callbacks for Person {
         Some(Box::pin(async move { Ok(decision) }))
     }
 
-    fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {
-        let value = format!("{id} of {description} 7f3a9c");
+    fn input(&self, id: &str, description: &str, server: &str) -> Option<Answer<SecretString>> {
+        let value = format!("{id} of {description} for {server} 7f3a9c");
         Some(Box::pin(async move { Ok(SecretString::from(value)) }))
     }
 }
@@ -447,7 +447,7 @@ async fn an_input_is_asked_for_when_its_server_starts_and_once() {
 struct Silent;
 
 impl Callbacks for Silent {
-    fn input(&self, _id: &str, _description: &str) -> Option<Answer<SecretString>> {
+    fn input(&self, _id: &str, _description: &str, _server: &str) -> Option<Answer<SecretString>> {
         Some(Box::pin(std::future::pending()))
     }
 }

@@ -16,7 +16,7 @@ use crate::support::{FIXTURE, Scene, emulated, guest_choice, object};
 struct Typist(&'static str);
 
 impl Callbacks for Typist {
-    fn input(&self, _id: &str, _description: &str) -> Option<Answer<SecretString>> {
+    fn input(&self, _id: &str, _description: &str, _server: &str) -> Option<Answer<SecretString>> {
         let typed = SecretString::from(self.0);
         Some(Box::pin(async move { Ok(typed) }))
     }

@@ -99,7 +99,7 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
                 page.field("program", &executable.path.display().to_string());
                 page.field("its SHA-256", &executable.sha256);
             }
-            None => page.field("program", "not found"),
+            None => page.field("program", "not found, or its path leads through /proc"),
         }
     }
     if let Some(folder) = &request.cwd {
@@ -127,7 +127,7 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
         .into_iter()
         .flatten()
         .chain(request.args.iter().flatten())
-        .chain(request.environment.iter().chain(&request.input_defaults));
+        .chain(request.environment.iter().chain(&request.input_defaults).chain(&request.input_descriptions));
     if all.into_iter().any(|text| has_invisible(text)) {
         page.noted(Tone::Bad, "this contains invisible characters, which are shown as numbers");
     }
@@ -147,6 +147,7 @@ fn given_values(page: &mut Page, request: &CommandRequest) {
     }
     page.list("headers", &assigned(&request.headers));
     page.list("input default", &assigned(&request.input_defaults));
+    page.list("asks you for", &assigned(&request.input_descriptions));
     page.list("OAuth", request.oauth.as_deref().unwrap_or_default());
     page.list("MCP roots", &request.roots);
     if request.pin_executable {
