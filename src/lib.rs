@@ -40,6 +40,7 @@ pub mod redact;
 pub mod registry;
 pub mod results;
 pub mod sandbox;
+pub mod serve;
 pub mod text;
 pub mod trust;
 

@@ -80,6 +80,8 @@ pub enum CliCommand {
     Run(Run),
     /// Check a script without running it
     Check(Check),
+    /// Serve the approved servers to an MCP host, on standard input and output
+    Serve(Serve),
     /// Write TypeScript declarations of all tools, for an editor
     Types(Types),
     /// Copy servers from other programs' configs
@@ -111,6 +113,20 @@ pub struct FollowedLogs {
     /// Print new lines as they come, until Ctrl-C
     #[arg(long, short)]
     pub follow: bool,
+}
+
+/// Arguments of `serve`.
+#[derive(Debug, Clone, Args)]
+pub struct Serve {
+    /// Only these servers, separated by commas [default: all approved]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub servers: Option<Vec<String>>,
+    /// Allow calls that change something: SERVER or SERVER.TOOL, separated by commas [default: the host asks]
+    #[arg(long, value_name = "TOOLS", value_delimiter = ',')]
+    pub allow_writes: Vec<String>,
+    /// Name of the agent in logs [default: the name of the host]
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
 }
 
 /// Arguments of `run`.

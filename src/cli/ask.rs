@@ -7,13 +7,13 @@ use serde_json::{Map, Value as Json};
 
 use super::terminal::Terminal;
 use super::untrusted::{arguments_text, escaped, indented, whole_arguments_text};
-use super::values::AllowedWrites;
 use crate::command::Tone;
 use crate::error::Error;
 use crate::gateway::{
     Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, Form, IssuerQuestion,
 };
 use crate::text::{sanitise_line, sanitise_text};
+use crate::trust::AllowedWrites;
 use crate::trust::Decision;
 
 const MAX_TEXT_CHARS: usize = 4_000;

@@ -12,6 +12,7 @@ mod import;
 mod install;
 mod next_command;
 mod run;
+mod serve;
 mod session;
 mod terminal;
 mod types;
@@ -34,7 +35,7 @@ use session::Session;
 pub use args::Program;
 pub use import::{Found, Secret, found_in};
 pub use terminal::{Screens, json_text};
-pub use values::{AllowedWrites, milliseconds};
+pub use values::milliseconds;
 
 /// Time that servers get to end by themselves after Ctrl-C.
 const ENDING: Duration = Duration::from_secs(2);
@@ -169,6 +170,7 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
         CliCommand::Approve(arguments) => approve::approve(session, arguments).await,
         CliCommand::Run(arguments) => run::run(session, arguments).await,
         CliCommand::Check(arguments) => check::check(session, arguments).await,
+        CliCommand::Serve(arguments) => serve::serve(session, arguments).await,
         CliCommand::Types(arguments) => types::types(session, arguments),
         CliCommand::Import(arguments) => import::import(session, arguments).await,
         CliCommand::Install(arguments) => install::install(session, arguments),

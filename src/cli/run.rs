@@ -11,7 +11,6 @@ use super::next_command::NextCommand;
 use super::session::Session;
 use super::terminal::Terminal;
 use super::untrusted::indented;
-use super::values::AllowedWrites;
 use super::{Exit, files};
 use crate::bridge::{ToolErrors, inexact};
 use crate::command::{Tone, printable};
@@ -21,6 +20,7 @@ use crate::redact::Redactor;
 use crate::sandbox::{LogEntry, Stop, Value};
 use crate::text::json::inexact_integer;
 use crate::text::sanitise_text;
+use crate::trust::AllowedWrites;
 
 const MAX_LOG_CHARS: usize = 256 * 1024;
 /// Length limit of a line of code in an error message.
@@ -70,7 +70,7 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
 }
 
 /// Checks that the servers in `--allow-writes` exist, and warns of tools that do not exist. A mistyped name would allow nothing.
-fn check_allowed(session: &Session, gateway: &Gateway, allowed: &AllowedWrites) -> Result<(), CliError> {
+pub(super) fn check_allowed(session: &Session, gateway: &Gateway, allowed: &AllowedWrites) -> Result<(), CliError> {
     for name in allowed.servers() {
         gateway.server_info(name)?;
     }

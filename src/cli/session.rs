@@ -11,13 +11,13 @@ use super::ask::Person;
 use super::error::{CliError, NO_CONFIG};
 use super::next_command::NextCommand;
 use super::terminal::Terminal;
-use super::values::AllowedWrites;
 use crate::command::Tone;
 use crate::error::{Error, Result};
 use crate::gateway::{Callbacks, EventListener, Gateway, GatewayOptions};
 use crate::registry::ServerStatus;
 use crate::sandbox::Stop;
 use crate::text::sanitise_text;
+use crate::trust::AllowedWrites;
 
 const MAX_EVENT_CHARS: usize = 1_000;
 /// Example of a config, shown if there is no config.
@@ -80,6 +80,11 @@ impl Session {
     /// Opens the gateway and enables only these servers. Each of them must be approved.
     pub(super) fn open_for(&self, servers: Option<&[String]>, allowed: Option<AllowedWrites>) -> Result<Gateway> {
         self.open_with(servers, allowed, true)
+    }
+
+    /// Opens the gateway for a host: nobody is asked at this terminal, as standard input is the host's.
+    pub(super) fn open_served(&self, servers: Option<&[String]>) -> Result<Gateway> {
+        self.open_with(servers, None, false)
     }
 
     fn open_with(&self, servers: Option<&[String]>, allowed: Option<AllowedWrites>, asks: bool) -> Result<Gateway> {

@@ -85,6 +85,11 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
+    /// Says what a person can do where no callback can ask about a call, in place of advice for an agent's author.
+    fn advice(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Returns whether [`Callbacks::elicit`] can ask a person.
     fn can_elicit(&self) -> bool {
         false
@@ -165,6 +170,10 @@ impl CallbackChain {
 
     pub(super) fn approve_call(&self, question: &ApprovalQuestion) -> Option<Answer<Decision>> {
         self.caller.iter().find_map(|callbacks| callbacks.approve_call(question))
+    }
+
+    pub(super) fn advice(&self) -> Option<&'static str> {
+        self.caller.iter().find_map(|callbacks| callbacks.advice())
     }
 
     pub(super) fn can_elicit(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Decides whether a server may run and whether a model may read its texts: digests, approvals, the write gate, the audit, and the requests that a
 //! person sees.
 
+mod allowed_writes;
 mod approvals;
 mod audit;
 mod audit_rules;
@@ -21,6 +22,7 @@ mod shown_value;
 mod standing;
 mod subject;
 
+pub use allowed_writes::AllowedWrites;
 pub use approvals::{ApprovalStore, IncidentListener};
 pub use audit::{Finding, audit_manifest, audit_text};
 pub use audit_rules::Severity;

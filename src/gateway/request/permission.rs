@@ -7,6 +7,8 @@ use crate::gateway::callbacks::{ApprovalQuestion, pause};
 use crate::gateway::grants::{Grant, Granted};
 use crate::trust::{Decision, Gate, NotApprovedReason, tool_digest};
 
+const ADVICE: &str = "pass an onApproval callback, or set \"confirm\": \"never\" for the server in the config";
+
 /// The result of [`Pipeline::permission`].
 pub(super) enum Permission {
     /// The request needs no permission, or a person has allowed it before.
@@ -94,9 +96,8 @@ impl Pipeline<'_> {
             run_id: scope.run_id,
         };
         let Some(answer) = scope.callbacks.approve_call(&question) else {
-            return denied(format!(
-                "{reason}, and there is nobody to ask: pass an onApproval callback, or set \"confirm\": \"never\" for the server in the config"
-            ));
+            let advice = scope.callbacks.advice().unwrap_or(ADVICE);
+            return denied(format!("{reason}, and there is nobody to ask: {advice}"));
         };
         match answer.await {
             Ok(Decision::Deny) => {

@@ -1,0 +1,91 @@
+//! Definitions and answers of the tools, as the protocol has them.
+
+use std::sync::Arc;
+
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
+use serde_json::{Value as Json, json};
+
+use crate::agent::{Tool as AgentTool, ToolDefinition};
+
+/// Returns the definition of a tool for a host.
+pub(super) fn definition(definition: ToolDefinition) -> Tool {
+    let ToolDefinition { name, description, input_schema } = definition;
+    let tool = Tool::new(name, description, object(input_schema));
+    match AgentTool::named(name) {
+        Some(known) => tool.with_annotations(annotations(known)).with_raw_output_schema(object(output_schema(known))),
+        None => tool,
+    }
+}
+
+/// Describes to a host what a tool does (MCP 2025-11-25, server/tools, `ToolAnnotations`). The code of a run may do whatever the approved tools
+/// do; whether one of them asks a person first is decided at its own gate.
+fn annotations(tool: AgentTool) -> ToolAnnotations {
+    let only_reads = |title: &str| ToolAnnotations::with_title(title).read_only(true).open_world(false);
+    match tool {
+        AgentTool::RunJavascript => {
+            ToolAnnotations::with_title("Run code").read_only(false).destructive(true).idempotent(false).open_world(true)
+        }
+        AgentTool::Search => only_reads("Search tools"),
+        AgentTool::Describe => only_reads("Describe tools"),
+        AgentTool::ListServers => only_reads("List servers"),
+        AgentTool::ServerInfo => only_reads("Show a server"),
+        AgentTool::Manage => {
+            ToolAnnotations::with_title("Manage servers").read_only(false).destructive(false).idempotent(true).open_world(false)
+        }
+    }
+}
+
+/// The JSON Schema of a tool's structured content. A failure has the field `error` alone.
+fn output_schema(tool: AgentTool) -> Json {
+    let error = json!({
+        "type": "object",
+        "properties": { "code": { "type": "string" }, "message": { "type": "string" }, "hint": { "type": "string" } },
+    });
+    let texts = json!({ "type": "array", "items": {} });
+    let properties = match tool {
+        AgentTool::RunJavascript => json!({ "value": {}, "logs": texts, "warnings": texts, "error": error }),
+        AgentTool::Search => json!({ "tools": texts, "hint": { "type": "string" }, "error": error }),
+        AgentTool::Describe => json!({ "declarations": { "type": "string" }, "error": error }),
+        AgentTool::ListServers => json!({ "servers": texts, "hint": { "type": "string" }, "error": error }),
+        AgentTool::ServerInfo | AgentTool::Manage => json!({ "error": error }),
+    };
+    json!({ "type": "object", "properties": properties })
+}
+
+/// Returns the answer of a tool as a result: as text for hosts that read only text, and as it is. A failure of the tool is a result too, which
+/// the model can read.
+pub(super) fn result(answer: Json) -> CallToolResult {
+    let content = vec![ContentBlock::text(answer.to_string())];
+    let mut result = if answer.get("error").is_some() { CallToolResult::error(content) } else { CallToolResult::success(content) };
+    result.structured_content = Some(answer);
+    result
+}
+
+fn object(json: Json) -> Arc<JsonObject> {
+    Arc::new(if let Json::Object(object) = json { object } else { JsonObject::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_tells_a_host_what_it_does_and_what_it_answers() {
+        for tool in AgentTool::ALL {
+            let given = ToolDefinition { name: tool.name(), description: "d".to_owned(), input_schema: json!({ "type": "object" }) };
+            let shown = definition(given);
+            assert_eq!(shown.input_schema.get("type"), Some(&json!("object")));
+            assert_eq!(shown.output_schema.unwrap().get("type"), Some(&json!("object")));
+            let annotations = shown.annotations.unwrap();
+            let changes = matches!(tool, AgentTool::RunJavascript | AgentTool::Manage);
+            assert_eq!(annotations.read_only_hint, Some(!changes), "{}", tool.name());
+        }
+    }
+
+    #[test]
+    fn a_failure_is_a_result_that_says_so() {
+        let failed = result(json!({ "error": { "code": "ERR_BUSY" } }));
+        assert_eq!((failed.is_error, failed.structured_content), (Some(true), Some(json!({ "error": { "code": "ERR_BUSY" } }))));
+        assert_ne!(result(json!({ "value": 1 })).is_error, Some(true));
+    }
+}

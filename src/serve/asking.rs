@@ -1,0 +1,238 @@
+//! Questions about a call, which go to the client that made the call.
+
+use rmcp::RoleServer;
+use rmcp::model::{
+    ClientCapabilities, CreateMessageRequest, CreateMessageRequestParams, ElicitRequest, ElicitRequestParams, ElicitationAction,
+    ElicitationSchema, InputRequest,
+};
+use rmcp::service::Peer;
+use serde_json::{Value as Json, json};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::client::Question as Asked;
+use crate::error::{Error, Result};
+use crate::gateway::{Answer, ApprovalQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, SamplingQuestion};
+use crate::text::sanitise_text;
+use crate::trust::{AllowedWrites, Decision};
+
+/// Longest text of a question, in characters. Arguments beyond are cut, and the question says so.
+const MAX_MESSAGE_CHARS: usize = 4_000;
+const ADVICE: &str = "this host cannot ask a person. The user can start hyperlight-mcp serve with --allow-writes SERVER or SERVER.TOOL, or set \
+                      \"confirm\": \"never\" for the server in the config";
+
+/// The answers that a person can choose from at the write gate.
+const ONCE: &str = "this call";
+const RUN: &str = "this run";
+const SESSION: &str = "this session";
+const NO: &str = "no";
+
+/// A question that waits for the client's answer in its next request (MCP 2026-07-28, `input_required`).
+pub(super) struct Question {
+    pub(super) request: InputRequest,
+    pub(super) answer: oneshot::Sender<Json>,
+}
+
+/// The way to the client.
+#[derive(Clone)]
+pub(super) enum Way {
+    /// A request of the server, up to protocol 2025-11-25.
+    Request(Peer<RoleServer>),
+    /// An answer to the client's own request, since protocol 2026-07-28.
+    Round(mpsc::Sender<Question>),
+}
+
+/// The kinds of questions that a client can answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Asks {
+    forms: bool,
+    urls: bool,
+    sampling: bool,
+}
+
+impl From<Option<&ClientCapabilities>> for Asks {
+    fn from(capabilities: Option<&ClientCapabilities>) -> Self {
+        let Some(capabilities) = capabilities else { return Self::default() };
+        let elicitation = capabilities.elicitation.as_ref();
+        Self {
+            // A client that names no mode has forms (MCP 2025-11-25, client/elicitation).
+            forms: elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none()),
+            urls: elicitation.is_some_and(|elicitation| elicitation.url.is_some()),
+            sampling: capabilities.sampling.is_some(),
+        }
+    }
+}
+
+/// The callbacks of one call.
+pub(super) struct ClientCallbacks {
+    pub(super) way: Way,
+    pub(super) asks: Asks,
+    pub(super) allowed: AllowedWrites,
+}
+
+impl Callbacks for ClientCallbacks {
+    fn approve_call(&self, question: &ApprovalQuestion) -> Option<Answer<Decision>> {
+        if self.allowed.allows(&question.server, &question.tool) {
+            return Some(Box::pin(async { Ok(Decision::Once) }));
+        }
+        let form = self.asks.forms.then(|| permission(question, matches!(self.way, Way::Request(_))))?;
+        let way = self.way.clone();
+        Some(Box::pin(async move { Ok(decision(&elicited(way.ask(form).await?))) }))
+    }
+
+    fn advice(&self) -> Option<&'static str> {
+        Some(ADVICE)
+    }
+
+    fn can_elicit(&self) -> bool {
+        self.asks.forms || self.asks.urls
+    }
+
+    fn elicit(&self, question: &ElicitationQuestion) -> Option<Answer<ElicitationAnswer>> {
+        let server = &question.elicitation.server;
+        let says = |message: &str| format!("The MCP server \"{server}\" asks: {message}");
+        let params = match &question.elicitation.question {
+            Asked::Form { message, requested_schema } if self.asks.forms => form(says(message), requested_schema)?,
+            Asked::Url { message, url, elicitation_id } if self.asks.urls => ElicitRequestParams::UrlElicitationParams {
+                meta: None,
+                message: says(message),
+                url: url.clone(),
+                elicitation_id: elicitation_id.clone().unwrap_or_default(),
+            },
+            Asked::Form { .. } | Asked::Url { .. } => return None,
+        };
+        let (way, request) = (self.way.clone(), InputRequest::Elicitation(ElicitRequest::new(params)));
+        Some(Box::pin(async move { Ok(elicited(way.ask(request).await?)) }))
+    }
+
+    fn can_sample(&self) -> bool {
+        self.asks.sampling
+    }
+
+    fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {
+        if !self.asks.sampling {
+            return None;
+        }
+        let params: CreateMessageRequestParams = serde_json::from_value(question.sampling.params.clone()).ok()?;
+        let (way, request) = (self.way.clone(), InputRequest::CreateMessage(CreateMessageRequest::new(params)));
+        Some(Box::pin(async move { way.ask(request).await }))
+    }
+}
+
+impl Way {
+    async fn ask(self, request: InputRequest) -> Result<Json> {
+        match self {
+            Self::Request(peer) => ask_now(&peer, request).await,
+            Self::Round(questions) => {
+                let (answer, answered) = oneshot::channel();
+                let gone = || unanswered("the client has ended the call");
+                questions.send(Question { request, answer }).await.map_err(|_| gone())?;
+                answered.await.map_err(|_| gone())
+            }
+        }
+    }
+}
+
+async fn ask_now(peer: &Peer<RoleServer>, request: InputRequest) -> Result<Json> {
+    let answer = match request {
+        InputRequest::Elicitation(request) => peer.create_elicitation(request.params).await.map(|result| json!(result)),
+        InputRequest::CreateMessage(request) => peer.create_message(request.params).await.map(|result| json!(result)),
+        _ => return Err(unanswered("there is no such question")),
+    };
+    answer.map_err(|error| unanswered(&error.to_string()))
+}
+
+fn unanswered(problem: &str) -> Error {
+    Error::Io { what: "the client's answer to a question".into(), problem: problem.to_owned().into() }
+}
+
+/// The form in which a person allows a call. `has_session`: the client's session goes on after this call.
+fn permission(question: &ApprovalQuestion, has_session: bool) -> InputRequest {
+    let ApprovalQuestion { server, tool, args, reason, run_id } = question;
+    let mut choices = vec![ONCE];
+    if run_id.is_some() {
+        choices.push(RUN);
+    }
+    if has_session {
+        choices.push(SESSION);
+    }
+    choices.push(NO);
+    let args = json!(args).to_string();
+    let shown = sanitise_text(&args, MAX_MESSAGE_CHARS);
+    let message =
+        format!("Allow the call of the tool \"{tool}\" of the MCP server \"{server}\"? It asks because {reason}. Arguments: {shown}");
+    let schema = json!({
+        "type": "object",
+        "properties": { "allow": { "type": "string", "title": "Allow", "enum": choices } },
+        "required": ["allow"],
+    });
+    let params = form(message, &schema).unwrap_or_else(|| unreachable!("our own schema is one of the protocol's"));
+    InputRequest::Elicitation(ElicitRequest::new(params))
+}
+
+/// A form with a schema. `None` for a schema that the protocol does not know: the client could not show it.
+fn form(message: String, schema: &Json) -> Option<ElicitRequestParams> {
+    let requested_schema: ElicitationSchema = serde_json::from_value(schema.clone()).ok()?;
+    Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+}
+
+/// Reads an `ElicitResult`. Whatever is not one counts as cancelled.
+fn elicited(answer: Json) -> ElicitationAnswer {
+    match serde_json::from_value(answer["action"].clone()) {
+        Ok(ElicitationAction::Accept) => ElicitationAnswer::Accept(answer.get("content").cloned().filter(|content| !content.is_null())),
+        Ok(ElicitationAction::Decline) => ElicitationAnswer::Decline,
+        Ok(_) | Err(_) => ElicitationAnswer::Cancel,
+    }
+}
+
+/// Reads the answer to [`permission`]. Everything but one of its choices is a no.
+fn decision(answer: &ElicitationAnswer) -> Decision {
+    let ElicitationAnswer::Accept(Some(content)) = answer else { return Decision::Deny };
+    match content["allow"].as_str() {
+        Some(ONCE) => Decision::Once,
+        Some(RUN) => Decision::Run,
+        Some(SESSION) => Decision::Session,
+        _ => Decision::Deny,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(run_id: Option<u64>) -> ApprovalQuestion {
+        let args = json!({ "text": "x" }).as_object().cloned().unwrap();
+        ApprovalQuestion { server: "notes".into(), tool: "write".into(), args, reason: "it changes something".into(), run_id }
+    }
+
+    #[test]
+    fn a_form_offers_only_answers_that_can_hold() {
+        let choices = |run_id, has_session| {
+            let InputRequest::Elicitation(request) = permission(&question(run_id), has_session) else { panic!("no form") };
+            let form = json!(request.params);
+            assert!(form["message"].as_str().unwrap().contains("\"write\" of the MCP server \"notes\""));
+            form["requestedSchema"]["properties"]["allow"]["enum"].clone()
+        };
+        assert_eq!(choices(Some(1), true), json!([ONCE, RUN, SESSION, NO]));
+        assert_eq!(choices(Some(1), false), json!([ONCE, RUN, NO]));
+        assert_eq!(choices(None, false), json!([ONCE, NO]));
+    }
+
+    #[test]
+    fn whatever_is_no_clear_yes_is_a_no() {
+        let says = |answer: Json| decision(&elicited(answer));
+        assert_eq!(says(json!({ "action": "accept", "content": { "allow": ONCE } })), Decision::Once);
+        assert_eq!(says(json!({ "action": "accept", "content": { "allow": SESSION } })), Decision::Session);
+        for answer in [
+            json!({ "action": "accept", "content": { "allow": NO } }),
+            json!({ "action": "accept", "content": { "allow": true } }),
+            json!({ "action": "accept" }),
+            json!({ "action": "decline", "content": { "allow": ONCE } }),
+            json!({ "action": "cancel" }),
+            json!({ "action": "yes", "content": { "allow": ONCE } }),
+            json!([]),
+            Json::Null,
+        ] {
+            assert_eq!(says(answer.clone()), Decision::Deny, "{answer}");
+        }
+    }
+}

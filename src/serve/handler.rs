@@ -1,0 +1,408 @@
+//! The handler of one connection: answers the requests of a host with the gateway.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::sync::Arc;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse,
+    GetPromptResult, Implementation, InputResponses, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
+    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
+};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value as Json, json};
+use tokio::sync::mpsc;
+
+use super::asking::{Asks, ClientCallbacks, Way};
+use super::listeners::listener;
+use super::offers::{self, Offers, Target};
+use super::session::{Session, Slot};
+use super::waiting::{Step, work};
+use super::{Served, answers, changes};
+use crate::agent::{ExecuteOptions, Tool};
+use crate::blocking::blocking;
+use crate::error::Error;
+use crate::gateway::{Agent, CallOptions, Completed, RunOptions};
+use crate::sandbox::{Stop, StopReason};
+
+/// Questions of one call that wait at once, since protocol 2026-07-28.
+const MAX_QUESTIONS: usize = 16;
+
+type Answer<T> = std::result::Result<T, ErrorData>;
+
+/// Answers the requests of one connection. Over HTTP without sessions, of one request.
+pub struct Handler {
+    served: Served,
+    slot: Slot,
+}
+
+/// What a call needs of its client.
+struct Client {
+    session: Arc<Session>,
+    callbacks: Arc<ClientCallbacks>,
+    on_event: crate::gateway::EventListener,
+    stop: Stop,
+}
+
+impl Client {
+    fn call_options(&self) -> CallOptions {
+        CallOptions { timeout_ms: None, callbacks: Some(Arc::clone(&self.callbacks) as Arc<_>), on_event: Some(Arc::clone(&self.on_event)) }
+    }
+}
+
+impl Handler {
+    pub(super) fn new(served: Served) -> Self {
+        Self { served, slot: Slot::default() }
+    }
+
+    /// The place of the session, for whoever ends the connection.
+    pub(super) fn slot(&self) -> Slot {
+        Arc::clone(&self.slot)
+    }
+
+    /// Returns the session, which begins with the first request.
+    fn session(&self, context: &RequestContext<RoleServer>) -> Answer<Arc<Session>> {
+        if let Some(session) = self.slot.get() {
+            return Ok(Arc::clone(session));
+        }
+        let client = context.client_info();
+        let opened = Session::open(&self.served.0, client.as_ref().map(|client| client.name.as_str()), Some(context.peer.clone()));
+        let opened = opened.map_err(|error| refused(&error))?;
+        Ok(Arc::clone(self.slot.get_or_init(|| opened)))
+    }
+
+    fn agent(&self, context: &RequestContext<RoleServer>) -> Answer<Agent> {
+        Ok(self.session(context)?.agent.clone())
+    }
+
+    fn client(&self, context: &RequestContext<RoleServer>, way: Way) -> Answer<Client> {
+        let session = self.session(context)?;
+        let callbacks = Arc::new(ClientCallbacks {
+            way,
+            asks: Asks::from(context.client_capabilities().as_ref()),
+            allowed: self.served.0.options.allow_writes.clone(),
+        });
+        let least = *session.level.lock();
+        let on_event = listener(&self.served.0.runtime, context.peer.clone(), context.meta.get_progress_token(), least);
+        let stop = Stop::new();
+        let (cancelled, stopped) = (context.ct.clone(), stop.clone());
+        // Ends with the request: its token is cancelled when it is cancelled or answered, or its connection ends.
+        self.served.0.runtime.spawn(async move {
+            cancelled.cancelled().await;
+            stopped.stop(StopReason::Aborted);
+        });
+        Ok(Client { session, callbacks, on_event, stop })
+    }
+
+    /// Does the work of a request that may ask: in rounds since protocol 2026-07-28, and else by requests of our own.
+    async fn asking<W>(&self, context: RequestContext<RoleServer>, input: Input, work_of: impl FnOnce(Client) -> W) -> Answer<Step>
+    where
+        W: Future<Output = Answer<Json>> + Send + 'static,
+    {
+        let in_rounds = context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
+        if !in_rounds {
+            let client = self.client(&context, Way::Request(context.peer.clone()))?;
+            return work_of(client).await.map(Step::Done);
+        }
+        let Input { state, responses, bound } = input;
+        let waiting = &self.served.0.waiting;
+        if let Some(state) = state {
+            return waiting.resume(&state, responses.unwrap_or_default(), bound)?.await;
+        }
+        let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
+        let client = self.client(&context, Way::Round(sender))?;
+        waiting.begin(work(work_of(client)), questions, bound).await
+    }
+
+    async fn offers(&self, context: &RequestContext<RoleServer>) -> Answer<(Agent, Offers)> {
+        let agent = self.agent(context)?;
+        let asked = agent.clone();
+        let read = blocking(move || Offers::read(&asked)).await.map_err(|error| refused(&error))?;
+        Ok((agent, read))
+    }
+
+    async fn prompt(&self, context: &RequestContext<RoleServer>, name: &str) -> Answer<(String, String)> {
+        let (agent, offers) = self.offers(context).await?;
+        let prompts = offers::prompts(&agent, offers.servers()).map_err(|error| refused(&error))?;
+        let found = prompts.into_iter().find(|prompt| prompt.name == name);
+        let found = found.ok_or_else(|| ErrorData::invalid_params(format!("there is no prompt \"{name}\""), None))?;
+        Ok((found.entry.server, found.entry.name))
+    }
+}
+
+/// The parts of a request that belong to its rounds.
+struct Input {
+    state: Option<String>,
+    responses: Option<InputResponses>,
+    /// What each round must repeat.
+    bound: Vec<u8>,
+}
+
+impl Input {
+    fn new(state: Option<String>, responses: Option<InputResponses>, bound: &Json) -> Self {
+        Self { state, responses, bound: bound.to_string().into_bytes() }
+    }
+}
+
+/// A failure as the protocol's error. The message is for a model: it holds no text that no person has approved.
+fn refused(error: &Error) -> ErrorData {
+    let data = Some(json!({ "code": error.code() }));
+    match error {
+        Error::UnknownResource { .. } => ErrorData::resource_not_found(error.for_model(), data),
+        Error::InvalidArguments { .. } | Error::InvalidOption { .. } | Error::UnknownPrompt { .. } => {
+            ErrorData::invalid_params(error.for_model(), data)
+        }
+        _ => ErrorData::internal_error(error.for_model(), data),
+    }
+}
+
+/// Reads a value of ours as one of the protocol's.
+fn typed<T: DeserializeOwned>(value: Json) -> Answer<T> {
+    serde_json::from_value(value).map_err(|error| ErrorData::internal_error(format!("an answer has an unexpected form: {error}"), None))
+}
+
+/// Moves `meta` to the protocol's name.
+fn with_meta(mut value: Json) -> Json {
+    if let Some(fields) = value.as_object_mut()
+        && let Some(meta) = fields.remove("meta")
+    {
+        fields.insert("_meta".to_owned(), meta);
+    }
+    value
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_completions()
+            .enable_logging()
+            .enable_prompts()
+            .enable_prompts_list_changed()
+            .enable_resources()
+            .enable_resources_list_changed()
+            .enable_resources_subscribe()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .build();
+        let mut info = ServerConfig::new(capabilities);
+        info.server_info = Implementation::new("hyperlight-mcp", env!("CARGO_PKG_VERSION"));
+        info.instructions = self.served.0.gateway.system_message_by(None, Default::default(), crate::gateway::Look::Last).ok();
+        info
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS)
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let (mut changes, peer) = (self.served.0.changes.subscribe(), context.peer);
+        // Ends with the connection, which refuses to send.
+        self.served.0.runtime.spawn(async move {
+            while changes::next(&mut changes).await {
+                let told = peer.notify_tool_list_changed().await.is_ok()
+                    && peer.notify_resource_list_changed().await.is_ok()
+                    && peer.notify_prompt_list_changed().await.is_ok();
+                if !told {
+                    return;
+                }
+            }
+        });
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let mut accepted = requested.clone();
+        // Updates of resources need a session, which this protocol does not have.
+        accepted.resource_subscriptions = None;
+        Some(accepted)
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Answer<()> {
+        let mut changes = self.served.0.changes.subscribe();
+        let sink = context.sink().clone();
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                () = self.served.0.closed.cancelled() => return Ok(()),
+                more = changes::next(&mut changes) => {
+                    if !more {
+                        return Ok(());
+                    }
+                    // What the filter does not have is left out by the sink.
+                    let _ = sink.notify_tool_list_changed().await;
+                    let _ = sink.notify_resource_list_changed().await;
+                    let _ = sink.notify_prompt_list_changed().await;
+                }
+            }
+        }
+    }
+
+    async fn set_level(&self, request: SetLevelRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
+        *self.session(&context)?.level.lock() = Some(request.level);
+        Ok(())
+    }
+
+    async fn list_tools(&self, _request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Answer<ListToolsResult> {
+        let session = self.session(&context)?;
+        let definitions = session.tools.definitions().map_err(|error| refused(&error))?;
+        Ok(ListToolsResult::with_all_items(definitions.into_iter().map(answers::definition).collect()))
+    }
+
+    async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Answer<CallToolResponse> {
+        let name = request.name.into_owned();
+        if Tool::named(&name).is_none() {
+            return Err(ErrorData::invalid_params(format!("there is no tool \"{name}\""), None));
+        }
+        let arguments = Json::Object(request.arguments.unwrap_or_default());
+        let bound = json!(["tools/call", name, arguments]);
+        let input = Input::new(request.request_state, request.input_responses, &bound);
+        let step = self.asking(context, input, move |client| async move {
+            let on_event = Arc::clone(&client.on_event);
+            let options = ExecuteOptions {
+                stop: client.stop.clone(),
+                callbacks: Some(Arc::clone(&client.callbacks) as Arc<_>),
+                run_setup: Some(Arc::new(move |options| RunOptions { on_event: Some(Arc::clone(&on_event)), run_id: Some(0), ..options })),
+            };
+            let answer = client.session.tools.execute_with(&name, &arguments, options).await;
+            answer.map_err(|error| refused(&error))
+        });
+        Ok(match step.await? {
+            Step::Done(answer) => CallToolResponse::from(answers::result(answer)),
+            Step::Ask(questions) => CallToolResponse::from(questions),
+        })
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Answer<ListResourcesResult> {
+        Ok(ListResourcesResult::with_all_items(self.offers(&context).await?.1.resources()))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Answer<ListResourceTemplatesResult> {
+        Ok(ListResourceTemplatesResult::with_all_items(self.offers(&context).await?.1.templates()))
+    }
+
+    async fn read_resource(&self, request: ReadResourceRequestParams, context: RequestContext<RoleServer>) -> Answer<ReadResourceResponse> {
+        let (agent, offers) = self.offers(&context).await?;
+        let served = request.uri;
+        let targets = offers.targets(&served);
+        if let [Target::Types { server }] = &targets[..] {
+            let server = server.clone();
+            let (text, mime) = blocking(move || offers::types(&agent, &server)).await.map_err(|error| refused(&error))?;
+            let contents = json!({ "contents": [{ "uri": served, "mimeType": mime, "text": text }] });
+            return Ok(ReadResourceResponse::from(typed::<ReadResourceResult>(contents)?));
+        }
+        let input = Input::new(request.request_state, request.input_responses, &json!(["resources/read", served]));
+        let step = self.asking(context, input, move |client| async move {
+            let mut refusal = None;
+            for target in targets {
+                let Target::Of { server, uri } = target else { continue };
+                match client.session.agent.read_resource(&server, &uri, client.call_options(), &client.stop).await {
+                    Ok(contents) => return Ok(offers::renamed(with_meta(contents), &uri, &served)),
+                    Err(error @ Error::UnknownResource { .. }) => refusal = Some(error),
+                    Err(error) => return Err(refused(&error)),
+                }
+            }
+            Err(refusal.map_or_else(
+                || ErrorData::resource_not_found("no server has this resource under this URI alone", None),
+                |error| refused(&error),
+            ))
+        });
+        Ok(match step.await? {
+            Step::Done(contents) => ReadResourceResponse::from(typed::<ReadResourceResult>(contents)?),
+            Step::Ask(questions) => ReadResourceResponse::from(questions),
+        })
+    }
+
+    async fn subscribe(&self, request: SubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
+        let (agent, offers) = self.offers(&context).await?;
+        match offers.targets(&request.uri).into_iter().next() {
+            Some(Target::Of { server, uri }) => agent.subscribe(&server, &uri).await.map_err(|error| refused(&error)),
+            // The declarations change with the lists, which is told anyway.
+            Some(Target::Types { .. }) => Ok(()),
+            None => Err(ErrorData::resource_not_found("no server has this resource under this URI alone", None)),
+        }
+    }
+
+    async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
+        let (agent, offers) = self.offers(&context).await?;
+        match offers.targets(&request.uri).into_iter().next() {
+            Some(Target::Of { server, uri }) => agent.unsubscribe(&server, &uri).await.map_err(|error| refused(&error)),
+            Some(Target::Types { .. }) | None => Ok(()),
+        }
+    }
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Answer<ListPromptsResult> {
+        let (agent, offers) = self.offers(&context).await?;
+        let prompts = offers::prompts(&agent, offers.servers()).map_err(|error| refused(&error))?;
+        Ok(ListPromptsResult::with_all_items(prompts.iter().map(offers::prompt_definition).collect()))
+    }
+
+    async fn get_prompt(&self, request: GetPromptRequestParams, context: RequestContext<RoleServer>) -> Answer<GetPromptResponse> {
+        let (server, prompt) = self.prompt(&context, &request.name).await?;
+        let arguments: Map<String, Json> = typed(json!(request.arguments.unwrap_or_default()))?;
+        let bound = json!(["prompts/get", server, prompt, arguments]);
+        let input = Input::new(request.request_state, request.input_responses, &bound);
+        let step = self.asking(context, input, move |client| async move {
+            let options = client.call_options();
+            let got = client.session.agent.get_prompt(&server, &prompt, arguments, options, &client.stop).await;
+            got.map(with_meta).map_err(|error| refused(&error))
+        });
+        Ok(match step.await? {
+            Step::Done(prompt) => GetPromptResponse::from(typed::<GetPromptResult>(prompt)?),
+            Step::Ask(questions) => GetPromptResponse::from(questions),
+        })
+    }
+
+    async fn complete(&self, request: CompleteRequestParams, context: RequestContext<RoleServer>) -> Answer<CompleteResult> {
+        let reference = json!(request.r#ref);
+        let (server, of) = match request.r#ref {
+            Reference::Prompt(_) => {
+                let (server, prompt) = self.prompt(&context, reference["name"].as_str().unwrap_or_default()).await?;
+                (server, Completed::Prompt(prompt))
+            }
+            Reference::Resource(_) => {
+                let uri = reference["uri"].as_str().unwrap_or_default().to_owned();
+                let (_, offers) = self.offers(&context).await?;
+                let server = offers.template_server(&uri);
+                let server = server.ok_or_else(|| ErrorData::invalid_params("there is no such resource template", None))?;
+                (server, Completed::Template(uri))
+            }
+            _ => return Err(ErrorData::invalid_params("ref: must be a prompt or a resource template", None)),
+        };
+        let client = self.client(&context, Way::Request(context.peer.clone()))?;
+        let argument = json!(request.argument);
+        let text = |field: &str| argument[field].as_str().unwrap_or_default().to_owned();
+        let known: Map<String, Json> = match request.context {
+            Some(context) => json!(context)["arguments"].as_object().cloned().unwrap_or_default(),
+            None => Map::new(),
+        };
+        let options = client.call_options();
+        let completed = client.session.agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop).await;
+        typed(json!({ "completion": completed.map_err(|error| refused(&error))? }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_tells_a_host_its_code_and_a_model_what_to_do() {
+        let error = refused(&Error::NotEnabled { server: "a".into() });
+        assert_eq!(error.data.unwrap()["code"], "ERR_NOT_ENABLED");
+        assert!(error.message.contains("not enabled"), "{}", error.message);
+    }
+}

@@ -1,0 +1,123 @@
+//! The way back of events: progress and logs of inner calls become progress and logs of the outer call.
+
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken};
+use rmcp::service::Peer;
+use serde_json::Value as Json;
+use tokio::sync::mpsc;
+
+use crate::gateway::EventListener;
+
+/// Events that wait to be sent. A client that does not read loses further ones, and no memory grows.
+const MAX_WAITING: usize = 256;
+
+enum Told {
+    Progress(ProgressNotificationParam),
+    Log(LoggingMessageNotificationParam),
+}
+
+/// Returns a listener that tells the client of one call what happens in it, in order.
+///
+/// The progress of a call only ever grows (MCP 2025-11-25, basic/utilities/progress), and a run can make many calls with progress of their own. So
+/// the outer progress counts the reports, and their figures stand in the message.
+pub(super) fn listener(
+    runtime: &tokio::runtime::Handle,
+    peer: Peer<RoleServer>,
+    token: Option<ProgressToken>,
+    least: Option<LoggingLevel>,
+) -> EventListener {
+    let (sender, mut receiver) = mpsc::channel::<Told>(MAX_WAITING);
+    runtime.spawn(async move {
+        let mut count = 0.0;
+        while let Some(told) = receiver.recv().await {
+            let sent = match told {
+                Told::Progress(mut progress) => {
+                    count += 1.0;
+                    progress.progress = count;
+                    peer.notify_progress(progress).await
+                }
+                Told::Log(log) => peer.notify_logging_message(log).await,
+            };
+            if sent.is_err() {
+                return;
+            }
+        }
+    });
+    Arc::new(move |event: Json| {
+        let told = match event["type"].as_str() {
+            Some("progress") => token.clone().map(|token| Told::Progress(progress(token, &event))),
+            Some("server-log") => log(&event, least).map(Told::Log),
+            _ => None,
+        };
+        if let Some(told) = told {
+            let _ = sender.try_send(told);
+        }
+    })
+}
+
+fn progress(token: ProgressToken, event: &Json) -> ProgressNotificationParam {
+    let mut progress = ProgressNotificationParam::new(token, 0.0);
+    let figures = match (&event["progress"], &event["total"]) {
+        (done, Json::Null) => done.to_string(),
+        (done, total) => format!("{done} of {total}"),
+    };
+    let name = format!("{}.{}", event["server"].as_str().unwrap_or_default(), event["tool"].as_str().unwrap_or_default());
+    progress.message = Some(match event["message"].as_str() {
+        Some(message) => format!("{name}: {message} ({figures})"),
+        None => format!("{name}: {figures}"),
+    });
+    progress
+}
+
+fn log(event: &Json, least: Option<LoggingLevel>) -> Option<LoggingMessageNotificationParam> {
+    let level: LoggingLevel = serde_json::from_value(event["level"].clone()).unwrap_or(LoggingLevel::Info);
+    if least.is_some_and(|least| rank(level) < rank(least)) {
+        return None;
+    }
+    let mut log = LoggingMessageNotificationParam::new(level, event["data"].clone());
+    let server = event["server"].as_str().unwrap_or_default();
+    log.logger = Some(match event["logger"].as_str() {
+        Some(logger) => format!("{server}: {logger}"),
+        None => server.to_owned(),
+    });
+    Some(log)
+}
+
+/// The rank of a level (RFC 5424, section 6.2.1), the least serious first.
+fn rank(level: LoggingLevel) -> u8 {
+    match level {
+        LoggingLevel::Debug => 0,
+        LoggingLevel::Info => 1,
+        LoggingLevel::Notice => 2,
+        LoggingLevel::Warning => 3,
+        LoggingLevel::Error => 4,
+        LoggingLevel::Critical => 5,
+        LoggingLevel::Alert => 6,
+        LoggingLevel::Emergency => 7,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn logs_below_the_clients_level_stay_here() {
+        let event = |level: &str| json!({ "server": "s", "level": level, "data": "d", "logger": "l" });
+        assert!(log(&event("info"), Some(LoggingLevel::Warning)).is_none());
+        let told = log(&event("error"), Some(LoggingLevel::Warning)).unwrap();
+        assert_eq!((told.level, told.logger.as_deref()), (LoggingLevel::Error, Some("s: l")));
+        assert!(log(&event("debug"), None).is_some());
+    }
+
+    #[test]
+    fn progress_names_the_inner_call_and_its_figures() {
+        let token = ProgressToken(rmcp::model::NumberOrString::Number(1));
+        let event = json!({ "server": "s", "tool": "t", "progress": 3.0, "total": 10.0, "message": "copying" });
+        assert_eq!(progress(token, &event).message.as_deref(), Some("s.t: copying (3.0 of 10.0)"));
+    }
+}

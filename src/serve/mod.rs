@@ -1,0 +1,111 @@
+//! The gateway as an MCP server: a host such as VS Code or Claude Code uses all approved servers through a few tools.
+//!
+//! Each client of the server is an [`Agent`](crate::gateway::Agent) of its own. Questions about its calls go back to it, and to no other.
+
+#![allow(
+    deprecated,
+    reason = "hosts of protocol 2025-11-25 and older have sampling, logs and subscriptions, which rmcp marks for the newest one"
+)]
+
+mod answers;
+mod asking;
+mod changes;
+mod handler;
+mod listeners;
+mod offers;
+mod session;
+mod stdio;
+mod waiting;
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Error, Result};
+use crate::gateway::Gateway;
+use crate::trust::AllowedWrites;
+
+pub use handler::Handler;
+pub use stdio::serve_stdio;
+
+use self::changes::Changes;
+use self::waiting::Waiting;
+
+/// Options of a served gateway.
+#[derive(Debug, Clone, Default)]
+pub struct ServeOptions {
+    /// Tools that need no answer of a person before each call.
+    pub allow_writes: AllowedWrites,
+    /// The name of the agents of all clients. Default: the name that each client gives itself.
+    pub agent: Option<String>,
+}
+
+/// A gateway that is served: the part that all its clients share. Cheap to clone.
+#[derive(Clone)]
+pub struct Served(Arc<Shared>);
+
+struct Shared {
+    gateway: Gateway,
+    options: ServeOptions,
+    changes: Changes,
+    waiting: Waiting,
+    runtime: tokio::runtime::Handle,
+    closed: CancellationToken,
+}
+
+impl Served {
+    /// Begins to serve a gateway: enables every approved server, and each that is approved later.
+    ///
+    /// # Errors
+    /// `ERR_CLOSED`, `ERR_APPROVAL_STORE`, `ERR_IO` where the system gives no random key.
+    pub fn new(gateway: Gateway, options: ServeOptions, runtime: tokio::runtime::Handle) -> Result<Self> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key)
+            .map_err(|error| Error::Io { what: "a key for the state of requests".into(), problem: error.to_string().into() })?;
+        let shared = Shared {
+            gateway,
+            options,
+            changes: Changes::default(),
+            waiting: Waiting::new(&key),
+            runtime: runtime.clone(),
+            closed: CancellationToken::new(),
+        };
+        let served = Self(Arc::new(shared));
+        served.enable_approved()?;
+        runtime.spawn(changes::watch(Arc::downgrade(&served.0), served.0.closed.clone()));
+        Ok(served)
+    }
+
+    /// Returns the handler of one connection.
+    #[must_use]
+    pub fn handler(&self) -> Handler {
+        Handler::new(self.clone())
+    }
+
+    /// Stops looking for changes. Connections end with their transports.
+    pub fn close(&self) {
+        self.0.closed.cancel();
+    }
+
+    fn enable_approved(&self) -> Result<()> {
+        self.0.enable_approved().map(drop)
+    }
+}
+
+impl Shared {
+    /// Enables the approved servers that no person has disabled. Returns what clients can see of all servers, as one text that changes with it.
+    fn enable_approved(&self) -> Result<String> {
+        let gateway = &self.gateway;
+        for status in gateway.servers()? {
+            if status.approved && !status.enabled && !status.disabled_by_person {
+                match gateway.enable(&status.name) {
+                    Ok(()) | Err(Error::ServerDisabled { .. } | Error::NotApproved { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        let seen: Vec<_> =
+            gateway.approved_servers(crate::gateway::Look::Now)?.into_iter().map(|server| (server.name, server.digest)).collect();
+        Ok(format!("{seen:?}"))
+    }
+}

@@ -1,0 +1,97 @@
+//! A session: one client of the served gateway, with an agent and tools of its own.
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use rmcp::model::LoggingLevel;
+use rmcp::service::Peer;
+use rmcp::{RoleServer, model::ResourceUpdatedNotificationParam};
+use serde_json::Value as Json;
+use tokio::sync::mpsc;
+
+use super::Shared;
+use crate::agent::{AgentOptions, AgentTools};
+use crate::error::Result;
+use crate::gateway::{Agent, IdentityOptions};
+
+/// The name of an agent whose client gives none that can stand in a log.
+const UNNAMED: &str = "client";
+const MAX_NAME_CHARS: usize = 64;
+/// Updates of resources that wait to be sent. A client that does not read loses further ones, and no memory grows.
+const MAX_UPDATES: usize = 256;
+
+/// The place of a connection's session, which exists from its first request.
+pub(super) type Slot = Arc<OnceLock<Arc<Session>>>;
+
+pub(super) struct Session {
+    pub(super) agent: Agent,
+    pub(super) tools: AgentTools,
+    /// The least level of logs that the client wants (`logging/setLevel`). `None`: all of them.
+    pub(super) level: Mutex<Option<LoggingLevel>>,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Session {
+    /// Opens the session of a client that calls itself `name`.
+    pub(super) fn open(shared: &Shared, name: Option<&str>, peer: Option<Peer<RoleServer>>) -> Result<Arc<Self>> {
+        let name = shared.options.agent.clone().unwrap_or_else(|| agent_name(name));
+        let on_event = peer.map(|peer| updates(&shared.runtime, peer));
+        let agent = shared.gateway.agent(&name, IdentityOptions { callbacks: None, on_event })?;
+        let tools = AgentTools::new(agent.clone(), None, AgentOptions::default())?;
+        Ok(Arc::new(Self { agent, tools, level: Mutex::default(), runtime: shared.runtime.clone() }))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let agent = self.agent.clone();
+        self.runtime.spawn(async move { agent.close().await });
+    }
+}
+
+/// Makes the name of an agent of the name that a client gives itself: `Claude Code` becomes `Claude-Code`.
+fn agent_name(client: Option<&str>) -> String {
+    let fits = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
+    let name: String = client.unwrap_or_default().chars().map(|character| if fits(character) { character } else { '-' }).collect();
+    let name = name.trim_matches(|character: char| !character.is_ascii_alphanumeric());
+    let name: String = name.chars().take(MAX_NAME_CHARS).collect();
+    if name.is_empty() { UNNAMED.to_owned() } else { name }
+}
+
+/// Returns a listener that tells the client of changed resources to which its agent has subscribed, in their order.
+fn updates(runtime: &tokio::runtime::Handle, peer: Peer<RoleServer>) -> crate::gateway::EventListener {
+    let (sender, mut receiver) = mpsc::channel::<String>(MAX_UPDATES);
+    runtime.spawn(async move {
+        while let Some(uri) = receiver.recv().await {
+            if peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await.is_err() {
+                return;
+            }
+        }
+    });
+    Arc::new(move |event: Json| {
+        if event["type"] == "resource-updated"
+            && let Some(uri) = event["uri"].as_str()
+        {
+            let _ = sender.try_send(uri.to_owned());
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_named_as_its_client_as_far_as_that_fits_into_a_log() {
+        for (client, name) in [
+            (Some("claude-code"), "claude-code"),
+            (Some("Visual Studio Code"), "Visual-Studio-Code"),
+            (Some(" \u{1b}[31mred "), "31mred"),
+            (Some("é"), UNNAMED),
+            (None, UNNAMED),
+        ] {
+            assert_eq!(agent_name(client), name);
+        }
+        assert_eq!(agent_name(Some(&"n".repeat(100))).len(), MAX_NAME_CHARS);
+    }
+}

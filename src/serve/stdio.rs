@@ -1,0 +1,44 @@
+//! The transport over standard input and output: only the protocol is written there.
+
+use rmcp::ServiceExt as _;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use super::Served;
+use crate::error::{Error, Result};
+
+/// Longest line that a host may send, in bytes: a script of 1 MiB, quoted, and what is around it.
+const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
+
+/// Serves one host over two streams, until it closes its end or `stop` is cancelled.
+///
+/// # Errors
+/// `ERR_IO` if the host does not speak the protocol.
+pub async fn serve_stdio<R, W>(served: &Served, input: R, output: W, stop: CancellationToken) -> Result<()>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_LINE_BYTES);
+    let handler = served.handler();
+    let session = handler.slot();
+    let running = match handler.serve_with_ct(transport, stop.clone()).await {
+        Ok(running) => running,
+        Err(_) if stop.is_cancelled() => return Ok(()),
+        Err(error) => {
+            return Err(Error::Io {
+                what: "the connection to the host".into(),
+                problem: format!("the protocol did not begin: {error}").into(),
+            });
+        }
+    };
+    let ended = running.waiting().await;
+    if let Some(session) = session.get() {
+        session.agent.close().await;
+    }
+    match ended {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Error::Internal(format!("the connection to the host ended: {error}").into())),
+    }
+}

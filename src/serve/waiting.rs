@@ -1,0 +1,182 @@
+//! Calls that wait for an answer of their client, since protocol 2026-07-28.
+//!
+//! A question ends the client's request with `input_required`. The call itself goes on waiting here, under a signed `requestState`, until the client
+//! sends its request again with the answers. A request that is sent twice runs nothing twice: both get what follows from the same answers.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
+use rmcp::ErrorData;
+use rmcp::model::{InputRequests, InputRequiredResult, InputResponses, RequestStateCodec, SealOptions};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::asking::Question;
+
+/// The time for which a call waits for its client.
+const PATIENCE: Duration = Duration::from_mins(10);
+/// Calls that wait at once. Beyond, the oldest has to go.
+const MAX_CALLS: usize = 256;
+
+/// The outcome of one round: the result, or the questions before it.
+pub(super) type Round = Result<Step, ErrorData>;
+
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    Done(Json),
+    Ask(InputRequiredResult),
+}
+
+/// The work of a call, which puts its questions into a channel.
+type Work = BoxFuture<'static, Result<Json, ErrorData>>;
+type SharedRound = Shared<BoxFuture<'static, Round>>;
+
+/// What the client echoes.
+#[derive(Serialize, Deserialize)]
+struct State {
+    call: u64,
+    round: usize,
+}
+
+/// A call between two rounds, and the rounds that it had.
+struct Call {
+    rounds: Vec<SharedRound>,
+    /// Taken by the round that goes on with it.
+    paused: Arc<Mutex<Option<Paused>>>,
+    /// Ends the call where nobody comes back.
+    _expiry: tokio_util::sync::DropGuard,
+}
+
+struct Paused {
+    work: Work,
+    questions: mpsc::Receiver<Question>,
+    answers: HashMap<String, oneshot::Sender<Json>>,
+}
+
+pub(super) struct Waiting {
+    codec: RequestStateCodec,
+    calls: Arc<Mutex<HashMap<u64, Call>>>,
+    next: AtomicU64,
+}
+
+impl Waiting {
+    pub(super) fn new(key: &[u8; 32]) -> Self {
+        Self { codec: RequestStateCodec::new(key.to_vec()), calls: Arc::default(), next: AtomicU64::new(1) }
+    }
+
+    /// Begins a call. `bound` is what a later round of it must repeat: the client, the method and its parameters.
+    pub(super) fn begin(
+        &self,
+        work: Work,
+        questions: mpsc::Receiver<Question>,
+        bound: Vec<u8>,
+    ) -> impl Future<Output = Round> + Send + use<> {
+        let call = self.next.fetch_add(1, Ordering::Relaxed);
+        self.round(call, 0, Paused { work, questions, answers: HashMap::new() }, bound)
+    }
+
+    /// Goes on with a call whose client has sent its answers.
+    ///
+    /// # Errors
+    /// Invalid params for a state that is not ours, is not of this request, has expired, or belongs to another process.
+    pub(super) fn resume(&self, state: &str, responses: InputResponses, bound: Vec<u8>) -> Result<SharedRound, ErrorData> {
+        let unknown = || {
+            ErrorData::invalid_params(
+                "requestState: this call is not known here. It was begun by another process, has ended, or waited for more than 10 minutes: call again without it",
+                None,
+            )
+        };
+        let State { call, round } = self.codec.open_json_with(state, &bound).map_err(|_| unknown())?;
+        let mut calls = self.calls.lock();
+        let known = calls.get_mut(&call).ok_or_else(unknown)?;
+        if let Some(same) = known.rounds.get(round) {
+            return Ok(same.clone());
+        }
+        if round != known.rounds.len() {
+            return Err(unknown());
+        }
+        let mut paused = known.paused.lock().take().ok_or_else(unknown)?;
+        for (key, answer) in paused.answers.drain() {
+            // A question without an answer is cancelled by its sender's end.
+            if let Some(response) = responses.get(&key) {
+                let _ = answer.send(response.clone());
+            }
+        }
+        let next = self.round(call, round + 1, paused, bound).boxed().shared();
+        known.rounds.push(next.clone());
+        Ok(next)
+    }
+
+    /// Runs a call until it has ended, or asks.
+    fn round(&self, call: u64, round: usize, paused: Paused, bound: Vec<u8>) -> impl Future<Output = Round> + Send + use<> {
+        let (calls, codec) = (Arc::clone(&self.calls), self.codec.clone());
+        async move {
+            let Paused { mut work, mut questions, .. } = paused;
+            let first = tokio::select! {
+                biased;
+                outcome = &mut work => {
+                    calls.lock().remove(&call);
+                    return outcome.map(Step::Done);
+                }
+                Some(question) = questions.recv() => question,
+            };
+            let (mut requests, mut answers) = (InputRequests::new(), HashMap::new());
+            let mut next = Some(first);
+            while let Some(Question { request, answer }) = next {
+                let key = format!("q{}", requests.len() + 1);
+                requests.insert(key.clone(), request);
+                answers.insert(key, answer);
+                next = questions.try_recv().ok();
+            }
+            let state = codec
+                .seal_json_with(&State { call, round }, &SealOptions::new().associated_data(&bound).ttl(PATIENCE))
+                .map_err(|error| ErrorData::internal_error(error.to_string(), Some(json!({ "code": "ERR_INTERNAL" }))))?;
+            keep(&calls, call, Paused { work, questions, answers });
+            Ok(Step::Ask(InputRequiredResult::new(Some(requests), Some(state))))
+        }
+    }
+}
+
+/// Keeps a call until its client comes back, for at most [`PATIENCE`].
+fn keep(calls: &Arc<Mutex<HashMap<u64, Call>>>, call: u64, paused: Paused) {
+    let mut all = calls.lock();
+    if let Some(known) = all.get_mut(&call) {
+        *known.paused.lock() = Some(paused);
+        return;
+    }
+    if all.len() >= MAX_CALLS
+        && let Some(oldest) = all.keys().min().copied()
+    {
+        all.remove(&oldest);
+    }
+    let expiry = tokio_util::sync::CancellationToken::new();
+    let (ended, weak) = (expiry.clone(), Arc::downgrade(calls));
+    tokio::spawn(async move {
+        tokio::select! {
+            () = ended.cancelled() => {}
+            () = tokio::time::sleep(PATIENCE) => {
+                if let Some(calls) = weak.upgrade() {
+                    // Dropped outside of the lock: with it ends its run.
+                    let expired = calls.lock().remove(&call);
+                    drop(expired);
+                }
+            }
+        }
+    });
+    let kept = Call { rounds: Vec::new(), paused: Arc::new(Mutex::new(Some(paused))), _expiry: expiry.drop_guard() };
+    all.insert(call, kept);
+}
+
+/// Pins work so that it can be moved between rounds.
+pub(super) fn work(future: impl Future<Output = Result<Json, ErrorData>> + Send + 'static) -> Work {
+    let pinned: Pin<Box<dyn Future<Output = Result<Json, ErrorData>> + Send>> = Box::pin(future);
+    pinned
+}
