@@ -1,0 +1,128 @@
+//! Accepts connections and serves each in a task of its own, so that a slow or broken client delays nobody.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower_service::Service as _;
+
+use super::metrics::{Metrics, Refusal};
+use super::options::HttpLimits;
+use super::paced::Paced;
+
+const MAX_HEADER_BYTES: usize = 64 * 1024;
+const MAX_HEADERS: usize = 100;
+/// A lack of file descriptors passes only when connections end.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The kernel gives up a client that has confirmed nothing for this time: its machine is gone.
+const UNCONFIRMED_MS: u32 = 60_000;
+const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+/// The two ends of a connection, among the extensions of each request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) client: IpAddr,
+    pub(super) local: IpAddr,
+}
+
+/// The parts that every connection needs.
+#[derive(Clone)]
+pub(super) struct Connections {
+    pub(super) router: Router,
+    pub(super) tls: Option<TlsAcceptor>,
+    pub(super) limits: HttpLimits,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) tasks: TaskTracker,
+    /// No more connections are accepted, and each ends after its current response.
+    pub(super) stopped: CancellationToken,
+    /// Connections end at once.
+    pub(super) killed: CancellationToken,
+}
+
+impl Connections {
+    /// Accepts connections until the server stops.
+    pub(super) async fn accept(self, listener: TcpListener) {
+        let places = Arc::new(Semaphore::new(self.limits.max_connections));
+        let this = Arc::new(self);
+        loop {
+            let accepted = tokio::select! {
+                () = this.stopped.cancelled() => return,
+                accepted = listener.accept() => accepted,
+            };
+            let Ok((stream, client)) = accepted else {
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            let Ok(place) = places.clone().try_acquire_owned() else {
+                this.metrics.refused(Refusal::Connections);
+                if this.tls.is_none() {
+                    // The client may be gone already.
+                    let _ = stream.try_write(TOO_MANY);
+                }
+                continue;
+            };
+            let connections = this.clone();
+            this.tasks.spawn(async move {
+                connections.metrics.add_connection();
+                tokio::select! {
+                    () = connections.killed.cancelled() => {}
+                    () = connections.serve(stream, client) => {}
+                }
+                connections.metrics.remove_connection();
+                drop(place);
+            });
+        }
+    }
+
+    async fn serve(&self, stream: TcpStream, client: SocketAddr) {
+        let Ok(local) = stream.local_addr() else { return };
+        // Both only improve the connection.
+        let _ = stream.set_nodelay(true);
+        let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNCONFIRMED_MS);
+        let ends = Ends { client: client.ip(), local: local.ip() };
+        match &self.tls {
+            None => self.serve_http(stream, ends).await,
+            Some(tls) => {
+                if let Ok(Ok(stream)) = timeout(self.limits.header_timeout, tls.accept(stream)).await {
+                    self.serve_http(stream, ends).await;
+                }
+            }
+        }
+    }
+
+    async fn serve_http(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, ends: Ends) {
+        let io = TokioIo::new(Paced::new(stream, self.limits.write_timeout));
+        let service = service_fn(move |mut request: http::Request<Incoming>| {
+            request.extensions_mut().insert(ends);
+            let mut router = self.router.clone();
+            async move { Ok::<_, Infallible>(router.call(request.map(Body::new)).await.unwrap_or_else(|never| match never {})) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.header_timeout)
+            .max_headers(MAX_HEADERS)
+            .max_buf_size(MAX_HEADER_BYTES)
+            .serve_connection(io, service);
+        let mut connection = std::pin::pin!(connection);
+        // A connection that breaks, or sends something else than HTTP, concerns its client alone.
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = self.stopped.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    }
+}
