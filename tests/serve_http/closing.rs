@@ -35,10 +35,17 @@ async fn requests_in_progress_end_well_and_no_more_are_taken() {
 #[tokio::test]
 async fn a_request_that_takes_too_long_is_cancelled() {
     let server = start(limited(HttpLimits { drain: Duration::from_millis(20), ..HttpLimits::default() })).await;
+    let session = server.session(None).await;
+    let in_session = tokio::spawn(server.post(None, &session_call("wait")).header("mcp-session-id", session).send());
     let waiting = tokio::spawn(server.stateless(None, "wait").send());
-    taken(&server.probe.started, "the call").await;
+    for _ in 0..2 {
+        taken(&server.probe.started, "the call").await;
+    }
     timeout(PATIENCE, server.http.close()).await.unwrap();
-    taken(&server.probe.cancelled, "the cancellation").await;
+    for _ in 0..2 {
+        taken(&server.probe.cancelled, "the cancellation").await;
+    }
+    in_session.await.unwrap().unwrap();
     assert!(
         waiting.await.unwrap().is_ok_and(|answer| !answer.status().is_success()) || server.metric("hyperlight_mcp_http_connections") == 0
     );

@@ -12,6 +12,7 @@ use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 use crate::support::*;
 
@@ -22,6 +23,8 @@ struct Issuer {
     key: Ed25519KeyPair,
     /// The number of times that the keys were fetched.
     fetches: Arc<AtomicUsize>,
+    /// Holds the keys back while it has no permit.
+    gate: Arc<Semaphore>,
 }
 
 impl Issuer {
@@ -33,19 +36,23 @@ impl Issuer {
             json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "k", "x": BASE64_URL_SAFE_NO_PAD.encode(key.public_key()) }] });
         let metadata = json!({ "issuer": url, "jwks_uri": format!("{url}/keys") });
         let fetches = Arc::new(AtomicUsize::new(0));
-        let counted = fetches.clone();
+        let gate = Arc::new(Semaphore::new(100));
+        let (counted, held) = (fetches.clone(), gate.clone());
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut head = [0; 4096];
                 let read = stream.read(&mut head).await.unwrap();
                 let wants_keys = head[..read].starts_with(b"GET /keys ");
-                counted.fetch_add(usize::from(wants_keys), Ordering::SeqCst);
+                if wants_keys {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    held.acquire().await.unwrap().forget();
+                }
                 let body = if wants_keys { keys.to_string() } else { metadata.to_string() };
                 let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
                 stream.write_all((head + &body).as_bytes()).await.unwrap();
             }
         });
-        Self { url, key, fetches }
+        Self { url, key, fetches, gate }
     }
 
     /// Returns a token in which one claim differs from a valid one.
@@ -96,5 +103,24 @@ async fn tokens_with_invented_keys_do_not_make_the_server_flood_the_issuer() {
         assert_eq!(server.call(Some(&issuer.token(&format!("invented{number}"), "sub", json!("ada"))), "whoami").await.status, 401);
     }
     assert_eq!(server.call(Some(&issuer.token("k", "sub", json!("ada"))), "whoami").await.result(), "ada");
+    assert_eq!(issuer.fetches.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_does_not_break_off_the_fetch_that_others_need() {
+    let issuer = Issuer::start().await;
+    issuer.gate.acquire_many(100).await.unwrap().forget();
+    let jwks_url = Some(format!("{}/keys", issuer.url));
+    let settings = ProtectedResource { resource: RESOURCE.into(), issuer: issuer.url.clone(), jwks_url, scopes: Vec::new() };
+    let server = start(HttpOptions { oauth: Some(settings), ..HttpOptions::default() }).await;
+    let token = issuer.token("k", "sub", json!("ada"));
+    let mut gone = server.raw().await;
+    gone.write_all(format!("GET /metrics HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n").as_bytes()).await.unwrap();
+    until("the keys are asked for", || issuer.fetches.load(Ordering::SeqCst) == 1).await;
+    drop(gone);
+    until("its connection ends", || server.metric("hyperlight_mcp_http_connections") == 0).await;
+    let waiting = tokio::spawn(server.stateless(Some(&token), "whoami").send());
+    issuer.gate.add_permits(1);
+    assert_eq!(Answer::of(waiting.await.unwrap().unwrap()).await.result(), "ada");
     assert_eq!(issuer.fetches.load(Ordering::SeqCst), 1);
 }

@@ -85,7 +85,9 @@ pub fn limited(limits: HttpLimits) -> HttpOptions {
 /// Returns a client that trusts this certificate alone.
 pub fn client(trusted: Option<CertificateDer<'static>>) -> reqwest::Client {
     let mut roots = RootCertStore::empty();
-    trusted.into_iter().for_each(|certificate| roots.add(certificate).unwrap());
+    if let Some(certificate) = trusted {
+        roots.add(certificate).unwrap();
+    }
     let builder = rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let config = builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots).with_no_client_auth();
     reqwest::Client::builder().tls_backend_preconfigured(config).no_proxy().build().unwrap()

@@ -1,6 +1,7 @@
 //! Names the caller of a request.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use http::{HeaderMap, header};
 
@@ -52,7 +53,7 @@ pub(super) enum Denied {
 #[derive(Debug)]
 pub(super) struct Access {
     tokens: Option<TokenFile>,
-    pub(super) oauth: Option<Resource>,
+    pub(super) oauth: Option<Arc<Resource>>,
 }
 
 /// The answer to the headers of a request.
@@ -66,7 +67,7 @@ pub(super) struct Identified {
 impl Access {
     pub(super) fn new(options: &HttpOptions) -> Result<Self> {
         let tokens = options.token_file.as_deref().map(TokenFile::open).transpose()?;
-        Ok(Self { tokens, oauth: options.oauth.as_ref().map(Resource::new).transpose()? })
+        Ok(Self { tokens, oauth: options.oauth.as_ref().map(Resource::new).transpose()?.map(Arc::new) })
     }
 
     /// Returns the caller that the headers name.
@@ -99,7 +100,7 @@ impl Access {
             Denied::Invalid => ", error=\"invalid_token\"",
             Denied::Scope => ", error=\"insufficient_scope\"",
         };
-        let resource = self.oauth.as_ref().map(Resource::challenge).unwrap_or_default();
+        let resource = self.oauth.as_ref().map(|oauth| oauth.challenge()).unwrap_or_default();
         format!("Bearer realm=\"hyperlight-mcp\"{error}{resource}")
     }
 }

@@ -1,5 +1,6 @@
 //! Accepts connections and serves each in a task of its own, so that a slow or broken client delays nobody.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,9 +12,9 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +24,7 @@ use tower_service::Service as _;
 use super::metrics::{Metrics, Refusal};
 use super::options::HttpLimits;
 use super::paced::Paced;
+use super::rate::Client;
 
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 100;
@@ -53,10 +55,62 @@ pub(super) struct Connections {
     pub(super) killed: CancellationToken,
 }
 
+/// The limits on connections.
+struct Places {
+    all: usize,
+    of_address: usize,
+    metrics: Arc<Metrics>,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Default)]
+struct Taken {
+    all: usize,
+    of_address: HashMap<Client, usize>,
+}
+
+/// One connection in the counts, until it is dropped.
+struct Place {
+    places: Arc<Places>,
+    client: Client,
+}
+
+impl Places {
+    fn take(self: &Arc<Self>, client: Client) -> Option<Place> {
+        let mut taken = self.taken.lock();
+        if taken.all >= self.all || taken.of_address.get(&client).is_some_and(|count| *count >= self.of_address) {
+            return None;
+        }
+        taken.all += 1;
+        *taken.of_address.entry(client.clone()).or_default() += 1;
+        self.metrics.add_connection();
+        Some(Place { places: self.clone(), client })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken.lock();
+        taken.all -= 1;
+        if let Some(count) = taken.of_address.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                taken.of_address.remove(&self.client);
+            }
+        }
+        self.places.metrics.remove_connection();
+    }
+}
+
 impl Connections {
     /// Accepts connections until the server stops.
     pub(super) async fn accept(self, listener: TcpListener) {
-        let places = Arc::new(Semaphore::new(self.limits.max_connections));
+        let places = Arc::new(Places {
+            all: self.limits.max_connections,
+            of_address: self.limits.max_connections_per_address,
+            metrics: self.metrics.clone(),
+            taken: Mutex::default(),
+        });
         let this = Arc::new(self);
         loop {
             let accepted = tokio::select! {
@@ -67,7 +121,7 @@ impl Connections {
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let Ok(place) = places.clone().try_acquire_owned() else {
+            let Some(place) = places.take(Client::at(client.ip())) else {
                 this.metrics.refused(Refusal::Connections);
                 if this.tls.is_none() {
                     // The client may be gone already.
@@ -77,12 +131,10 @@ impl Connections {
             };
             let connections = this.clone();
             this.tasks.spawn(async move {
-                connections.metrics.add_connection();
                 tokio::select! {
                     () = connections.killed.cancelled() => {}
                     () = connections.serve(stream, client) => {}
                 }
-                connections.metrics.remove_connection();
                 drop(place);
             });
         }
@@ -124,5 +176,24 @@ impl Connections {
             () = self.stopped.cancelled() => connection.as_mut().graceful_shutdown(),
         }
         let _ = connection.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_does_not_take_all_connections() {
+        let metrics = Arc::new(Metrics::default());
+        let places = Arc::new(Places { all: 3, of_address: 2, metrics, taken: Mutex::default() });
+        let take = |address: &str| places.take(Client::at(address.parse().unwrap()));
+        let (first, second) = (take("192.0.2.1").unwrap(), take("192.0.2.1").unwrap());
+        assert!(take("192.0.2.1").is_none());
+        let other = take("192.0.2.2").unwrap();
+        assert!(take("192.0.2.3").is_none(), "all are taken");
+        drop((first, second, other));
+        let taken = places.taken.lock();
+        assert!(taken.all == 0 && taken.of_address.is_empty());
     }
 }

@@ -162,16 +162,18 @@ impl Key {
         let by = |kind: &'static dyn signature::VerificationAlgorithm, key: &[u8]| {
             UnparsedPublicKey::new(kind, key).verify(signed, signature).is_ok()
         };
-        let verified = || match algorithm {
-            "RS256" => {
-                let key = RsaPublicKeyComponents { n: decoded(&self.n)?, e: decoded(&self.e)? };
-                Ok(key.verify(&RSA_PKCS1_2048_8192_SHA256, signed, signature).is_ok())
+        let verified = || -> Result<bool, TokenProblem> {
+            match algorithm {
+                "RS256" => {
+                    let key = RsaPublicKeyComponents { n: decoded(&self.n)?, e: decoded(&self.e)? };
+                    Ok(key.verify(&RSA_PKCS1_2048_8192_SHA256, signed, signature).is_ok())
+                }
+                "ES256" => Ok(by(&ECDSA_P256_SHA256_FIXED, &[vec![4], decoded(&self.x)?, decoded(&self.y)?].concat())),
+                "EdDSA" => Ok(by(&ED25519, &decoded(&self.x)?)),
+                _ => Ok(false),
             }
-            "ES256" => Ok(by(&ECDSA_P256_SHA256_FIXED, &[vec![4], decoded(&self.x)?, decoded(&self.y)?].concat())),
-            "EdDSA" => Ok(by(&ED25519, &decoded(&self.x)?)),
-            _ => Ok(false),
         };
-        verified().unwrap_or_else(|_: TokenProblem| false)
+        verified().unwrap_or(false)
     }
 }
 

@@ -137,3 +137,27 @@ fn elliptic_curves_are_verified() {
     assert_eq!(verify(&token, &keys, expected), Ok("ada".to_owned()));
     assert_eq!(verify(&token.replace(&encoded("{\"alg\""), "x"), &keys, expected), Err(TokenProblem::Malformed));
 }
+
+/// A public key, and the signature of a token by its private key, which is kept nowhere.
+const RSA_MODULUS: [&str; 3] = [
+    "0j4dMgZC1zVF3G9wgJ3KTZPNdgB2hOnPKfOlaMTXgVtkxzlmeA8BpHnBkVANAqp9FZI6XCg7j9yJUZzDLI1QgoM0tHp6YSZKp6rFlO1CLzPXi9HExTqDPVLM",
+    "f__yDf4MyDEhU-6oJ9nMPB68KnNWGlcSmTNbEnuhcl-9mqIn-yMB-wNahDQ66fFjNT8jIJxlnQ77cwnUXOrXJynj_gqRYk_aa1-oFsKRBGiXecOp4fsZsLkR",
+    "ym_t4NxVI3HMu6SjlG-OxMtftFoc7J0zvyPv_J63icQb5FvBL9ul-PHo3GDuAXl5x3J7jmaQVhTfdrl7pTXpALplmysoL1F6dEV96w",
+];
+const RSA_SIGNATURE: [&str; 3] = [
+    "DoQ55sRqnDQywJgYrejBVujLZLy6ElyD03KYQBGFeb9AH6D5xodGvH8rTqWiemCJSwGSUmj_Ic8AWmgdt0lAFv-7tho9oSbFoYGHUZ6qmrK8OF-mbHLmsJy2",
+    "iwb6eocgPiurHeFilti1K-dKToOBPnzmTGt_4EY7dVQg_jpBAMWUk6Ki7v3ifEeGg64bocjS_uVZHU_IFkjvO6mU33EQramfXtldvMeINhAGTfI3fYHKTdJE",
+    "VO8YkVphJVKuayLb22J8YV8xWWZXaAuHMhB-HWXwkg2rcIsWFIFG3T1NOZ76IDJPGe2mDunQyyw4uhD6czbEDUO0ZeRI-jo4FawnKQ",
+];
+
+#[test]
+fn rsa_is_verified() {
+    let keys = json!({ "keys": [{ "kty": "RSA", "kid": "r", "n": RSA_MODULUS.concat(), "e": "AQAB" }] });
+    let keys = Keys::parse(keys.to_string().as_bytes()).unwrap();
+    let claims = json!({ "iss": "https://issuer", "sub": "ada", "aud": "https://us/mcp", "exp": 1010 });
+    let signed = format!("{}.{}", encoded(r#"{"alg":"RS256","kid":"r"}"#), encoded(claims.to_string()));
+    let expected = Expected { issuer: "https://issuer", audience: "https://us/mcp", scopes: &[], now: 1000.0 };
+    assert_eq!(verify(&format!("{signed}.{}", RSA_SIGNATURE.concat()), &keys, expected), Ok("ada".to_owned()));
+    let changed = RSA_SIGNATURE.concat().replacen(char::is_alphabetic, "0", 1);
+    assert_eq!(verify(&format!("{signed}.{changed}"), &keys, expected), Err(TokenProblem::Signature));
+}

@@ -19,11 +19,13 @@ use crate::error::Result;
 const MAX_DOCUMENT_BYTES: usize = 256 * 1024;
 const FETCH_TIME: Duration = Duration::from_secs(10);
 /// Keys are fetched at most once in this time, so that tokens with invented keys do not make this server flood the issuer.
-const FETCH_PAUSE: Duration = Duration::from_secs(60);
+const FETCH_PAUSE: Duration = Duration::from_mins(1);
+/// The same time as long as there are no keys at all, and so nobody can be let in.
+const FIRST_FETCH_PAUSE: Duration = Duration::from_secs(5);
 /// After this time the keys are fetched again, because the issuer may have withdrawn one.
-const KEYS_AGE: Duration = Duration::from_secs(3600);
+const KEYS_AGE: Duration = Duration::from_hours(1);
 /// If the issuer cannot be reached, its last keys are trusted for this time at most.
-const LONGEST_KEYS_AGE: Duration = Duration::from_secs(24 * 3600);
+const LONGEST_KEYS_AGE: Duration = Duration::from_hours(24);
 const WELL_KNOWN: [&str; 2] = [".well-known/oauth-authorization-server", ".well-known/openid-configuration"];
 
 /// Checks access tokens.
@@ -89,7 +91,7 @@ impl Resource {
     }
 
     /// Returns the subject of a valid token.
-    pub(super) async fn subject(&self, token: &str) -> std::result::Result<String, TokenProblem> {
+    pub(super) async fn subject(self: &Arc<Self>, token: &str) -> std::result::Result<String, TokenProblem> {
         let keys = self.keys(false).await.ok_or(TokenProblem::UnknownKey)?;
         let checked = verify(token, &keys, self.expected());
         if checked != Err(TokenProblem::UnknownKey) {
@@ -106,31 +108,39 @@ impl Resource {
     }
 
     /// Returns the issuer's keys. `newer` asks for keys that are newer than those kept.
-    async fn keys(&self, newer: bool) -> Option<Arc<Keys>> {
-        let known = self.kept.lock().fetched;
-        if self.kept.lock().step(newer, Instant::now()) == Step::Fetch {
-            let _one_at_a_time = self.fetching.lock().await;
-            let due = {
-                let mut kept = self.kept.lock();
-                // Another request may have fetched them meanwhile.
-                let due = kept.fetched == known && kept.step(newer, Instant::now()) == Step::Fetch;
-                if due {
-                    kept.tried = Some(Instant::now());
-                }
-                due
-            };
-            if due {
-                match self.fetch().await {
-                    Ok(keys) => {
-                        let mut kept = self.kept.lock();
-                        (kept.keys, kept.fetched) = (Arc::new(keys), Some(Instant::now()));
-                    }
-                    Err(problem) => tracing::warn!(problem, "the keys of the OAuth issuer cannot be fetched"),
-                }
+    async fn keys(self: &Arc<Self>, newer: bool) -> Option<Arc<Keys>> {
+        let step = self.kept.lock().step(newer, Instant::now());
+        match step {
+            Step::Fetch => {
+                // In a task of its own: a client that goes away must not break off the fetch that all callers need.
+                let this = self.clone();
+                tokio::spawn(async move { this.renew(newer).await }).await.ok()?;
             }
+            Step::Use if !newer => {}
+            // The keys may be on their way.
+            Step::Use | Step::Unavailable => drop(self.fetching.lock().await),
         }
         let kept = self.kept.lock();
         (kept.step(false, Instant::now()) != Step::Unavailable).then(|| kept.keys.clone())
+    }
+
+    async fn renew(&self, newer: bool) {
+        let _one_at_a_time = self.fetching.lock().await;
+        {
+            // Another request may have asked for them meanwhile.
+            let mut kept = self.kept.lock();
+            if kept.step(newer, Instant::now()) != Step::Fetch {
+                return;
+            }
+            kept.tried = Some(Instant::now());
+        }
+        match self.fetch().await {
+            Ok(keys) => {
+                let mut kept = self.kept.lock();
+                (kept.keys, kept.fetched) = (Arc::new(keys), Some(Instant::now()));
+            }
+            Err(problem) => tracing::warn!(problem, "the keys of the OAuth issuer cannot be fetched"),
+        }
     }
 
     async fn fetch(&self) -> std::result::Result<Keys, &'static str> {
@@ -181,7 +191,8 @@ impl Resource {
 impl Kept {
     fn step(&self, newer: bool, now: Instant) -> Step {
         let since = |at: Option<Instant>| at.map(|at| now.saturating_duration_since(at));
-        let may_ask = since(self.tried).is_none_or(|pause| pause >= FETCH_PAUSE);
+        let pause = if self.fetched.is_some() { FETCH_PAUSE } else { FIRST_FETCH_PAUSE };
+        let may_ask = since(self.tried).is_none_or(|passed| passed >= pause);
         match since(self.fetched) {
             Some(age) if age < KEYS_AGE && !newer => Step::Use,
             _ if may_ask => Step::Fetch,
@@ -232,7 +243,7 @@ mod tests {
         let none = Kept::default();
         assert_eq!(none.step(false, start), Step::Fetch);
         let failed = Kept { tried: Some(start), ..Kept::default() };
-        assert_eq!((failed.step(false, at(59)), failed.step(false, at(60))), (Step::Unavailable, Step::Fetch));
+        assert_eq!((failed.step(false, at(4)), failed.step(false, at(5))), (Step::Unavailable, Step::Fetch));
         let kept = Kept { tried: Some(start), fetched: Some(start), ..Kept::default() };
         assert_eq!((kept.step(false, at(3599)), kept.step(false, at(3600))), (Step::Use, Step::Fetch));
         assert_eq!((kept.step(true, at(59)), kept.step(true, at(60))), (Step::Use, Step::Fetch));

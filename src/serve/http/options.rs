@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// The name under which errors about these settings appear.
 pub(super) const METHOD: &str = "serve";
 const MIB: usize = 1024 * 1024;
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const DAY: Duration = Duration::from_hours(24);
 
 /// The address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,6 +84,8 @@ pub struct HttpLimits {
     pub max_buffered_bytes: usize,
     /// Connections at once. Default: 2048.
     pub max_connections: usize,
+    /// Connections at once from one IP address. Default: 1024.
+    pub max_connections_per_address: usize,
     /// Sessions of all callers. Default: 1000.
     pub max_sessions: usize,
     /// Sessions of one caller. Default: 500.
@@ -112,6 +114,7 @@ impl Default for HttpLimits {
             max_body_bytes: 4 * MIB,
             max_buffered_bytes: 64 * MIB,
             max_connections: 2048,
+            max_connections_per_address: 1024,
             max_sessions: 1000,
             max_sessions_per_client: 500,
             max_requests: 512,
@@ -120,7 +123,7 @@ impl Default for HttpLimits {
             header_timeout: Duration::from_secs(15),
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
-            session_idle: Duration::from_secs(600),
+            session_idle: Duration::from_mins(10),
             drain: Duration::from_secs(10),
         }
     }
@@ -132,6 +135,7 @@ impl HttpLimits {
             ("maxBodyBytes", self.max_body_bytes, 1024, 64 * MIB),
             ("maxBufferedBytes", self.max_buffered_bytes, self.max_body_bytes, 4096 * MIB),
             ("maxHttpConnections", self.max_connections, 1, 65_536),
+            ("maxConnectionsPerAddress", self.max_connections_per_address, 1, 65_536),
             ("maxSessions", self.max_sessions, 1, 65_536),
             ("maxSessionsPerClient", self.max_sessions_per_client, 1, 65_536),
             ("maxRequests", self.max_requests, 1, 65_536),

@@ -125,6 +125,8 @@ async fn known_caller<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mu
         Ok(caller) => caller,
         Err(denied) => return shared.deny(denied),
     };
+    // The handler gets the name, and never the token.
+    request.headers_mut().remove(header::AUTHORIZATION);
     request.extensions_mut().insert(caller.principal.clone());
     request.extensions_mut().insert(caller);
     next.run(request).await

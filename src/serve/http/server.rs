@@ -1,6 +1,6 @@
 //! Starts and closes the HTTP server.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -80,7 +80,7 @@ pub async fn listen<H: ServerHandler>(
     });
     let tasks = TaskTracker::new();
     let server = HttpServer {
-        url: format!("{scheme}://{address}/mcp"),
+        url: format!("{scheme}://{}/mcp", reachable(address)),
         address,
         requests: slots,
         max_requests: u32::try_from(limits.max_requests).unwrap_or(u32::MAX),
@@ -92,34 +92,40 @@ pub async fn listen<H: ServerHandler>(
         tasks: tasks.clone(),
         _ends_with_this: killed.clone().drop_guard(),
     };
-    let look = (limits.session_idle / 4).clamp(SHORTEST_LOOK, LONGEST_LOOK);
-    let connections = Connections { router: router(shared.clone()), tls, limits, metrics, tasks, stopped, killed: killed.clone() };
-    server.tasks.spawn({
-        let killed = killed.clone();
-        async move {
-            tokio::select! {
-                () = connections.accept(listener) => {}
-                () = killed.cancelled() => {}
-            }
-        }
-    });
-    server.tasks.spawn(async move {
-        let ends_left_sessions = async {
-            loop {
-                sleep(look).await;
-                shared.callers.end_left(Instant::now()).await;
-            }
-        };
-        tokio::select! {
-            () = killed.cancelled() => ended.cancel(),
-            () = ended.cancelled() => {}
-            () = ends_left_sessions => {}
-        }
-    });
+    let connections = Connections { router: router(shared.clone()), tls, limits, metrics, tasks, stopped, killed };
+    server.start(connections, listener, shared);
     Ok(server)
 }
 
 impl HttpServer {
+    /// Starts the tasks of the server: one accepts connections, and one ends the sessions that were left.
+    fn start<H: ServerHandler>(&self, connections: Connections, listener: TcpListener, shared: Arc<Shared<H>>) {
+        let (killed, ended) = (self.killed.clone(), self.ended.clone());
+        let look = (shared.limits.session_idle / 4).clamp(SHORTEST_LOOK, LONGEST_LOOK);
+        self.tasks.spawn({
+            let killed = killed.clone();
+            async move {
+                tokio::select! {
+                    () = connections.accept(listener) => {}
+                    () = killed.cancelled() => {}
+                }
+            }
+        });
+        self.tasks.spawn(async move {
+            let ends_left_sessions = async {
+                loop {
+                    sleep(look).await;
+                    shared.callers.end_left(Instant::now()).await;
+                }
+            };
+            tokio::select! {
+                () = killed.cancelled() => ended.cancel(),
+                () = ended.cancelled() => {}
+                () = ends_left_sessions => {}
+            }
+        });
+    }
+
     /// Returns the address of the MCP endpoint.
     pub fn url(&self) -> &str {
         &self.url
@@ -147,6 +153,16 @@ impl HttpServer {
         self.killed.cancel();
         self.tasks.wait().await;
     }
+}
+
+/// Returns an address that a client on this machine can connect to.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 fn unbound(address: SocketAddr, error: &std::io::Error) -> Error {
