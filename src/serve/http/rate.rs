@@ -82,7 +82,7 @@ mod tests {
         assert_eq!((taken(&one, start), taken(&other, start)), (3, 3));
         assert_eq!(taken(&one, start), 0);
         assert_eq!(taken(&one, start + Duration::from_millis(400)), 1);
-        assert_eq!(taken(&one, start + Duration::from_secs(60)), 3);
+        assert_eq!(taken(&one, start + Duration::from_mins(1)), 3);
     }
 
     #[test]

@@ -208,7 +208,7 @@ mod tests {
         let (used, _first) = sessions.create_session().await.unwrap();
         let (left, _second) = sessions.create_session().await.unwrap();
         let in_use = sessions.enter(&used).unwrap();
-        let (idle, start) = (Duration::from_secs(60), Instant::now());
+        let (idle, start) = (Duration::from_mins(1), Instant::now());
         sessions.end_left(idle, start + idle / 2).await;
         assert_eq!(metrics.sessions(), 2);
         sessions.end_left(idle, start + idle * 2).await;
