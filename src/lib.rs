@@ -11,12 +11,13 @@
 //! - [`registry`]: lists the servers that exist now, with their state
 //! - [`trust`]: decides whether a server may run, and whether a model may read its tools
 //! - [`catalog`]: describes the tools for a guest and for a model
-//! - [`client`]: holds the live connections; the only module that uses rmcp
+//! - [`client`]: holds the live connections; uses rmcp's client side
 //! - [`sandbox`]: runs the micro-VM; does not depend on MCP
 //! - [`bridge`]: makes each server a host module of the guest
 //! - [`results`]: limits the size of a run's result for a model
 //! - [`gateway`]: the one object that an agent holds
 //! - [`agent`]: the tools and texts that an agent gives to its model
+//! - [`serve`]: the gateway as an MCP server; uses rmcp's server side
 //! - [`command`]: the commands that a person types in an agent; [`cli`]: the program `hyperlight-mcp`
 //! - `node`: the classes for Node; the only module that uses napi
 

@@ -80,7 +80,7 @@ pub enum CliCommand {
     Run(Run),
     /// Check a script without running it
     Check(Check),
-    /// Serve the approved servers to an MCP host, on standard input and output
+    /// Serve the approved servers to an MCP host, on standard input and output or over HTTP
     Serve(Serve),
     /// Write TypeScript declarations of all tools, for an editor
     Types(Types),
@@ -124,9 +124,21 @@ pub struct Serve {
     /// Allow calls that change something: SERVER or SERVER.TOOL, separated by commas [default: the host asks]
     #[arg(long, value_name = "TOOLS", value_delimiter = ',')]
     pub allow_writes: Vec<String>,
-    /// Name of the agent in logs [default: the name of the host]
+    /// Name of the agent in logs [default: the name of the host, or of its token]
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
+    /// Serve over HTTP instead; the host is 127.0.0.1 if it is not given
+    #[arg(long, value_name = "[HOST:]PORT")]
+    pub http: Option<String>,
+    /// File of bearer tokens, one NAME:TOKEN a line, mode 0600; needed where other machines can connect
+    #[arg(long, value_name = "FILE", requires = "http")]
+    pub token_file: Option<PathBuf>,
+    /// Certificate chain for TLS, in PEM
+    #[arg(long, value_name = "FILE", requires = "http", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key for TLS, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
 }
 
 /// Arguments of `run`.

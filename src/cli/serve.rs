@@ -1,5 +1,7 @@
 //! The command `serve`: the approved servers as one MCP server, for a host that starts this program.
 
+use std::sync::Arc;
+
 use tokio_util::sync::CancellationToken;
 
 use super::args::Serve;
@@ -8,6 +10,8 @@ use super::run::check_allowed;
 use super::session::Session;
 use super::{Exit, is_interrupted};
 use crate::command::Tone;
+use crate::error::Error;
+use crate::serve::http::{self, HttpOptions, Listen, Metrics, TlsFiles};
 use crate::serve::{ServeOptions, Served, serve_stdio};
 use crate::trust::AllowedWrites;
 
@@ -39,8 +43,31 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
         stop.stopped().await;
         interrupted.cancel();
     });
-    let outcome = serve_stdio(&served, tokio::io::stdin(), tokio::io::stdout(), ended).await;
+    let outcome = match &arguments.http {
+        Some(listen) => serve_http(session, &served, http_options(listen, arguments)?, ended).await,
+        None => serve_stdio(&served, tokio::io::stdin(), tokio::io::stdout(), ended).await,
+    };
     served.close();
     outcome?;
     Ok(if is_interrupted(&session.stop) { Exit::Interrupted } else { Exit::Done })
+}
+
+fn http_options(listen: &str, arguments: &Serve) -> Result<HttpOptions, CliError> {
+    let tls = match (&arguments.tls_cert, &arguments.tls_key) {
+        (Some(certificate), Some(key)) => Some(TlsFiles { certificate: certificate.clone(), key: key.clone() }),
+        _ => None,
+    };
+    let listen = Listen::parse(listen).map_err(|error| CliError::Usage(format!("--http: {error}")))?;
+    Ok(HttpOptions { listen, token_file: arguments.token_file.clone(), tls, ..HttpOptions::default() })
+}
+
+/// Serves until the program is stopped. Then, requests under way may end.
+async fn serve_http(session: &Session, served: &Served, options: HttpOptions, stop: CancellationToken) -> Result<(), Error> {
+    let (metrics, killed) = (Arc::new(Metrics::default()), CancellationToken::new());
+    let handlers = served.clone();
+    let server = http::listen(options, move |principal| handlers.handler(principal.agent.as_deref()), metrics, killed).await?;
+    session.terminal.note(Tone::Good, "serving", server.url());
+    stop.cancelled().await;
+    server.close().await;
+    Ok(())
 }

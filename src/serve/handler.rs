@@ -37,6 +37,8 @@ type Answer<T> = std::result::Result<T, ErrorData>;
 pub struct Handler {
     served: Served,
     slot: Slot,
+    /// The name of the caller's token.
+    caller: Option<String>,
 }
 
 /// What a call needs of its client.
@@ -54,8 +56,8 @@ impl Client {
 }
 
 impl Handler {
-    pub(super) fn new(served: Served) -> Self {
-        Self { served, slot: Slot::default() }
+    pub(super) fn new(served: Served, caller: Option<String>) -> Self {
+        Self { served, slot: Slot::default(), caller }
     }
 
     /// The place of the session, for whoever ends the connection.
@@ -69,7 +71,8 @@ impl Handler {
             return Ok(Arc::clone(session));
         }
         let client = context.client_info();
-        let opened = Session::open(&self.served.0, client.as_ref().map(|client| client.name.as_str()), Some(context.peer.clone()));
+        let name = self.caller.as_deref().or_else(|| client.as_ref().map(|client| client.name.as_str()));
+        let opened = Session::open(&self.served.0, name, Some(context.peer.clone()));
         let opened = opened.map_err(|error| refused(&error))?;
         Ok(Arc::clone(self.slot.get_or_init(|| opened)))
     }
@@ -117,6 +120,11 @@ impl Handler {
         waiting.begin(work(work_of(client)), questions, bound).await
     }
 
+    /// The rounds of a request belong to its caller, its method and its parameters.
+    fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> Input {
+        Input { state, responses, bound: json!([self.caller, request]).to_string().into_bytes() }
+    }
+
     async fn offers(&self, context: &RequestContext<RoleServer>) -> Answer<(Agent, Offers)> {
         let agent = self.agent(context)?;
         let asked = agent.clone();
@@ -139,12 +147,6 @@ struct Input {
     responses: Option<InputResponses>,
     /// What each round must repeat.
     bound: Vec<u8>,
-}
-
-impl Input {
-    fn new(state: Option<String>, responses: Option<InputResponses>, bound: &Json) -> Self {
-        Self { state, responses, bound: bound.to_string().into_bytes() }
-    }
 }
 
 /// A failure as the protocol's error. The message is for a model: it holds no text that no person has approved.
@@ -257,7 +259,7 @@ impl ServerHandler for Handler {
         }
         let arguments = Json::Object(request.arguments.unwrap_or_default());
         let bound = json!(["tools/call", name, arguments]);
-        let input = Input::new(request.request_state, request.input_responses, &bound);
+        let input = self.input(request.request_state, request.input_responses, &bound);
         let step = self.asking(context, input, move |client| async move {
             let on_event = Arc::clone(&client.on_event);
             let options = ExecuteOptions {
@@ -300,7 +302,7 @@ impl ServerHandler for Handler {
             let contents = json!({ "contents": [{ "uri": served, "mimeType": mime, "text": text }] });
             return Ok(ReadResourceResponse::from(typed::<ReadResourceResult>(contents)?));
         }
-        let input = Input::new(request.request_state, request.input_responses, &json!(["resources/read", served]));
+        let input = self.input(request.request_state, request.input_responses, &json!(["resources/read", served]));
         let step = self.asking(context, input, move |client| async move {
             let mut refusal = None;
             for target in targets {
@@ -354,7 +356,7 @@ impl ServerHandler for Handler {
         let (server, prompt) = self.prompt(&context, &request.name).await?;
         let arguments: Map<String, Json> = typed(json!(request.arguments.unwrap_or_default()))?;
         let bound = json!(["prompts/get", server, prompt, arguments]);
-        let input = Input::new(request.request_state, request.input_responses, &bound);
+        let input = self.input(request.request_state, request.input_responses, &bound);
         let step = self.asking(context, input, move |client| async move {
             let options = client.call_options();
             let got = client.session.agent.get_prompt(&server, &prompt, arguments, options, &client.stop).await;

@@ -11,6 +11,7 @@ mod answers;
 mod asking;
 mod changes;
 mod handler;
+pub mod http;
 mod listeners;
 mod offers;
 mod session;
@@ -76,10 +77,10 @@ impl Served {
         Ok(served)
     }
 
-    /// Returns the handler of one connection.
+    /// Returns the handler of one connection. `caller`: the name of the token that it came with. Its agent has this name.
     #[must_use]
-    pub fn handler(&self) -> Handler {
-        Handler::new(self.clone())
+    pub fn handler(&self, caller: Option<&str>) -> Handler {
+        Handler::new(self.clone(), caller.map(str::to_owned))
     }
 
     /// Stops looking for changes. Connections end with their transports.

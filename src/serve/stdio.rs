@@ -21,7 +21,7 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_LINE_BYTES);
-    let handler = served.handler();
+    let handler = served.handler(None);
     let session = handler.slot();
     let running = match handler.serve_with_ct(transport, stop.clone()).await {
         Ok(running) => running,

@@ -1,0 +1,144 @@
+//! Names the caller of a request.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use http::{HeaderMap, header};
+
+use super::jwt::{TokenProblem, looks_like_jwt};
+use super::oauth::Resource;
+use super::options::HttpOptions;
+use super::tokens::TokenFile;
+use crate::error::Result;
+
+/// The caller that a token names; a caller without a name has none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Principal {
+    /// The name before the token in the token file, or the subject of an OAuth access token.
+    pub agent: Option<String>,
+}
+
+/// A caller with the key under which its sessions are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Caller {
+    pub(super) key: String,
+    pub(super) principal: Principal,
+}
+
+impl Caller {
+    /// The one caller of a server without tokens.
+    fn anonymous() -> Self {
+        Self { key: ANONYMOUS.to_owned(), principal: Principal::default() }
+    }
+
+    pub(super) fn is_anonymous(&self) -> bool {
+        self.key == ANONYMOUS
+    }
+}
+
+const ANONYMOUS: &str = "anonymous";
+
+/// Why a caller is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// There is no token, or more than one.
+    Missing,
+    /// The token is not valid.
+    Invalid,
+    /// The token is valid, but lacks a scope.
+    Scope,
+}
+
+/// The ways to know a caller.
+#[derive(Debug)]
+pub(super) struct Access {
+    tokens: Option<TokenFile>,
+    pub(super) oauth: Option<Arc<Resource>>,
+}
+
+/// The answer to the headers of a request.
+#[derive(Debug)]
+pub(super) struct Identified {
+    pub(super) caller: std::result::Result<Caller, Denied>,
+    /// The keys of all callers of the token file, if it was read again for this answer.
+    pub(super) owners: Option<HashSet<String>>,
+}
+
+impl Access {
+    pub(super) fn new(options: &HttpOptions) -> Result<Self> {
+        let tokens = options.token_file.as_deref().map(TokenFile::open).transpose()?;
+        Ok(Self { tokens, oauth: options.oauth.as_ref().map(Resource::new).transpose()?.map(Arc::new) })
+    }
+
+    /// Returns the caller that the headers name.
+    pub(super) async fn identify(&self, headers: &HeaderMap) -> Identified {
+        let denied = |denied| Identified { caller: Err(denied), owners: None };
+        if self.tokens.is_none() && self.oauth.is_none() {
+            return Identified { caller: Ok(Caller::anonymous()), owners: None };
+        }
+        let Some(token) = bearer(headers) else { return denied(Denied::Missing) };
+        let checked = self.tokens.as_ref().map(|file| file.check(token));
+        let (owner, owners) = checked.map_or((None, None), |checked| (checked.owner, checked.owners));
+        if let Some(owner) = owner {
+            return Identified { caller: Ok(Caller { key: owner.key, principal: Principal { agent: owner.agent } }), owners };
+        }
+        let caller = match &self.oauth {
+            Some(oauth) if looks_like_jwt(token) => match oauth.subject(token).await {
+                Ok(subject) => Ok(Caller { key: format!("oauth:{subject}"), principal: Principal { agent: Some(subject) } }),
+                Err(TokenProblem::Scope) => Err(Denied::Scope),
+                Err(_) => Err(Denied::Invalid),
+            },
+            _ => Err(Denied::Invalid),
+        };
+        Identified { caller, owners }
+    }
+
+    /// Returns the value of `WWW-Authenticate` for a refused caller (RFC 6750).
+    pub(super) fn challenge(&self, denied: Denied) -> String {
+        let error = match denied {
+            Denied::Missing => "",
+            Denied::Invalid => ", error=\"invalid_token\"",
+            Denied::Scope => ", error=\"insufficient_scope\"",
+        };
+        let resource = self.oauth.as_ref().map(|oauth| oauth.challenge()).unwrap_or_default();
+        format!("Bearer realm=\"hyperlight-mcp\"{error}{resource}")
+    }
+}
+
+/// Returns the bearer token of a request that has exactly one.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(values: &[&str]) -> Option<String> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(header::AUTHORIZATION, value.parse().unwrap());
+        }
+        bearer(&headers).map(str::to_owned)
+    }
+
+    #[test]
+    fn a_request_has_one_bearer_token_or_none() {
+        assert_eq!(token(&["Bearer abc"]).as_deref(), Some("abc"));
+        assert_eq!(token(&["bearer  abc "]).as_deref(), Some("abc"));
+        for values in [&["Basic abc"][..], &["Bearer"], &["Bearer "], &["abc"], &[], &["Bearer abc", "Bearer abc"]] {
+            assert_eq!(token(values), None, "{values:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_tokens_every_caller_is_the_same_and_has_no_name() {
+        let access = Access::new(&HttpOptions::default()).unwrap();
+        let caller = access.identify(&HeaderMap::new()).await.caller.unwrap();
+        assert!(caller.is_anonymous() && caller.principal.agent.is_none());
+        assert_eq!(access.challenge(Denied::Invalid), "Bearer realm=\"hyperlight-mcp\", error=\"invalid_token\"");
+    }
+}

@@ -1,0 +1,106 @@
+//! One rmcp service for each caller. A session is thereby bound to the caller that opened it: the service of another caller does not know it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use rmcp::ServerHandler;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::access::{Caller, Principal};
+use super::metrics::Metrics;
+use super::options::HttpLimits;
+use super::sessions::{Most, Sessions};
+
+/// Above this number of callers, those that do nothing are forgotten.
+const MAX_CALLERS: usize = 4096;
+
+/// Makes the MCP handler of a session, or of a request without one.
+pub(super) type Make<H> = dyn Fn(&Principal) -> H + Send + Sync;
+
+/// The services of all callers.
+pub(super) struct Callers<H> {
+    make: Arc<Make<H>>,
+    limits: HttpLimits,
+    metrics: Arc<Metrics>,
+    services: Mutex<HashMap<String, Arc<Service<H>>>>,
+    /// Ends all sessions and streams.
+    ended: CancellationToken,
+}
+
+/// The service of one caller.
+pub(super) struct Service<H> {
+    pub(super) mcp: StreamableHttpService<H, Sessions>,
+    pub(super) sessions: Arc<Sessions>,
+    /// Limits the requests in progress.
+    pub(super) slots: Arc<Semaphore>,
+    ended: CancellationToken,
+}
+
+impl<H: ServerHandler> Callers<H> {
+    pub(super) fn new(make: Arc<Make<H>>, limits: &HttpLimits, metrics: Arc<Metrics>, ended: CancellationToken) -> Self {
+        Self { make, limits: limits.clone(), metrics, services: Mutex::default(), ended }
+    }
+
+    /// Returns the caller's service, or `None` if too many callers are busy.
+    pub(super) fn service(&self, caller: &Caller) -> Option<Arc<Service<H>>> {
+        let mut services = self.services.lock();
+        if let Some(service) = services.get(&caller.key) {
+            return Some(service.clone());
+        }
+        if services.len() >= MAX_CALLERS {
+            services.retain(|_, service| Arc::strong_count(service) > 1 || !service.is_idle(self.limits.max_requests_per_client));
+            if services.len() >= MAX_CALLERS {
+                return None;
+            }
+        }
+        let service = Arc::new(self.start(caller));
+        services.insert(caller.key.clone(), service.clone());
+        Some(service)
+    }
+
+    fn start(&self, caller: &Caller) -> Service<H> {
+        let HttpLimits { max_sessions: of_all, max_sessions_per_client: of_caller, max_requests_per_client, max_body_bytes, .. } =
+            self.limits;
+        let sessions = Arc::new(Sessions::new(Most { of_all, of_caller }, self.metrics.clone()));
+        let ended = self.ended.child_token();
+        // The guards have checked `Host` and `Origin` before.
+        let config = StreamableHttpServerConfig::default()
+            .disable_allowed_hosts()
+            .with_json_response(true)
+            .with_max_request_body_bytes(max_body_bytes)
+            .with_cancellation_token(ended.clone());
+        let (make, principal) = (self.make.clone(), caller.principal.clone());
+        let mcp = StreamableHttpService::new(move || Ok(make(&principal)), sessions.clone(), config);
+        Service { mcp, sessions, slots: Arc::new(Semaphore::new(max_requests_per_client)), ended }
+    }
+
+    /// Ends the sessions of callers whose tokens are gone from the token file.
+    pub(super) fn keep(&self, owners: &HashSet<String>) {
+        self.services.lock().retain(|key, service| {
+            let of_file = key.starts_with("name:") || key.starts_with("token:");
+            let keeps = !of_file || owners.contains(key);
+            if !keeps {
+                service.ended.cancel();
+            }
+            keeps
+        });
+    }
+
+    /// Ends the sessions that were left.
+    pub(super) async fn end_left(&self, now: Instant) {
+        let all: Vec<_> = self.services.lock().values().map(|service| service.sessions.clone()).collect();
+        for sessions in all {
+            sessions.end_left(self.limits.session_idle, now).await;
+        }
+    }
+}
+
+impl<H> Service<H> {
+    fn is_idle(&self, slots: usize) -> bool {
+        self.sessions.is_empty() && self.slots.available_permits() == slots
+    }
+}

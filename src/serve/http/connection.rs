@@ -1,0 +1,199 @@
+//! Accepts connections and serves each in a task of its own, so that a slow or broken client delays nobody.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower_service::Service as _;
+
+use super::metrics::{Metrics, Refusal};
+use super::options::HttpLimits;
+use super::paced::Paced;
+use super::rate::Client;
+
+const MAX_HEADER_BYTES: usize = 64 * 1024;
+const MAX_HEADERS: usize = 100;
+/// A lack of file descriptors passes only when connections end.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The kernel gives up a client that has confirmed nothing for this time: its machine is gone.
+const UNCONFIRMED_MS: u32 = 60_000;
+const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+/// The two ends of a connection, among the extensions of each request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) client: IpAddr,
+    pub(super) local: IpAddr,
+}
+
+/// The parts that every connection needs.
+#[derive(Clone)]
+pub(super) struct Connections {
+    pub(super) router: Router,
+    pub(super) tls: Option<TlsAcceptor>,
+    pub(super) limits: HttpLimits,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) tasks: TaskTracker,
+    /// No more connections are accepted, and each ends after its current response.
+    pub(super) stopped: CancellationToken,
+    /// Connections end at once.
+    pub(super) killed: CancellationToken,
+}
+
+/// The limits on connections.
+struct Places {
+    all: usize,
+    of_address: usize,
+    metrics: Arc<Metrics>,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Default)]
+struct Taken {
+    all: usize,
+    of_address: HashMap<Client, usize>,
+}
+
+/// One connection in the counts, until it is dropped.
+struct Place {
+    places: Arc<Places>,
+    client: Client,
+}
+
+impl Places {
+    fn take(self: &Arc<Self>, client: Client) -> Option<Place> {
+        let mut taken = self.taken.lock();
+        if taken.all >= self.all || taken.of_address.get(&client).is_some_and(|count| *count >= self.of_address) {
+            return None;
+        }
+        taken.all += 1;
+        *taken.of_address.entry(client.clone()).or_default() += 1;
+        self.metrics.add_connection();
+        Some(Place { places: self.clone(), client })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken.lock();
+        taken.all -= 1;
+        if let Some(count) = taken.of_address.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                taken.of_address.remove(&self.client);
+            }
+        }
+        self.places.metrics.remove_connection();
+    }
+}
+
+impl Connections {
+    /// Accepts connections until the server stops.
+    pub(super) async fn accept(self, listener: TcpListener) {
+        let places = Arc::new(Places {
+            all: self.limits.max_connections,
+            of_address: self.limits.max_connections_per_address,
+            metrics: self.metrics.clone(),
+            taken: Mutex::default(),
+        });
+        let this = Arc::new(self);
+        loop {
+            let accepted = tokio::select! {
+                () = this.stopped.cancelled() => return,
+                accepted = listener.accept() => accepted,
+            };
+            let Ok((stream, client)) = accepted else {
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            let Some(place) = places.take(Client::at(client.ip())) else {
+                this.metrics.refused(Refusal::Connections);
+                if this.tls.is_none() {
+                    // The client may be gone already.
+                    let _ = stream.try_write(TOO_MANY);
+                }
+                continue;
+            };
+            let connections = this.clone();
+            this.tasks.spawn(async move {
+                tokio::select! {
+                    () = connections.killed.cancelled() => {}
+                    () = connections.serve(stream, client) => {}
+                }
+                drop(place);
+            });
+        }
+    }
+
+    async fn serve(&self, stream: TcpStream, client: SocketAddr) {
+        let Ok(local) = stream.local_addr() else { return };
+        // Both only improve the connection.
+        let _ = stream.set_nodelay(true);
+        let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNCONFIRMED_MS);
+        let ends = Ends { client: client.ip(), local: local.ip() };
+        match &self.tls {
+            None => self.serve_http(stream, ends).await,
+            Some(tls) => {
+                if let Ok(Ok(stream)) = timeout(self.limits.header_timeout, tls.accept(stream)).await {
+                    self.serve_http(stream, ends).await;
+                }
+            }
+        }
+    }
+
+    async fn serve_http(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, ends: Ends) {
+        let io = TokioIo::new(Paced::new(stream, self.limits.write_timeout));
+        let service = service_fn(move |mut request: http::Request<Incoming>| {
+            request.extensions_mut().insert(ends);
+            let mut router = self.router.clone();
+            async move { Ok::<_, Infallible>(router.call(request.map(Body::new)).await.unwrap_or_else(|never| match never {})) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.header_timeout)
+            .max_headers(MAX_HEADERS)
+            .max_buf_size(MAX_HEADER_BYTES)
+            .serve_connection(io, service);
+        let mut connection = std::pin::pin!(connection);
+        // A connection that breaks, or sends something else than HTTP, concerns its client alone.
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = self.stopped.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_does_not_take_all_connections() {
+        let metrics = Arc::new(Metrics::default());
+        let places = Arc::new(Places { all: 3, of_address: 2, metrics, taken: Mutex::default() });
+        let take = |address: &str| places.take(Client::at(address.parse().unwrap()));
+        let (first, second) = (take("192.0.2.1").unwrap(), take("192.0.2.1").unwrap());
+        assert!(take("192.0.2.1").is_none());
+        let other = take("192.0.2.2").unwrap();
+        assert!(take("192.0.2.3").is_none(), "all are taken");
+        drop((first, second, other));
+        let taken = places.taken.lock();
+        assert!(taken.all == 0 && taken.of_address.is_empty());
+    }
+}

@@ -1,0 +1,31 @@
+//! Streamable HTTP for an MCP server: a listener with its guards, limits and sessions. It serves any handler of rmcp.
+//!
+//! - `options`: the settings, checked before anything listens
+//! - `connection`: accepts connections, with limits on slow clients (`paced`) and with TLS (`tls`)
+//! - `router`: the routes, and the guards that a request passes on its way
+//! - `origin`: decides by `Host` and `Origin`, against DNS rebinding
+//! - `access`: names the caller by a bearer token (`tokens`) or an OAuth access token (`oauth`, `jwt`)
+//! - `rate`: limits the requests per second of each client
+//! - `callers`: one rmcp service for each caller, so that nobody reaches a session of another caller (`sessions`)
+//! - `metrics`: counters and gauges in the text format of Prometheus
+
+mod access;
+mod callers;
+mod connection;
+mod jwt;
+mod metrics;
+mod oauth;
+mod options;
+mod origin;
+mod paced;
+mod rate;
+mod router;
+mod server;
+mod sessions;
+mod tls;
+mod tokens;
+
+pub use access::Principal;
+pub use metrics::{Metrics, RunInFlight};
+pub use options::{HttpLimits, HttpOptions, Listen, ProtectedResource, TlsFiles};
+pub use server::{HttpServer, listen};

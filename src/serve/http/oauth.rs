@@ -1,0 +1,253 @@
+//! The server as an OAuth protected resource (RFC 9728): its metadata, and the check of access tokens by the issuer's keys. The keys are
+//! fetched once and kept.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use reqwest::redirect::Policy;
+use rustls::crypto::ring;
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+use url::Url;
+
+use super::jwt::{Expected, Keys, TokenProblem, verify};
+use super::options::{ProtectedResource, check_url, invalid};
+use crate::error::Result;
+
+const MAX_DOCUMENT_BYTES: usize = 256 * 1024;
+const FETCH_TIME: Duration = Duration::from_secs(10);
+/// Keys are fetched at most once in this time, so that tokens with invented keys do not make this server flood the issuer.
+const FETCH_PAUSE: Duration = Duration::from_mins(1);
+/// The same time as long as there are no keys at all, and so nobody can be let in.
+const FIRST_FETCH_PAUSE: Duration = Duration::from_secs(5);
+/// After this time the keys are fetched again, because the issuer may have withdrawn one.
+const KEYS_AGE: Duration = Duration::from_hours(1);
+/// If the issuer cannot be reached, its last keys are trusted for this time at most.
+const LONGEST_KEYS_AGE: Duration = Duration::from_hours(24);
+const WELL_KNOWN: [&str; 2] = [".well-known/oauth-authorization-server", ".well-known/openid-configuration"];
+
+/// Checks access tokens.
+#[derive(Debug)]
+pub(super) struct Resource {
+    settings: ProtectedResource,
+    metadata_url: String,
+    http: reqwest::Client,
+    kept: Mutex<Kept>,
+    fetching: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    keys: Arc<Keys>,
+    fetched: Option<Instant>,
+    tried: Option<Instant>,
+}
+
+/// What to do about the keys before a token is checked.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Use,
+    Fetch,
+    /// There are no keys, or they are too old, and it is too early to ask again.
+    Unavailable,
+}
+
+#[derive(Debug, Deserialize)]
+struct IssuerMetadata {
+    issuer: String,
+    jwks_uri: String,
+}
+
+impl Resource {
+    pub(super) fn new(settings: &ProtectedResource) -> Result<Self> {
+        let resource = check_url("the OAuth resource", &settings.resource)?;
+        let path = resource.path().trim_end_matches('/').to_owned();
+        let mut metadata_url = resource;
+        metadata_url.set_path(&format!("/.well-known/oauth-protected-resource{path}"));
+        metadata_url.set_query(None);
+        metadata_url.set_fragment(None);
+        let http = client().map_err(|problem| invalid(format!("OAuth cannot be set up: {problem}")))?;
+        let settings = settings.clone();
+        Ok(Self { settings, metadata_url: metadata_url.into(), http, kept: Mutex::default(), fetching: tokio::sync::Mutex::default() })
+    }
+
+    /// Returns the metadata that tells a client where to get a token.
+    pub(super) fn metadata(&self) -> Json {
+        let ProtectedResource { resource, issuer, scopes, jwks_url: _ } = &self.settings;
+        json!({
+            "resource": resource,
+            "authorization_servers": [issuer],
+            "bearer_methods_supported": ["header"],
+            "scopes_supported": scopes,
+        })
+    }
+
+    /// Returns the parameters of `WWW-Authenticate` for this resource.
+    pub(super) fn challenge(&self) -> String {
+        let scope = if self.settings.scopes.is_empty() { String::new() } else { format!(", scope=\"{}\"", self.settings.scopes.join(" ")) };
+        format!(", resource_metadata=\"{}\"{scope}", self.metadata_url)
+    }
+
+    /// Returns the subject of a valid token.
+    pub(super) async fn subject(self: &Arc<Self>, token: &str) -> std::result::Result<String, TokenProblem> {
+        let keys = self.keys(false).await.ok_or(TokenProblem::UnknownKey)?;
+        let checked = verify(token, &keys, self.expected());
+        if checked != Err(TokenProblem::UnknownKey) {
+            return checked;
+        }
+        let keys = self.keys(true).await.ok_or(TokenProblem::UnknownKey)?;
+        verify(token, &keys, self.expected())
+    }
+
+    fn expected(&self) -> Expected<'_> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let ProtectedResource { resource, issuer, scopes, jwks_url: _ } = &self.settings;
+        Expected { issuer, audience: resource, scopes, now }
+    }
+
+    /// Returns the issuer's keys. `newer` asks for keys that are newer than those kept.
+    async fn keys(self: &Arc<Self>, newer: bool) -> Option<Arc<Keys>> {
+        let step = self.kept.lock().step(newer, Instant::now());
+        match step {
+            Step::Fetch => {
+                // In a task of its own: a client that goes away must not break off the fetch that all callers need.
+                let this = self.clone();
+                tokio::spawn(async move { this.renew(newer).await }).await.ok()?;
+            }
+            Step::Use if !newer => {}
+            // The keys may be on their way.
+            Step::Use | Step::Unavailable => drop(self.fetching.lock().await),
+        }
+        let kept = self.kept.lock();
+        (kept.step(false, Instant::now()) != Step::Unavailable).then(|| kept.keys.clone())
+    }
+
+    async fn renew(&self, newer: bool) {
+        let _one_at_a_time = self.fetching.lock().await;
+        {
+            // Another request may have asked for them meanwhile.
+            let mut kept = self.kept.lock();
+            if kept.step(newer, Instant::now()) != Step::Fetch {
+                return;
+            }
+            kept.tried = Some(Instant::now());
+        }
+        match self.fetch().await {
+            Ok(keys) => {
+                let mut kept = self.kept.lock();
+                (kept.keys, kept.fetched) = (Arc::new(keys), Some(Instant::now()));
+            }
+            Err(problem) => tracing::warn!(problem, "the keys of the OAuth issuer cannot be fetched"),
+        }
+    }
+
+    async fn fetch(&self) -> std::result::Result<Keys, &'static str> {
+        let url = match &self.settings.jwks_url {
+            Some(url) => url.clone(),
+            None => self.discover().await?,
+        };
+        let url = check_url("the address of the OAuth keys", &url).map_err(|_| "their address is not https")?;
+        Keys::parse(&self.get(url).await?).ok_or("they are not a JSON Web Key Set")
+    }
+
+    /// Returns the address of the keys from the issuer's metadata, which must name the issuer (RFC 8414).
+    async fn discover(&self) -> std::result::Result<String, &'static str> {
+        let issuer = Url::parse(&self.settings.issuer).map_err(|_| "the issuer is not a URL")?;
+        let path = issuer.path().trim_matches('/');
+        let mut problem = "the issuer has no metadata";
+        for well_known in WELL_KNOWN {
+            // RFC 8414 puts the path of the issuer behind, and OpenID Connect puts it before.
+            for place in [format!("/{well_known}/{path}"), format!("/{path}/{well_known}")] {
+                let mut url = issuer.clone();
+                url.set_path(place.replace("//", "/").trim_end_matches('/'));
+                let Ok(bytes) = self.get(url).await else { continue };
+                match serde_json::from_slice::<IssuerMetadata>(&bytes) {
+                    Ok(metadata) if metadata.issuer == self.settings.issuer => return Ok(metadata.jwks_uri),
+                    _ => problem = "the metadata is of another issuer",
+                }
+            }
+        }
+        Err(problem)
+    }
+
+    async fn get(&self, url: Url) -> std::result::Result<Vec<u8>, &'static str> {
+        let mut response = self.http.get(url).send().await.map_err(|_| "there is no answer")?;
+        if !response.status().is_success() {
+            return Err("the answer is not a success");
+        }
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|_| "the answer broke off")? {
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() > MAX_DOCUMENT_BYTES {
+                return Err("the answer is too large");
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+impl Kept {
+    fn step(&self, newer: bool, now: Instant) -> Step {
+        let since = |at: Option<Instant>| at.map(|at| now.saturating_duration_since(at));
+        let pause = if self.fetched.is_some() { FETCH_PAUSE } else { FIRST_FETCH_PAUSE };
+        let may_ask = since(self.tried).is_none_or(|passed| passed >= pause);
+        match since(self.fetched) {
+            Some(age) if age < KEYS_AGE && !newer => Step::Use,
+            _ if may_ask => Step::Fetch,
+            Some(age) if age < LONGEST_KEYS_AGE => Step::Use,
+            _ => Step::Unavailable,
+        }
+    }
+}
+
+/// Returns an HTTP client that follows no redirect: the operator named the address.
+fn client() -> std::result::Result<reqwest::Client, String> {
+    let builder = || {
+        rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())
+    };
+    // A machine without certificate authorities can still ask an issuer on itself.
+    let tls = match builder()?.with_platform_verifier() {
+        Ok(verified) => verified.with_no_client_auth(),
+        Err(_) => builder()?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth(),
+    };
+    let client = reqwest::Client::builder().tls_backend_preconfigured(tls).redirect(Policy::none()).timeout(FETCH_TIME);
+    client.connect_timeout(FETCH_TIME).build().map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_metadata_stands_where_the_standard_puts_it() {
+        let resource = |url: &str, scopes: &[&str]| {
+            let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+            Resource::new(&ProtectedResource { resource: url.into(), issuer: "https://issuer.example".into(), jwks_url: None, scopes })
+                .unwrap()
+        };
+        let challenge = resource("https://a.example/mcp", &["read", "write"]).challenge();
+        assert_eq!(challenge, ", resource_metadata=\"https://a.example/.well-known/oauth-protected-resource/mcp\", scope=\"read write\"");
+        let bare = resource("https://a.example", &[]);
+        assert_eq!(bare.challenge(), ", resource_metadata=\"https://a.example/.well-known/oauth-protected-resource\"");
+        assert_eq!(bare.metadata()["authorization_servers"], json!(["https://issuer.example"]));
+    }
+
+    #[test]
+    fn the_issuer_is_not_asked_for_keys_again_and_again() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let none = Kept::default();
+        assert_eq!(none.step(false, start), Step::Fetch);
+        let failed = Kept { tried: Some(start), ..Kept::default() };
+        assert_eq!((failed.step(false, at(4)), failed.step(false, at(5))), (Step::Unavailable, Step::Fetch));
+        let kept = Kept { tried: Some(start), fetched: Some(start), ..Kept::default() };
+        assert_eq!((kept.step(false, at(3599)), kept.step(false, at(3600))), (Step::Use, Step::Fetch));
+        assert_eq!((kept.step(true, at(59)), kept.step(true, at(60))), (Step::Use, Step::Fetch));
+        let unreachable = Kept { tried: Some(at(90_000)), fetched: Some(start), ..Kept::default() };
+        assert_eq!(unreachable.step(false, at(90_001)), Step::Unavailable);
+    }
+}

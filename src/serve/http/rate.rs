@@ -1,0 +1,105 @@
+//! Limits the requests per second of each client.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Above this number of clients, those that have not sent anything lately are forgotten.
+const MAX_CLIENTS: usize = 4096;
+
+/// The client that a rate belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Client {
+    Caller(String),
+    Address(IpAddr),
+}
+
+impl Client {
+    /// Returns the client of an address. One machine has many addresses of version 6, which share their first 64 bits.
+    pub(super) fn at(address: IpAddr) -> Self {
+        Self::Address(match address.to_canonical() {
+            IpAddr::V6(ip) => {
+                let [a, b, c, d, ..] = ip.segments();
+                Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+            }
+            ip @ IpAddr::V4(_) => ip,
+        })
+    }
+}
+
+/// A token bucket for each client.
+#[derive(Debug)]
+pub(super) struct Rates {
+    per_second: f64,
+    buckets: Mutex<HashMap<Client, Bucket>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    left: f64,
+    at: Instant,
+}
+
+impl Rates {
+    pub(super) fn new(per_second: u32) -> Self {
+        Self { per_second: f64::from(per_second), buckets: Mutex::default() }
+    }
+
+    /// Returns whether the client may send a request now, and counts it.
+    pub(super) fn take(&self, client: Client, now: Instant) -> bool {
+        let mut buckets = self.buckets.lock();
+        if buckets.len() >= MAX_CLIENTS && !buckets.contains_key(&client) {
+            // A bucket is full again after one second, and a full one is as good as none.
+            buckets.retain(|_, bucket| now.saturating_duration_since(bucket.at) < Duration::from_secs(1));
+            if buckets.len() >= MAX_CLIENTS {
+                return false;
+            }
+        }
+        let bucket = buckets.entry(client).or_insert(Bucket { left: self.per_second, at: now });
+        let gained = now.saturating_duration_since(bucket.at).as_secs_f64() * self.per_second;
+        bucket.left = (bucket.left + gained).min(self.per_second);
+        bucket.at = now;
+        let may = bucket.left >= 1.0;
+        if may {
+            bucket.left -= 1.0;
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_gets_its_rate_and_no_other_client_pays_for_it() {
+        let (rates, start) = (Rates::new(3), Instant::now());
+        let (one, other) = (Client::Caller("one".into()), Client::at("192.0.2.1".parse().unwrap()));
+        let taken = |client: &Client, at: Instant| (0..10).filter(|_| rates.take(client.clone(), at)).count();
+        assert_eq!((taken(&one, start), taken(&other, start)), (3, 3));
+        assert_eq!(taken(&one, start), 0);
+        assert_eq!(taken(&one, start + Duration::from_millis(400)), 1);
+        assert_eq!(taken(&one, start + Duration::from_mins(1)), 3);
+    }
+
+    #[test]
+    fn a_machine_does_not_become_many_clients_by_its_many_addresses() {
+        let client = |text: &str| Client::at(text.parse().unwrap());
+        assert_eq!(client("2001:db8::1"), client("2001:db8::ffff:1:2:3"));
+        assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
+        assert_eq!(client("::ffff:192.0.2.1"), client("192.0.2.1"));
+    }
+
+    #[test]
+    fn the_number_of_clients_in_memory_is_bounded() {
+        let (rates, start) = (Rates::new(3), Instant::now());
+        let take = |number: usize, at| rates.take(Client::Caller(number.to_string()), at);
+        assert!((0..MAX_CLIENTS).all(|number| take(number, start)));
+        assert!(!take(MAX_CLIENTS, start) && take(0, start));
+        assert!(take(MAX_CLIENTS, start + Duration::from_secs(2)));
+        assert_eq!(rates.buckets.lock().len(), 1);
+    }
+}

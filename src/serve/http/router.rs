@@ -1,0 +1,296 @@
+//! The routes, and the guards that a request passes: draining, `Host` and `Origin`, the caller, its rate, and the limits on requests and bodies.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{any, get};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full};
+use rmcp::ServerHandler;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use super::access::{Access, Caller, Denied};
+use super::callers::Callers;
+use super::connection::Ends;
+use super::metrics::{Metrics, Refusal};
+use super::options::HttpLimits;
+use super::origin::{Allowed, Forbidden};
+use super::rate::{Client, Rates};
+use super::sessions::{InUse, NO_SESSION_LEFT};
+
+const SESSION_ID: &str = "mcp-session-id";
+const PREFLIGHT: [(HeaderName, &str); 3] = [
+    (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE"),
+    (
+        header::ACCESS_CONTROL_ALLOW_HEADERS,
+        "authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name",
+    ),
+    (header::ACCESS_CONTROL_MAX_AGE, "600"),
+];
+
+/// The parts that every request needs.
+pub(super) struct Shared<H> {
+    pub(super) access: Access,
+    pub(super) allowed: Allowed,
+    pub(super) callers: Callers<H>,
+    pub(super) limits: HttpLimits,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) rates: Rates,
+    /// Limits the requests in progress of all callers.
+    pub(super) slots: Arc<Semaphore>,
+    /// Limits the bytes of bodies in memory.
+    pub(super) buffers: Arc<Semaphore>,
+    /// The server takes no more requests.
+    pub(super) draining: CancellationToken,
+}
+
+/// Returns the routes of the server.
+pub(super) fn router<H: ServerHandler>(shared: Arc<Shared<H>>) -> Router {
+    let known = Router::new()
+        .route("/mcp", any(mcp::<H>))
+        .route("/metrics", get(metrics::<H>))
+        .route_layer(from_fn_with_state(shared.clone(), known_caller::<H>));
+    Router::new()
+        .route("/health", get(async || ([(header::CONTENT_TYPE, "application/json")], "{\"status\":\"ok\"}\n")))
+        .route("/.well-known/oauth-protected-resource", get(resource_metadata::<H>))
+        .route("/.well-known/oauth-protected-resource/{*path}", get(resource_metadata::<H>))
+        .merge(known)
+        .layer(from_fn_with_state(shared.clone(), open_and_allowed::<H>))
+        .layer(from_fn_with_state(shared.clone(), counted::<H>))
+        .with_state(shared)
+}
+
+async fn counted<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    shared.metrics.answered(response.status().as_u16());
+    response
+}
+
+/// Lets a request pass if the server is open, and `Host` and `Origin` are allowed.
+async fn open_and_allowed<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, request: Request, next: Next) -> Response {
+    if shared.draining.is_cancelled() {
+        let mut response = shared.refuse(Refusal::Draining);
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        return response;
+    }
+    let Some(ends) = request.extensions().get::<Ends>() else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
+    match shared.allowed.check(request.uri(), request.headers(), ends.local) {
+        Ok(()) => {}
+        Err(Forbidden::BadHost) => {
+            return shared.refuse_with(Refusal::Host, StatusCode::BAD_REQUEST, "the request needs one valid Host header");
+        }
+        Err(Forbidden::Host) => return shared.refuse(Refusal::Host),
+        Err(Forbidden::Origin) => return shared.refuse(Refusal::Origin),
+    }
+    let Some(origin) = request.headers().get(header::ORIGIN).cloned() else { return next.run(request).await };
+    let is_preflight = request.method() == Method::OPTIONS && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = if is_preflight { (StatusCode::NO_CONTENT, PREFLIGHT).into_response() } else { next.run(request).await };
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("mcp-session-id, www-authenticate, retry-after"));
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+    response
+}
+
+/// Lets a request pass if its caller is known and within its rate.
+async fn known_caller<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request: Request, next: Next) -> Response {
+    let Some(address) = request.extensions().get::<Ends>().map(|ends| Client::at(ends.client)) else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let identified = shared.access.identify(request.headers()).await;
+    if let Some(owners) = &identified.owners {
+        shared.callers.keep(owners);
+    }
+    let client = match &identified.caller {
+        Ok(caller) if !caller.is_anonymous() => Client::Caller(caller.key.clone()),
+        // Wrong tokens count as well, so that nobody can try many.
+        _ => address,
+    };
+    if !shared.rates.take(client, Instant::now()) {
+        return shared.refuse(Refusal::Rate);
+    }
+    let caller = match identified.caller {
+        Ok(caller) => caller,
+        Err(denied) => return shared.deny(denied),
+    };
+    // The handler gets the name, and never the token.
+    request.headers_mut().remove(header::AUTHORIZATION);
+    request.extensions_mut().insert(caller.principal.clone());
+    request.extensions_mut().insert(caller);
+    next.run(request).await
+}
+
+async fn metrics<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>) -> Response {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], shared.metrics.render()).into_response()
+}
+
+async fn resource_metadata<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>) -> Response {
+    let Some(oauth) = &shared.access.oauth else { return StatusCode::NOT_FOUND.into_response() };
+    ([(header::CONTENT_TYPE, "application/json")], oauth.metadata().to_string()).into_response()
+}
+
+/// Passes a request on to its caller's MCP service.
+async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, request: Request) -> Response {
+    let service = request.extensions().get::<Caller>().and_then(|caller| shared.callers.service(caller));
+    let Some(service) = service else { return shared.refuse(Refusal::Busy) };
+    let session = match session_id(request.headers()) {
+        None => None,
+        Some(id) => match service.sessions.enter(id) {
+            // rmcp answers as if it had ended a session that it does not know.
+            None if request.method() == Method::DELETE => return (StatusCode::NOT_FOUND, "there is no such session\n").into_response(),
+            session => session,
+        },
+    };
+    let is_stream = request.method() == Method::GET;
+    // A slow client must not hold a slot, so the body comes first.
+    let (request, buffer) = match shared.read(request).await {
+        Ok(read) => read,
+        Err(refusal) => return shared.refuse(refusal),
+    };
+    // A stream of notifications is not a request in progress: it stays open as long as its session.
+    let mut slots = Vec::new();
+    for limit in [&service.slots, &shared.slots].into_iter().filter(|_| !is_stream) {
+        match limit.clone().try_acquire_owned() {
+            Ok(slot) => slots.push(slot),
+            Err(_) => return shared.refuse(Refusal::Busy),
+        }
+    }
+    // The server may have begun to close while the body was read.
+    if shared.draining.is_cancelled() {
+        return shared.refuse(Refusal::Draining);
+    }
+    let full = Cell::new(false);
+    let (response, full) = NO_SESSION_LEFT
+        .scope(full, async {
+            let response = service.mcp.handle(request).await;
+            (response, NO_SESSION_LEFT.with(Cell::get))
+        })
+        .await;
+    drop(buffer);
+    if full {
+        return shared.refuse(Refusal::Sessions);
+    }
+    let ended = is_stream.then(|| Box::pin(shared.draining.clone().cancelled_owned()));
+    response.map(|body| Body::new(Held { body: Body::new(body), ended, _slots: slots, _session: session }))
+}
+
+fn session_id(headers: &HeaderMap) -> Option<&str> {
+    headers.get(SESSION_ID).and_then(|value| value.to_str().ok())
+}
+
+impl<H: ServerHandler> Shared<H> {
+    /// Reads the whole body, within its limits of size and time. The bytes count against the memory for all bodies as they arrive, so that a slow
+    /// client does not reserve any.
+    async fn read(&self, request: Request) -> Result<(http::Request<Full<Bytes>>, Option<OwnedSemaphorePermit>), Refusal> {
+        let (parts, mut body) = request.into_parts();
+        let most = self.limits.max_body_bytes;
+        if http_body::Body::size_hint(&body).lower() > most as u64 {
+            return Err(Refusal::BodySize);
+        }
+        let reading = async {
+            let (mut bytes, mut buffer) = (BytesMut::new(), None::<OwnedSemaphorePermit>);
+            while let Some(frame) = body.frame().await {
+                // The client is gone, or what it sends is not a body.
+                let frame = frame.map_err(|_| Refusal::BodyTime)?;
+                let Ok(data) = frame.into_data() else { continue };
+                if bytes.len() + data.len() > most {
+                    return Err(Refusal::BodySize);
+                }
+                let share = u32::try_from(data.len()).map_err(|_| Refusal::BodySize)?;
+                let share = self.buffers.clone().try_acquire_many_owned(share).map_err(|_| Refusal::Busy)?;
+                match &mut buffer {
+                    Some(buffer) => buffer.merge(share),
+                    None => buffer = Some(share),
+                }
+                bytes.extend_from_slice(&data);
+            }
+            Ok((bytes.freeze(), buffer))
+        };
+        let (bytes, buffer) = timeout(self.limits.body_timeout, reading).await.unwrap_or(Err(Refusal::BodyTime))?;
+        Ok((http::Request::from_parts(parts, Full::new(bytes)), buffer))
+    }
+
+    fn deny(&self, denied: Denied) -> Response {
+        let (refusal, status, words) = match denied {
+            Denied::Scope => (Refusal::Scope, StatusCode::FORBIDDEN, "the token lacks a scope that this server needs"),
+            Denied::Missing => (Refusal::Token, StatusCode::UNAUTHORIZED, "this server needs a bearer token"),
+            Denied::Invalid => (Refusal::Token, StatusCode::UNAUTHORIZED, "the bearer token is not valid"),
+        };
+        let mut response = self.refuse_with(refusal, status, words);
+        if let Ok(challenge) = HeaderValue::from_str(&self.access.challenge(denied)) {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+
+    fn refuse(&self, refusal: Refusal) -> Response {
+        let (status, words) = match refusal {
+            Refusal::Host => (StatusCode::FORBIDDEN, "this Host is not allowed; the operator can add it to the allowed hosts"),
+            Refusal::Origin => (StatusCode::FORBIDDEN, "this Origin is not allowed; the operator can add it to the allowed origins"),
+            Refusal::Token => (StatusCode::UNAUTHORIZED, "this server needs a bearer token"),
+            Refusal::Scope => (StatusCode::FORBIDDEN, "the token lacks a scope that this server needs"),
+            Refusal::Rate => (StatusCode::TOO_MANY_REQUESTS, "too many requests per second; send fewer"),
+            Refusal::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many requests are in progress; try again later"),
+            Refusal::Sessions => (StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open; end one, or try again later"),
+            Refusal::BodySize => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
+            Refusal::BodyTime => (StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
+            Refusal::Connections => (StatusCode::SERVICE_UNAVAILABLE, "too many connections are open; try again later"),
+            Refusal::Draining => (StatusCode::SERVICE_UNAVAILABLE, "the server is closing; try again later"),
+        };
+        self.refuse_with(refusal, status, words)
+    }
+
+    fn refuse_with(&self, refusal: Refusal, status: StatusCode, words: &'static str) -> Response {
+        self.metrics.refused(refusal);
+        let mut response = (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{words}\n")).into_response();
+        if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        // The rest of a body that was not read would have to be read before the next request.
+        if matches!(refusal, Refusal::BodySize | Refusal::BodyTime) {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+/// The body of a response, with the request's places in the limits until it ends.
+struct Held {
+    body: Body,
+    /// Ends a stream when the server drains.
+    ended: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    _slots: Vec<OwnedSemaphorePermit>,
+    _session: Option<InUse>,
+}
+
+impl http_body::Body for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.ended.as_mut().is_some_and(|ended| ended.as_mut().poll(context).is_ready()) {
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}

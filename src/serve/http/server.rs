@@ -1,0 +1,182 @@
+//! Starts and closes the HTTP server.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rmcp::ServerHandler;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use super::access::{Access, Principal};
+use super::callers::{Callers, Make};
+use super::connection::Connections;
+use super::metrics::Metrics;
+use super::options::{HttpOptions, invalid};
+use super::origin::Allowed;
+use super::rate::Rates;
+use super::router::{Shared, router};
+use super::tls::acceptor;
+use crate::error::{Error, Result};
+
+/// Time for responses that are complete to leave, once requests have ended or were cancelled.
+const LAST_WRITES: Duration = Duration::from_secs(1);
+const LONGEST_LOOK: Duration = Duration::from_secs(30);
+const SHORTEST_LOOK: Duration = Duration::from_millis(10);
+
+/// A running HTTP server. It ends at once when it is dropped.
+#[derive(Debug)]
+pub struct HttpServer {
+    url: String,
+    address: SocketAddr,
+    requests: Arc<Semaphore>,
+    max_requests: u32,
+    drain: Duration,
+    draining: CancellationToken,
+    stopped: CancellationToken,
+    killed: CancellationToken,
+    ended: CancellationToken,
+    tasks: TaskTracker,
+    _ends_with_this: DropGuard,
+}
+
+/// Listens, and serves the handlers that `make` returns: one for each session, or for each request of the protocol without sessions. When `closed`
+/// is cancelled, the server ends at once.
+///
+/// # Errors
+/// `ERR_INVALID_OPTION` for an option that is wrong, a file with a wrong content, or an address that is not of this machine; `ERR_IO` for a file that
+/// cannot be read, or a port that is in use.
+pub async fn listen<H: ServerHandler>(
+    options: HttpOptions,
+    make: impl Fn(&Principal) -> H + Send + Sync + 'static,
+    metrics: Arc<Metrics>,
+    closed: CancellationToken,
+) -> Result<HttpServer> {
+    let wanted = options.validate()?;
+    let access = Access::new(&options)?;
+    let tls = options.tls.as_ref().map(acceptor).transpose()?;
+    let listener = TcpListener::bind(wanted).await.map_err(|error| unbound(wanted, &error))?;
+    let address = listener.local_addr().map_err(|error| unbound(wanted, &error))?;
+    let HttpOptions { allowed_hosts, allowed_origins, limits, .. } = options;
+    let (draining, stopped, ended) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+    // A task that watches `closed` must not outlive the server.
+    let killed = closed.child_token();
+    let slots = Arc::new(Semaphore::new(limits.max_requests));
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let make: Arc<Make<H>> = Arc::new(make);
+    let shared = Arc::new(Shared {
+        access,
+        allowed: Allowed::new(&allowed_hosts, &allowed_origins, tls.is_some(), address.port())?,
+        callers: Callers::new(make, &limits, metrics.clone(), ended.clone()),
+        rates: Rates::new(limits.requests_per_second),
+        slots: slots.clone(),
+        buffers: Arc::new(Semaphore::new(limits.max_buffered_bytes)),
+        draining: draining.clone(),
+        metrics: metrics.clone(),
+        limits: limits.clone(),
+    });
+    let tasks = TaskTracker::new();
+    let server = HttpServer {
+        url: format!("{scheme}://{}/mcp", reachable(address)),
+        address,
+        requests: slots,
+        max_requests: u32::try_from(limits.max_requests).unwrap_or(u32::MAX),
+        drain: limits.drain,
+        draining,
+        stopped: stopped.clone(),
+        killed: killed.clone(),
+        ended: ended.clone(),
+        tasks: tasks.clone(),
+        _ends_with_this: killed.clone().drop_guard(),
+    };
+    let connections = Connections { router: router(shared.clone()), tls, limits, metrics, tasks, stopped, killed };
+    server.start(connections, listener, shared);
+    Ok(server)
+}
+
+impl HttpServer {
+    /// Starts the tasks of the server: one accepts connections, and one ends the sessions that were left.
+    fn start<H: ServerHandler>(&self, connections: Connections, listener: TcpListener, shared: Arc<Shared<H>>) {
+        let (killed, ended) = (self.killed.clone(), self.ended.clone());
+        let look = (shared.limits.session_idle / 4).clamp(SHORTEST_LOOK, LONGEST_LOOK);
+        self.tasks.spawn({
+            let killed = killed.clone();
+            async move {
+                tokio::select! {
+                    () = connections.accept(listener) => {}
+                    () = killed.cancelled() => {}
+                }
+            }
+        });
+        self.tasks.spawn(async move {
+            let ends_left_sessions = async {
+                loop {
+                    sleep(look).await;
+                    shared.callers.end_left(Instant::now()).await;
+                }
+            };
+            tokio::select! {
+                () = killed.cancelled() => ended.cancel(),
+                () = ended.cancelled() => {}
+                () = ends_left_sessions => {}
+            }
+        });
+    }
+
+    /// Returns the address of the MCP endpoint.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the socket address, with the port that the operating system chose.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Closes the server. New requests get status 503 from now on; those in progress have the time `limits.drain`, and are cancelled afterwards. A
+    /// second call waits for the first.
+    pub async fn close(&self) {
+        self.draining.cancel();
+        // All slots are free as soon as no request is in progress.
+        let quiet = self.requests.acquire_many(self.max_requests);
+        tokio::select! {
+            _ = timeout(self.drain, quiet) => {}
+            () = self.killed.cancelled() => {}
+        }
+        self.ended.cancel();
+        self.stopped.cancel();
+        self.tasks.close();
+        let _ = timeout(LAST_WRITES, self.tasks.wait()).await;
+        self.killed.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+/// Returns an address that a client on this machine can connect to.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+fn unbound(address: SocketAddr, error: &std::io::Error) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::AddrNotAvailable => {
+            invalid(format!("{} is not an address of this machine: listen on 127.0.0.1, or on one of its own", address.ip()))
+        }
+        std::io::ErrorKind::AddrInUse => Error::io(
+            format!("port {} of {} is in use: choose another port, or 0 for any that is free", address.port(), address.ip()),
+            error,
+        ),
+        std::io::ErrorKind::PermissionDenied => {
+            Error::io(format!("port {} of {} is not permitted: choose one from 1024", address.port(), address.ip()), error)
+        }
+        _ => Error::io(format!("the server cannot listen on {address}"), error),
+    }
+}

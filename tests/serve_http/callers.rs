@@ -1,0 +1,85 @@
+//! Callers with tokens, and the sessions that belong to them.
+
+use futures::future::join_all;
+use hyperlight_mcp::serve::http::{HttpLimits, HttpOptions, Listen};
+use reqwest::Method;
+
+use crate::support::*;
+
+fn with_tokens(path: std::path::PathBuf) -> HttpOptions {
+    HttpOptions { token_file: Some(path), ..HttpOptions::default() }
+}
+
+#[tokio::test]
+async fn a_token_names_its_caller_and_without_one_nothing_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(with_tokens(token_file(folder.path(), &format!("# agents\nci:{ONE}\n{TWO}\n")))).await;
+    assert_eq!(server.call(Some(ONE), "whoami").await.result(), "ci");
+    assert_eq!(server.call(Some(TWO), "whoami").await.result(), "nobody");
+    let none = server.call(None, "whoami").await;
+    assert_eq!((none.status.as_u16(), none.challenge.as_deref()), (401, Some("Bearer realm=\"hyperlight-mcp\"")));
+    let wrong = server.call(Some("0123456789abcdef0123456789abcdeX"), "whoami").await;
+    assert_eq!(
+        (wrong.status.as_u16(), wrong.challenge.as_deref()),
+        (401, Some("Bearer realm=\"hyperlight-mcp\", error=\"invalid_token\""))
+    );
+    let get = async |path: &str| server.client.get(format!("{}{path}", server.base())).send().await.unwrap().status().as_u16();
+    assert_eq!((get("/metrics").await, get("/health").await), (401, 200));
+    assert!(!server.metrics.render().contains("ci"));
+}
+
+#[tokio::test]
+async fn a_session_is_unknown_to_every_caller_but_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(with_tokens(token_file(folder.path(), &format!("one:{ONE}\n{TWO}\n")))).await;
+    let session = server.session(Some(ONE)).await;
+    assert_eq!(server.call_in(&session, Some(TWO), "whoami").await.status, 404);
+    for method in [Method::GET, Method::DELETE] {
+        let request = server.client.request(method.clone(), server.http.url()).header("accept", "text/event-stream");
+        let answer = request.header("mcp-session-id", &session).bearer_auth(TWO).send().await.unwrap();
+        assert_eq!(answer.status(), 404, "{method}");
+    }
+    assert_eq!(server.call_in(&session, Some(ONE), "whoami").await.result(), "one");
+}
+
+#[tokio::test]
+async fn a_new_token_of_the_same_name_keeps_its_sessions_and_a_withdrawn_one_ends_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(with_tokens(token_file(folder.path(), &format!("one:{ONE}")))).await;
+    let session = server.session(Some(ONE)).await;
+    token_file(folder.path(), &format!("one:{TWO}"));
+    assert_eq!(server.call_in(&session, Some(ONE), "whoami").await.status, 401);
+    assert_eq!(server.call_in(&session, Some(TWO), "whoami").await.result(), "one");
+    token_file(folder.path(), &format!("another:{ONE}"));
+    assert_eq!(server.call_in(&session, Some(TWO), "whoami").await.status, 401);
+    until("its session ends", || server.metrics.sessions() == 0).await;
+}
+
+#[tokio::test]
+async fn a_caller_that_uses_up_its_limits_takes_nothing_from_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = HttpLimits { max_sessions_per_client: 1, max_requests_per_client: 1, requests_per_second: 20, ..HttpLimits::default() };
+    let server = start(HttpOptions { limits, ..with_tokens(token_file(folder.path(), &format!("one:{ONE}\ntwo:{TWO}"))) }).await;
+    server.session(Some(ONE)).await;
+    assert_eq!(server.open(Some(ONE)).await.status, 503);
+    let waiting = tokio::spawn(server.stateless(Some(ONE), "wait").send());
+    taken(&server.probe.started, "the call").await;
+    let answers = join_all((0..200).map(|_| server.call(Some(ONE), "whoami"))).await;
+    assert!(answers.iter().any(|answer| answer.status == 429));
+    server.session(Some(TWO)).await;
+    assert_eq!(server.call(Some(TWO), "whoami").await.result(), "two");
+    server.probe.release.add_permits(1);
+    assert_eq!(waiting.await.unwrap().unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn on_all_addresses_a_token_is_needed_and_the_address_itself_is_a_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let listen = Listen { host: "0.0.0.0".into(), port: 0 };
+    let server = start(HttpOptions { listen, ..with_tokens(token_file(folder.path(), &format!("one:{ONE}"))) }).await;
+    let port = server.http.address().port();
+    let get = async |host: String| {
+        server.client.get(format!("http://127.0.0.1:{port}/health")).header("host", host).send().await.unwrap().status().as_u16()
+    };
+    assert_eq!((get(format!("127.0.0.1:{port}")).await, get("evil.example".into()).await), (200, 403));
+}
