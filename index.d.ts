@@ -54,6 +54,12 @@ export interface Limits {
   maxInputBytes: number
   /** The size of the value that a run returns. Default 4 MiB. */
   maxValueBytes: number
+  /**
+   * The number of parts of the value that a run returns. Node reads the whole value in one turn of its event loop, and its parts decide how long
+   * that takes. A list, an object, and a text of at most 10 characters that is new in the value count 1; a key that is new after the keys before it
+   * in its object counts 3. Rows with the same keys count them once. Default 400,000.
+   */
+  maxValueParts: number
   /** The size of a run's code. Default 1 MiB. */
   maxCodeBytes: number
   /** The size of a run's log, all entries together. A longer log is cut, and a mark says so. Default 256 KiB. */
@@ -190,8 +196,11 @@ export interface CallerCallbacks {
  * and which are asked of the operator alone.
  */
 export interface Callbacks extends CallerCallbacks {
-  /** Called for an `${input:id}` of the config when a server that uses it is started. Called once for each id in a gateway. */
-  onInput?(id: string, description?: string): string | Promise<string>
+  /**
+   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each id in a gateway. `server` is the name of the
+   * server that is started. Its approval covers `description`.
+   */
+  onInput?(id: string, description?: string, server?: string): string | Promise<string>
   /**
    * Called with the URL at which a person grants access to a server. If the browser runs on this machine, return nothing: a listener on the loopback
    * interface receives the redirect. Otherwise, return the URL to which the browser was redirected at the end. The person has 5 minutes, also after this
@@ -249,8 +258,8 @@ export interface GatewayOptions extends Callbacks {
    */
   snapshotDir?: string | boolean
   /**
-   * The setting for servers whose config does not have one. `warn` adds a warning to the run or, for `callTool`, emits a `warning` event. Default
-   * `warn`.
+   * The setting for servers whose config does not have one. `warn` adds a warning to the run or, for `callTool`, emits a `warning` event.
+   * Default `warn`.
    */
   schemaViolations?: SchemaViolations
   /**
@@ -772,7 +781,10 @@ export interface CommandRequest {
   cwd?: string
   /** The only folder in which the approval is valid. Present if the entry starts or reads something that differs from folder to folder. */
   workspaceFolder?: string
-  /** The program file that the command resolves to now, and the SHA-256 of its content. Missing if there is no such file. */
+  /**
+   * The program file that the command resolves to now, and the SHA-256 of its content. Missing if there is no such file, or if its path leads through
+   * `/proc`, where another process finds another file.
+   */
   executable?: { path: string; sha256: string }
   envFile?: string
   /**
@@ -786,8 +798,8 @@ export interface CommandRequest {
   /** Placeholders from which the host, the port or the scheme of `url` results, like `${HOST}`. Missing if there are none. */
   hostFrom?: string[]
   /**
-   * The environment variables as `NAME=value`. Variables in `loaders` are shown in full; variables in `redirectors` are shown without the user and
-   * password of a URL. Of other variables, hosts, paths, numbers, booleans and plain words are shown, and URLs as in `url`, unless the name is the
+   * The environment variables as `NAME=value`. Variables in `loaders` are shown in full, except the user and password of a registry's URL. Variables in
+   * `redirectors` are shown in full, except the user and password of a proxy. If programs disagree about the host of a value, each host is shown. Of other variables, hosts, paths, numbers, booleans and plain words are shown, and URLs as in `url`, unless the name is the
    * name of a secret. All other values are masked: at most four characters are shown, and at most a quarter of the value. `${VAR}` is shown as
    * written, and its default is masked like a value.
    */
@@ -801,6 +813,8 @@ export interface CommandRequest {
   redirectors: string[]
   /** Defaults of the entry's `${input:id}` placeholders as `id=default`, used if nobody answers. They are masked like the variables that they fill. */
   inputDefaults?: string[]
+  /** The questions of the entry's `${input:id}` placeholders as `id=description`. The approval covers them. */
+  inputDescriptions?: string[]
   /** The HTTP headers as `Name=value`. Values are masked, except URLs. */
   headers: string[]
   /**

@@ -35,7 +35,11 @@ async function host(t, at, { words = [], capabilities = {}, onElicit, versions }
   return { client, ended, child }
 }
 
-const script = (body) => ({ code: `import * as fixture from "host:mcp-fixture"; export const handler = () => ${body}`, input: null, timeoutMs: null })
+const script = (body) => ({
+  code: `import * as fixture from "host:mcp-fixture"; export const handler = () => ${body}`,
+  input: null,
+  timeoutMs: null,
+})
 const runs = (client, body, options) => client.callTool({ name: 'run_javascript', arguments: script(body) }, options)
 const FORMS = { elicitation: { form: {} } }
 
@@ -106,7 +110,10 @@ test('A host', async (t) => {
   await t.test('sees a server that a person approves while it is connected, and nothing of one that nobody has', async (t) => {
     const at = place(t, { fixture: small() })
     const { client } = await host(t, at)
-    const { structuredContent } = await client.callTool({ name: 'search_mcp_tools', arguments: { query: 'forecast', limit: null, servers: null } })
+    const { structuredContent } = await client.callTool({
+      name: 'search_mcp_tools',
+      arguments: { query: 'forecast', limit: null, servers: null },
+    })
     assert.deepEqual(structuredContent.tools, [])
     const changed = deferred()
     client.setNotificationHandler('notifications/tools/list_changed', () => changed.resolve())
@@ -128,7 +135,14 @@ test('A host', async (t) => {
     await client.close()
     assert.equal((await ended).code, 0)
     const rubbish = await run(at, ['serve'], { input: 'GET / HTTP/1.1\n\n' })
-    assert.equal(rubbish.stdout.trim().split('\n').filter(Boolean).every((line) => JSON.parse(line)), true)
+    assert.equal(
+      rubbish.stdout
+        .trim()
+        .split('\n')
+        .filter(Boolean)
+        .every((line) => JSON.parse(line)),
+      true,
+    )
     assert.notEqual(rubbish.code, 0)
   })
 })

@@ -36,7 +36,7 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
         session.terminal.note(Tone::Warning, "warning:", &text);
     }
     let options = ServeOptions { allow_writes, agent: arguments.agent.clone() };
-    let served = Served::new(gateway, options, tokio::runtime::Handle::current())?;
+    let served = Served::new(gateway, options, &tokio::runtime::Handle::current())?;
     let (ended, stop) = (CancellationToken::new(), session.stop.clone());
     let interrupted = ended.clone();
     tokio::spawn(async move {
@@ -45,7 +45,7 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
     });
     let outcome = match &arguments.http {
         Some(listen) => serve_http(session, &served, http_options(listen, arguments)?, ended).await,
-        None => serve_stdio(&served, tokio::io::stdin(), tokio::io::stdout(), ended).await,
+        None => Box::pin(serve_stdio(&served, tokio::io::stdin(), tokio::io::stdout(), ended)).await,
     };
     served.close();
     outcome?;

@@ -42,7 +42,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
-pub use crate::client::{Completed, ElicitationAnswer, Form};
+pub use crate::client::{Completed, ElicitationAnswer, Form, Question};
 pub use agent::{Agent, IdentityOptions};
 pub use agent_modules::AgentModule;
 pub use callbacks::{

@@ -256,8 +256,8 @@ export interface GatewayOptions extends Callbacks {
    */
   snapshotDir?: string | boolean
   /**
-   * The setting for servers whose config does not have one. `warn` adds a warning to the run or, for `callTool`, emits a `warning` event. Default
-   * `warn`.
+   * The setting for servers whose config does not have one. `warn` adds a warning to the run or, for `callTool`, emits a `warning` event.
+   * Default `warn`.
    */
   schemaViolations?: SchemaViolations
   /**

@@ -9,9 +9,8 @@ use rmcp::service::Peer;
 use serde_json::{Value as Json, json};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::client::Question as Asked;
 use crate::error::{Error, Result};
-use crate::gateway::{Answer, ApprovalQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, SamplingQuestion};
+use crate::gateway::{Answer, ApprovalQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, Question as Asked, SamplingQuestion};
 use crate::text::sanitise_text;
 use crate::trust::{AllowedWrites, Decision};
 
@@ -76,7 +75,7 @@ impl Callbacks for ClientCallbacks {
         }
         let form = self.asks.forms.then(|| permission(question, matches!(self.way, Way::Request(_))))?;
         let way = self.way.clone();
-        Some(Box::pin(async move { Ok(decision(&elicited(way.ask(form).await?))) }))
+        Some(Box::pin(async move { Ok(decision(&elicited(&way.ask(form).await?))) }))
     }
 
     fn advice(&self) -> Option<&'static str> {
@@ -101,7 +100,7 @@ impl Callbacks for ClientCallbacks {
             Asked::Form { .. } | Asked::Url { .. } => return None,
         };
         let (way, request) = (self.way.clone(), InputRequest::Elicitation(ElicitRequest::new(params)));
-        Some(Box::pin(async move { Ok(elicited(way.ask(request).await?)) }))
+        Some(Box::pin(async move { Ok(elicited(&way.ask(request).await?)) }))
     }
 
     fn can_sample(&self) -> bool {
@@ -176,7 +175,7 @@ fn form(message: String, schema: &Json) -> Option<ElicitRequestParams> {
 }
 
 /// Reads an `ElicitResult`. Whatever is not one counts as cancelled.
-fn elicited(answer: Json) -> ElicitationAnswer {
+fn elicited(answer: &Json) -> ElicitationAnswer {
     match serde_json::from_value(answer["action"].clone()) {
         Ok(ElicitationAction::Accept) => ElicitationAnswer::Accept(answer.get("content").cloned().filter(|content| !content.is_null())),
         Ok(ElicitationAction::Decline) => ElicitationAnswer::Decline,
@@ -219,7 +218,7 @@ mod tests {
 
     #[test]
     fn whatever_is_no_clear_yes_is_a_no() {
-        let says = |answer: Json| decision(&elicited(answer));
+        let says = |answer: Json| decision(&elicited(&answer));
         assert_eq!(says(json!({ "action": "accept", "content": { "allow": ONCE } })), Decision::Once);
         assert_eq!(says(json!({ "action": "accept", "content": { "allow": SESSION } })), Decision::Session);
         for answer in [

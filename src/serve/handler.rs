@@ -24,8 +24,9 @@ use super::waiting::{Step, work};
 use super::{Served, answers, changes};
 use crate::agent::{ExecuteOptions, Tool};
 use crate::blocking::blocking;
+use crate::bridge::ToolErrors;
 use crate::error::Error;
-use crate::gateway::{Agent, CallOptions, Completed, RunOptions};
+use crate::gateway::{Agent, CallOptions, Completed, Look, RunOptions};
 use crate::sandbox::{Stop, StopReason};
 
 /// Questions of one call that wait at once, since protocol 2026-07-28.
@@ -113,7 +114,7 @@ impl Handler {
         let Input { state, responses, bound } = input;
         let waiting = &self.served.0.waiting;
         if let Some(state) = state {
-            return waiting.resume(&state, responses.unwrap_or_default(), bound)?.await;
+            return waiting.resume(&state, &responses.unwrap_or_default(), bound)?.await;
         }
         let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
         let client = self.client(&context, Way::Round(sender))?;
@@ -191,7 +192,7 @@ impl ServerHandler for Handler {
             .build();
         let mut info = ServerConfig::new(capabilities);
         info.server_info = Implementation::new("hyperlight-mcp", env!("CARGO_PKG_VERSION"));
-        info.instructions = self.served.0.gateway.system_message_by(None, Default::default(), crate::gateway::Look::Last).ok();
+        info.instructions = self.served.0.gateway.system_message_by(None, ToolErrors::default(), Look::Last).ok();
         info
     }
 

@@ -59,7 +59,7 @@ impl Served {
     ///
     /// # Errors
     /// `ERR_CLOSED`, `ERR_APPROVAL_STORE`, `ERR_IO` where the system gives no random key.
-    pub fn new(gateway: Gateway, options: ServeOptions, runtime: tokio::runtime::Handle) -> Result<Self> {
+    pub fn new(gateway: Gateway, options: ServeOptions, runtime: &tokio::runtime::Handle) -> Result<Self> {
         let mut key = [0; 32];
         getrandom::fill(&mut key)
             .map_err(|error| Error::Io { what: "a key for the state of requests".into(), problem: error.to_string().into() })?;

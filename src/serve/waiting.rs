@@ -87,7 +87,7 @@ impl Waiting {
     ///
     /// # Errors
     /// Invalid params for a state that is not ours, is not of this request, has expired, or belongs to another process.
-    pub(super) fn resume(&self, state: &str, responses: InputResponses, bound: Vec<u8>) -> Result<SharedRound, ErrorData> {
+    pub(super) fn resume(&self, state: &str, responses: &InputResponses, bound: Vec<u8>) -> Result<SharedRound, ErrorData> {
         let unknown = || {
             ErrorData::invalid_params(
                 "requestState: this call is not known here. It was begun by another process, has ended, or waited for more than 10 minutes: call again without it",
