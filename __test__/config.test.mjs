@@ -86,7 +86,7 @@ describe('A config is read as it is written for', () => {
     await gateway.approve('a')
     assert.equal(read().TOKEN, 'x')
     const [warning] = await waitFor('the warning', () => events.length > 0 && events)
-    assert.match(warning.message, /mcpServers\.a\.icon: unknown/)
+    assert.match(warning.message, /mcpServers\.a\.icon: this key is unknown/)
     assert.equal((await gateway.approvalRequest('b')).url, 'http://127.0.0.1:9/mcp')
     await failure(gateway.approve('b'), 'ERR_CONNECT_FAILED')
   })

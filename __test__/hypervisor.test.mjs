@@ -57,7 +57,7 @@ test('without a device nothing that needs no guest fails, and a sandbox says wha
 }, (t) => {
   const refused = elsewhere(t, noDevice, 'gateway.sandbox()')
   assert.equal(refused.code, 'ERR_NO_HYPERVISOR')
-  assert.match(refused.message, /there is no \/dev\/kvm\. Enable virtualisation/)
+  assert.match(refused.message, /\/dev\/kvm does not exist\. Enable virtualisation/)
   const called = elsewhere(
     t,
     noDevice,

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { createInterface } from 'node:readline'
 import { test } from 'node:test'
-import { Client } from '@modelcontextprotocol/client'
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { approved, environment, LIMIT, place, program, run, small } from './command-line.mjs'
 import { arrived, deferred, endOf, fixture, gated, listenTo } from './support.mjs'
 
@@ -165,4 +165,49 @@ test('Two hosts at once are asked for their own calls alone', async (t) => {
     assert.equal(messages.length, 3)
     assert.ok(messages.every((message) => message.includes(`{"text":"${name}"}`)))
   }
+})
+
+/** Starts the program over HTTP, and gives its URL. */
+async function address(t, at, words) {
+  const child = listenTo(t, process.execPath, [program, 'serve', '--http', '0', ...words], {
+    cwd: at.work,
+    env: environment(at),
+    limit: LIMIT,
+  })
+  const ended = endOf(child)
+  for (;;) {
+    const url = /serving (http\S+)/.exec(child.output.stderr)?.[1]
+    if (url) return { url, child, ended }
+    await Promise.race([new Promise((resolve) => child.stderr.once('data', resolve)), ended])
+    if (child.exitCode !== null) throw new Error(child.output.stderr)
+  }
+}
+
+test('Over HTTP a host runs code as well, is asked for its own calls, and finds the program well', async (t) => {
+  const at = await approved(t, { fixture: gated() })
+  const { url, child, ended } = await address(t, at, [])
+  assert.equal((await fetch(new URL('/health', url))).status, 200)
+  const asked = []
+  const client = new Client({ name: 'Test Host', version: '1.0.0' }, { capabilities: FORMS })
+  client.setRequestHandler('elicitation/create', async ({ params }) => {
+    asked.push(params.message)
+    return { action: 'accept', content: { allow: 'this call' } }
+  })
+  await client.connect(new StreamableHTTPClientTransport(new URL(url)))
+  const { structuredContent } = await runs(client, `fixture.write_note({ text: 'over HTTP' })`)
+  assert.doesNotMatch(JSON.stringify(structuredContent), /ERR_/)
+  assert.equal(asked.length, 1)
+  assert.match(await (await fetch(new URL('/metrics', url))).text(), /^# TYPE/m)
+  await client.close()
+  child.kill('SIGTERM')
+  assert.equal((await ended).code, 130)
+})
+
+test('Where other machines can connect, nothing is served without a token', async (t) => {
+  const at = await approved(t, { fixture: small() })
+  const { code, stderr } = await run(at, ['serve', '--http', '0.0.0.0:0'])
+  assert.notEqual(code, 0)
+  assert.match(stderr, /token/)
+  const wrong = await run(at, ['serve', '--http', 'nowhere:port'])
+  assert.equal(wrong.code, 2)
 })

@@ -80,7 +80,7 @@ pub enum CliCommand {
     Run(Run),
     /// Check a script without running it
     Check(Check),
-    /// Serve the approved servers to an MCP host, on standard input and output or over HTTP
+    /// Serve the approved servers to an MCP host, on stdio or over HTTP
     Serve(Serve),
     /// Write TypeScript declarations of all tools, for an editor
     Types(Types),
