@@ -111,9 +111,15 @@ proptest! {
         other in "[i-p]{1,9}",
         questions in prop::collection::vec(prop::collection::vec(piece(), 1..4), 10),
     ) {
-        let (one, other) = (redactor(&at.secret(&known, &one)), redactor(&at.secret(&known, &other)));
+        let secrets = [at.secret(&known, &one), at.secret(&known, &other)];
+        // Two pieces beside each other can spell a secret by chance: in base64 stand the letters that a piece lacks. Such a text lacks nothing.
+        let spelt: Vec<_> = secrets.iter().flat_map(|secret| forms(secret)).collect();
+        let (one, other) = (redactor(&secrets[0]), redactor(&secrets[1]));
         for pieces in questions {
             let text = question(at, &known, &pieces);
+            if spelt.iter().any(|form| text.contains(form.as_str())) {
+                continue;
+            }
             prop_assert_eq!(answers(&one, &text), answers(&other, &text));
         }
     }
