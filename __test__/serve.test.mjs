@@ -211,3 +211,27 @@ test('Where other machines can connect, nothing is served without a token', asyn
   const wrong = await run(at, ['serve', '--http', 'nowhere:port'])
   assert.equal(wrong.code, 2)
 })
+
+test('A host of protocol 2026-07-28 is asked by input_required, on both transports', async (t) => {
+  const log = `${place(t).home}/log`
+  const at = await approved(t, { fixture: gated('--log', log) })
+  const newest = { versionNegotiation: { mode: 'auto' } }
+  const asked = []
+  const onElicit = (params) => {
+    asked.push(params)
+    return { action: 'accept', content: { allow: 'this call' } }
+  }
+  const { client } = await host(t, at, { capabilities: FORMS, onElicit, versions: newest })
+  const { url } = await address(t, at, [])
+  const remote = new Client({ name: 'Test Host', version: '1.0.0' }, { capabilities: FORMS, ...newest })
+  remote.setRequestHandler('elicitation/create', async ({ params }) => onElicit(params))
+  await remote.connect(new StreamableHTTPClientTransport(new URL(url)))
+  for (const [index, one] of [client, remote].entries()) {
+    const { structuredContent } = await runs(one, `fixture.write_note({ text: 'x' })`)
+    assert.doesNotMatch(JSON.stringify(structuredContent), /ERR_/)
+    assert.equal(asked.length, index + 1)
+    assert.deepEqual(asked[index].requestedSchema.properties.allow.enum, ['this call', 'this run', 'no'])
+  }
+  assert.equal(arrived(log, 'write_note').length, 2)
+  await remote.close()
+})

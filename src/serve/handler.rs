@@ -91,14 +91,7 @@ impl Handler {
         });
         let least = *session.level.lock();
         let on_event = listener(&self.served.0.runtime, context.peer.clone(), context.meta.get_progress_token(), least);
-        let stop = Stop::new();
-        let (cancelled, stopped) = (context.ct.clone(), stop.clone());
-        // Ends with the request: its token is cancelled when it is cancelled or answered, or its connection ends.
-        self.served.0.runtime.spawn(async move {
-            cancelled.cancelled().await;
-            stopped.stop(StopReason::Aborted);
-        });
-        Ok(Client { session, callbacks, on_event, stop })
+        Ok(Client { session, callbacks, on_event, stop: Stop::new() })
     }
 
     /// Does the work of a request that may ask: in rounds since protocol 2026-07-28, and else by requests of our own.
@@ -109,16 +102,20 @@ impl Handler {
         let in_rounds = context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
         if !in_rounds {
             let client = self.client(&context, Way::Request(context.peer.clone()))?;
-            return work_of(client).await.map(Step::Done);
+            let stop = client.stop.clone();
+            return until_cancelled(&context, &stop, Box::pin(work_of(client))).await.map(Step::Done);
         }
         let Input { state, responses, bound } = input;
         let waiting = &self.served.0.waiting;
         if let Some(state) = state {
-            return waiting.resume(&state, &responses.unwrap_or_default(), bound)?.await;
+            let (round, stop) = waiting.resume(&state, &responses.unwrap_or_default(), bound)?;
+            return until_cancelled(&context, &stop, round).await;
         }
         let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
         let client = self.client(&context, Way::Round(sender))?;
-        waiting.begin(work(work_of(client)), questions, bound).await
+        let stop = client.stop.clone();
+        let round = waiting.begin(work(work_of(client)), stop.clone(), questions, bound);
+        until_cancelled(&context, &stop, Box::pin(round)).await
     }
 
     /// The rounds of a request belong to its caller, its method and its parameters.
@@ -140,6 +137,18 @@ impl Handler {
         let found = found.ok_or_else(|| ErrorData::invalid_params(format!("there is no prompt \"{name}\""), None))?;
         Ok((found.entry.server, found.entry.name))
     }
+}
+
+/// Waits for the outcome of a request. A client that cancels the request ends the call, which then tells so. A call that waits for another round
+/// outlives the request that began it.
+async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, outcome: impl Future<Output = T>) -> T {
+    tokio::pin!(outcome);
+    tokio::select! {
+        biased;
+        outcome = &mut outcome => return outcome,
+        () = context.ct.cancelled() => stop.stop(StopReason::Aborted),
+    }
+    outcome.await
 }
 
 /// The parts of a request that belong to its rounds.

@@ -20,6 +20,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::asking::Question;
+use crate::sandbox::Stop;
 
 /// The time for which a call waits for its client.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -49,6 +50,7 @@ struct State {
 /// A call between two rounds, and the rounds that it had.
 struct Call {
     rounds: Vec<SharedRound>,
+    stop: Stop,
     /// Taken by the round that goes on with it.
     paused: Arc<Mutex<Option<Paused>>>,
     /// Ends the call where nobody comes back.
@@ -57,6 +59,8 @@ struct Call {
 
 struct Paused {
     work: Work,
+    /// Ends the call from outside.
+    stop: Stop,
     questions: mpsc::Receiver<Question>,
     answers: HashMap<String, oneshot::Sender<Json>>,
 }
@@ -72,22 +76,23 @@ impl Waiting {
         Self { codec: RequestStateCodec::new(key.to_vec()), calls: Arc::default(), next: AtomicU64::new(1) }
     }
 
-    /// Begins a call. `bound` is what a later round of it must repeat: the client, the method and its parameters.
+    /// Begins a call. `stop` ends it from outside. `bound` is what a later round of it must repeat: the client, the method and its parameters.
     pub(super) fn begin(
         &self,
         work: Work,
+        stop: Stop,
         questions: mpsc::Receiver<Question>,
         bound: Vec<u8>,
     ) -> impl Future<Output = Round> + Send + use<> {
         let call = self.next.fetch_add(1, Ordering::Relaxed);
-        self.round(call, 0, Paused { work, questions, answers: HashMap::new() }, bound)
+        self.round(call, 0, Paused { work, stop, questions, answers: HashMap::new() }, bound)
     }
 
-    /// Goes on with a call whose client has sent its answers.
+    /// Goes on with a call whose client has sent its answers. Returns the round, and the way to end the call.
     ///
     /// # Errors
     /// Invalid params for a state that is not ours, is not of this request, has expired, or belongs to another process.
-    pub(super) fn resume(&self, state: &str, responses: &InputResponses, bound: Vec<u8>) -> Result<SharedRound, ErrorData> {
+    pub(super) fn resume(&self, state: &str, responses: &InputResponses, bound: Vec<u8>) -> Result<(SharedRound, Stop), ErrorData> {
         let unknown = || {
             ErrorData::invalid_params(
                 "requestState: this call is not known here. It was begun by another process, has ended, or waited for more than 10 minutes: call again without it",
@@ -98,7 +103,7 @@ impl Waiting {
         let mut calls = self.calls.lock();
         let known = calls.get_mut(&call).ok_or_else(unknown)?;
         if let Some(same) = known.rounds.get(round) {
-            return Ok(same.clone());
+            return Ok((same.clone(), known.stop.clone()));
         }
         if round != known.rounds.len() {
             return Err(unknown());
@@ -112,14 +117,14 @@ impl Waiting {
         }
         let next = self.round(call, round + 1, paused, bound).boxed().shared();
         known.rounds.push(next.clone());
-        Ok(next)
+        Ok((next, known.stop.clone()))
     }
 
     /// Runs a call until it has ended, or asks.
     fn round(&self, call: u64, round: usize, paused: Paused, bound: Vec<u8>) -> impl Future<Output = Round> + Send + use<> {
         let (calls, codec) = (Arc::clone(&self.calls), self.codec.clone());
         async move {
-            let Paused { mut work, mut questions, .. } = paused;
+            let Paused { mut work, stop, mut questions, .. } = paused;
             let first = tokio::select! {
                 biased;
                 outcome = &mut work => {
@@ -139,7 +144,7 @@ impl Waiting {
             let state = codec
                 .seal_json_with(&State { call, round }, &SealOptions::new().associated_data(&bound).ttl(PATIENCE))
                 .map_err(|error| ErrorData::internal_error(error.to_string(), Some(json!({ "code": "ERR_INTERNAL" }))))?;
-            keep(&calls, call, Paused { work, questions, answers });
+            keep(&calls, call, Paused { work, stop, questions, answers });
             Ok(Step::Ask(InputRequiredResult::new(Some(requests), Some(state))))
         }
     }
@@ -171,7 +176,8 @@ fn keep(calls: &Arc<Mutex<HashMap<u64, Call>>>, call: u64, paused: Paused) {
             }
         }
     });
-    let kept = Call { rounds: Vec::new(), paused: Arc::new(Mutex::new(Some(paused))), _expiry: expiry.drop_guard() };
+    let kept =
+        Call { stop: paused.stop.clone(), rounds: Vec::new(), paused: Arc::new(Mutex::new(Some(paused))), _expiry: expiry.drop_guard() };
     all.insert(call, kept);
 }
 
@@ -179,4 +185,72 @@ fn keep(calls: &Arc<Mutex<HashMap<u64, Call>>>, call: u64, paused: Paused) {
 pub(super) fn work(future: impl Future<Output = Result<Json, ErrorData>> + Send + 'static) -> Work {
     let pinned: Pin<Box<dyn Future<Output = Result<Json, ErrorData>> + Send>> = Box::pin(future);
     pinned
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use rmcp::model::{ElicitRequest, InputRequest};
+
+    use super::*;
+
+    fn asks() -> InputRequest {
+        let form = json!({ "mode": "form", "message": "m", "requestedSchema": { "type": "object", "properties": {} } });
+        InputRequest::Elicitation(ElicitRequest::new(serde_json::from_value(form).unwrap()))
+    }
+
+    /// A call that asks twice, counts how often it gets that far, and gives both answers.
+    fn call(waiting: &Waiting, count: &Arc<AtomicUsize>, bound: &[u8]) -> impl Future<Output = Round> + use<> {
+        let (sender, questions) = mpsc::channel(4);
+        let count = Arc::clone(count);
+        let work = work(async move {
+            let mut answers = Vec::new();
+            for _ in 0..2 {
+                let (answer, answered) = oneshot::channel();
+                let _ = sender.send(Question { request: asks(), answer }).await;
+                answers.push(answered.await.unwrap_or_default());
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(json!(answers))
+        });
+        waiting.begin(work, Stop::new(), questions, bound.to_vec())
+    }
+
+    fn state(step: Round) -> String {
+        let Ok(Step::Ask(asked)) = step else { panic!("it does not ask: {step:?}") };
+        assert_eq!(asked.input_requests.unwrap().len(), 1);
+        asked.request_state.unwrap()
+    }
+
+    fn answer(text: &str) -> InputResponses {
+        InputResponses::from([("q1".to_owned(), json!(text))])
+    }
+
+    #[tokio::test]
+    async fn a_call_goes_on_with_each_answer_and_a_request_that_is_repeated_runs_nothing_twice() {
+        let (waiting, count) = (Waiting::new(&[7; 32]), Arc::default());
+        let first = state(call(&waiting, &count, b"ours").await);
+        let round = waiting.resume(&first, &answer("a"), b"ours".to_vec()).unwrap().0;
+        let again = waiting.resume(&first, &answer("another"), b"ours".to_vec()).unwrap().0;
+        let (second, same) = tokio::join!(round, again);
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        let second = state(second);
+        assert_eq!(second, state(same));
+        let Ok(Step::Done(given)) = waiting.resume(&second, &answer("b"), b"ours".to_vec()).unwrap().0.await else { panic!("not done") };
+        assert_eq!(given, json!(["a", "b"]));
+        assert!(waiting.calls.lock().is_empty());
+        assert!(waiting.resume(&second, &answer("b"), b"ours".to_vec()).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_state_holds_for_its_own_request_and_process_alone() {
+        let (waiting, other, count) = (Waiting::new(&[7; 32]), Waiting::new(&[8; 32]), Arc::default());
+        let known = state(call(&waiting, &count, b"ours").await);
+        assert!(waiting.resume(&known, &answer("a"), b"of another".to_vec()).is_err());
+        assert!(other.resume(&known, &answer("a"), b"ours".to_vec()).is_err());
+        assert!(waiting.resume("nonsense", &answer("a"), b"ours".to_vec()).is_err());
+        assert_eq!(count.load(Ordering::Relaxed), 0);
+        assert!(waiting.resume(&known, &answer("a"), b"ours".to_vec()).is_ok());
+    }
 }
