@@ -318,7 +318,7 @@ describe('While a person thinks', () => {
   })
 
   test('calls that wait for that answer, behind it or for questions of their own, take no time', async (t) => {
-    const limit = ms(400)
+    const limit = ms(1500)
     const { sandbox } = await setUp(t)
     const slow = slowPerson()
     const calls = '[fixture.write_note.async({ text: "x" }), fixture.write_note.async({ text: "y" }), fixture.echo.async({ value: 1 })]'
