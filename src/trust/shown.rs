@@ -185,11 +185,11 @@ mod tests {
     #[test]
     fn no_code_is_hidden_as_the_user_of_an_address() {
         for (name, value) in [
-            ("npm_config_node_options", "--import=data:text/javascript,'http://';import('node%3afs');'@registry.npmjs.org/'"),
-            ("npm_config_registry", "http://evil.example;@registry.npmjs.org/"),
-            ("npm_config_registry", "xhttp://evil.example@registry.npmjs.org/"),
-            ("npm_config_registry", "http://a@evil.example@registry.npmjs.org/"),
-            ("npm_config_script_shell", "http://evil@registry.npmjs.org/"),
+            ("npm_config_node_options", "--import=data:text/javascript,'http://';import('node%3afs');'@registry.example.org/'"),
+            ("npm_config_registry", "http://evil.example;@registry.example.org/"),
+            ("npm_config_registry", "xhttp://evil.example@registry.example.org/"),
+            ("npm_config_registry", "http://a@evil.example@registry.example.org/"),
+            ("npm_config_script_shell", "http://evil@registry.example.org/"),
             ("UV_PYTHON", "/tmp/http://hidden@/python"),
             ("CARGO_BUILD_RUSTC_WRAPPER", "sh -c 'http://`id`@x'"),
             ("CARGO_REGISTRY_GLOBAL_CREDENTIAL_PROVIDERS", "http://evil@x"),
