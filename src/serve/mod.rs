@@ -14,7 +14,9 @@ mod handler;
 pub mod http;
 mod listeners;
 mod offers;
+mod served;
 mod session;
+mod standard;
 mod stdio;
 mod waiting;
 
@@ -27,6 +29,7 @@ use crate::gateway::Gateway;
 use crate::trust::AllowedWrites;
 
 pub use handler::Handler;
+pub use served::{ServedGateway, Transport, serve};
 pub use stdio::serve_stdio;
 
 use self::changes::Changes;

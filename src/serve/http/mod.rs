@@ -27,5 +27,6 @@ mod tokens;
 
 pub use access::Principal;
 pub use metrics::{Metrics, RunInFlight};
+pub(super) use options::invalid;
 pub use options::{HttpLimits, HttpOptions, Listen, ProtectedResource, TlsFiles};
 pub use server::{HttpServer, listen};

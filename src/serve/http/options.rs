@@ -181,7 +181,7 @@ pub struct HttpOptions {
 
 impl HttpOptions {
     /// Checks everything that needs no file and no network, and returns the address to listen on.
-    pub(super) fn validate(&self) -> Result<SocketAddr> {
+    pub(in crate::serve) fn validate(&self) -> Result<SocketAddr> {
         let address = self.listen.address()?;
         self.limits.validate()?;
         if !address.ip().is_loopback() && self.token_file.is_none() && self.oauth.is_none() {
@@ -215,7 +215,7 @@ pub(super) fn check_url(what: &str, text: &str) -> Result<Url> {
     Err(invalid(format!("{what} \"{text}\" must begin with https://")))
 }
 
-pub(super) fn invalid(problem: String) -> Error {
+pub(in crate::serve) fn invalid(problem: String) -> Error {
     Error::InvalidOption { method: METHOD, problem: problem.into() }
 }
 
