@@ -9,7 +9,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::Gateway;
 use super::agent::Identity;
 use super::core::Core;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::trust::Standing;
 
 /// The reason why a server is ended.
@@ -99,6 +99,11 @@ impl Gateway {
         let until_dropped = self.core.attached.token();
         self.core.check_open()?;
         Ok(Attached { closed: self.core.closed.clone(), until_dropped })
+    }
+
+    /// Redacts an error of other work for this gateway.
+    pub(crate) fn redacted(&self, error: Error) -> Error {
+        self.core.redacted(error)
     }
 
     /// Begins to close: new requests are refused, and pending requests end.

@@ -58,6 +58,11 @@ pub struct ServedGateway {
 /// `ERR_INVALID_OPTION`; `ERR_UNKNOWN_SERVER` for a server in `allow_writes`; `ERR_IO` for a file that cannot be read and a port that is in use;
 /// `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
 pub async fn serve(gateway: Gateway, options: ServeOptions, transport: Transport) -> Result<ServedGateway> {
+    let redacting = gateway.clone();
+    begin(gateway, options, transport).await.map_err(|error| redacting.redacted(error))
+}
+
+async fn begin(gateway: Gateway, options: ServeOptions, transport: Transport) -> Result<ServedGateway> {
     let attached = gateway.attach()?;
     if let Some(problem) = options.agent.as_deref().and_then(agent_name_problem) {
         return Err(http::invalid(format!("agent: {problem}")));
@@ -66,11 +71,11 @@ pub async fn serve(gateway: Gateway, options: ServeOptions, transport: Transport
         options.validate()?;
     }
     let runtime = tokio::runtime::Handle::current();
-    let begin = move || {
+    let starting = move || {
         options.allow_writes.servers().try_for_each(|server| gateway.server_info(server).map(drop))?;
         Served::new(gateway, options, &runtime)
     };
-    let served = blocking(begin).await?;
+    let served = blocking(starting).await?;
     match transport {
         Transport::Http(options) => over_http(served, options, attached).await,
         Transport::Stdio => over_stdio(served, attached),
@@ -161,6 +166,7 @@ fn over_stdio(served: Served, attached: Attached) -> Result<ServedGateway> {
                 () = ends => serving.await,
             }
         };
+        let outcome = outcome.map_err(|error| served.0.gateway.redacted(error));
         served.close();
         drop((served, until_dropped, taken));
         if stop.is_cancelled() || closed.is_cancelled() { Ok(()) } else { outcome }
