@@ -183,9 +183,7 @@ impl Agent {
     /// `ERR_INVALID_OPTION` for a name that is not well-formed, `ERR_CLOSED`.
     pub(super) fn open(core: &Arc<Core>, name: &str, options: IdentityOptions) -> Result<Self> {
         core.check_open()?;
-        if let Some(problem) = agent_name_problem(name) {
-            return Err(Error::InvalidOption { method: "Gateway.agent", problem: format!("name {problem}").into() });
-        }
+        check_name(name)?;
         let IdentityOptions { callbacks, on_event } = options;
         let id = AgentId(core.agents.next.fetch_add(1, Ordering::Relaxed));
         let callbacks = core.people.callbacks.for_agent(callbacks);
@@ -226,13 +224,16 @@ impl Agent {
     }
 }
 
-/// Returns the problem of a name that could not stand in a log line or a file name.
-pub(crate) fn agent_name_problem(name: &str) -> Option<String> {
+/// Refuses a name that could not stand in a log line or a file name.
+fn check_name(name: &str) -> Result<()> {
     let is_well_formed = name.starts_with(|first: char| first.is_ascii_alphanumeric())
         && name.chars().all(|next| next.is_ascii_alphanumeric() || matches!(next, '-' | '_' | '.'))
         && name.len() <= MAX_NAME_CHARS;
-    (!is_well_formed)
-        .then(|| format!("must match ^[A-Za-z0-9][A-Za-z0-9._-]*$ and have at most {MAX_NAME_CHARS} characters, not \"{name}\""))
+    if is_well_formed {
+        return Ok(());
+    }
+    let problem = format!("name must match ^[A-Za-z0-9][A-Za-z0-9._-]*$ and have at most {MAX_NAME_CHARS} characters, not \"{name}\"");
+    Err(Error::InvalidOption { method: "Gateway.agent", problem: problem.into() })
 }
 
 #[cfg(test)]
@@ -241,9 +242,9 @@ mod tests {
 
     #[test]
     fn an_agents_name_can_stand_in_a_line_of_a_log() {
-        assert!(["researcher", "a", "0.b-c_D", &"n".repeat(64)].into_iter().all(|name| agent_name_problem(name).is_none()));
+        assert!(["researcher", "a", "0.b-c_D", &"n".repeat(64)].into_iter().all(|name| check_name(name).is_ok()));
         for name in ["", "-a", ".a", "a b", "a\nb", "é", "a/b", &"n".repeat(65)] {
-            assert!(agent_name_problem(name).is_some(), "{name}");
+            assert_eq!(check_name(name).unwrap_err().code(), "ERR_INVALID_OPTION", "{name}");
         }
     }
 }

@@ -45,7 +45,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use crate::client::{Completed, ElicitationAnswer, Form, Question};
-pub(crate) use agent::agent_name_problem;
 pub use agent::{Agent, IdentityOptions};
 pub use agent_modules::AgentModule;
 pub use callbacks::{

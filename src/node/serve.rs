@@ -120,6 +120,7 @@ fn invalid(problem: String) -> Error {
 /// Gives the error of a wrong option the name that the method has in Node.
 fn renamed(error: Error, before: &str) -> Error {
     match error {
+        Error::InvalidOption { method: "Gateway.agent", problem } => invalid(format!("agent: {problem}")),
         Error::InvalidOption { method: _, problem } => invalid(format!("{before}{problem}")),
         other => other,
     }

@@ -10,12 +10,12 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::http::{self, HttpOptions, Metrics};
+use super::http::{self, HttpOptions};
 use super::standard::{Input, Output};
 use super::{ServeOptions, Served, serve_stdio};
 use crate::blocking::blocking;
 use crate::error::{Error, Result};
-use crate::gateway::{Attached, Gateway, agent_name_problem};
+use crate::gateway::{Attached, Gateway};
 
 /// Time that requests under way get when serving over standard input and output is closed.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -64,9 +64,6 @@ pub async fn serve(gateway: Gateway, options: ServeOptions, transport: Transport
 
 async fn begin(gateway: Gateway, options: ServeOptions, transport: Transport) -> Result<ServedGateway> {
     let attached = gateway.attach()?;
-    if let Some(problem) = options.agent.as_deref().and_then(agent_name_problem) {
-        return Err(http::invalid(format!("agent: {problem}")));
-    }
     if let Transport::Http(options) = &transport {
         options.validate()?;
     }
@@ -124,9 +121,9 @@ impl ServedGateway {
 }
 
 async fn over_http(served: Served, options: HttpOptions, attached: Attached) -> Result<ServedGateway> {
-    let handlers = served.clone();
+    let (handlers, metrics) = (served.clone(), Arc::clone(served.metrics()));
     let make = move |principal: &http::Principal| handlers.handler(principal.agent.as_deref());
-    let server = http::listen(options, make, Arc::new(Metrics::default()), attached.closed.clone()).await?;
+    let server = http::listen(options, make, metrics, attached.closed.clone()).await?;
     let url = server.url().to_owned();
     Ok(ServedGateway::begin(Some(&url), |stop| async move {
         let Attached { closed, until_dropped } = attached;
@@ -181,7 +178,9 @@ static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 impl Taken {
     fn take() -> Result<Self> {
         if IS_TAKEN.swap(true, Ordering::AcqRel) {
-            return Err(http::invalid("stdio: this process serves a host on standard input and output already: close that first".to_owned()));
+            return Err(http::invalid(
+                "stdio: this process serves a host on standard input and output already: close that first".to_owned(),
+            ));
         }
         Ok(Self)
     }

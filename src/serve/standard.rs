@@ -142,10 +142,8 @@ mod tests {
     #[tokio::test]
     async fn what_one_side_writes_the_other_side_reads_and_no_mode_changes() {
         let (near, far) = UnixStream::pair().unwrap();
-        let (mut input, mut output) = (
-            Input::new(&near, CancellationToken::new()).unwrap(),
-            Output::new(&far, CancellationToken::new()).unwrap(),
-        );
+        let (mut input, mut output) =
+            (Input::new(&near, CancellationToken::new()).unwrap(), Output::new(&far, CancellationToken::new()).unwrap());
         let sent = vec![b'x'; 1 << 20];
         let written = sent.clone();
         let writing = tokio::spawn(async move { output.write_all(&written).await });

@@ -34,7 +34,8 @@ pub(super) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor> {
     }
     let bytes = read("--tls-key, or tls.key", key)?;
     let private = PrivateKeyDer::from_pem_slice(bytes.expose_secret());
-    let private = private.map_err(|_| invalid(format!("{} has no private key in the form of PEM: check --tls-key, or tls.key", key.display())))?;
+    let private =
+        private.map_err(|_| invalid(format!("{} has no private key in the form of PEM: check --tls-key, or tls.key", key.display())))?;
     let unfit = |error: &rustls::Error| {
         let problem = match error {
             rustls::Error::InconsistentKeys(_) => "the key belongs to another certificate".to_owned(),
