@@ -1401,6 +1401,11 @@ export interface ServeLimits {
   drainMs: number
 }
 
+/** Supports `await using served = await gateway.serve({ http: 0 })`. */
+export interface ServedGateway {
+  [Symbol.asyncDispose](): Promise<void>
+}
+
 /**
  * One caller of a gateway, made by `Gateway.agent`. Its `session` answers, sandboxes with their saved values, callbacks, subscriptions and its
  * model's decisions to enable or disable a server belong to it alone, and end with it. Approvals and connections are shared with the other agents of
