@@ -198,13 +198,13 @@ test('A wrong option is an error that names it, and nothing is served then', asy
 /** Starts a program of this folder that serves a gateway. */
 function program(t, name, ...args) {
   const path = folder(t)
-  const child = listenTo(t, process.execPath, [join(root, '__test__/fixtures', name), path, fixtureProgram, ...args], { limit: LIMIT })
+  const child = listenTo(t, process.execPath, [join(root, '__test__/fixtures', name), path, ...args], { limit: LIMIT })
   child.stdin.on('error', () => {})
   return { child, ended: endOf(child) }
 }
 
 test('Over standard input and output a host reaches the gateway of a program, which exits after the host', async (t) => {
-  const { child, ended } = program(t, 'serve-stdio.mjs')
+  const { child, ended } = program(t, 'serve-stdio.mjs', fixtureProgram)
   const transport = {
     async start() {
       createInterface({ input: child.stdout }).on('line', (line) => transport.onmessage?.(JSON.parse(line)))
@@ -225,7 +225,7 @@ test('Over standard input and output a host reaches the gateway of a program, wh
 })
 
 test('Rubbish on standard input ends serving with an error, and the program goes on', async (t) => {
-  const { child, ended } = program(t, 'serve-stdio.mjs')
+  const { child, ended } = program(t, 'serve-stdio.mjs', fixtureProgram)
   child.stdin.end('GET / HTTP/1.1\n\n')
   const { code, stderr } = await ended
   assert.equal(code, 0)
@@ -233,7 +233,7 @@ test('Rubbish on standard input ends serving with an error, and the program goes
 })
 
 test('Node runs as long as something is served, and no longer, also with a gateway that is open', async (t) => {
-  const { child, ended } = program(t, 'serve-http.mjs')
+  const { child, ended } = program(t, 'serve-http.mjs', fixtureProgram)
   await waitFor('the address', () => child.output.stdout.includes('\n'))
   const url = child.output.stdout.trim()
   const { client } = await connected(t, url)
@@ -244,6 +244,19 @@ test('Node runs as long as something is served, and no longer, also with a gatew
   const { code, stderr } = await ended
   assert.deepEqual([code, stderr], [0, ''])
 })
+
+for (const [what, when] of [
+  ['served', 'it is closed, with a session that a client has left'],
+  ['gateway', 'its gateway is closed'],
+  ['worker', 'its worker is terminated'],
+])
+  test(`Nothing is left of what was served when ${when}`, async (t) => {
+    const { child, ended } = program(t, 'serve-many.mjs', what)
+    child.stdin.end()
+    const { code, stdout, stderr } = await ended
+    assert.deepEqual([code, stderr], [0, ''])
+    assert.equal(JSON.parse(stdout).isBack, true, stdout)
+  })
 
 test('The example of docs/SERVE.md does what it says', async (t) => {
   const [, section] = readFileSync(join(root, 'docs/SERVE.md'), 'utf8').split('\n## In an agent\n')

@@ -76,7 +76,10 @@ test('What is wrong with an option is said in one line, and the exit code is 1 o
     [['--agent', 'a b'], 1, /name must match/],
   ]) {
     const { code: exit, stdout, stderr } = await run(at, ['serve', ...words])
-    const [line, ...more] = stderr.trim().split('\n').filter((line) => !line.startsWith('warning:'))
+    const [line, ...more] = stderr
+      .trim()
+      .split('\n')
+      .filter((line) => !line.startsWith('warning:'))
     assert.deepEqual([exit, stdout, more], [code, '', []], `${words.join(' ')}: ${stderr}`)
     assert.match(line, says)
     assert.ok(!line.includes('not redacted'), line)

@@ -142,7 +142,7 @@ pub struct Serve {
     /// Accept access tokens of this OAuth authorization server
     #[arg(long, value_name = "URL", requires = "http", requires = "oauth_resource")]
     pub oauth_issuer: Option<String>,
-    /// Address of this server, https://HOST/mcp, which the tokens must name
+    /// Address of this server, as the tokens must name it
     #[arg(long, value_name = "URL", requires = "oauth_issuer")]
     pub oauth_resource: Option<String>,
     /// Address of the issuer's keys [default: as its metadata says]
@@ -154,7 +154,7 @@ pub struct Serve {
     /// Names of this server besides its address, as a proxy passes them on: NAME or NAME:PORT, separated by commas
     #[arg(long, value_name = "HOSTS", value_delimiter = ',', requires = "http")]
     pub allowed_hosts: Vec<String>,
-    /// Web pages that may connect: https://NAME[:PORT], separated by commas
+    /// Origins of web pages that may connect, separated by commas
     #[arg(long, value_name = "ORIGINS", value_delimiter = ',', requires = "http")]
     pub allowed_origins: Vec<String>,
     /// Read a changed config again by itself [default: true]

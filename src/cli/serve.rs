@@ -54,7 +54,7 @@ fn transport(arguments: &Serve) -> Result<Transport, CliError> {
         }),
         _ => None,
     };
-    Ok(Transport::Http(HttpOptions {
+    Ok(Transport::Http(Box::new(HttpOptions {
         listen,
         token_file: arguments.token_file.clone(),
         tls,
@@ -62,5 +62,5 @@ fn transport(arguments: &Serve) -> Result<Transport, CliError> {
         allowed_hosts: arguments.allowed_hosts.clone(),
         allowed_origins: arguments.allowed_origins.clone(),
         ..HttpOptions::default()
-    }))
+    })))
 }

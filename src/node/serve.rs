@@ -109,7 +109,7 @@ impl ServeOptions {
             allowed_hosts: allowed_hosts.unwrap_or_default(),
             allowed_origins: allowed_origins.unwrap_or_default(),
         };
-        Ok((options, Transport::Http(http)))
+        Ok((options, Transport::Http(Box::new(http))))
     }
 }
 

@@ -28,7 +28,7 @@ pub enum Transport {
     /// Standard input and output of this process, for one host. Nothing else may use them meanwhile.
     Stdio,
     /// Streamable HTTP, for many clients.
-    Http(HttpOptions),
+    Http(Box<HttpOptions>),
 }
 
 /// A gateway that is being served. Serving ends with [`ServedGateway::close`] and with the gateway, and over standard input and output also with the
@@ -46,9 +46,9 @@ pub struct ServedGateway {
 ///
 /// ```no_run
 /// # async fn example(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
-/// use hyperlight_mcp::serve::{ServeOptions, Transport, http::HttpOptions, serve};
+/// use hyperlight_mcp::serve::{ServeOptions, Transport, serve};
 ///
-/// let served = serve(gateway, ServeOptions::default(), Transport::Http(HttpOptions::default())).await?;
+/// let served = serve(gateway, ServeOptions::default(), Transport::Http(Box::default())).await?;
 /// println!("{}", served.url().unwrap_or_default());
 /// served.close().await;
 /// # Ok(()) }
@@ -74,7 +74,7 @@ async fn begin(gateway: Gateway, options: ServeOptions, transport: Transport) ->
     };
     let served = blocking(starting).await?;
     match transport {
-        Transport::Http(options) => over_http(served, options, attached).await,
+        Transport::Http(options) => over_http(served, *options, attached).await,
         Transport::Stdio => over_stdio(served, attached),
     }
 }

@@ -124,7 +124,7 @@ mod tests {
         let there = HttpLimits::from(given);
         assert_eq!(json!(ServeLimits::from(there)), Json::Object(numbers.clone()));
         for name in numbers.keys() {
-            let too_much: ServeLimits = serde_json::from_value(json!({ name: u32::MAX as u64 + 1 })).unwrap_or_default();
+            let too_much: ServeLimits = serde_json::from_value(json!({ name: u64::from(u32::MAX) + 2 })).unwrap_or_default();
             let refused = HttpOptions { limits: too_much.into(), ..HttpOptions::default() }.validate();
             // A number that does not fit is refused before.
             if name != "requestsPerSecond" {
