@@ -122,7 +122,7 @@ impl ServedGateway {
 
 async fn over_http(served: Served, options: HttpOptions, attached: Attached) -> Result<ServedGateway> {
     let (handlers, metrics) = (served.clone(), Arc::clone(served.metrics()));
-    let make = move |principal: &http::Principal| handlers.handler(principal.agent.as_deref());
+    let make = move |principal: &http::Principal| handlers.handler(principal);
     let server = http::listen(options, make, metrics, attached.closed.clone()).await?;
     let url = server.url().to_owned();
     Ok(ServedGateway::begin(Some(&url), |stop| async move {
