@@ -203,8 +203,8 @@ function program(t, name, ...args) {
   return { child, ended: endOf(child) }
 }
 
-test('Over standard input and output a host reaches the gateway of a program, which exits after the host', async (t) => {
-  const { child, ended } = program(t, 'serve-stdio.mjs', fixtureProgram)
+/** A host on the standard input and output of a program. */
+async function hostOf(child) {
   const transport = {
     async start() {
       createInterface({ input: child.stdout }).on('line', (line) => transport.onmessage?.(JSON.parse(line)))
@@ -218,10 +218,31 @@ test('Over standard input and output a host reaches the gateway of a program, wh
   }
   const client = new Client({ name: 'Test Host', version: '1.0.0' })
   await client.connect(transport)
+  return client
+}
+
+test('Over standard input and output a host reaches the gateway of a program, which exits after the host', async (t) => {
+  const { child, ended } = program(t, 'serve-stdio.mjs', fixtureProgram)
+  const client = await hostOf(child)
   assert.equal((await runs(client, `fixture.sleep({ ms: 0 })`)).structuredContent.value, 'slept')
   await client.close()
   const { code, stderr } = await ended
   assert.deepEqual([code, stderr], [0, 'undefined ERR_INVALID_OPTION\nthe host has gone\n'])
+})
+
+test('close() on standard input and output lets a request under way end, and gateway.close() does not wait for it', async (t) => {
+  for (const [what, tool, outcome] of [
+    ['served', 'sleep', 'slept'],
+    ['gateway', 'hang', undefined],
+  ]) {
+    const { child, ended } = program(t, 'serve-stdio.mjs', fixtureProgram, what, tool)
+    const client = await hostOf(child)
+    const answer = runs(client, `fixture.${tool}({ ms: 1000 })`).catch((error) => error)
+    const { code, stderr } = await ended
+    // The program ended by itself, with its standard input still open.
+    assert.deepEqual([code, stderr.split('\n')[1]], [0, 'the host has gone'])
+    if (outcome) assert.equal((await answer).structuredContent.value, outcome)
+  }
 })
 
 test('Rubbish on standard input ends serving with an error, and the program goes on', async (t) => {
