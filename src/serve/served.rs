@@ -123,7 +123,8 @@ impl ServedGateway {
 async fn over_http(served: Served, options: HttpOptions, attached: Attached) -> Result<ServedGateway> {
     let (handlers, metrics) = (served.clone(), Arc::clone(served.metrics()));
     let make = move |principal: &http::Principal| handlers.handler(principal);
-    let server = http::listen(options, make, metrics, attached.closed.clone()).await?;
+    let killed = CancellationToken::new();
+    let server = http::listen(options, make, metrics, killed.clone()).await?;
     let url = server.url().to_owned();
     Ok(ServedGateway::begin(Some(&url), |stop| async move {
         let Attached { closed, until_dropped } = attached;
@@ -131,7 +132,16 @@ async fn over_http(served: Served, options: HttpOptions, attached: Attached) -> 
             () = stop.cancelled() => {}
             () = closed.cancelled() => {}
         }
-        server.close().await;
+        // The end of the gateway ends all requests under way with an error, which their clients still get.
+        let kills = async {
+            closed.cancelled().await;
+            sleep(LAST_WRITES).await;
+            killed.cancel();
+        };
+        tokio::select! {
+            () = server.close() => {}
+            () = kills => server.close().await,
+        }
         served.close();
         drop((server, served, until_dropped));
         Ok(())
@@ -152,9 +162,12 @@ fn over_stdio(served: Served, attached: Attached) -> Result<ServedGateway> {
                 () = async { stop.cancelled().await; input_ends.cancel(); sleep(DRAIN).await } => {}
                 () = closed.cancelled() => {}
             }
-            cancelled.cancel();
-            sleep(LAST_WRITES).await;
-            cut.cancel();
+            // The end of the gateway has ended all requests with an error, which the host still gets.
+            input_ends.cancel();
+            for ends in [&cancelled, &cut] {
+                sleep(LAST_WRITES).await;
+                ends.cancel();
+            }
         };
         let outcome = {
             let mut serving = Box::pin(serve_stdio(&served, input, output, cancelled.clone()));
