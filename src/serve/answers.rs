@@ -57,6 +57,7 @@ fn output_schema(tool: AgentTool) -> Json {
 pub(super) fn result(answer: Json) -> CallToolResult {
     let content = vec![ContentBlock::text(answer.to_string())];
     let mut result = if answer.get("error").is_some() { CallToolResult::error(content) } else { CallToolResult::success(content) };
+    result.meta = super::stateless::meta(&answer);
     result.structured_content = Some(answer);
     result
 }

@@ -20,8 +20,9 @@ use super::asking::{Asks, ClientCallbacks, Way};
 use super::listeners::listener;
 use super::offers::{self, Offers, Target};
 use super::session::{Session, Slot};
+use super::stateless::Keeper;
 use super::waiting::{Step, work};
-use super::{Served, answers, changes};
+use super::{Served, answers, changes, stateless};
 use crate::agent::{ExecuteOptions, Tool};
 use crate::blocking::blocking;
 use crate::bridge::ToolErrors;
@@ -73,7 +74,9 @@ impl Handler {
         }
         let client = context.client_info();
         let name = self.caller.as_deref().or_else(|| client.as_ref().map(|client| client.name.as_str()));
-        let opened = Session::open(&self.served.0, name, Some(context.peer.clone()));
+        // Without a session, the connection ends with this request.
+        let peer = stateless::owner(context).is_none().then(|| context.peer.clone());
+        let opened = Session::open(&self.served.0, name, peer);
         let opened = opened.map_err(|error| refused(&error))?;
         Ok(Arc::clone(self.slot.get_or_init(|| opened)))
     }
@@ -259,7 +262,11 @@ impl ServerHandler for Handler {
     async fn list_tools(&self, _request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Answer<ListToolsResult> {
         let session = self.session(&context)?;
         let definitions = session.tools.definitions().map_err(|error| refused(&error))?;
-        Ok(ListToolsResult::with_all_items(definitions.into_iter().map(answers::definition).collect()))
+        let mut tools: Vec<_> = definitions.into_iter().map(answers::definition).collect();
+        if stateless::owner(&context).is_some() {
+            stateless::offer(&mut tools);
+        }
+        Ok(ListToolsResult::with_all_items(tools))
     }
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Answer<CallToolResponse> {
@@ -267,9 +274,17 @@ impl ServerHandler for Handler {
         if Tool::named(&name).is_none() {
             return Err(ErrorData::invalid_params(format!("there is no tool \"{name}\""), None));
         }
-        let arguments = Json::Object(request.arguments.unwrap_or_default());
-        let bound = json!(["tools/call", name, arguments]);
+        let mut arguments = Json::Object(request.arguments.unwrap_or_default());
+        let keeper = Keeper::of(&self.served, &context, &name, &mut arguments);
+        let bound = json!(["tools/call", name, arguments, keeper.as_ref().and_then(Keeper::handle)]);
         let input = self.input(request.request_state, request.input_responses, &bound);
+        if let (None, Some(keeper)) = (&input.state, &keeper) {
+            match keeper.session() {
+                Ok(Some(session)) => drop(self.slot.set(session)),
+                Ok(None) => {}
+                Err(error) => return Ok(CallToolResponse::from(answers::result(stateless::refusal(&error)))),
+            }
+        }
         let step = self.asking(context, input, move |client| async move {
             let on_event = Arc::clone(&client.on_event);
             let options = ExecuteOptions {
@@ -278,7 +293,11 @@ impl ServerHandler for Handler {
                 run_setup: Some(Arc::new(move |options| RunOptions { on_event: Some(Arc::clone(&on_event)), run_id: Some(0), ..options })),
             };
             let answer = client.session.tools.execute_with(&name, &arguments, options).await;
-            answer.map_err(|error| refused(&error))
+            let answer = answer.map_err(|error| refused(&error))?;
+            Ok(match keeper {
+                Some(keeper) => keeper.kept(&client.session, answer),
+                None => answer,
+            })
         });
         Ok(match step.await? {
             Step::Done(answer) => CallToolResponse::from(answers::result(answer)),

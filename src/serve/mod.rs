@@ -11,10 +11,12 @@ mod answers;
 mod asking;
 mod changes;
 mod handler;
+mod handles;
 pub mod http;
 mod listeners;
 mod offers;
 mod session;
+mod stateless;
 mod stdio;
 mod waiting;
 
@@ -30,6 +32,8 @@ pub use handler::Handler;
 pub use stdio::serve_stdio;
 
 use self::changes::Changes;
+use self::handles::Handles;
+use self::session::Session;
 use self::waiting::Waiting;
 
 /// Options of a served gateway.
@@ -50,6 +54,8 @@ struct Shared {
     options: ServeOptions,
     changes: Changes,
     waiting: Waiting,
+    /// What runs of callers without a session have saved.
+    handles: Handles<Session>,
     runtime: tokio::runtime::Handle,
     closed: CancellationToken,
 }
@@ -63,11 +69,13 @@ impl Served {
         let mut key = [0; 32];
         getrandom::fill(&mut key)
             .map_err(|error| Error::Io { what: "a key for the state of requests".into(), problem: error.to_string().into() })?;
+        let (max_bytes, max_age) = gateway.saved_limits();
         let shared = Shared {
             gateway,
             options,
             changes: Changes::default(),
             waiting: Waiting::new(&key),
+            handles: Handles::new(&key, max_bytes, max_age),
             runtime: runtime.clone(),
             closed: CancellationToken::new(),
         };
@@ -83,9 +91,10 @@ impl Served {
         Handler::new(self.clone(), caller.map(str::to_owned))
     }
 
-    /// Stops looking for changes. Connections end with their transports.
+    /// Stops looking for changes, and forgets what callers without a session have saved. Connections end with their transports.
     pub fn close(&self) {
         self.0.closed.cancel();
+        self.0.handles.clear();
     }
 
     fn enable_approved(&self) -> Result<()> {
