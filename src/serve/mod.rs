@@ -21,11 +21,12 @@ mod stdio;
 mod waiting;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, IdentityOptions};
 use crate::trust::AllowedWrites;
 
 pub use handler::Handler;
@@ -33,6 +34,7 @@ pub use stdio::serve_stdio;
 
 use self::changes::Changes;
 use self::handles::Handles;
+use self::http::Metrics;
 use self::session::Session;
 use self::waiting::Waiting;
 
@@ -56,6 +58,9 @@ struct Shared {
     waiting: Waiting,
     /// What runs of callers without a session have saved.
     handles: Handles<Session>,
+    metrics: Arc<Metrics>,
+    /// The number of the next run, in events and questions.
+    next_run: AtomicU64,
     runtime: tokio::runtime::Handle,
     closed: CancellationToken,
 }
@@ -64,8 +69,12 @@ impl Served {
     /// Begins to serve a gateway: enables every approved server, and each that is approved later.
     ///
     /// # Errors
-    /// `ERR_CLOSED`, `ERR_APPROVAL_STORE`, `ERR_IO` where the system gives no random key.
+    /// `ERR_INVALID_OPTION` for the name of an agent that is not well-formed, `ERR_CLOSED`, `ERR_APPROVAL_STORE`, `ERR_IO` where the system gives no random key.
     pub fn new(gateway: Gateway, options: ServeOptions, runtime: &tokio::runtime::Handle) -> Result<Self> {
+        if let Some(name) = &options.agent {
+            // Checks the name now, and not at the first request.
+            drop(gateway.agent(name, IdentityOptions::default())?);
+        }
         let mut key = [0; 32];
         getrandom::fill(&mut key)
             .map_err(|error| Error::Io { what: "a key for the state of requests".into(), problem: error.to_string().into() })?;
@@ -76,6 +85,8 @@ impl Served {
             changes: Changes::default(),
             waiting: Waiting::new(&key),
             handles: Handles::new(&key, max_bytes, max_age),
+            metrics: Arc::default(),
+            next_run: AtomicU64::new(1),
             runtime: runtime.clone(),
             closed: CancellationToken::new(),
         };
@@ -89,6 +100,16 @@ impl Served {
     #[must_use]
     pub fn handler(&self, caller: Option<&str>) -> Handler {
         Handler::new(self.clone(), caller.map(str::to_owned))
+    }
+
+    /// Returns the counters of the server. The handlers count the runs in it.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.0.metrics
+    }
+
+    fn next_run(&self) -> u64 {
+        self.0.next_run.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Stops looking for changes, and forgets what callers without a session have saved. Connections end with their transports.
