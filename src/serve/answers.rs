@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value as Json, json};
 
 use crate::agent::{Tool as AgentTool, ToolDefinition};
+use crate::error::Error;
 
 /// Returns the definition of a tool for a host.
 pub(super) fn definition(definition: ToolDefinition) -> Tool {
@@ -62,6 +64,22 @@ pub(super) fn result(answer: Json) -> CallToolResult {
     result
 }
 
+/// A failure as the protocol's error. The message is for a model: it holds no text that no person has approved.
+pub(super) fn refused(error: &Error) -> ErrorData {
+    let data = Some(json!({ "code": error.code() }));
+    match error {
+        Error::UnknownResource { .. } => ErrorData::resource_not_found(error.for_model(), data),
+        Error::InvalidArguments { .. } | Error::InvalidOption { .. } | Error::UnknownPrompt { .. } => {
+            ErrorData::invalid_params(error.for_model(), data)
+        }
+        _ => ErrorData::internal_error(error.for_model(), data),
+    }
+}
+
+pub(super) fn no_such_resource() -> ErrorData {
+    ErrorData::resource_not_found("no server has this resource under this URI alone", None)
+}
+
 fn object(json: Json) -> Arc<JsonObject> {
     Arc::new(if let Json::Object(object) = json { object } else { JsonObject::new() })
 }
@@ -81,6 +99,13 @@ mod tests {
             let changes = matches!(tool, AgentTool::RunJavascript | AgentTool::Manage);
             assert_eq!(annotations.read_only_hint, Some(!changes), "{}", tool.name());
         }
+    }
+
+    #[test]
+    fn a_failure_tells_a_host_its_code_and_a_model_what_to_do() {
+        let error = refused(&Error::NotEnabled { server: "a".into() });
+        assert_eq!(error.data.unwrap()["code"], "ERR_NOT_ENABLED");
+        assert!(error.message.contains("not enabled"), "{}", error.message);
     }
 
     #[test]

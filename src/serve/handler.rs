@@ -17,13 +17,14 @@ use serde_json::{Map, Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::answers::{no_such_resource, refused};
 use super::asking::{Asks, ClientCallbacks, Way};
 use super::listeners::listener;
 use super::offers::{self, Offers, Target};
-use super::session::{Session, Slot};
+use super::session::{Session, Slot, Told};
 use super::stateless::Keeper;
 use super::waiting::{Step, work};
-use super::{Served, answers, changes, stateless};
+use super::{Served, answers, changes, stateless, subscriptions};
 use crate::agent::{ExecuteOptions, Tool};
 use crate::blocking::blocking;
 use crate::bridge::ToolErrors;
@@ -80,8 +81,8 @@ impl Handler {
         let client = context.client_info();
         let name = self.caller.as_deref().or_else(|| client.as_ref().map(|client| client.name.as_str()));
         // Without a session, the connection ends with this request.
-        let peer = stateless::owner(context).is_none().then(|| context.peer.clone());
-        let opened = Session::open(&self.served.0, name, peer);
+        let told = stateless::owner(context).is_none().then(|| Told::Client(context.peer.clone()));
+        let opened = Session::open(&self.served.0, name, told);
         let opened = opened.map_err(|error| refused(&error))?;
         Ok(Arc::clone(self.slot.get_or_init(|| opened)))
     }
@@ -167,22 +168,6 @@ struct Input {
     bound: Vec<u8>,
 }
 
-/// A failure as the protocol's error. The message is for a model: it holds no text that no person has approved.
-fn refused(error: &Error) -> ErrorData {
-    let data = Some(json!({ "code": error.code() }));
-    match error {
-        Error::UnknownResource { .. } => ErrorData::resource_not_found(error.for_model(), data),
-        Error::InvalidArguments { .. } | Error::InvalidOption { .. } | Error::UnknownPrompt { .. } => {
-            ErrorData::invalid_params(error.for_model(), data)
-        }
-        _ => ErrorData::internal_error(error.for_model(), data),
-    }
-}
-
-fn no_such_resource() -> ErrorData {
-    ErrorData::resource_not_found("no server has this resource under this URI alone", None)
-}
-
 /// Reads a value of ours as one of the protocol's.
 fn typed<T: DeserializeOwned>(value: Json) -> Answer<T> {
     serde_json::from_value(value).map_err(|error| ErrorData::internal_error(format!("an answer has an unexpected form: {error}"), None))
@@ -236,30 +221,11 @@ impl ServerHandler for Handler {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        let mut accepted = requested.clone();
-        // Updates of resources need a session, which this protocol does not have.
-        accepted.resource_subscriptions = None;
-        Some(accepted)
+        Some(subscriptions::accepted(requested))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Answer<()> {
-        let mut changes = self.served.0.changes.subscribe();
-        let sink = context.sink().clone();
-        loop {
-            tokio::select! {
-                () = context.cancelled() => return Ok(()),
-                () = self.served.0.closed.cancelled() => return Ok(()),
-                more = changes::next(&mut changes) => {
-                    if !more {
-                        return Ok(());
-                    }
-                    // What the filter does not have is left out by the sink.
-                    let _ = sink.notify_tool_list_changed().await;
-                    let _ = sink.notify_resource_list_changed().await;
-                    let _ = sink.notify_prompt_list_changed().await;
-                }
-            }
-        }
+        subscriptions::listen(&self.served.0, self.caller.as_deref(), &context).await
     }
 
     async fn set_level(&self, request: SetLevelRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
@@ -366,17 +332,7 @@ impl ServerHandler for Handler {
 
     async fn subscribe(&self, request: SubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
         let (session, (_, offers)) = (self.session(&context)?, self.offers(&context).await?);
-        let mut outcome = Err(no_such_resource());
-        for target in offers.targets(&request.uri) {
-            // The declarations change with the lists, which is told anyway.
-            let Target::Of { server, uri } = target else { return Ok(()) };
-            match session.subscribe(&server, &uri, &request.uri).await {
-                Ok(()) => return Ok(()),
-                Err(error @ Error::UnknownResource { .. }) => outcome = Err(refused(&error)),
-                Err(error) => return Err(refused(&error)),
-            }
-        }
-        outcome
+        subscriptions::subscribe(&session, &offers, &request.uri).await
     }
 
     async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
@@ -443,17 +399,5 @@ impl ServerHandler for Handler {
         let options = client.call_options();
         let completed = client.session.agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop).await;
         typed(json!({ "completion": completed.map_err(|error| refused(&error))? }))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_tells_a_host_its_code_and_a_model_what_to_do() {
-        let error = refused(&Error::NotEnabled { server: "a".into() });
-        assert_eq!(error.data.unwrap()["code"], "ERR_NOT_ENABLED");
-        assert!(error.message.contains("not enabled"), "{}", error.message);
     }
 }

@@ -18,6 +18,7 @@ mod offers;
 mod session;
 mod stateless;
 mod stdio;
+mod subscriptions;
 mod waiting;
 
 use std::sync::Arc;
