@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse,
-    GetPromptResult, Implementation, InputResponses, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
-    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestParams, CompleteResult,
+    GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation, InputResponses,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, ServerCapabilities, ServerConfig,
+    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -19,10 +21,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::answers::{no_such_resource, refused};
 use super::asking::{Asks, ClientCallbacks, Way};
+use super::http::Owner;
 use super::listeners::listener;
 use super::offers::{self, Offers, Target};
 use super::session::{Session, Slot, Told};
 use super::stateless::Keeper;
+use super::tasks::{Begun, Place, Run};
 use super::waiting::{Step, work};
 use super::{Served, answers, changes, stateless, subscriptions};
 use crate::agent::{ExecuteOptions, Tool};
@@ -34,12 +38,15 @@ use crate::sandbox::{Stop, StopReason};
 
 /// Questions of one call that wait at once, since protocol 2026-07-28.
 const MAX_QUESTIONS: usize = 16;
+/// The number of the next connection, which owns the tasks of a client without a token.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
 type Answer<T> = std::result::Result<T, ErrorData>;
 
 /// Answers the requests of one connection. Over HTTP without sessions, of one request.
 pub struct Handler {
     served: Served,
+    number: u64,
     slot: Slot,
     /// The name of the caller's token.
     caller: Option<String>,
@@ -65,7 +72,8 @@ impl Handler {
     pub(super) fn new(served: Served, caller: Option<String>) -> Self {
         let ended = CancellationToken::new();
         let ends_with_this = ended.clone().drop_guard();
-        Self { served, slot: Slot::default(), caller, ended, _ends_with_this: ends_with_this }
+        let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        Self { served, number, slot: Slot::default(), caller, ended, _ends_with_this: ends_with_this }
     }
 
     /// The place of the session, for whoever ends the connection.
@@ -108,8 +116,7 @@ impl Handler {
     where
         W: Future<Output = Answer<Json>> + Send + 'static,
     {
-        let in_rounds = context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
-        if !in_rounds {
+        if !in_rounds(&context) {
             let client = self.client(&context, Way::Request(context.peer.clone()))?;
             let stop = client.stop.clone();
             return until_cancelled(&context, &stop, Box::pin(work_of(client))).await.map(Step::Done);
@@ -125,6 +132,17 @@ impl Handler {
         let stop = client.stop.clone();
         let round = waiting.begin(self.caller.clone(), work(work_of(client)), stop.clone(), questions, bound);
         until_cancelled(&context, &stop, Box::pin(round)).await
+    }
+
+    /// Returns the owner of a task: the caller, or this connection.
+    fn owner(&self, context: &RequestContext<RoleServer>) -> Owner {
+        stateless::owner(context).unwrap_or_else(|| Owner { key: format!("connection:{}", self.number), ended: self.ended.clone() })
+    }
+
+    /// Returns a place for a task, if the client knows tasks and may have one more.
+    fn task_place(&self, context: &RequestContext<RoleServer>) -> Option<Place> {
+        let knows = in_rounds(context) && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
+        knows.then(|| self.served.0.tasks.place(self.owner(context))).flatten()
     }
 
     /// The rounds of a request belong to its caller, its method and its parameters.
@@ -146,6 +164,11 @@ impl Handler {
         let found = found.ok_or_else(|| ErrorData::invalid_params(format!("there is no prompt \"{name}\""), None))?;
         Ok((found.entry.server, found.entry.name))
     }
+}
+
+/// Returns whether the client is asked in rounds (since protocol 2026-07-28).
+fn in_rounds(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
 /// Waits for the outcome of a request. A client that cancels the request ends the call, which then tells so. A call that waits for another round
@@ -195,6 +218,7 @@ impl ServerHandler for Handler {
             .enable_resources_subscribe()
             .enable_tools()
             .enable_tool_list_changed()
+            .enable_tasks()
             .build();
         let mut info = ServerConfig::new(capabilities);
         info.server_info = Implementation::new("hyperlight-mcp", env!("CARGO_PKG_VERSION"));
@@ -226,6 +250,18 @@ impl ServerHandler for Handler {
 
     async fn listen(&self, context: SubscriptionContext) -> Answer<()> {
         subscriptions::listen(&self.served.0, self.caller.as_deref(), &context).await
+    }
+
+    async fn get_task(&self, request: GetTaskParams, context: RequestContext<RoleServer>) -> Answer<GetTaskResult> {
+        self.served.0.tasks.get(&self.owner(&context).key, &request.task_id)
+    }
+
+    async fn update_task(&self, request: UpdateTaskParams, context: RequestContext<RoleServer>) -> Answer<()> {
+        self.served.0.tasks.answer(&self.owner(&context).key, &request.task_id, request.input_responses)
+    }
+
+    async fn cancel_task(&self, request: CancelTaskParams, context: RequestContext<RoleServer>) -> Answer<()> {
+        self.served.0.tasks.cancel(&self.owner(&context).key, &request.task_id)
     }
 
     async fn set_level(&self, request: SetLevelRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
@@ -260,7 +296,7 @@ impl ServerHandler for Handler {
                 Err(error) => return Ok(CallToolResponse::from(answers::result(stateless::refusal(&error)))),
             }
         }
-        let step = self.asking(context, input, move |client| async move {
+        let work_of = move |client: Client| async move {
             let _in_flight = (tool == Tool::RunJavascript).then(|| metrics.run_started());
             let on_event = Arc::clone(&client.on_event);
             let options = ExecuteOptions {
@@ -278,7 +314,18 @@ impl ServerHandler for Handler {
                 Some(keeper) => keeper.kept(&client.session, answer),
                 None => answer,
             })
-        });
+        };
+        let is_first = input.state.is_none();
+        if let Some(place) = self.task_place(&context).filter(|_| is_first && tool == Tool::RunJavascript) {
+            let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
+            let client = self.client(&context, Way::Round(sender))?;
+            let run = Run { stop: client.stop.clone(), work: work(work_of(client)), questions };
+            return Ok(match self.served.0.tasks.begin(place, run, &context.ct).await? {
+                Begun::Done(result) => CallToolResponse::from(typed::<CallToolResult>(result)?),
+                Begun::Task(task) => CallToolResponse::from(task),
+            });
+        }
+        let step = self.asking(context, input, work_of);
         Ok(match step.await? {
             Step::Done(answer) => CallToolResponse::from(answers::result(answer)),
             Step::Ask(questions) => CallToolResponse::from(questions),

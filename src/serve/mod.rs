@@ -19,6 +19,7 @@ mod session;
 mod stateless;
 mod stdio;
 mod subscriptions;
+mod tasks;
 mod waiting;
 
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use self::changes::Changes;
 use self::handles::Handles;
 use self::http::Metrics;
 use self::session::Session;
+use self::tasks::Tasks;
 use self::waiting::Waiting;
 
 /// Options of a served gateway.
@@ -59,6 +61,7 @@ struct Shared {
     waiting: Waiting,
     /// What runs of callers without a session have saved.
     handles: Handles<Session>,
+    tasks: Tasks,
     metrics: Arc<Metrics>,
     /// The number of the next run, in events and questions.
     next_run: AtomicU64,
@@ -80,16 +83,18 @@ impl Served {
         getrandom::fill(&mut key)
             .map_err(|error| Error::Io { what: "a key for the state of requests".into(), problem: error.to_string().into() })?;
         let (max_bytes, max_age) = gateway.saved_limits();
+        let closed = CancellationToken::new();
         let shared = Shared {
             gateway,
             options,
             changes: Changes::default(),
             waiting: Waiting::new(&key),
             handles: Handles::new(&key, max_bytes, max_age),
+            tasks: Tasks::new(runtime, &closed),
             metrics: Arc::default(),
             next_run: AtomicU64::new(1),
             runtime: runtime.clone(),
-            closed: CancellationToken::new(),
+            closed,
         };
         let served = Self(Arc::new(shared));
         served.enable_approved()?;

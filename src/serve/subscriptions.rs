@@ -108,7 +108,8 @@ mod tests {
     #[test]
     fn a_stream_has_each_resource_once_and_not_too_many() {
         let uris = (0..100).map(|number| format!("note://{}", number / 2)).chain((0..100).map(|number| format!("file:///{number}")));
-        let requested = SubscriptionFilter { resource_subscriptions: Some(uris.collect()), ..SubscriptionFilter::new() };
+        let mut requested = SubscriptionFilter::new();
+        requested.resource_subscriptions = Some(uris.collect());
         let resources = accepted(&requested).resource_subscriptions.unwrap();
         assert_eq!(resources.len(), MAX_RESOURCES);
         assert_eq!((resources[0].as_str(), resources[49].as_str(), resources[50].as_str()), ("note://0", "note://49", "file:///0"));
