@@ -37,7 +37,7 @@ fn annotations(tool: AgentTool) -> ToolAnnotations {
     }
 }
 
-/// The JSON Schema of a tool's structured content. A failure has the field `error` alone.
+/// The JSON Schema of a tool's structured content. A failure has the field `error`, and of the others `session` at most.
 fn output_schema(tool: AgentTool) -> Json {
     let error = json!({
         "type": "object",

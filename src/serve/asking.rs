@@ -1,13 +1,15 @@
 //! Questions about a call, which go to the client that made the call.
 
+use std::sync::Arc;
+
 use rmcp::RoleServer;
 use rmcp::model::{
     ClientCapabilities, CreateMessageRequest, CreateMessageRequestParams, ElicitRequest, ElicitRequestParams, ElicitationAction,
-    ElicitationSchema, InputRequest,
+    ElicitationSchema, InputRequest, ListRootsRequest,
 };
 use rmcp::service::Peer;
 use serde_json::{Value as Json, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OnceCell, mpsc, oneshot};
 
 use crate::error::{Error, Result};
 use crate::gateway::{Answer, ApprovalQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, Question as Asked, SamplingQuestion};
@@ -16,6 +18,8 @@ use crate::trust::{AllowedWrites, Decision};
 
 /// Longest name of a tool in a question, in characters.
 const MAX_NAME_CHARS: usize = 200;
+/// Roots of a client that are kept. Further ones are left out.
+const MAX_ROOTS: usize = 64;
 const ADVICE: &str = "this host cannot ask a person. The user can start hyperlight-mcp serve with --allow-writes SERVER or SERVER.TOOL, or set \
                       \"confirm\": \"never\" for the server in the config";
 
@@ -42,10 +46,12 @@ pub(super) enum Way {
 
 /// The kinds of questions that a client can answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a capability of the protocol, and none follows from another")]
 pub(super) struct Asks {
     forms: bool,
     urls: bool,
     sampling: bool,
+    roots: bool,
 }
 
 impl From<Option<&ClientCapabilities>> for Asks {
@@ -57,6 +63,7 @@ impl From<Option<&ClientCapabilities>> for Asks {
             forms: elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none()),
             urls: elicitation.is_some_and(|elicitation| elicitation.url.is_some()),
             sampling: capabilities.sampling.is_some(),
+            roots: capabilities.roots.is_some(),
         }
     }
 }
@@ -66,6 +73,8 @@ pub(super) struct ClientCallbacks {
     pub(super) way: Way,
     pub(super) asks: Asks,
     pub(super) allowed: AllowedWrites,
+    /// The roots of the client, which is asked once in a call.
+    pub(super) roots: Arc<OnceCell<Vec<String>>>,
 }
 
 impl Callbacks for ClientCallbacks {
@@ -115,6 +124,20 @@ impl Callbacks for ClientCallbacks {
         let (way, request) = (self.way.clone(), InputRequest::CreateMessage(CreateMessageRequest::new(params)));
         Some(Box::pin(async move { way.ask(request).await }))
     }
+
+    fn roots(&self) -> Option<Answer<Vec<String>>> {
+        if !self.asks.roots {
+            return None;
+        }
+        let (way, known) = (self.way.clone(), Arc::clone(&self.roots));
+        Some(Box::pin(async move {
+            let asked = known.get_or_try_init(|| async {
+                let answer = way.ask(InputRequest::ListRoots(ListRootsRequest::default())).await?;
+                Ok::<_, Error>(roots(&answer))
+            });
+            asked.await.cloned()
+        }))
+    }
 }
 
 impl Way {
@@ -134,6 +157,7 @@ impl Way {
 async fn ask_now(peer: &Peer<RoleServer>, request: InputRequest) -> Result<Json> {
     let answer = match request {
         InputRequest::Elicitation(request) => peer.create_elicitation(request.params).await.map(|result| json!(result)),
+        InputRequest::ListRoots(_) => peer.list_roots().await.map(|result| json!(result)),
         InputRequest::CreateMessage(request) => peer.create_message(request.params).await.map(|result| json!(result)),
         _ => return Err(unanswered("there is no such question")),
     };
@@ -177,6 +201,12 @@ fn permission(question: &ApprovalQuestion, has_session: bool) -> InputRequest {
 fn form(message: String, schema: &Json) -> Option<ElicitRequestParams> {
     let requested_schema: ElicitationSchema = serde_json::from_value(schema.clone()).ok()?;
     Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+}
+
+/// Reads the URIs of a `ListRootsResult`.
+fn roots(answer: &Json) -> Vec<String> {
+    let listed = answer["roots"].as_array().into_iter().flatten();
+    listed.filter_map(|root| root["uri"].as_str()).take(MAX_ROOTS).map(str::to_owned).collect()
 }
 
 /// Reads an `ElicitResult`. Whatever is not one counts as cancelled.

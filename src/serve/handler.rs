@@ -105,6 +105,7 @@ impl Handler {
             way,
             asks: Asks::from(context.client_capabilities().as_ref()),
             allowed: self.served.0.options.allow_writes.clone(),
+            roots: Arc::default(),
         });
         let least = *session.level.lock();
         let on_event = listener(&self.served.0.runtime, context.peer.clone(), context.meta.get_progress_token(), least);
@@ -123,6 +124,9 @@ impl Handler {
         }
         let Input { state, responses, bound } = input;
         let waiting = &self.served.0.waiting;
+        // Callers whose tokens have no name are different callers.
+        let caller = stateless::owner(&context).map(|owner| owner.key).or_else(|| self.caller.clone());
+        let bound = json!([caller, bound]).to_string().into_bytes();
         if let Some(state) = state {
             let (round, stop) = waiting.resume(&state, &responses.unwrap_or_default(), bound)?;
             return until_cancelled(&context, &stop, round).await;
@@ -130,7 +134,7 @@ impl Handler {
         let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
         let client = self.client(&context, Way::Round(sender))?;
         let stop = client.stop.clone();
-        let round = waiting.begin(self.caller.clone(), work(work_of(client)), stop.clone(), questions, bound);
+        let round = waiting.begin(caller, work(work_of(client)), stop.clone(), questions, bound);
         until_cancelled(&context, &stop, Box::pin(round)).await
     }
 
@@ -147,7 +151,7 @@ impl Handler {
 
     /// The rounds of a request belong to its caller, its method and its parameters.
     fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> Input {
-        Input { state, responses, bound: json!([self.caller, request]).to_string().into_bytes() }
+        Input { state, responses, bound: json!([self.caller, request]) }
     }
 
     async fn offers(&self, context: &RequestContext<RoleServer>) -> Answer<(Agent, Offers)> {
@@ -187,8 +191,8 @@ async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, o
 struct Input {
     state: Option<String>,
     responses: Option<InputResponses>,
-    /// What each round must repeat.
-    bound: Vec<u8>,
+    /// The parts that each round must repeat.
+    bound: Json,
 }
 
 /// Reads a value of ours as one of the protocol's.

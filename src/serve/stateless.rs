@@ -94,16 +94,13 @@ impl Keeper {
         }
         let kept = self.served.0.handles.keep(&self.owner, self.handle.as_deref(), session, bytes, now);
         let Some(fields) = answer.as_object_mut() else { return answer };
-        match kept {
-            Ok(Some(handle)) => {
-                fields.insert(FIELD.to_owned(), handle.into());
-            }
-            Ok(None) | Err(_) => {
-                let warnings = fields.entry("warnings").or_insert_with(|| json!([]));
-                if let Some(warnings) = warnings.as_array_mut() {
-                    warnings.push(NO_ROOM.into());
-                }
-            }
+        if let Ok(Some(handle)) = kept {
+            fields.insert(FIELD.to_owned(), handle.into());
+            return answer;
+        }
+        let warnings = fields.entry("warnings").or_insert_with(|| json!([]));
+        if let Some(warnings) = warnings.as_array_mut() {
+            warnings.push(NO_ROOM.into());
         }
         answer
     }

@@ -25,7 +25,7 @@ use crate::results::{SAVED_ID_BYTES, saved_id};
 use crate::sandbox::{Stop, StopReason};
 
 /// The time in which a run ends without being a task.
-const PROMPT: Duration = Duration::from_secs(1);
+const PROMPT: Duration = Duration::from_secs(2);
 /// The time from its beginning for which a task is there.
 const LIFE: Duration = Duration::from_mins(30);
 /// The pause between two looks that a client is advised.

@@ -5,7 +5,7 @@ use super::*;
 
 fn tasks() -> Tasks {
     let tasks = Tasks::new(&tokio::runtime::Handle::current(), &CancellationToken::new());
-    Tasks { times: Times { prompt: Duration::from_secs(60), ..tasks.times }, ..tasks }
+    Tasks { times: Times { prompt: Duration::from_mins(1), ..tasks.times }, ..tasks }
 }
 
 fn owner(key: &str) -> Owner {
