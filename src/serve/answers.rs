@@ -77,7 +77,10 @@ pub(super) fn refused(error: &Error) -> ErrorData {
 }
 
 pub(super) fn no_such_resource() -> ErrorData {
-    ErrorData::resource_not_found("no server has this resource under this URI alone", None)
+    ErrorData::resource_not_found(
+        "no server has this resource, or several servers could have it: read resources/list, or ask for mcp-resource://SERVER/URI with the URI percent-encoded",
+        None,
+    )
 }
 
 fn object(json: Json) -> Arc<JsonObject> {

@@ -21,7 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::answers::{no_such_resource, refused};
 use super::asking::{Asks, ClientCallbacks, Way};
-use super::http::Owner;
+use super::http::{Owner, Principal};
 use super::listeners::listener;
 use super::offers::{self, Offers, Target};
 use super::session::{Session, Slot, Told};
@@ -32,7 +32,6 @@ use super::{Served, answers, changes, stateless, subscriptions};
 use crate::agent::{ExecuteOptions, Tool};
 use crate::blocking::blocking;
 use crate::bridge::ToolErrors;
-use crate::error::Error;
 use crate::gateway::{Agent, CallOptions, Completed, Look, RunOptions};
 use crate::sandbox::{Stop, StopReason};
 
@@ -48,8 +47,7 @@ pub struct Handler {
     served: Served,
     number: u64,
     slot: Slot,
-    /// The name of the caller's token.
-    caller: Option<String>,
+    caller: Principal,
     ended: CancellationToken,
     _ends_with_this: DropGuard,
 }
@@ -69,7 +67,7 @@ impl Client {
 }
 
 impl Handler {
-    pub(super) fn new(served: Served, caller: Option<String>) -> Self {
+    pub(super) fn new(served: Served, caller: Principal) -> Self {
         let ended = CancellationToken::new();
         let ends_with_this = ended.clone().drop_guard();
         let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +85,7 @@ impl Handler {
             return Ok(Arc::clone(session));
         }
         let client = context.client_info();
-        let name = self.caller.as_deref().or_else(|| client.as_ref().map(|client| client.name.as_str()));
+        let name = self.caller.agent.as_deref().or_else(|| client.as_ref().map(|client| client.name.as_str()));
         // Without a session, the connection ends with this request.
         let told = stateless::owner(context).is_none().then(|| Told::Client(context.peer.clone()));
         let opened = Session::open(&self.served.0, name, told);
@@ -124,9 +122,6 @@ impl Handler {
         }
         let Input { state, responses, bound } = input;
         let waiting = &self.served.0.waiting;
-        // Callers whose tokens have no name are different callers.
-        let caller = stateless::owner(&context).map(|owner| owner.key).or_else(|| self.caller.clone());
-        let bound = json!([caller, bound]).to_string().into_bytes();
         if let Some(state) = state {
             let (round, stop) = waiting.resume(&state, &responses.unwrap_or_default(), bound)?;
             return until_cancelled(&context, &stop, round).await;
@@ -134,7 +129,7 @@ impl Handler {
         let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
         let client = self.client(&context, Way::Round(sender))?;
         let stop = client.stop.clone();
-        let round = waiting.begin(caller, work(work_of(client)), stop.clone(), questions, bound);
+        let round = waiting.begin(self.caller.key.clone(), work(work_of(client)), stop.clone(), questions, bound);
         until_cancelled(&context, &stop, Box::pin(round)).await
     }
 
@@ -151,7 +146,7 @@ impl Handler {
 
     /// The rounds of a request belong to its caller, its method and its parameters.
     fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> Input {
-        Input { state, responses, bound: json!([self.caller, request]) }
+        Input { state, responses, bound: json!([self.caller.key, request]).to_string().into_bytes() }
     }
 
     async fn offers(&self, context: &RequestContext<RoleServer>) -> Answer<(Agent, Offers)> {
@@ -191,8 +186,8 @@ async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, o
 struct Input {
     state: Option<String>,
     responses: Option<InputResponses>,
-    /// The parts that each round must repeat.
-    bound: Json,
+    /// What each round must repeat.
+    bound: Vec<u8>,
 }
 
 /// Reads a value of ours as one of the protocol's.
@@ -253,7 +248,7 @@ impl ServerHandler for Handler {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Answer<()> {
-        subscriptions::listen(&self.served.0, self.caller.as_deref(), &context).await
+        subscriptions::listen(&self.served.0, self.caller.agent.as_deref(), &context).await
     }
 
     async fn get_task(&self, request: GetTaskParams, context: RequestContext<RoleServer>) -> Answer<GetTaskResult> {
@@ -355,25 +350,18 @@ impl ServerHandler for Handler {
     async fn read_resource(&self, request: ReadResourceRequestParams, context: RequestContext<RoleServer>) -> Answer<ReadResourceResponse> {
         let (agent, offers) = self.offers(&context).await?;
         let served = request.uri;
-        let targets = offers.targets(&served);
-        if let [Target::Types { server }] = &targets[..] {
-            let server = server.clone();
-            let (text, mime) = blocking(move || offers::types(&agent, &server)).await.map_err(|error| refused(&error))?;
-            let contents = json!({ "contents": [{ "uri": served, "mimeType": mime, "text": text }] });
-            return Ok(ReadResourceResponse::from(typed::<ReadResourceResult>(contents)?));
-        }
+        let (server, uri) = match offers.target(&served).ok_or_else(no_such_resource)? {
+            Target::Of { server, uri } => (server, uri),
+            Target::Types { server } => {
+                let (text, mime) = blocking(move || offers::types(&agent, &server)).await.map_err(|error| refused(&error))?;
+                let contents = json!({ "contents": [{ "uri": served, "mimeType": mime, "text": text }] });
+                return Ok(ReadResourceResponse::from(typed::<ReadResourceResult>(contents)?));
+            }
+        };
         let input = self.input(request.request_state, request.input_responses, &json!(["resources/read", served]));
         let step = self.asking(context, input, move |client| async move {
-            let mut refusal = None;
-            for target in targets {
-                let Target::Of { server, uri } = target else { continue };
-                match client.session.agent.read_resource(&server, &uri, client.call_options(), &client.stop).await {
-                    Ok(contents) => return Ok(offers::renamed(with_meta(contents), &uri, &served)),
-                    Err(error @ Error::UnknownResource { .. }) => refusal = Some(error),
-                    Err(error) => return Err(refused(&error)),
-                }
-            }
-            Err(refusal.map_or_else(no_such_resource, |error| refused(&error)))
+            let read = client.session.agent.read_resource(&server, &uri, client.call_options(), &client.stop).await;
+            read.map(|contents| offers::renamed(with_meta(contents), &uri, &served)).map_err(|error| refused(&error))
         });
         Ok(match step.await? {
             Step::Done(contents) => ReadResourceResponse::from(typed::<ReadResourceResult>(contents)?),
@@ -388,14 +376,10 @@ impl ServerHandler for Handler {
 
     async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
         let (session, (_, offers)) = (self.session(&context)?, self.offers(&context).await?);
-        for target in offers.targets(&request.uri) {
-            let Target::Of { server, uri } = target else { return Ok(()) };
-            match session.unsubscribe(&server, &uri).await {
-                Ok(()) | Err(Error::UnknownResource { .. }) => {}
-                Err(error) => return Err(refused(&error)),
-            }
+        match offers.target(&request.uri).ok_or_else(no_such_resource)? {
+            Target::Of { server, uri } => session.unsubscribe(&server, &uri).await.map_err(|error| refused(&error)),
+            Target::Types { .. } => Ok(()),
         }
-        Ok(())
     }
 
     async fn list_prompts(

@@ -14,7 +14,6 @@ use super::offers::{Offers, Target};
 use super::session::{Session, Told};
 use super::{Shared, changes};
 use crate::blocking::blocking;
-use crate::error::Error;
 
 /// Resources of one stream. Further ones are not accepted, which the acknowledgment says.
 const MAX_RESOURCES: usize = 64;
@@ -66,7 +65,7 @@ async fn subscribed(shared: &Shared, caller: Option<&str>, context: &Subscriptio
     let mut declarations = Vec::new();
     for uri in uris {
         subscribe(&session, &offers, uri).await?;
-        if let [Target::Types { .. }] = offers.targets(uri)[..] {
+        if let Some(Target::Types { .. }) = offers.target(uri) {
             declarations.push(uri.clone());
         }
     }
@@ -88,17 +87,11 @@ async fn tell(sink: &SubscriptionSink, declarations: &[String]) {
 /// # Errors
 /// The failure of the server that has the resource.
 pub(super) async fn subscribe(session: &Session, offers: &Offers, uri: &str) -> Result<(), ErrorData> {
-    let mut outcome = Err(no_such_resource());
-    for target in offers.targets(uri) {
+    match offers.target(uri).ok_or_else(no_such_resource)? {
+        Target::Of { server, uri: own } => session.subscribe(&server, &own, uri).await.map_err(|error| refused(&error)),
         // The declarations change with the lists, which is told anyway.
-        let Target::Of { server, uri: own } = target else { return Ok(()) };
-        match session.subscribe(&server, &own, uri).await {
-            Ok(()) => return Ok(()),
-            Err(error @ Error::UnknownResource { .. }) => outcome = Err(refused(&error)),
-            Err(error) => return Err(refused(&error)),
-        }
+        Target::Types { .. } => Ok(()),
     }
-    outcome
 }
 
 #[cfg(test)]
