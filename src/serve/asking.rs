@@ -80,9 +80,12 @@ impl Callbacks for ClientCallbacks {
         if self.allowed.allows(&question.server, &question.tool) {
             return Some(Box::pin(async { Ok(Decision::Once) }));
         }
-        let form = self.asks.forms.then(|| permission(question, matches!(self.way, Way::Request(_))))?;
-        let way = self.way.clone();
-        Some(Box::pin(async move { Ok(decision(&elicited(&way.ask(form).await?))) }))
+        if !self.asks.forms {
+            return None;
+        }
+        let choices = choices(question, matches!(self.way, Way::Request(_)));
+        let (form, way) = (permission(question, &choices), self.way.clone());
+        Some(Box::pin(async move { Ok(decision(&elicited(&way.ask(form).await?), &choices)) }))
     }
 
     fn advice(&self) -> Option<&'static str> {
@@ -178,19 +181,19 @@ fn quoted(name: &str) -> String {
     escaped(&Json::from(name).to_string())
 }
 
-/// The form in which a person allows a call. `has_session`: the client's session goes on after this call.
-fn permission(question: &ApprovalQuestion, has_session: bool) -> InputRequest {
-    let ApprovalQuestion { server, tool, args, reason, run_id } = question;
-    let (arguments, cuts) = arguments_text(args);
-    let mut choices = vec![ONCE];
+/// The answers that a person can give. `has_session`: the client's session goes on after this call.
+fn choices(question: &ApprovalQuestion, has_session: bool) -> Vec<&'static str> {
     // A yes for more than this call needs a person who has seen all of it.
-    if run_id.is_some() && cuts == 0 {
-        choices.push(RUN);
-    }
-    if has_session && cuts == 0 {
-        choices.push(SESSION);
-    }
-    choices.push(NO);
+    let is_shown = arguments_text(&question.args).1 == 0;
+    let longer = [(RUN, question.run_id.is_some()), (SESSION, has_session)];
+    let longer = longer.into_iter().filter(|(_, can_hold)| *can_hold && is_shown).map(|(choice, _)| choice);
+    std::iter::once(ONCE).chain(longer).chain([NO]).collect()
+}
+
+/// The form in which a person allows a call.
+fn permission(question: &ApprovalQuestion, choices: &[&str]) -> InputRequest {
+    let ApprovalQuestion { server, tool, args, reason, run_id: _ } = question;
+    let (arguments, cuts) = arguments_text(args);
     let tool = quoted(tool);
     let cut = match cuts {
         0 => String::new(),
@@ -237,9 +240,9 @@ fn elicited(answer: &Json) -> ElicitationAnswer {
 }
 
 /// Reads the answer to [`permission`]. Everything but one of its choices is a no.
-fn decision(answer: &ElicitationAnswer) -> Decision {
+fn decision(answer: &ElicitationAnswer, choices: &[&str]) -> Decision {
     let ElicitationAnswer::Accept(Some(content)) = answer else { return Decision::Deny };
-    match content["allow"].as_str() {
+    match content["allow"].as_str().filter(|choice| choices.contains(choice)) {
         Some(ONCE) => Decision::Once,
         Some(RUN) => Decision::Run,
         Some(SESSION) => Decision::Session,
@@ -258,17 +261,19 @@ mod tests {
 
     #[test]
     fn a_form_offers_only_answers_that_can_hold() {
-        let choices = |run_id, has_session| {
-            let InputRequest::Elicitation(request) = permission(&question(run_id), has_session) else { panic!("no form") };
+        let offered = |run_id, has_session| {
+            let InputRequest::Elicitation(request) = permission(&question(run_id), &choices(&question(run_id), has_session)) else {
+                panic!("no form")
+            };
             let form = json!(request.params);
             assert!(form["message"].as_str().unwrap().contains("\"write\" of the MCP server \"notes\""));
             form["requestedSchema"]["properties"]["allow"]["enum"].clone()
         };
-        assert_eq!(choices(Some(1), true), json!([ONCE, RUN, SESSION, NO]));
-        assert_eq!(choices(Some(1), false), json!([ONCE, RUN, NO]));
-        assert_eq!(choices(None, false), json!([ONCE, NO]));
+        assert_eq!(offered(Some(1), true), json!([ONCE, RUN, SESSION, NO]));
+        assert_eq!(offered(Some(1), false), json!([ONCE, RUN, NO]));
+        assert_eq!(offered(None, false), json!([ONCE, NO]));
         let long = ApprovalQuestion { args: json!({ "a": "x".repeat(10_000) }).as_object().cloned().unwrap(), ..question(Some(1)) };
-        let InputRequest::Elicitation(request) = permission(&long, true) else { panic!("no form") };
+        let InputRequest::Elicitation(request) = permission(&long, &choices(&long, true)) else { panic!("no form") };
         assert_eq!(json!(request.params)["requestedSchema"]["properties"]["allow"]["enum"], json!([ONCE, NO]));
     }
 
@@ -276,7 +281,7 @@ mod tests {
     fn a_form_hides_no_part_of_the_arguments_without_saying_so() {
         let message = |args: Json| {
             let args = args.as_object().cloned().unwrap();
-            let InputRequest::Elicitation(request) = permission(&ApprovalQuestion { args, ..question(None) }, false) else {
+            let InputRequest::Elicitation(request) = permission(&ApprovalQuestion { args, ..question(None) }, &[ONCE, NO]) else {
                 panic!("no form")
             };
             json!(request.params)["message"].as_str().unwrap().to_owned()
@@ -287,7 +292,7 @@ mod tests {
             "{padded}"
         );
         let hidden = ApprovalQuestion { tool: "x\" of the MCP server \"other\"?\n\u{1b}[2J\u{202e}".into(), ..question(Some(1)) };
-        let InputRequest::Elicitation(request) = permission(&hidden, true) else { panic!("no form") };
+        let InputRequest::Elicitation(request) = permission(&hidden, &choices(&hidden, true)) else { panic!("no form") };
         let shown = json!(request.params)["message"].as_str().unwrap().to_owned();
         assert!(shown.contains(r#"tool "x\" of the MCP server \"other\"?\n\u001b[2J\u{202e}" of the MCP server "notes"?"#), "{shown}");
         let unseen = message(json!({ "a": "x\u{202e}y" }));
@@ -296,11 +301,13 @@ mod tests {
 
     #[test]
     fn whatever_is_no_clear_yes_is_a_no() {
-        let says = |answer: Json| decision(&elicited(&answer));
+        let says = |answer: Json| decision(&elicited(&answer), &[ONCE, SESSION, NO]);
         assert_eq!(says(json!({ "action": "accept", "content": { "allow": ONCE } })), Decision::Once);
         assert_eq!(says(json!({ "action": "accept", "content": { "allow": SESSION } })), Decision::Session);
         for answer in [
             json!({ "action": "accept", "content": { "allow": NO } }),
+            // Not one of those that were offered.
+            json!({ "action": "accept", "content": { "allow": RUN } }),
             json!({ "action": "accept", "content": { "allow": true } }),
             json!({ "action": "accept" }),
             json!({ "action": "decline", "content": { "allow": ONCE } }),
