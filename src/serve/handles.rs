@@ -64,7 +64,7 @@ impl<S> Kept<S> {
 }
 
 impl<S> Handles<S> {
-    /// `max_bytes` and `max_age` are the limits of the saved values of one session. What was left for `max_age` holds no value any more.
+    /// `max_bytes` and `max_age` are the limits of the saved values of one session. A session that was left for `max_age` holds no value any more.
     pub(super) fn new(key: &[u8; 32], max_bytes: usize, max_age: Duration) -> Self {
         let most = Most {
             of_caller: MAX_OF_CALLER,

@@ -59,7 +59,7 @@ struct Shared {
     options: ServeOptions,
     changes: Changes,
     waiting: Waiting,
-    /// What runs of callers without a session have saved.
+    /// Sessions that callers without one have left, for their saved values.
     handles: Handles<Session>,
     tasks: Tasks,
     metrics: Arc<Metrics>,
