@@ -27,6 +27,7 @@ mod tls;
 mod tokens;
 
 pub use access::Principal;
+pub(super) use callers::Owner;
 pub use limits::ServeLimits;
 pub use metrics::{Metrics, RunInFlight};
 pub(super) use options::invalid;
