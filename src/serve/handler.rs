@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse,
     GetPromptResult, Implementation, InputResponses, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
+    LoggingLevel, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
     ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
@@ -89,7 +89,9 @@ impl Handler {
             asks: Asks::from(context.client_capabilities().as_ref()),
             allowed: self.served.0.options.allow_writes.clone(),
         });
-        let least = *session.level.lock();
+        // Without sessions, a request says itself which logs it wants (MCP 2026-07-28, server/utilities/logging).
+        let least =
+            if is_stateless(context) { context.meta.log_level() } else { Some(session.level.lock().unwrap_or(LoggingLevel::Debug)) };
         let on_event = listener(&self.served.0.runtime, context.peer.clone(), context.meta.get_progress_token(), least);
         Ok(Client { session, callbacks, on_event, stop: Stop::new() })
     }
@@ -99,8 +101,7 @@ impl Handler {
     where
         W: Future<Output = Answer<Json>> + Send + 'static,
     {
-        let in_rounds = context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
-        if !in_rounds {
+        if !is_stateless(&context) {
             let client = self.client(&context, Way::Request(context.peer.clone()))?;
             let stop = client.stop.clone();
             return until_cancelled(&context, &stop, Box::pin(work_of(client))).await.map(Step::Done);
@@ -149,6 +150,11 @@ async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, o
         () = context.ct.cancelled() => stop.stop(StopReason::Aborted),
     }
     outcome.await
+}
+
+/// Returns whether a request is of the protocol without sessions, since 2026-07-28.
+fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
 /// The parts of a request that belong to its rounds.
@@ -305,12 +311,13 @@ impl ServerHandler for Handler {
     async fn read_resource(&self, request: ReadResourceRequestParams, context: RequestContext<RoleServer>) -> Answer<ReadResourceResponse> {
         let (agent, offers) = self.offers(&context).await?;
         let served = request.uri;
+        let asked = served.clone();
         let targets = offers.targets(&served);
         if let [Target::Types { server }] = &targets[..] {
             let server = server.clone();
             let (text, mime) = blocking(move || offers::types(&agent, &server)).await.map_err(|error| refused(&error))?;
             let contents = json!({ "contents": [{ "uri": served, "mimeType": mime, "text": text }] });
-            return Ok(ReadResourceResponse::from(typed::<ReadResourceResult>(contents)?));
+            return Ok(ReadResourceResponse::from(answers::complete::<ReadResourceResult>(contents)?));
         }
         let input = self.input(request.request_state, request.input_responses, &json!(["resources/read", served]));
         let step = self.asking(context, input, move |client| async move {
@@ -328,8 +335,8 @@ impl ServerHandler for Handler {
                 |error| refused(&error),
             ))
         });
-        Ok(match step.await? {
-            Step::Done(contents) => ReadResourceResponse::from(typed::<ReadResourceResult>(contents)?),
+        Ok(match step.await.map_err(|error| answers::about(error, &asked))? {
+            Step::Done(contents) => ReadResourceResponse::from(answers::complete::<ReadResourceResult>(contents)?),
             Step::Ask(questions) => ReadResourceResponse::from(questions),
         })
     }
@@ -373,7 +380,7 @@ impl ServerHandler for Handler {
             got.map(with_meta).map_err(|error| refused(&error))
         });
         Ok(match step.await? {
-            Step::Done(prompt) => GetPromptResponse::from(typed::<GetPromptResult>(prompt)?),
+            Step::Done(prompt) => GetPromptResponse::from(answers::complete::<GetPromptResult>(prompt)?),
             Step::Ask(questions) => GetPromptResponse::from(questions),
         })
     }
@@ -403,7 +410,7 @@ impl ServerHandler for Handler {
         };
         let options = client.call_options();
         let completed = client.session.agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop).await;
-        typed(json!({ "completion": completed.map_err(|error| refused(&error))? }))
+        answers::complete(json!({ "completion": completed.map_err(|error| refused(&error))? }))
     }
 }
 

@@ -22,6 +22,8 @@ enum Told {
 ///
 /// The progress of a call only ever grows (MCP 2025-11-25, basic/utilities/progress), and a run can make many calls with progress of their own. So
 /// the outer progress counts the reports, and their figures stand in the message.
+///
+/// `least`: the least level of logs that the client wants. `None`: no logs.
 pub(super) fn listener(
     runtime: &tokio::runtime::Handle,
     peer: Peer<RoleServer>,
@@ -73,7 +75,7 @@ fn progress(token: ProgressToken, event: &Json) -> ProgressNotificationParam {
 
 fn log(event: &Json, least: Option<LoggingLevel>) -> Option<LoggingMessageNotificationParam> {
     let level: LoggingLevel = serde_json::from_value(event["level"].clone()).unwrap_or(LoggingLevel::Info);
-    if least.is_some_and(|least| rank(level) < rank(least)) {
+    if rank(level) < rank(least?) {
         return None;
     }
     let mut log = LoggingMessageNotificationParam::new(level, event["data"].clone());
@@ -111,7 +113,8 @@ mod tests {
         assert!(log(&event("info"), Some(LoggingLevel::Warning)).is_none());
         let told = log(&event("error"), Some(LoggingLevel::Warning)).unwrap();
         assert_eq!((told.level, told.logger.as_deref()), (LoggingLevel::Error, Some("s: l")));
-        assert!(log(&event("debug"), None).is_some());
+        assert!(log(&event("debug"), Some(LoggingLevel::Debug)).is_some());
+        assert!(log(&event("emergency"), None).is_none());
     }
 
     #[test]
