@@ -50,7 +50,10 @@ export async function overStdio(t, at, { words, ...options } = {}) {
 }
 
 /** A host of a program that serves over HTTP. */
-export const overHttp = (t, url, options) => connected(t, new StreamableHTTPClientTransport(new URL(url)), options)
+export function overHttp(t, url, { token, ...options } = {}) {
+  const headers = token ? { authorization: `Bearer ${token}` } : {}
+  return connected(t, new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } }), options)
+}
 
 /** Starts the program over HTTP, and gives its URL. */
 export async function served(t, at, words = []) {

@@ -9,6 +9,7 @@
 
 mod answers;
 mod asking;
+mod backpressure;
 mod changes;
 mod handler;
 pub mod http;
