@@ -55,6 +55,9 @@ pub struct ToolInfo {
     pub output_schema: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Json>,
+    /// The names of the tool for hosts that call it directly. The gateway fills them in from the approvals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direct_names: Option<DirectNames>,
 }
 
 /// The offer of an approved server.
@@ -137,6 +140,7 @@ impl Catalog {
             input_schema: found.input_schema.clone(),
             output_schema: found.output_schema.clone(),
             annotations: found.annotations.clone(),
+            direct_names: None,
         })
     }
 
