@@ -76,7 +76,7 @@ test('A host', async (t) => {
     const denied = await write()
     assert.match(JSON.stringify(denied.structuredContent), /denied/)
     assert.equal(arrived(log, 'write_note').length, 0)
-    assert.match(asked[0].message, /"write_note" of the MCP server "fixture".*\{"text":"x"\}/s)
+    assert.match(asked[0].message, /"write_note" of the MCP server "fixture".*\{\n {2}"text": "x"\n\}/s)
     for (const _ of [1, 2, 3]) await write()
     assert.deepEqual([asked.length, arrived(log, 'write_note').length], [3, 3])
   })
@@ -163,7 +163,7 @@ test('Two hosts at once are asked for their own calls alone', async (t) => {
   await Promise.all(writes)
   for (const [name, messages] of Object.entries(asked)) {
     assert.equal(messages.length, 3)
-    assert.ok(messages.every((message) => message.includes(`{"text":"${name}"}`)))
+    assert.ok(messages.every((message) => message.includes(`"text": "${name}"`)))
   }
 })
 
@@ -191,13 +191,16 @@ test('Over HTTP a host runs code as well, is asked for its own calls, and finds 
   const client = new Client({ name: 'Test Host', version: '1.0.0' }, { capabilities: FORMS })
   client.setRequestHandler('elicitation/create', async ({ params }) => {
     asked.push(params.message)
+    assert.equal(await inFlight(), '1')
     return { action: 'accept', content: { allow: 'this call' } }
   })
+  const metrics = async () => await (await fetch(new URL('/metrics', url))).text()
+  const inFlight = async () => /^hyperlight_mcp_runs_in_flight (\d+)/m.exec(await metrics())[1]
   await client.connect(new StreamableHTTPClientTransport(new URL(url)))
   const { structuredContent } = await runs(client, `fixture.write_note({ text: 'over HTTP' })`)
   assert.doesNotMatch(JSON.stringify(structuredContent), /ERR_/)
   assert.equal(asked.length, 1)
-  assert.match(await (await fetch(new URL('/metrics', url))).text(), /^# TYPE/m)
+  assert.equal(await inFlight(), '0')
   await client.close()
   child.kill('SIGTERM')
   assert.equal((await ended).code, 130)
@@ -210,6 +213,9 @@ test('Where other machines can connect, nothing is served without a token', asyn
   assert.match(stderr, /token/)
   const wrong = await run(at, ['serve', '--http', 'nowhere:port'])
   assert.equal(wrong.code, 2)
+  const unnamed = await run(at, ['serve', '--agent', 'two words'])
+  assert.equal(unnamed.code, 1)
+  assert.match(unnamed.stderr, /name must match/)
 })
 
 test('A host of protocol 2026-07-28 is asked by input_required, on both transports', async (t) => {

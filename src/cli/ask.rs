@@ -6,13 +6,13 @@ use secrecy::SecretString;
 use serde_json::{Map, Value as Json};
 
 use super::terminal::Terminal;
-use super::untrusted::{arguments_text, escaped, indented, whole_arguments_text};
+use super::untrusted::indented;
 use crate::command::Tone;
 use crate::error::Error;
 use crate::gateway::{
     Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, Form, IssuerQuestion,
 };
-use crate::text::{sanitise_line, sanitise_text};
+use crate::text::{arguments_text, escaped, sanitise_line, sanitise_text, whole_arguments_text};
 use crate::trust::AllowedWrites;
 use crate::trust::Decision;
 

@@ -11,7 +11,7 @@ use super::session::Session;
 use super::{Exit, is_interrupted};
 use crate::command::Tone;
 use crate::error::Error;
-use crate::serve::http::{self, HttpOptions, Listen, Metrics, TlsFiles};
+use crate::serve::http::{self, HttpOptions, Listen, TlsFiles};
 use crate::serve::{ServeOptions, Served, serve_stdio};
 use crate::trust::AllowedWrites;
 
@@ -63,7 +63,7 @@ fn http_options(listen: &str, arguments: &Serve) -> Result<HttpOptions, CliError
 
 /// Serves until the program is stopped. Then, requests under way may end.
 async fn serve_http(session: &Session, served: &Served, options: HttpOptions, stop: CancellationToken) -> Result<(), Error> {
-    let (metrics, killed) = (Arc::new(Metrics::default()), CancellationToken::new());
+    let (metrics, killed) = (Arc::clone(served.metrics()), CancellationToken::new());
     let handlers = served.clone();
     let server = http::listen(options, move |principal| handlers.handler(principal.agent.as_deref()), metrics, killed).await?;
     session.terminal.note(Tone::Good, "serving", server.url());

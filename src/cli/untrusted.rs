@@ -1,82 +1,4 @@
-//! Shows untrusted text at the terminal. Invisible characters become visible, and no line looks like a line of this program.
-
-use serde_json::{Map, Value as Json};
-
-use crate::text::is_unseen;
-
-/// Length of the shown arguments beyond which long values are cut.
-const MAX_CHARS: usize = 4_000;
-/// Length up to which a value is never cut, so that a path or an address stays readable.
-const MIN_VALUE_CHARS: usize = 60;
-/// Number of items of a list that are always shown.
-const MIN_ITEMS: usize = 5;
-
-/// Returns the arguments of a call as text for an approval question, and the number of values that were cut.
-///
-/// Shows each key, as a long value must not push the next key off the screen. Shows both ends of a long text, as the end of a command is as
-/// important as its start.
-pub(super) fn arguments_text(arguments: &Map<String, Json>) -> (String, usize) {
-    let whole = Json::Object(arguments.clone());
-    let mut limit = MAX_CHARS;
-    loop {
-        let mut cuts = 0;
-        let text = escaped(&pretty(&shortened(&whole, limit, &mut cuts)));
-        if text.chars().count() <= MAX_CHARS || limit <= MIN_VALUE_CHARS {
-            return (text, cuts);
-        }
-        limit = (limit / 2).max(MIN_VALUE_CHARS);
-    }
-}
-
-/// Returns the arguments as text without cuts, for a person who wants to see everything.
-pub(super) fn whole_arguments_text(arguments: &Map<String, Json>) -> String {
-    escaped(&pretty(&Json::Object(arguments.clone())))
-}
-
-fn pretty(json: &Json) -> String {
-    serde_json::to_string_pretty(json).unwrap_or_else(|_| "null".to_owned())
-}
-
-/// Returns the value with each text cut to `limit` characters. A list is cut to a number of items in proportion to `limit`.
-fn shortened(json: &Json, limit: usize, cuts: &mut usize) -> Json {
-    match json {
-        Json::String(text) => {
-            let count = text.chars().count();
-            if count <= limit {
-                return json.clone();
-            }
-            *cuts += 1;
-            let (start, end) = (limit - limit / 3, limit / 3);
-            let head: String = text.chars().take(start).collect();
-            let tail: String = text.chars().skip(count - end).collect();
-            Json::String(format!("{head} … {} characters are not shown … {tail}", count - start - end))
-        }
-        Json::Array(items) => {
-            let most = (limit / 10).max(MIN_ITEMS);
-            let mut shown: Vec<Json> = items.iter().take(most).map(|item| shortened(item, limit, cuts)).collect();
-            if items.len() > most {
-                *cuts += 1;
-                shown.push(Json::String(format!("… {} items are not shown", items.len() - most)));
-            }
-            Json::Array(shown)
-        }
-        Json::Object(object) => object.iter().map(|(key, value)| (key.clone(), shortened(value, limit, cuts))).collect(),
-        other => other.clone(),
-    }
-}
-
-/// Replaces control characters and invisible characters with their numbers.
-pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_unseen(character) || (character.is_control() && character != '\n') {
-            out.extend(character.escape_unicode());
-        } else {
-            out.push(character);
-        }
-    }
-    out
-}
+//! Shows untrusted text at the terminal, so that no line looks like a line of this program.
 
 /// Indents each line of untrusted text except the first, so that no line looks like a line of this program.
 pub(super) fn indented(text: &str) -> String {
@@ -85,56 +7,11 @@ pub(super) fn indented(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    fn shown(json: &Json) -> (String, usize) {
-        arguments_text(json.as_object().unwrap())
-    }
-
-    #[test]
-    fn what_cannot_be_seen_is_written_as_its_number() {
-        for hidden in ['\u{e0041}', '\u{fe0f}', '\u{61c}', '\u{180e}', '\u{202e}', '\u{200b}', '\u{3164}', '\u{2028}', '\u{9b}', '\u{7f}'] {
-            let (text, cuts) = shown(&json!({ "a": format!("x{hidden}y") }));
-            assert_eq!((text, cuts), (format!("{{\n  \"a\": \"x\\u{{{:x}}}y\"\n}}", u32::from(hidden)), 0));
-        }
-        assert_eq!(shown(&json!({ "天気": "é 👍" })).0, "{\n  \"天気\": \"é 👍\"\n}");
-    }
-
-    #[test]
-    fn a_long_value_hides_no_key_and_keeps_its_end() {
-        let (text, cuts) = shown(&json!({ "command": format!("echo {}; rm -rf /", "x".repeat(100_000)), "sudo": true }));
-        assert!(text.chars().count() <= MAX_CHARS && cuts == 1, "{text}");
-        assert!(text.contains("\"echo x") && text.contains("rm -rf /\"") && text.contains("\"sudo\": true"), "{text}");
-        assert!(text.contains(" characters are not shown "), "{text}");
-    }
-
-    #[test]
-    fn what_was_cut_can_be_seen_whole_with_nothing_hidden_in_it() {
-        let arguments = json!({ "command": format!("{}\u{1b}[2J{}", "x".repeat(50_000), "y".repeat(50_000)) });
-        let text = whole_arguments_text(arguments.as_object().unwrap());
-        assert!(text.len() > 100_000 && text.contains("x\\u001b[2Jy"), "{}", &text[..99]);
-        assert_eq!(whole_arguments_text(json!({ "a": 1 }).as_object().unwrap()), shown(&json!({ "a": 1 })).0);
-    }
-
-    #[test]
-    fn a_long_list_says_how_much_of_it_is_left_out() {
-        let (text, cuts) = shown(&json!({ "rows": vec!["a row"; 10_000], "last": 1 }));
-        assert!(text.contains(" items are not shown\"") && text.contains("\"last\": 1") && cuts == 1, "{text}");
-        assert!(text.chars().count() <= MAX_CHARS, "{text}");
-    }
 
     #[test]
     fn no_line_of_others_begins_like_one_of_this_program() {
         assert_eq!(indented("a\nhyperlight-mcp: b\n\n"), "a\n  | hyperlight-mcp: b");
         assert_eq!(indented("a"), "a");
-    }
-
-    #[test]
-    fn many_keys_are_all_shown() {
-        let many: Map<String, Json> = (0..500).map(|number| (format!("key{number}"), json!("v".repeat(200)))).collect();
-        let (text, cuts) = arguments_text(&many);
-        assert!((0..500).all(|number| text.contains(&format!("\"key{number}\""))) && cuts == 500);
     }
 }

@@ -11,11 +11,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Error, Result};
 use crate::gateway::{Answer, ApprovalQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, Question as Asked, SamplingQuestion};
-use crate::text::sanitise_text;
+use crate::text::{arguments_text, sanitise_line};
 use crate::trust::{AllowedWrites, Decision};
 
-/// Longest text of a question, in characters. Arguments beyond are cut, and the question says so.
-const MAX_MESSAGE_CHARS: usize = 4_000;
+/// Longest name of a tool in a question, in characters.
+const MAX_NAME_CHARS: usize = 200;
 const ADVICE: &str = "this host cannot ask a person. The user can start hyperlight-mcp serve with --allow-writes SERVER or SERVER.TOOL, or set \
                       \"confirm\": \"never\" for the server in the config";
 
@@ -155,10 +155,15 @@ fn permission(question: &ApprovalQuestion, has_session: bool) -> InputRequest {
         choices.push(SESSION);
     }
     choices.push(NO);
-    let args = json!(args).to_string();
-    let shown = sanitise_text(&args, MAX_MESSAGE_CHARS);
-    let message =
-        format!("Allow the call of the tool \"{tool}\" of the MCP server \"{server}\"? It asks because {reason}. Arguments: {shown}");
+    let tool = sanitise_line(tool, MAX_NAME_CHARS);
+    let (arguments, cuts) = arguments_text(args);
+    let cut = match cuts {
+        0 => String::new(),
+        _ => format!("\nThe arguments are not shown in full: {cuts} of the values are cut."),
+    };
+    let message = format!(
+        "Allow the call of the tool \"{tool}\" of the MCP server \"{server}\"? It asks because {reason}. Arguments:\n{arguments}{cut}"
+    );
     let schema = json!({
         "type": "object",
         "properties": { "allow": { "type": "string", "title": "Allow", "enum": choices } },
@@ -214,6 +219,24 @@ mod tests {
         assert_eq!(choices(Some(1), true), json!([ONCE, RUN, SESSION, NO]));
         assert_eq!(choices(Some(1), false), json!([ONCE, RUN, NO]));
         assert_eq!(choices(None, false), json!([ONCE, NO]));
+    }
+
+    #[test]
+    fn a_form_hides_no_part_of_the_arguments_without_saying_so() {
+        let message = |args: Json| {
+            let args = args.as_object().cloned().unwrap();
+            let InputRequest::Elicitation(request) = permission(&ApprovalQuestion { args, ..question(None) }, false) else {
+                panic!("no form")
+            };
+            json!(request.params)["message"].as_str().unwrap().to_owned()
+        };
+        let padded = message(json!({ "a": "x".repeat(100_000), "b": format!("{}; rm -rf /", " ".repeat(100_000)), "to": "all" }));
+        assert!(
+            padded.contains("; rm -rf /") && padded.contains("\"to\": \"all\"") && padded.ends_with("2 of the values are cut."),
+            "{padded}"
+        );
+        let unseen = message(json!({ "a": "x\u{202e}y" }));
+        assert!(unseen.contains("x\\u{202e}y") && !unseen.contains("are cut"), "{unseen}");
     }
 
     #[test]

@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::Shared;
 use crate::blocking::blocking;
 
-/// The time between two looks at the approvals. One look reads the stamp of one file.
+/// The time between two reads of the approvals. A read that finds the approvals unchanged reads the stamps of their files and of those that the
+/// approved entries name, and compares digests.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Changes that a slow client may miss before it is told once for all of them.
 const BACKLOG: usize = 16;

@@ -15,6 +15,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json, json};
 use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::asking::{Asks, ClientCallbacks, Way};
 use super::listeners::listener;
@@ -40,6 +41,8 @@ pub struct Handler {
     slot: Slot,
     /// The name of the caller's token.
     caller: Option<String>,
+    ended: CancellationToken,
+    _ends_with_this: DropGuard,
 }
 
 /// What a call needs of its client.
@@ -58,7 +61,9 @@ impl Client {
 
 impl Handler {
     pub(super) fn new(served: Served, caller: Option<String>) -> Self {
-        Self { served, slot: Slot::default(), caller }
+        let ended = CancellationToken::new();
+        let ends_with_this = ended.clone().drop_guard();
+        Self { served, slot: Slot::default(), caller, ended, _ends_with_this: ends_with_this }
     }
 
     /// The place of the session, for whoever ends the connection.
@@ -114,7 +119,7 @@ impl Handler {
         let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
         let client = self.client(&context, Way::Round(sender))?;
         let stop = client.stop.clone();
-        let round = waiting.begin(work(work_of(client)), stop.clone(), questions, bound);
+        let round = waiting.begin(self.caller.clone(), work(work_of(client)), stop.clone(), questions, bound);
         until_cancelled(&context, &stop, Box::pin(round)).await
     }
 
@@ -171,6 +176,10 @@ fn refused(error: &Error) -> ErrorData {
     }
 }
 
+fn no_such_resource() -> ErrorData {
+    ErrorData::resource_not_found("no server has this resource under this URI alone", None)
+}
+
 /// Reads a value of ours as one of the protocol's.
 fn typed<T: DeserializeOwned>(value: Json) -> Answer<T> {
     serde_json::from_value(value).map_err(|error| ErrorData::internal_error(format!("an answer has an unexpected form: {error}"), None))
@@ -210,10 +219,9 @@ impl ServerHandler for Handler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let (mut changes, peer) = (self.served.0.changes.subscribe(), context.peer);
-        // Ends with the connection, which refuses to send.
+        let (mut changes, peer, ended) = (self.served.0.changes.subscribe(), context.peer, self.ended.clone());
         self.served.0.runtime.spawn(async move {
-            while changes::next(&mut changes).await {
+            while ended.run_until_cancelled(changes::next(&mut changes)).await == Some(true) {
                 let told = peer.notify_tool_list_changed().await.is_ok()
                     && peer.notify_resource_list_changed().await.is_ok()
                     && peer.notify_prompt_list_changed().await.is_ok();
@@ -264,18 +272,24 @@ impl ServerHandler for Handler {
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Answer<CallToolResponse> {
         let name = request.name.into_owned();
-        if Tool::named(&name).is_none() {
+        let Some(tool) = Tool::named(&name) else {
             return Err(ErrorData::invalid_params(format!("there is no tool \"{name}\""), None));
-        }
+        };
+        let (run, metrics) = (self.served.next_run(), Arc::clone(self.served.metrics()));
         let arguments = Json::Object(request.arguments.unwrap_or_default());
         let bound = json!(["tools/call", name, arguments]);
         let input = self.input(request.request_state, request.input_responses, &bound);
         let step = self.asking(context, input, move |client| async move {
+            let _in_flight = (tool == Tool::RunJavascript).then(|| metrics.run_started());
             let on_event = Arc::clone(&client.on_event);
             let options = ExecuteOptions {
                 stop: client.stop.clone(),
                 callbacks: Some(Arc::clone(&client.callbacks) as Arc<_>),
-                run_setup: Some(Arc::new(move |options| RunOptions { on_event: Some(Arc::clone(&on_event)), run_id: Some(0), ..options })),
+                run_setup: Some(Arc::new(move |options| RunOptions {
+                    on_event: Some(Arc::clone(&on_event)),
+                    run_id: Some(run),
+                    ..options
+                })),
             };
             let answer = client.session.tools.execute_with(&name, &arguments, options).await;
             answer.map_err(|error| refused(&error))
@@ -323,10 +337,7 @@ impl ServerHandler for Handler {
                     Err(error) => return Err(refused(&error)),
                 }
             }
-            Err(refusal.map_or_else(
-                || ErrorData::resource_not_found("no server has this resource under this URI alone", None),
-                |error| refused(&error),
-            ))
+            Err(refusal.map_or_else(no_such_resource, |error| refused(&error)))
         });
         Ok(match step.await? {
             Step::Done(contents) => ReadResourceResponse::from(typed::<ReadResourceResult>(contents)?),
@@ -335,21 +346,30 @@ impl ServerHandler for Handler {
     }
 
     async fn subscribe(&self, request: SubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
-        let (agent, offers) = self.offers(&context).await?;
-        match offers.targets(&request.uri).into_iter().next() {
-            Some(Target::Of { server, uri }) => agent.subscribe(&server, &uri).await.map_err(|error| refused(&error)),
+        let (session, (_, offers)) = (self.session(&context)?, self.offers(&context).await?);
+        let mut outcome = Err(no_such_resource());
+        for target in offers.targets(&request.uri) {
             // The declarations change with the lists, which is told anyway.
-            Some(Target::Types { .. }) => Ok(()),
-            None => Err(ErrorData::resource_not_found("no server has this resource under this URI alone", None)),
+            let Target::Of { server, uri } = target else { return Ok(()) };
+            match session.subscribe(&server, &uri, &request.uri).await {
+                Ok(()) => return Ok(()),
+                Err(error @ Error::UnknownResource { .. }) => outcome = Err(refused(&error)),
+                Err(error) => return Err(refused(&error)),
+            }
         }
+        outcome
     }
 
     async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
-        let (agent, offers) = self.offers(&context).await?;
-        match offers.targets(&request.uri).into_iter().next() {
-            Some(Target::Of { server, uri }) => agent.unsubscribe(&server, &uri).await.map_err(|error| refused(&error)),
-            Some(Target::Types { .. }) | None => Ok(()),
+        let (session, (_, offers)) = (self.session(&context)?, self.offers(&context).await?);
+        for target in offers.targets(&request.uri) {
+            let Target::Of { server, uri } = target else { return Ok(()) };
+            match session.unsubscribe(&server, &uri).await {
+                Ok(()) | Err(Error::UnknownResource { .. }) => {}
+                Err(error) => return Err(refused(&error)),
+            }
         }
+        Ok(())
     }
 
     async fn list_prompts(

@@ -19,17 +19,19 @@ mod stdio;
 mod waiting;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, IdentityOptions};
 use crate::trust::AllowedWrites;
 
 pub use handler::Handler;
 pub use stdio::serve_stdio;
 
 use self::changes::Changes;
+use self::http::Metrics;
 use self::waiting::Waiting;
 
 /// Options of a served gateway.
@@ -50,6 +52,9 @@ struct Shared {
     options: ServeOptions,
     changes: Changes,
     waiting: Waiting,
+    metrics: Arc<Metrics>,
+    /// The number of the next run, in events and questions.
+    next_run: AtomicU64,
     runtime: tokio::runtime::Handle,
     closed: CancellationToken,
 }
@@ -58,8 +63,12 @@ impl Served {
     /// Begins to serve a gateway: enables every approved server, and each that is approved later.
     ///
     /// # Errors
-    /// `ERR_CLOSED`, `ERR_APPROVAL_STORE`, `ERR_IO` where the system gives no random key.
+    /// `ERR_INVALID_OPTION` for the name of an agent that is not well-formed, `ERR_CLOSED`, `ERR_APPROVAL_STORE`, `ERR_IO` where the system gives no random key.
     pub fn new(gateway: Gateway, options: ServeOptions, runtime: &tokio::runtime::Handle) -> Result<Self> {
+        if let Some(name) = &options.agent {
+            // Checks the name now, and not at the first request.
+            drop(gateway.agent(name, IdentityOptions::default())?);
+        }
         let mut key = [0; 32];
         getrandom::fill(&mut key)
             .map_err(|error| Error::Io { what: "a key for the state of requests".into(), problem: error.to_string().into() })?;
@@ -68,6 +77,8 @@ impl Served {
             options,
             changes: Changes::default(),
             waiting: Waiting::new(&key),
+            metrics: Arc::default(),
+            next_run: AtomicU64::new(1),
             runtime: runtime.clone(),
             closed: CancellationToken::new(),
         };
@@ -81,6 +92,16 @@ impl Served {
     #[must_use]
     pub fn handler(&self, caller: Option<&str>) -> Handler {
         Handler::new(self.clone(), caller.map(str::to_owned))
+    }
+
+    /// Returns the counters of the server. The handlers count the runs in it.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.0.metrics
+    }
+
+    fn next_run(&self) -> u64 {
+        self.0.next_run.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Stops looking for changes. Connections end with their transports.

@@ -1,11 +1,13 @@
 //! Resources and prompts of all servers in one list, under names that are unique.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rmcp::model::{Prompt, PromptArgument, Resource, ResourceTemplate};
 use serde_json::Value as Json;
+use sha2::{Digest as _, Sha256};
 
 use crate::bridge::{PromptEntry, ResourceEntry, ToolErrors};
+use crate::catalog::UriTemplate;
 use crate::error::{Error, Result};
 use crate::gateway::Agent;
 
@@ -13,8 +15,10 @@ use crate::gateway::Agent;
 const TYPES: &str = "mcp-types://";
 const TYPES_END: &str = ".d.ts";
 const TYPES_MIME: &str = "text/typescript";
-/// The scheme of a URI that two servers have: `mcp-resource://weather/<the URI, percent-encoded>`.
+/// The scheme of a URI that two servers have, or that looks like one of ours: `mcp-resource://weather/<the URI, percent-encoded>`.
 const SHARED: &str = "mcp-resource://";
+/// Digits of the digest in a prompt's name that would not be unique without them.
+const DIGEST_BYTES: usize = 4;
 
 /// A resource of a served gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,10 +63,15 @@ impl Offers {
             resource.mime_type = Some(TYPES_MIME.to_owned());
             resource
         });
-        let uris = counts(self.resources.iter().filter_map(|entry| entry.uri.as_deref()));
+        let owners = owners(self.resources.iter().filter_map(|entry| Some((entry.uri.as_deref()?, entry.server.as_str()))));
+        let mut listed = BTreeSet::new();
         let of_servers = self.resources.iter().filter_map(|entry| {
             let uri = entry.uri.as_deref()?;
-            let mut resource = Resource::new(unique_uri(&entry.server, uri, uris[uri]), entry.name.clone());
+            let served = unique_uri(&entry.server, uri, owners[uri].len());
+            if !listed.insert(served.clone()) {
+                return None;
+            }
+            let mut resource = Resource::new(served, entry.name.clone());
             resource.title.clone_from(&entry.title);
             resource.description.clone_from(&entry.description);
             resource.mime_type.clone_from(&entry.mime_type);
@@ -73,7 +82,7 @@ impl Offers {
 
     pub(super) fn templates(&self) -> Vec<ResourceTemplate> {
         let templates = self.resources.iter().filter_map(|entry| {
-            let mut template = ResourceTemplate::new(entry.uri_template.clone()?, entry.name.clone());
+            let mut template = ResourceTemplate::new(entry.template()?.to_owned(), entry.name.clone());
             template.title.clone_from(&entry.title);
             template.description.clone_from(&entry.description);
             template.mime_type.clone_from(&entry.mime_type);
@@ -84,7 +93,7 @@ impl Offers {
 
     /// Returns the server that has a resource template.
     pub(super) fn template_server(&self, template: &str) -> Option<String> {
-        self.resources.iter().find(|entry| entry.uri_template.as_deref() == Some(template)).map(|entry| entry.server.clone())
+        self.resources.iter().find(|entry| entry.template() == Some(template)).map(|entry| entry.server.clone())
     }
 
     /// Returns the servers that may have a URI, the one that lists it first.
@@ -96,20 +105,27 @@ impl Offers {
             let decoded = percent_encoding::percent_decode_str(encoded).decode_utf8_lossy().into_owned();
             return vec![Target::Of { server: server.to_owned(), uri: decoded }];
         }
-        let of = |server: &String| Target::Of { server: server.clone(), uri: uri.to_owned() };
-        let listed: Vec<_> =
-            self.resources.iter().filter(|entry| entry.uri.as_deref() == Some(uri)).map(|entry| of(&entry.server)).collect();
-        match listed.len() {
-            1 => listed,
+        let of = |server: &str| Target::Of { server: server.to_owned(), uri: uri.to_owned() };
+        let owners: BTreeSet<_> =
+            self.resources.iter().filter(|entry| entry.uri.as_deref() == Some(uri)).map(|entry| entry.server.as_str()).collect();
+        match owners.len() {
+            1 => owners.into_iter().map(of).collect(),
             // Listed under other names, as two servers have it.
             2.. => Vec::new(),
             0 => {
-                let mut with_templates: Vec<_> =
-                    self.resources.iter().filter(|entry| entry.uri_template.is_some()).map(|entry| entry.server.clone()).collect();
-                with_templates.dedup();
-                with_templates.iter().map(of).collect()
+                let matches =
+                    |entry: &&ResourceEntry| entry.template().and_then(UriTemplate::parse).is_some_and(|template| template.matches(uri));
+                let servers: BTreeSet<_> = self.resources.iter().filter(matches).map(|entry| entry.server.as_str()).collect();
+                servers.into_iter().map(of).collect()
             }
         }
+    }
+}
+
+impl ResourceEntry {
+    /// Returns the template, unless it could stand for a URI of ours.
+    fn template(&self) -> Option<&str> {
+        self.uri_template.as_deref().filter(|template| !is_ours(template))
     }
 }
 
@@ -119,16 +135,27 @@ pub(super) fn types(agent: &Agent, server: &str) -> Result<(String, &'static str
 }
 
 fn unique_uri(server: &str, uri: &str, servers: usize) -> String {
-    if servers == 1 {
+    if servers == 1 && !is_ours(uri) {
         return uri.to_owned();
     }
     format!("{SHARED}{server}/{}", percent_encoding::utf8_percent_encode(uri, percent_encoding::NON_ALPHANUMERIC))
 }
 
-fn counts<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, usize> {
-    let mut counts = BTreeMap::new();
-    names.for_each(|name| *counts.entry(name).or_default() += 1);
-    counts
+/// Returns whether a host could take a server's own URI for one that this program makes. Schemes have no case (RFC 3986, section 3.1), and a
+/// template may begin with an expression, which can be any scheme.
+fn is_ours(uri: &str) -> bool {
+    let scheme = uri.split_once(':').map_or(uri, |(scheme, _)| scheme);
+    let ours = [TYPES, SHARED].iter().filter_map(|ours| ours.split_once(':'));
+    scheme.contains('{') || ours.into_iter().any(|(ours, _)| scheme.eq_ignore_ascii_case(ours))
+}
+
+/// Returns the servers that have each name.
+fn owners<'a>(named: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+    let mut owners = BTreeMap::<_, BTreeSet<_>>::new();
+    named.for_each(|(name, server)| {
+        owners.entry(name).or_default().insert(server);
+    });
+    owners
 }
 
 /// A prompt of a server, and the name under which it is served.
@@ -137,7 +164,7 @@ pub(super) struct ServedPrompt {
     pub(super) entry: PromptEntry,
 }
 
-/// Returns the prompts of all servers. A name that two servers have is served as `<server>_<name>`.
+/// Returns the prompts of all servers. A name that two servers have, or that looks like one of another server, is served as `<server>_<name>`.
 pub(super) fn prompts(agent: &Agent, servers: &[String]) -> Result<Vec<ServedPrompt>> {
     let mut entries = Vec::new();
     for server in servers {
@@ -147,13 +174,27 @@ pub(super) fn prompts(agent: &Agent, servers: &[String]) -> Result<Vec<ServedPro
             Err(error) => return Err(error),
         }
     }
-    let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
-    let counts = counts(names.iter().map(String::as_str));
-    let name = |entry: &PromptEntry| match counts[entry.name.as_str()] {
-        1 => entry.name.clone(),
-        _ => format!("{}_{}", entry.server, entry.name),
+    let names = prompt_names(&entries, servers);
+    Ok(entries.into_iter().zip(names).map(|(entry, name)| ServedPrompt { name, entry }).collect())
+}
+
+fn prompt_names(entries: &[PromptEntry], servers: &[String]) -> Vec<String> {
+    let owners = owners(entries.iter().map(|entry| (entry.name.as_str(), entry.server.as_str())));
+    let looks_foreign = |entry: &PromptEntry| {
+        let of = |server: &String| entry.name.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with('_'));
+        servers.iter().any(|server| *server != entry.server && of(server))
     };
-    Ok(entries.into_iter().map(|entry| ServedPrompt { name: name(&entry), entry }).collect())
+    let mut used = BTreeSet::new();
+    let mut name = |entry: &PromptEntry| {
+        let PromptEntry { server, name: own, .. } = entry;
+        let long = format!("{server}_{own}");
+        let digest = hex::encode(&Sha256::digest(format!("{server}\0{own}"))[..DIGEST_BYTES]);
+        let short = (owners[own.as_str()].len() == 1 && !looks_foreign(entry)).then(|| own.clone());
+        let with_digest = format!("{long}_{digest}");
+        let mut wanted = short.into_iter().chain([long, with_digest.clone()]).chain((2..).map(|number| format!("{with_digest}_{number}")));
+        wanted.find(|name| used.insert(name.clone())).unwrap_or_else(|| unreachable!("there are names without end"))
+    };
+    entries.iter().map(&mut name).collect()
 }
 
 pub(super) fn prompt_definition(prompt: &ServedPrompt) -> Prompt {
@@ -222,5 +263,41 @@ mod tests {
         assert_eq!(offers.targets("note://3"), of("b", "note://3"));
         assert_eq!(offers.targets("note://1"), []);
         assert_eq!(offers.targets("mcp-types://a.d.ts"), [Target::Types { server: "a".into() }]);
+    }
+
+    #[test]
+    fn no_uri_of_a_server_leads_to_another_or_to_declarations() {
+        let evil = ["mcp-types://a.d.ts", "MCP-Types://a.d.ts", "mcp-resource://a/note%3A%2F%2F1", "mcp-resource://nowhere"];
+        let mut offers = offers();
+        offers.resources.extend(evil.into_iter().map(|uri| entry("b", Some(uri), None)));
+        offers.resources.push(entry("b", Some("note://2"), None));
+        offers.resources.extend(["mcp-types://{name}.d.ts", "{+any}"].into_iter().map(|template| entry("b", None, Some(template))));
+        let uris: Vec<_> = offers.resources().into_iter().map(|resource| resource.uri).collect();
+        let unique: BTreeSet<_> = uris.iter().collect();
+        assert_eq!(unique.len(), uris.len(), "{uris:?}");
+        for uri in evil {
+            let led: Vec<_> =
+                uris.iter().filter(|served| offers.targets(served) == [Target::Of { server: "b".into(), uri: uri.into() }]).collect();
+            assert!(matches!(&led[..], [served] if served.starts_with("mcp-resource://b/")), "{uri}: {led:?}");
+        }
+        assert!(uris.contains(&"note://2".to_owned()));
+        assert_eq!(offers.templates().len(), 1);
+    }
+
+    #[test]
+    fn no_prompt_takes_the_name_of_another() {
+        let prompt = |server: &str, name: &str| PromptEntry {
+            server: server.into(),
+            name: name.into(),
+            title: None,
+            description: None,
+            arguments: Vec::new(),
+        };
+        let entries = [("a", "x"), ("b", "x"), ("b", "a_x"), ("a", "b_x"), ("a", "y"), ("a", "y"), ("a_b", "c"), ("a", "b_c"), ("b", "c")];
+        let entries: Vec<_> = entries.into_iter().map(|(server, name)| prompt(server, name)).collect();
+        let names = prompt_names(&entries, &["a".into(), "b".into(), "a_b".into()]);
+        assert_eq!(names[..5], ["a_x", "b_x", "b_a_x", "a_b_x", "y"]);
+        let unique: BTreeSet<_> = names.iter().collect();
+        assert_eq!(unique.len(), names.len(), "{names:?}");
     }
 }

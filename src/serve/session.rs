@@ -1,5 +1,6 @@
 //! A session: one client of the served gateway, with an agent and tools of its own.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -23,11 +24,15 @@ const MAX_UPDATES: usize = 256;
 /// The place of a connection's session, which exists from its first request.
 pub(super) type Slot = Arc<OnceLock<Arc<Session>>>;
 
+/// The URI under which a client has subscribed to a resource, by server and the server's own URI.
+type Subscribed = Arc<Mutex<BTreeMap<(String, String), String>>>;
+
 pub(super) struct Session {
     pub(super) agent: Agent,
     pub(super) tools: AgentTools,
     /// The least level of logs that the client wants (`logging/setLevel`). `None`: all of them.
     pub(super) level: Mutex<Option<LoggingLevel>>,
+    subscribed: Subscribed,
     runtime: tokio::runtime::Handle,
 }
 
@@ -35,10 +40,27 @@ impl Session {
     /// Opens the session of a client that calls itself `name`.
     pub(super) fn open(shared: &Shared, name: Option<&str>, peer: Option<Peer<RoleServer>>) -> Result<Arc<Self>> {
         let name = shared.options.agent.clone().unwrap_or_else(|| agent_name(name));
-        let on_event = peer.map(|peer| updates(&shared.runtime, peer));
+        let subscribed = Subscribed::default();
+        let on_event = peer.map(|peer| updates(&shared.runtime, peer, Arc::clone(&subscribed)));
         let agent = shared.gateway.agent(&name, IdentityOptions { callbacks: None, on_event })?;
         let tools = AgentTools::new(agent.clone(), None, AgentOptions::default())?;
-        Ok(Arc::new(Self { agent, tools, level: Mutex::default(), runtime: shared.runtime.clone() }))
+        Ok(Arc::new(Self { agent, tools, level: Mutex::default(), subscribed, runtime: shared.runtime.clone() }))
+    }
+
+    /// Subscribes to a resource. Its updates name the URI under which it is served.
+    pub(super) async fn subscribe(&self, server: &str, own: &str, served: &str) -> Result<()> {
+        let known = (server.to_owned(), own.to_owned());
+        let before = self.subscribed.lock().insert(known.clone(), served.to_owned());
+        let outcome = self.agent.subscribe(server, own).await;
+        if outcome.is_err() && before.is_none() {
+            self.subscribed.lock().remove(&known);
+        }
+        outcome
+    }
+
+    pub(super) async fn unsubscribe(&self, server: &str, own: &str) -> Result<()> {
+        self.subscribed.lock().remove(&(server.to_owned(), own.to_owned()));
+        self.agent.unsubscribe(server, own).await
     }
 }
 
@@ -59,7 +81,7 @@ fn agent_name(client: Option<&str>) -> String {
 }
 
 /// Returns a listener that tells the client of changed resources to which its agent has subscribed, in their order.
-fn updates(runtime: &tokio::runtime::Handle, peer: Peer<RoleServer>) -> crate::gateway::EventListener {
+fn updates(runtime: &tokio::runtime::Handle, peer: Peer<RoleServer>, subscribed: Subscribed) -> crate::gateway::EventListener {
     let (sender, mut receiver) = mpsc::channel::<String>(MAX_UPDATES);
     runtime.spawn(async move {
         while let Some(uri) = receiver.recv().await {
@@ -70,9 +92,10 @@ fn updates(runtime: &tokio::runtime::Handle, peer: Peer<RoleServer>) -> crate::g
     });
     Arc::new(move |event: Json| {
         if event["type"] == "resource-updated"
-            && let Some(uri) = event["uri"].as_str()
+            && let (Some(server), Some(own)) = (event["server"].as_str(), event["uri"].as_str())
+            && let Some(served) = subscribed.lock().get(&(server.to_owned(), own.to_owned()))
         {
-            let _ = sender.try_send(uri.to_owned());
+            let _ = sender.try_send(served.clone());
         }
     })
 }

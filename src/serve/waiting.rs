@@ -3,7 +3,7 @@
 //! A question ends the client's request with `input_required`. The call itself goes on waiting here, under a signed `requestState`, until the client
 //! sends its request again with the answers. A request that is sent twice runs nothing twice: both get what follows from the same answers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::sandbox::Stop;
 
 /// The time for which a call waits for its client.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// Calls that wait at once. Beyond, the oldest has to go.
+/// Calls that wait at once. Beyond, the oldest call of the caller with the most calls has to go, so that no caller can end the calls of another.
 const MAX_CALLS: usize = 256;
 
 /// The outcome of one round: the result, or the questions before it.
@@ -47,8 +47,12 @@ struct State {
     round: usize,
 }
 
+/// The name of a caller's token. `None`: all callers without a token, who count as one.
+pub(super) type Caller = Option<String>;
+
 /// A call between two rounds, and the rounds that it had.
 struct Call {
+    caller: Caller,
     rounds: Vec<SharedRound>,
     stop: Stop,
     /// Taken by the round that goes on with it.
@@ -58,6 +62,7 @@ struct Call {
 }
 
 struct Paused {
+    caller: Caller,
     work: Work,
     /// Ends the call from outside.
     stop: Stop,
@@ -76,16 +81,17 @@ impl Waiting {
         Self { codec: RequestStateCodec::new(key.to_vec()), calls: Arc::default(), next: AtomicU64::new(1) }
     }
 
-    /// Begins a call. `stop` ends it from outside. `bound` is what a later round of it must repeat: the client, the method and its parameters.
+    /// Begins a call of a caller. `stop` ends it from outside. `bound` is what a later round of it must repeat: the client, the method and its parameters.
     pub(super) fn begin(
         &self,
+        caller: Caller,
         work: Work,
         stop: Stop,
         questions: mpsc::Receiver<Question>,
         bound: Vec<u8>,
     ) -> impl Future<Output = Round> + Send + use<> {
         let call = self.next.fetch_add(1, Ordering::Relaxed);
-        self.round(call, 0, Paused { work, stop, questions, answers: HashMap::new() }, bound)
+        self.round(call, 0, Paused { caller, work, stop, questions, answers: HashMap::new() }, bound)
     }
 
     /// Goes on with a call whose client has sent its answers. Returns the round, and the way to end the call.
@@ -124,11 +130,12 @@ impl Waiting {
     fn round(&self, call: u64, round: usize, paused: Paused, bound: Vec<u8>) -> impl Future<Output = Round> + Send + use<> {
         let (calls, codec) = (Arc::clone(&self.calls), self.codec.clone());
         async move {
-            let Paused { mut work, stop, mut questions, .. } = paused;
+            let Paused { caller, mut work, stop, mut questions, .. } = paused;
             let first = tokio::select! {
                 biased;
                 outcome = &mut work => {
-                    calls.lock().remove(&call);
+                    let ended = calls.lock().remove(&call);
+                    drop(ended);
                     return outcome.map(Step::Done);
                 }
                 Some(question) = questions.recv() => question,
@@ -144,7 +151,7 @@ impl Waiting {
             let state = codec
                 .seal_json_with(&State { call, round }, &SealOptions::new().associated_data(&bound).ttl(PATIENCE))
                 .map_err(|error| ErrorData::internal_error(error.to_string(), Some(json!({ "code": "ERR_INTERNAL" }))))?;
-            keep(&calls, call, Paused { work, stop, questions, answers });
+            keep(&calls, call, Paused { caller, work, stop, questions, answers });
             Ok(Step::Ask(InputRequiredResult::new(Some(requests), Some(state))))
         }
     }
@@ -156,11 +163,6 @@ fn keep(calls: &Arc<Mutex<HashMap<u64, Call>>>, call: u64, paused: Paused) {
     if let Some(known) = all.get_mut(&call) {
         *known.paused.lock() = Some(paused);
         return;
-    }
-    if all.len() >= MAX_CALLS
-        && let Some(oldest) = all.keys().min().copied()
-    {
-        all.remove(&oldest);
     }
     let expiry = tokio_util::sync::CancellationToken::new();
     let (ended, weak) = (expiry.clone(), Arc::downgrade(calls));
@@ -176,9 +178,28 @@ fn keep(calls: &Arc<Mutex<HashMap<u64, Call>>>, call: u64, paused: Paused) {
             }
         }
     });
-    let kept =
-        Call { stop: paused.stop.clone(), rounds: Vec::new(), paused: Arc::new(Mutex::new(Some(paused))), _expiry: expiry.drop_guard() };
+    let kept = Call {
+        caller: paused.caller.clone(),
+        stop: paused.stop.clone(),
+        rounds: Vec::new(),
+        paused: Arc::new(Mutex::new(Some(paused))),
+        _expiry: expiry.drop_guard(),
+    };
     all.insert(call, kept);
+    let surplus = (all.len() > MAX_CALLS).then(|| surplus(&all)).flatten();
+    // Dropped outside of the lock: with it ends its run.
+    let ended = surplus.and_then(|surplus| all.remove(&surplus));
+    drop(all);
+    drop(ended);
+}
+
+/// Returns the oldest call of the caller that has the most calls.
+fn surplus(calls: &HashMap<u64, Call>) -> Option<u64> {
+    let mut of_callers = BTreeMap::<&Caller, Vec<u64>>::new();
+    for (number, call) in calls {
+        of_callers.entry(&call.caller).or_default().push(*number);
+    }
+    of_callers.into_values().max_by_key(Vec::len)?.into_iter().min()
 }
 
 /// Pins work so that it can be moved between rounds.
@@ -202,6 +223,10 @@ mod tests {
 
     /// A call that asks twice, counts how often it gets that far, and gives both answers.
     fn call(waiting: &Waiting, count: &Arc<AtomicUsize>, bound: &[u8]) -> impl Future<Output = Round> + use<> {
+        call_of(None, waiting, count, bound)
+    }
+
+    fn call_of(caller: Option<&str>, waiting: &Waiting, count: &Arc<AtomicUsize>, bound: &[u8]) -> impl Future<Output = Round> + use<> {
         let (sender, questions) = mpsc::channel(4);
         let count = Arc::clone(count);
         let work = work(async move {
@@ -214,7 +239,7 @@ mod tests {
             }
             Ok(json!(answers))
         });
-        waiting.begin(work, Stop::new(), questions, bound.to_vec())
+        waiting.begin(caller.map(str::to_owned), work, Stop::new(), questions, bound.to_vec())
     }
 
     fn state(step: Round) -> String {
@@ -252,5 +277,18 @@ mod tests {
         assert!(waiting.resume("nonsense", &answer("a"), b"ours".to_vec()).is_err());
         assert_eq!(count.load(Ordering::Relaxed), 0);
         assert!(waiting.resume(&known, &answer("a"), b"ours".to_vec()).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_caller_with_many_calls_ends_none_of_another() {
+        let (waiting, count) = (Waiting::new(&[7; 32]), Arc::default());
+        let of_another = state(call_of(Some("quiet"), &waiting, &count, b"ours").await);
+        let first = state(call_of(Some("loud"), &waiting, &count, b"ours").await);
+        for _ in 0..MAX_CALLS {
+            state(call_of(Some("loud"), &waiting, &count, b"ours").await);
+        }
+        assert_eq!(waiting.calls.lock().len(), MAX_CALLS);
+        assert!(waiting.resume(&first, &answer("a"), b"ours".to_vec()).is_err());
+        assert!(waiting.resume(&of_another, &answer("a"), b"ours".to_vec()).is_ok());
     }
 }

@@ -5,6 +5,7 @@ mod nearest;
 mod problem;
 mod sanitise;
 mod server_name;
+mod shown_arguments;
 
 pub use nearest::nearest;
 pub use problem::Problem;
@@ -13,3 +14,4 @@ pub use sanitise::{has_invisible, sanitise_json, sanitise_line, sanitise_text};
 pub(crate) use sanitise::{hidden, is_tag, is_unseen, visible};
 pub(crate) use server_name::check_server_name;
 pub use server_name::is_server_name;
+pub(crate) use shown_arguments::{arguments_text, escaped, whole_arguments_text};
