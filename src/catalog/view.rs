@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::declarations::{DeclarationStyle, declare_agent_module, declare_mcp, declare_server, declare_tool};
+use super::direct_names::DirectNames;
 use super::hints::{self, AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleSummary};
 use super::system_message::{Extent, Section, extents, system_message};
 use super::{Manifest, Tool};

@@ -33,11 +33,11 @@ use crate::sandbox::{Stop, StopReason};
 /// Questions of one call that wait at once, since protocol 2026-07-28.
 const MAX_QUESTIONS: usize = 16;
 
-type Answer<T> = std::result::Result<T, ErrorData>;
+pub(super) type Answer<T> = std::result::Result<T, ErrorData>;
 
 /// Answers the requests of one connection. Over HTTP without sessions, of one request.
 pub struct Handler {
-    served: Served,
+    pub(super) served: Served,
     slot: Slot,
     /// The name of the caller's token.
     caller: Option<String>,
@@ -46,15 +46,15 @@ pub struct Handler {
 }
 
 /// What a call needs of its client.
-struct Client {
-    session: Arc<Session>,
+pub(super) struct Client {
+    pub(super) session: Arc<Session>,
     callbacks: Arc<ClientCallbacks>,
     on_event: crate::gateway::EventListener,
-    stop: Stop,
+    pub(super) stop: Stop,
 }
 
 impl Client {
-    fn call_options(&self) -> CallOptions {
+    pub(super) fn call_options(&self) -> CallOptions {
         CallOptions { timeout_ms: None, callbacks: Some(Arc::clone(&self.callbacks) as Arc<_>), on_event: Some(Arc::clone(&self.on_event)) }
     }
 }
@@ -72,7 +72,7 @@ impl Handler {
     }
 
     /// Returns the session, which begins with the first request.
-    fn session(&self, context: &RequestContext<RoleServer>) -> Answer<Arc<Session>> {
+    pub(super) fn session(&self, context: &RequestContext<RoleServer>) -> Answer<Arc<Session>> {
         if let Some(session) = self.slot.get() {
             return Ok(Arc::clone(session));
         }
@@ -100,12 +100,16 @@ impl Handler {
     }
 
     /// Does the work of a request that may ask: in rounds since protocol 2026-07-28, and else by requests of our own.
-    async fn asking<W>(&self, context: RequestContext<RoleServer>, input: Input, work_of: impl FnOnce(Client) -> W) -> Answer<Step>
+    pub(super) async fn asking<W>(
+        &self,
+        context: RequestContext<RoleServer>,
+        input: Input,
+        work_of: impl FnOnce(Client) -> W,
+    ) -> Answer<Step>
     where
         W: Future<Output = Answer<Json>> + Send + 'static,
     {
-        let in_rounds = context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
-        if !in_rounds {
+        if !is_newest(&context) {
             let client = self.client(&context, Way::Request(context.peer.clone()))?;
             let stop = client.stop.clone();
             return until_cancelled(&context, &stop, Box::pin(work_of(client))).await.map(Step::Done);
@@ -124,11 +128,11 @@ impl Handler {
     }
 
     /// The rounds of a request belong to its caller, its method and its parameters.
-    fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> Input {
+    pub(super) fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> Input {
         Input { state, responses, bound: json!([self.caller, request]).to_string().into_bytes() }
     }
 
-    async fn offers(&self, context: &RequestContext<RoleServer>) -> Answer<(Agent, Offers)> {
+    pub(super) async fn offers(&self, context: &RequestContext<RoleServer>) -> Answer<(Agent, Offers)> {
         let agent = self.agent(context)?;
         let asked = agent.clone();
         let read = blocking(move || Offers::read(&asked)).await.map_err(|error| refused(&error))?;
@@ -144,6 +148,11 @@ impl Handler {
     }
 }
 
+/// Returns whether a request is of protocol 2026-07-28 or later.
+pub(super) fn is_newest(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+}
+
 /// Waits for the outcome of a request. A client that cancels the request ends the call, which then tells so. A call that waits for another round
 /// outlives the request that began it.
 async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, outcome: impl Future<Output = T>) -> T {
@@ -157,7 +166,7 @@ async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, o
 }
 
 /// The parts of a request that belong to its rounds.
-struct Input {
+pub(super) struct Input {
     state: Option<String>,
     responses: Option<InputResponses>,
     /// What each round must repeat.
@@ -165,11 +174,11 @@ struct Input {
 }
 
 /// A failure as the protocol's error. The message is for a model: it holds no text that no person has approved.
-fn refused(error: &Error) -> ErrorData {
+pub(super) fn refused(error: &Error) -> ErrorData {
     let data = Some(json!({ "code": error.code() }));
     match error {
         Error::UnknownResource { .. } => ErrorData::resource_not_found(error.for_model(), data),
-        Error::InvalidArguments { .. } | Error::InvalidOption { .. } | Error::UnknownPrompt { .. } => {
+        Error::InvalidArguments { .. } | Error::InvalidOption { .. } | Error::UnknownPrompt { .. } | Error::UnknownDirectName { .. } => {
             ErrorData::invalid_params(error.for_model(), data)
         }
         _ => ErrorData::internal_error(error.for_model(), data),
@@ -186,7 +195,7 @@ fn typed<T: DeserializeOwned>(value: Json) -> Answer<T> {
 }
 
 /// Moves `meta` to the protocol's name.
-fn with_meta(mut value: Json) -> Json {
+pub(super) fn with_meta(mut value: Json) -> Json {
     if let Some(fields) = value.as_object_mut()
         && let Some(meta) = fields.remove("meta")
     {
@@ -267,14 +276,14 @@ impl ServerHandler for Handler {
     async fn list_tools(&self, _request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Answer<ListToolsResult> {
         let session = self.session(&context)?;
         let definitions = session.tools.definitions().map_err(|error| refused(&error))?;
-        Ok(ListToolsResult::with_all_items(definitions.into_iter().map(answers::definition).collect()))
+        let mut tools: Vec<_> = definitions.into_iter().map(answers::definition).collect();
+        tools.extend(self.direct_definitions(&context).await?);
+        Ok(ListToolsResult::with_all_items(tools))
     }
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Answer<CallToolResponse> {
+        let Some(tool) = Tool::named(&request.name) else { return self.call_direct(request, context).await };
         let name = request.name.into_owned();
-        let Some(tool) = Tool::named(&name) else {
-            return Err(ErrorData::invalid_params(format!("there is no tool \"{name}\""), None));
-        };
         let (run, metrics) = (self.served.next_run(), Arc::clone(self.served.metrics()));
         let arguments = Json::Object(request.arguments.unwrap_or_default());
         let bound = json!(["tools/call", name, arguments]);
@@ -294,7 +303,11 @@ impl ServerHandler for Handler {
             let answer = client.session.tools.execute_with(&name, &arguments, options).await;
             answer.map_err(|error| refused(&error))
         });
-        Ok(match step.await? {
+        let step = step.await?;
+        if tool == Tool::Manage {
+            self.direct_tools_may_have_changed();
+        }
+        Ok(match step {
             Step::Done(answer) => CallToolResponse::from(answers::result(answer)),
             Step::Ask(questions) => CallToolResponse::from(questions),
         })
