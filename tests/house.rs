@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 const MAX_FILE_LINES: usize = 500;
 const MAX_FUNCTION_LINES: usize = 60;
@@ -10,6 +11,7 @@ const MAX_FUNCTION_LINES: usize = 60;
 const REASON: &str = "long:";
 
 /// A source file without its comments, string contents and character literals; lines keep their numbers.
+#[derive(Clone)]
 struct Source {
     /// Relative to the repository.
     path: String,
@@ -38,7 +40,13 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn sources(folder: &str) -> Vec<Source> {
+/// Returns the sources of a folder, which are read once.
+fn sources(folder: &'static str) -> Vec<Source> {
+    static READ: Mutex<BTreeMap<&str, Vec<Source>>> = Mutex::new(BTreeMap::new());
+    READ.lock().unwrap().entry(folder).or_insert_with(|| read_sources(folder)).clone()
+}
+
+fn read_sources(folder: &str) -> Vec<Source> {
     let mut files = Vec::new();
     collect(&repository().join(folder), &mut files);
     files.sort();

@@ -21,12 +21,12 @@ struct Row {
 }
 
 // Without optimisation a call takes some thirty times as long under valgrind; the difference of fewer calls says the same.
-const FEW: [u64; 2] = if cfg!(debug_assertions) { [20, 120] } else { [100, 600] };
+const FEW: [u64; 2] = if cfg!(debug_assertions) { [10, 60] } else { [100, 600] };
 const LARGE: [u64; 2] = [1, 4];
 const ONE_TOOL: &str = "small, 1 tool";
 const MANY_TOOLS: &str = "small, 1,000 tools";
 #[cfg(debug_assertions)]
-const MANY: (&str, &str) = ("small, after 3,000 calls", "3000");
+const MANY: (&str, &str) = ("small, after 1,000 calls", "1000");
 #[cfg(not(debug_assertions))]
 const MANY: (&str, &str) = ("small, after 20,000 calls", "20000");
 const MANY_CALLS: &str = MANY.0;

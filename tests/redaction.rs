@@ -103,7 +103,7 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_form_of_a_secret_is_left(secrets in prop::collection::vec(secret(), 1..4), texts in prop::collection::vec(text(), 15), chosen in 0_usize..4) {

@@ -233,7 +233,7 @@ fn an_input_and_a_value_of_four_mebibytes_cross_whole() {
 #[test]
 fn two_threads_of_many_runs_carry_nothing_over() {
     let bench = Bench::new();
-    let runs = if emulated() { 40 } else { 300 };
+    let runs = if emulated() { 10 } else { 200 };
     let code = "globalThis.seen = (globalThis.seen ?? 0) + 1; Object.prototype.leak = seen;
         export const handler = ({ thread, run }) => { const mark = `${thread}:${run}`; globalThis.kept = [...(globalThis.kept ?? []), mark]; return { seen, kept, leak: ({}).leak, old: globalThis.old ?? null, set: globalThis.old = mark } }";
     std::thread::scope(|scope| {

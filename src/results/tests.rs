@@ -202,7 +202,7 @@ impl Audit<'_> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 120, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
 
     #[test]
     fn a_value_that_fits_is_left_alone_and_no_other_is(value in values(), budget in MIN_RESULT_TOKENS..3_000_usize) {

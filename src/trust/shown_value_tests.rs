@@ -226,7 +226,7 @@ fn assert_hosts(value: &str, shown: &str, may_mask: bool) {
 const HOST_VARIABLES: [&str; 4] = ["API_HOST", "BASE_URL", "SERVICE_ENDPOINT", "X"];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_host_that_a_proxy_variable_gives_to_a_program_is_shown(value in values(true)) {

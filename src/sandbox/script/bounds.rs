@@ -168,7 +168,7 @@ mod tests {
         for unit in units {
             for start in ["", "x = ", "type T = ", "x", "if(a);"] {
                 // Depths that are parsed, and depths that are too large.
-                for times in [8, 24, 30, 46, 92, 1_000, 10_000, 30_000] {
+                for times in [8, 30, 92, 1_000, 30_000] {
                     // Nested `A<` is parsed again and again. The time limit of the reader process stops this (tests/reader.rs).
                     if unit == "A<" && times > 1_000 {
                         continue;

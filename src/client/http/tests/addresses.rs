@@ -102,7 +102,7 @@ fn joined(host: Option<&str>, port: Option<u16>) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_host_that_is_shown_is_the_host_that_is_connected_to(
