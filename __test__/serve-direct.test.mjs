@@ -163,7 +163,7 @@ test('A direct call of a write asks the person of the host, in both protocols an
       assert.equal(arrived(log, 'write_note').length, before)
       const { content, isError } = await write()
       assert.deepEqual([content[0].text, isError], ['noted', false])
-      assert.match(asked[0].message, /"write_note" of the MCP server "fixture".*\{"text":"x"\}/s)
+      assert.match(asked[0].message, /"write_note" of the MCP server "fixture".*\{\s*"text": "x"\s*\}/s)
       assert.deepEqual([asked.length, arrived(log, 'write_note').length], [2, before + 1])
     }
   const silent = await host(t, at, ['--direct'])

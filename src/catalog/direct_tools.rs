@@ -135,7 +135,8 @@ mod tests {
             "default": { "type": "string", "description": hidden, "default": hidden },
             hidden: { "enum": [hidden], "title": hidden, "anyOf": [{ "description": hidden }] },
         });
-        let tool = shown(json!({ "name": "t", "title": hidden, "description": hidden, "annotations": { "title": hidden, "readOnlyHint": true },
+        let tool =
+            shown(json!({ "name": "t", "title": hidden, "description": hidden, "annotations": { "title": hidden, "readOnlyHint": true },
             "inputSchema": { "type": "object", "properties": properties } }));
         assert_eq!((tool.title.as_deref(), tool.description.as_deref()), (Some("ab"), Some("ab")));
         assert_eq!(tool.annotations, Some(json!({ "title": "ab", "readOnlyHint": true })));
@@ -165,7 +166,8 @@ mod tests {
     #[test]
     fn meta_is_kept_and_no_server_names_the_source_of_its_tool() {
         let view = json!({ "resourceUri": "ui://s/view", "visibility": ["model"] });
-        let tool = shown(json!({ "name": "a/b", "_meta": { "ui": view, "io.hyperlight-mcp/source": "mcp://other/x", "io.hyperlight-mcp/y": 1 } }));
+        let tool =
+            shown(json!({ "name": "a/b", "_meta": { "ui": view, "io.hyperlight-mcp/source": "mcp://other/x", "io.hyperlight-mcp/y": 1 } }));
         assert_eq!(Json::Object(tool.meta), json!({ "ui": view, "io.hyperlight-mcp/source": "mcp://s/a/b" }));
         assert_eq!(tool.name, "s-a-b");
     }

@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::bridge::ToolErrors;
-use crate::serve::NameStyle;
 use crate::command::{Logs, Search, Server};
+use crate::serve::NameStyle;
 
 const AFTER_HELP: &str = "\
 First steps:
@@ -361,10 +361,11 @@ mod tests {
 
     #[test]
     fn direct_takes_some_servers_or_means_all() {
-        let direct = |words: &str| match Cli::try_parse_from(["hyperlight-mcp", "serve"].into_iter().chain(words.split(' '))).unwrap().command {
-            Command::Serve(arguments) => arguments.direct,
-            other => panic!("{other:?}"),
-        };
+        let direct =
+            |words: &str| match Cli::try_parse_from(["hyperlight-mcp", "serve"].into_iter().chain(words.split(' '))).unwrap().command {
+                Command::Serve(arguments) => arguments.direct,
+                other => panic!("{other:?}"),
+            };
         assert_eq!(direct("--http 0"), None);
         assert_eq!(direct("--direct --http 0"), Some(Vec::new()));
         assert_eq!(direct("--direct a,b --names hyphen"), Some(vec!["a".to_owned(), "b".to_owned()]));

@@ -8,7 +8,7 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::{Map, Value as Json, json};
 
 use super::ServeOptions;
-use super::handler::{Answer, Handler, is_newest, refused, with_meta};
+use super::handler::{Answer, Handler, is_stateless, refused, with_meta};
 use super::offers::Offers;
 use super::waiting::Step;
 use crate::agent;
@@ -53,7 +53,11 @@ impl Handler {
     }
 
     /// Calls a tool of a server. The call passes all checks of the gateway, as a call by the code of a run does.
-    pub(super) async fn call_direct(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Answer<CallToolResponse> {
+    pub(super) async fn call_direct(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Answer<CallToolResponse> {
         let name = request.name.into_owned();
         let (agent, options, wanted) = (self.session(&context)?.agent.clone(), self.served.0.options.clone(), name.clone());
         let found = blocking(move || found(&options, &agent, &wanted)).await.map_err(|error| refused(&error))?;
@@ -61,7 +65,7 @@ impl Handler {
             return Err(ErrorData::invalid_params(format!("there is no tool \"{name}\""), None));
         };
         let arguments = request.arguments.unwrap_or_default();
-        let is_newest = is_newest(&context);
+        let stateless = is_stateless(&context);
         let input = self.input(request.request_state, request.input_responses, &json!(["tools/call", name, arguments]));
         let step = self.asking(context, input, move |client| async move {
             let options = client.call_options();
@@ -69,7 +73,7 @@ impl Handler {
             Ok(answer.unwrap_or_else(|error| failure(&error)))
         });
         Ok(match step.await? {
-            Step::Done(answer) => CallToolResponse::from(result(answer, is_newest)),
+            Step::Done(answer) => CallToolResponse::from(result(answer, stateless)),
             Step::Ask(questions) => CallToolResponse::from(questions),
         })
     }
@@ -146,13 +150,13 @@ fn failure(error: &Error) -> Json {
 
 /// Returns the result as the server gave it. A block of a kind that the protocol does not have becomes text. Up to protocol 2025-11-25 structured
 /// content is an object, and hosts refuse a result with another.
-fn result(answer: Json, is_newest: bool) -> CallToolResult {
+fn result(answer: Json, stateless: bool) -> CallToolResult {
     let mut answer = with_meta(answer);
     let mut taken = |key: &str| answer.get_mut(key).map(Json::take);
     let blocks = if let Some(Json::Array(blocks)) = taken("content") { blocks } else { Vec::new() };
     let mut result = CallToolResult::success(blocks.into_iter().map(block).collect());
     result.is_error = Some(taken("isError") == Some(Json::Bool(true)));
-    result.structured_content = taken("structuredContent").filter(|content| is_newest || content.is_object());
+    result.structured_content = taken("structuredContent").filter(|content| stateless || content.is_object());
     result.meta = taken("_meta").and_then(|meta| serde_json::from_value(meta).ok());
     result
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse,
     GetPromptResult, Implementation, InputResponses, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
+    LoggingLevel, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
     ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::asking::{Asks, ClientCallbacks, Way};
-use super::listeners::listener;
+use super::listeners::{SentEvents, listener};
 use super::offers::{self, Offers, Target};
 use super::session::{Session, Slot};
 use super::waiting::{Step, work};
@@ -50,6 +50,7 @@ pub(super) struct Client {
     pub(super) session: Arc<Session>,
     callbacks: Arc<ClientCallbacks>,
     on_event: crate::gateway::EventListener,
+    events: SentEvents,
     pub(super) stop: Stop,
 }
 
@@ -94,9 +95,11 @@ impl Handler {
             asks: Asks::from(context.client_capabilities().as_ref()),
             allowed: self.served.0.options.allow_writes.clone(),
         });
-        let least = *session.level.lock();
-        let on_event = listener(&self.served.0.runtime, context.peer.clone(), context.meta.get_progress_token(), least);
-        Ok(Client { session, callbacks, on_event, stop: Stop::new() })
+        // Without sessions, a request says itself which logs it wants (MCP 2026-07-28, server/utilities/logging).
+        let least =
+            if is_stateless(context) { context.meta.log_level() } else { Some(session.level.lock().unwrap_or(LoggingLevel::Debug)) };
+        let (on_event, events) = listener(&self.served.0.runtime, context.peer.clone(), context.meta.get_progress_token(), least);
+        Ok(Client { session, callbacks, on_event, events, stop: Stop::new() })
     }
 
     /// Does the work of a request that may ask: in rounds since protocol 2026-07-28, and else by requests of our own.
@@ -109,10 +112,10 @@ impl Handler {
     where
         W: Future<Output = Answer<Json>> + Send + 'static,
     {
-        if !is_newest(&context) {
+        if !is_stateless(&context) {
             let client = self.client(&context, Way::Request(context.peer.clone()))?;
             let stop = client.stop.clone();
-            return until_cancelled(&context, &stop, Box::pin(work_of(client))).await.map(Step::Done);
+            return until_cancelled(&context, &stop, Box::pin(worked(client, work_of))).await.map(Step::Done);
         }
         let Input { state, responses, bound } = input;
         let waiting = &self.served.0.waiting;
@@ -123,7 +126,7 @@ impl Handler {
         let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
         let client = self.client(&context, Way::Round(sender))?;
         let stop = client.stop.clone();
-        let round = waiting.begin(self.caller.clone(), work(work_of(client)), stop.clone(), questions, bound);
+        let round = waiting.begin(self.caller.clone(), work(worked(client, work_of)), stop.clone(), questions, bound);
         until_cancelled(&context, &stop, Box::pin(round)).await
     }
 
@@ -148,9 +151,12 @@ impl Handler {
     }
 }
 
-/// Returns whether a request is of protocol 2026-07-28 or later.
-pub(super) fn is_newest(context: &RequestContext<RoleServer>) -> bool {
-    context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+/// Does the work of a request. Its client is told of all that happened before it gets the outcome.
+async fn worked<W: Future<Output = Answer<Json>>>(client: Client, work_of: impl FnOnce(Client) -> W) -> Answer<Json> {
+    let events = client.events.clone();
+    let outcome = work_of(client).await;
+    events.all().await;
+    outcome
 }
 
 /// Waits for the outcome of a request. A client that cancels the request ends the call, which then tells so. A call that waits for another round
@@ -163,6 +169,11 @@ async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, o
         () = context.ct.cancelled() => stop.stop(StopReason::Aborted),
     }
     outcome.await
+}
+
+/// Returns whether a request is of the protocol without sessions, since 2026-07-28.
+pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
 /// The parts of a request that belong to its rounds.
@@ -332,12 +343,13 @@ impl ServerHandler for Handler {
     async fn read_resource(&self, request: ReadResourceRequestParams, context: RequestContext<RoleServer>) -> Answer<ReadResourceResponse> {
         let (agent, offers) = self.offers(&context).await?;
         let served = request.uri;
+        let asked = served.clone();
         let targets = offers.targets(&served);
         if let [Target::Types { server }] = &targets[..] {
             let server = server.clone();
             let (text, mime) = blocking(move || offers::types(&agent, &server)).await.map_err(|error| refused(&error))?;
             let contents = json!({ "contents": [{ "uri": served, "mimeType": mime, "text": text }] });
-            return Ok(ReadResourceResponse::from(typed::<ReadResourceResult>(contents)?));
+            return Ok(ReadResourceResponse::from(answers::complete::<ReadResourceResult>(contents)?));
         }
         let input = self.input(request.request_state, request.input_responses, &json!(["resources/read", served]));
         let step = self.asking(context, input, move |client| async move {
@@ -352,8 +364,8 @@ impl ServerHandler for Handler {
             }
             Err(refusal.map_or_else(no_such_resource, |error| refused(&error)))
         });
-        Ok(match step.await? {
-            Step::Done(contents) => ReadResourceResponse::from(typed::<ReadResourceResult>(contents)?),
+        Ok(match step.await.map_err(|error| answers::about(error, &asked))? {
+            Step::Done(contents) => ReadResourceResponse::from(answers::complete::<ReadResourceResult>(contents)?),
             Step::Ask(questions) => ReadResourceResponse::from(questions),
         })
     }
@@ -406,7 +418,7 @@ impl ServerHandler for Handler {
             got.map(with_meta).map_err(|error| refused(&error))
         });
         Ok(match step.await? {
-            Step::Done(prompt) => GetPromptResponse::from(typed::<GetPromptResult>(prompt)?),
+            Step::Done(prompt) => GetPromptResponse::from(answers::complete::<GetPromptResult>(prompt)?),
             Step::Ask(questions) => GetPromptResponse::from(questions),
         })
     }
@@ -436,7 +448,7 @@ impl ServerHandler for Handler {
         };
         let options = client.call_options();
         let completed = client.session.agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop).await;
-        typed(json!({ "completion": completed.map_err(|error| refused(&error))? }))
+        answers::complete(json!({ "completion": completed.map_err(|error| refused(&error))? }))
     }
 }
 

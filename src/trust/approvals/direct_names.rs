@@ -63,7 +63,8 @@ impl ApprovalStore {
     pub fn tool_named(&self, name: &str) -> Result<Option<(String, String)>> {
         let approvals = self.read()?;
         let counting = approvals.servers.keys().filter_map(|server| Some((server, self.counting(&approvals, server)?)));
-        let mut named = counting.flat_map(|(server, approval)| approval.direct_names.iter().map(move |(tool, names)| (server, tool, names)));
+        let mut named =
+            counting.flat_map(|(server, approval)| approval.direct_names.iter().map(move |(tool, names)| (server, tool, names)));
         Ok(named.find(|(_, _, names)| names.has(name)).map(|(server, tool, _)| (server.clone(), tool.clone())))
     }
 }
