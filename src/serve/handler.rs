@@ -115,7 +115,7 @@ impl Handler {
         if !is_stateless(&context) {
             let client = self.client(&context, Way::Request(context.peer.clone()))?;
             let stop = client.stop.clone();
-            return until_cancelled(&context, &stop, Box::pin(worked(client, work_of))).await.map(Step::Done);
+            return until_cancelled(&context, &stop, Box::pin(worked(client.events.clone(), work_of(client)))).await.map(Step::Done);
         }
         let Input { state, responses, bound } = input;
         let waiting = &self.served.0.waiting;
@@ -126,7 +126,8 @@ impl Handler {
         let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
         let client = self.client(&context, Way::Round(sender))?;
         let stop = client.stop.clone();
-        let round = waiting.begin(self.caller.clone(), work(worked(client, work_of)), stop.clone(), questions, bound);
+        let round =
+            waiting.begin(self.caller.clone(), work(worked(client.events.clone(), work_of(client))), stop.clone(), questions, bound);
         until_cancelled(&context, &stop, Box::pin(round)).await
     }
 
@@ -152,9 +153,8 @@ impl Handler {
 }
 
 /// Does the work of a request. Its client is told of all that happened before it gets the outcome.
-async fn worked<W: Future<Output = Answer<Json>>>(client: Client, work_of: impl FnOnce(Client) -> W) -> Answer<Json> {
-    let events = client.events.clone();
-    let outcome = work_of(client).await;
+async fn worked(events: SentEvents, work: impl Future<Output = Answer<Json>>) -> Answer<Json> {
+    let outcome = work.await;
     events.all().await;
     outcome
 }
