@@ -11,8 +11,9 @@ use super::session::Session;
 use super::{Exit, is_interrupted};
 use crate::command::Tone;
 use crate::error::Error;
+use crate::gateway::Gateway;
 use crate::serve::http::{self, HttpOptions, Listen, TlsFiles};
-use crate::serve::{ServeOptions, Served, serve_stdio};
+use crate::serve::{Direct, ServeOptions, Served, serve_stdio};
 use crate::trust::AllowedWrites;
 
 pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, CliError> {
@@ -35,7 +36,8 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
         );
         session.terminal.note(Tone::Warning, "warning:", &text);
     }
-    let options = ServeOptions { allow_writes, agent: arguments.agent.clone() };
+    let options =
+        ServeOptions { allow_writes, agent: arguments.agent.clone(), direct: direct(&gateway, arguments)?, names: arguments.names.into() };
     let served = Served::new(gateway, options, &tokio::runtime::Handle::current())?;
     let (ended, stop) = (CancellationToken::new(), session.stop.clone());
     let interrupted = ended.clone();
@@ -50,6 +52,15 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
     served.close();
     outcome?;
     Ok(if is_interrupted(&session.stop) { Exit::Interrupted } else { Exit::Done })
+}
+
+/// Reads `--direct`: without servers, it means all of them.
+fn direct(gateway: &Gateway, arguments: &Serve) -> Result<Direct, CliError> {
+    let Some(servers) = &arguments.direct else { return Ok(Direct::Off) };
+    for name in servers {
+        gateway.server_info(name)?;
+    }
+    Ok(if servers.is_empty() { Direct::All } else { Direct::Of(servers.clone()) })
 }
 
 fn http_options(listen: &str, arguments: &Serve) -> Result<HttpOptions, CliError> {

@@ -115,8 +115,12 @@ impl Caller {
         parameters: [Option<Unknown<'env>>; 4],
     ) -> napi::Result<Object<'env>> {
         self.call(env, method, parameters, move |agent, parts, listeners, stop| async move {
-            let (server, tool): (String, String) = options::arguments(method, &parts.names)?;
             let options = parts.call_options(method, listeners)?;
+            if let Ok((name,)) = options::arguments::<(String,)>(method, &parts.names) {
+                let arguments = options::tool_arguments(name.clone(), parts.arguments)?;
+                return agent.call_direct(&name, arguments, options, &stop).await;
+            }
+            let (server, tool): (String, String) = options::arguments(method, &parts.names)?;
             let arguments = options::tool_arguments(format!("{server}.{tool}"), parts.arguments)?;
             agent.call_tool(&server, &tool, arguments, options, &stop).await
         })

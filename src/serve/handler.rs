@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::asking::{Asks, ClientCallbacks, Way};
-use super::listeners::listener;
+use super::listeners::{SentEvents, listener};
 use super::offers::{self, Offers, Target};
 use super::session::{Session, Slot};
 use super::waiting::{Step, work};
@@ -33,11 +33,11 @@ use crate::sandbox::{Stop, StopReason};
 /// Questions of one call that wait at once, since protocol 2026-07-28.
 const MAX_QUESTIONS: usize = 16;
 
-type Answer<T> = std::result::Result<T, ErrorData>;
+pub(super) type Answer<T> = std::result::Result<T, ErrorData>;
 
 /// Answers the requests of one connection. Over HTTP without sessions, of one request.
 pub struct Handler {
-    served: Served,
+    pub(super) served: Served,
     slot: Slot,
     /// The name of the caller's token.
     caller: Option<String>,
@@ -46,15 +46,16 @@ pub struct Handler {
 }
 
 /// What a call needs of its client.
-struct Client {
-    session: Arc<Session>,
+pub(super) struct Client {
+    pub(super) session: Arc<Session>,
     callbacks: Arc<ClientCallbacks>,
     on_event: crate::gateway::EventListener,
-    stop: Stop,
+    events: SentEvents,
+    pub(super) stop: Stop,
 }
 
 impl Client {
-    fn call_options(&self) -> CallOptions {
+    pub(super) fn call_options(&self) -> CallOptions {
         CallOptions { timeout_ms: None, callbacks: Some(Arc::clone(&self.callbacks) as Arc<_>), on_event: Some(Arc::clone(&self.on_event)) }
     }
 }
@@ -72,7 +73,7 @@ impl Handler {
     }
 
     /// Returns the session, which begins with the first request.
-    fn session(&self, context: &RequestContext<RoleServer>) -> Answer<Arc<Session>> {
+    pub(super) fn session(&self, context: &RequestContext<RoleServer>) -> Answer<Arc<Session>> {
         if let Some(session) = self.slot.get() {
             return Ok(Arc::clone(session));
         }
@@ -97,19 +98,24 @@ impl Handler {
         // Without sessions, a request says itself which logs it wants (MCP 2026-07-28, server/utilities/logging).
         let least =
             if is_stateless(context) { context.meta.log_level() } else { Some(session.level.lock().unwrap_or(LoggingLevel::Debug)) };
-        let on_event = listener(&self.served.0.runtime, context.peer.clone(), context.meta.get_progress_token(), least);
-        Ok(Client { session, callbacks, on_event, stop: Stop::new() })
+        let (on_event, events) = listener(&self.served.0.runtime, context.peer.clone(), context.meta.get_progress_token(), least);
+        Ok(Client { session, callbacks, on_event, events, stop: Stop::new() })
     }
 
     /// Does the work of a request that may ask: in rounds since protocol 2026-07-28, and else by requests of our own.
-    async fn asking<W>(&self, context: RequestContext<RoleServer>, input: Input, work_of: impl FnOnce(Client) -> W) -> Answer<Step>
+    pub(super) async fn asking<W>(
+        &self,
+        context: RequestContext<RoleServer>,
+        input: Input,
+        work_of: impl FnOnce(Client) -> W,
+    ) -> Answer<Step>
     where
         W: Future<Output = Answer<Json>> + Send + 'static,
     {
         if !is_stateless(&context) {
             let client = self.client(&context, Way::Request(context.peer.clone()))?;
             let stop = client.stop.clone();
-            return until_cancelled(&context, &stop, Box::pin(work_of(client))).await.map(Step::Done);
+            return until_cancelled(&context, &stop, Box::pin(worked(client.events.clone(), work_of(client)))).await.map(Step::Done);
         }
         let Input { state, responses, bound } = input;
         let waiting = &self.served.0.waiting;
@@ -120,16 +126,17 @@ impl Handler {
         let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
         let client = self.client(&context, Way::Round(sender))?;
         let stop = client.stop.clone();
-        let round = waiting.begin(self.caller.clone(), work(work_of(client)), stop.clone(), questions, bound);
+        let round =
+            waiting.begin(self.caller.clone(), work(worked(client.events.clone(), work_of(client))), stop.clone(), questions, bound);
         until_cancelled(&context, &stop, Box::pin(round)).await
     }
 
     /// The rounds of a request belong to its caller, its method and its parameters.
-    fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> Input {
+    pub(super) fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> Input {
         Input { state, responses, bound: json!([self.caller, request]).to_string().into_bytes() }
     }
 
-    async fn offers(&self, context: &RequestContext<RoleServer>) -> Answer<(Agent, Offers)> {
+    pub(super) async fn offers(&self, context: &RequestContext<RoleServer>) -> Answer<(Agent, Offers)> {
         let agent = self.agent(context)?;
         let asked = agent.clone();
         let read = blocking(move || Offers::read(&asked)).await.map_err(|error| refused(&error))?;
@@ -145,6 +152,13 @@ impl Handler {
     }
 }
 
+/// Does the work of a request. Its client is told of all that happened before it gets the outcome.
+async fn worked(events: SentEvents, work: impl Future<Output = Answer<Json>>) -> Answer<Json> {
+    let outcome = work.await;
+    events.all().await;
+    outcome
+}
+
 /// Waits for the outcome of a request. A client that cancels the request ends the call, which then tells so. A call that waits for another round
 /// outlives the request that began it.
 async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, outcome: impl Future<Output = T>) -> T {
@@ -158,12 +172,12 @@ async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, o
 }
 
 /// Returns whether a request is of the protocol without sessions, since 2026-07-28.
-fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
+pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
 /// The parts of a request that belong to its rounds.
-struct Input {
+pub(super) struct Input {
     state: Option<String>,
     responses: Option<InputResponses>,
     /// What each round must repeat.
@@ -171,11 +185,11 @@ struct Input {
 }
 
 /// A failure as the protocol's error. The message is for a model: it holds no text that no person has approved.
-fn refused(error: &Error) -> ErrorData {
+pub(super) fn refused(error: &Error) -> ErrorData {
     let data = Some(json!({ "code": error.code() }));
     match error {
         Error::UnknownResource { .. } => ErrorData::resource_not_found(error.for_model(), data),
-        Error::InvalidArguments { .. } | Error::InvalidOption { .. } | Error::UnknownPrompt { .. } => {
+        Error::InvalidArguments { .. } | Error::InvalidOption { .. } | Error::UnknownPrompt { .. } | Error::UnknownDirectName { .. } => {
             ErrorData::invalid_params(error.for_model(), data)
         }
         _ => ErrorData::internal_error(error.for_model(), data),
@@ -192,7 +206,7 @@ fn typed<T: DeserializeOwned>(value: Json) -> Answer<T> {
 }
 
 /// Moves `meta` to the protocol's name.
-fn with_meta(mut value: Json) -> Json {
+pub(super) fn with_meta(mut value: Json) -> Json {
     if let Some(fields) = value.as_object_mut()
         && let Some(meta) = fields.remove("meta")
     {
@@ -273,14 +287,14 @@ impl ServerHandler for Handler {
     async fn list_tools(&self, _request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Answer<ListToolsResult> {
         let session = self.session(&context)?;
         let definitions = session.tools.definitions().map_err(|error| refused(&error))?;
-        Ok(ListToolsResult::with_all_items(definitions.into_iter().map(answers::definition).collect()))
+        let mut tools: Vec<_> = definitions.into_iter().map(answers::definition).collect();
+        tools.extend(self.direct_definitions(&context).await?);
+        Ok(ListToolsResult::with_all_items(tools))
     }
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Answer<CallToolResponse> {
+        let Some(tool) = Tool::named(&request.name) else { return self.call_direct(request, context).await };
         let name = request.name.into_owned();
-        let Some(tool) = Tool::named(&name) else {
-            return Err(ErrorData::invalid_params(format!("there is no tool \"{name}\""), None));
-        };
         let (run, metrics) = (self.served.next_run(), Arc::clone(self.served.metrics()));
         let arguments = Json::Object(request.arguments.unwrap_or_default());
         let bound = json!(["tools/call", name, arguments]);
@@ -300,7 +314,11 @@ impl ServerHandler for Handler {
             let answer = client.session.tools.execute_with(&name, &arguments, options).await;
             answer.map_err(|error| refused(&error))
         });
-        Ok(match step.await? {
+        let step = step.await?;
+        if tool == Tool::Manage {
+            self.direct_tools_may_have_changed();
+        }
+        Ok(match step {
             Step::Done(answer) => CallToolResponse::from(answers::result(answer)),
             Step::Ask(questions) => CallToolResponse::from(questions),
         })

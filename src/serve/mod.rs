@@ -11,6 +11,7 @@ mod answers;
 mod asking;
 mod backpressure;
 mod changes;
+mod direct;
 mod handler;
 pub mod http;
 mod listeners;
@@ -28,6 +29,8 @@ use crate::error::{Error, Result};
 use crate::gateway::{Gateway, IdentityOptions};
 use crate::trust::AllowedWrites;
 
+pub use crate::catalog::NameStyle;
+pub use direct::Direct;
 pub use handler::Handler;
 pub use stdio::serve_stdio;
 
@@ -42,6 +45,10 @@ pub struct ServeOptions {
     pub allow_writes: AllowedWrites,
     /// The name of the agents of all clients. Default: the name that each client gives itself.
     pub agent: Option<String>,
+    /// The servers whose tools are listed under names of their own, beside the tools of this program.
+    pub direct: Direct,
+    /// The form of these names.
+    pub names: NameStyle,
 }
 
 /// A gateway that is served: the part that all its clients share. Cheap to clone.

@@ -17,6 +17,9 @@ const TYPES_END: &str = ".d.ts";
 const TYPES_MIME: &str = "text/typescript";
 /// The scheme of a URI that two servers have, or that looks like one of ours: `mcp-resource://weather/<the URI, percent-encoded>`.
 const SHARED: &str = "mcp-resource://";
+/// The same for a view (MCP Apps): hosts show views of this scheme only. `ui://mcp-resource/weather/<the URI, percent-encoded>`.
+const SHARED_VIEW: &str = "ui://mcp-resource/";
+const VIEW: &str = "ui://";
 /// Digits of the digest in a prompt's name that would not be unique without them.
 const DIGEST_BYTES: usize = 4;
 
@@ -33,6 +36,8 @@ pub(super) enum Target {
 pub(super) struct Offers {
     servers: Vec<String>,
     resources: Vec<ResourceEntry>,
+    /// The servers and URIs of the views that tools have (MCP Apps). They can be read, listed or not.
+    views: Vec<(String, String)>,
 }
 
 impl Offers {
@@ -40,16 +45,19 @@ impl Offers {
     pub(super) fn read(agent: &Agent) -> Result<Self> {
         let servers: Vec<_> = agent.list_modules()?.into_iter().map(|module| module.name).collect();
         let servers: Vec<_> = servers.into_iter().filter_map(|name| name.strip_prefix("mcp-").map(str::to_owned)).collect();
-        let mut resources = Vec::new();
+        let (mut resources, mut views) = (Vec::new(), Vec::new());
         for server in &servers {
-            match agent.resources(server) {
-                Ok(entries) => resources.extend(entries),
+            match agent.resources(server).and_then(|entries| Ok((entries, agent.views(server)?))) {
+                Ok((entries, uris)) => {
+                    resources.extend(entries);
+                    views.extend(uris.into_iter().map(|uri| (server.clone(), uri)));
+                }
                 // Disabled or revoked since it was listed.
                 Err(Error::NotEnabled { .. } | Error::NotApproved { .. } | Error::UnknownServer { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self { servers, resources })
+        Ok(Self { servers, resources, views })
     }
 
     pub(super) fn servers(&self) -> &[String] {
@@ -63,7 +71,7 @@ impl Offers {
             resource.mime_type = Some(TYPES_MIME.to_owned());
             resource
         });
-        let owners = owners(self.resources.iter().filter_map(|entry| Some((entry.uri.as_deref()?, entry.server.as_str()))));
+        let owners = self.owners();
         let mut listed = BTreeSet::new();
         let of_servers = self.resources.iter().filter_map(|entry| {
             let uri = entry.uri.as_deref()?;
@@ -91,6 +99,17 @@ impl Offers {
         templates.collect()
     }
 
+    /// Returns the servers that have each URI, as a resource or as a view.
+    fn owners(&self) -> BTreeMap<&str, BTreeSet<&str>> {
+        let listed = self.resources.iter().filter_map(|entry| Some((entry.uri.as_deref()?, entry.server.as_str())));
+        owners(listed.chain(self.views.iter().map(|(server, uri)| (uri.as_str(), server.as_str()))))
+    }
+
+    /// Returns the URI under which a view of a server is served.
+    pub(super) fn served_view(&self, server: &str, uri: &str) -> String {
+        unique_uri(server, uri, self.owners().get(uri).map_or(1, BTreeSet::len))
+    }
+
     /// Returns the server that has a resource template.
     pub(super) fn template_server(&self, template: &str) -> Option<String> {
         self.resources.iter().find(|entry| entry.template() == Some(template)).map(|entry| entry.server.clone())
@@ -101,13 +120,13 @@ impl Offers {
         if let Some(server) = uri.strip_prefix(TYPES).and_then(|name| name.strip_suffix(TYPES_END)) {
             return vec![Target::Types { server: server.to_owned() }];
         }
-        if let Some((server, encoded)) = uri.strip_prefix(SHARED).and_then(|rest| rest.split_once('/')) {
+        let shared = uri.strip_prefix(SHARED).or_else(|| uri.strip_prefix(SHARED_VIEW));
+        if let Some((server, encoded)) = shared.and_then(|rest| rest.split_once('/')) {
             let decoded = percent_encoding::percent_decode_str(encoded).decode_utf8_lossy().into_owned();
             return vec![Target::Of { server: server.to_owned(), uri: decoded }];
         }
         let of = |server: &str| Target::Of { server: server.to_owned(), uri: uri.to_owned() };
-        let owners: BTreeSet<_> =
-            self.resources.iter().filter(|entry| entry.uri.as_deref() == Some(uri)).map(|entry| entry.server.as_str()).collect();
+        let owners = self.owners().remove(uri).unwrap_or_default();
         match owners.len() {
             1 => owners.into_iter().map(of).collect(),
             // Listed under other names, as two servers have it.
@@ -138,7 +157,8 @@ fn unique_uri(server: &str, uri: &str, servers: usize) -> String {
     if servers == 1 && !is_ours(uri) {
         return uri.to_owned();
     }
-    format!("{SHARED}{server}/{}", percent_encoding::utf8_percent_encode(uri, percent_encoding::NON_ALPHANUMERIC))
+    let start = if uri.starts_with(VIEW) { SHARED_VIEW } else { SHARED };
+    format!("{start}{server}/{}", percent_encoding::utf8_percent_encode(uri, percent_encoding::NON_ALPHANUMERIC))
 }
 
 /// Returns whether a host could take a server's own URI for one that this program makes. Schemes have no case (RFC 3986, section 3.1), and a
@@ -146,7 +166,8 @@ fn unique_uri(server: &str, uri: &str, servers: usize) -> String {
 fn is_ours(uri: &str) -> bool {
     let scheme = uri.split_once(':').map_or(uri, |(scheme, _)| scheme);
     let ours = [TYPES, SHARED].iter().filter_map(|ours| ours.split_once(':'));
-    scheme.contains('{') || ours.into_iter().any(|(ours, _)| scheme.eq_ignore_ascii_case(ours))
+    let is_shared_view = uri.get(..SHARED_VIEW.len()).is_some_and(|start| start.eq_ignore_ascii_case(SHARED_VIEW));
+    scheme.contains('{') || is_shared_view || ours.into_iter().any(|(ours, _)| scheme.eq_ignore_ascii_case(ours))
 }
 
 /// Returns the servers that have each name.
@@ -246,7 +267,23 @@ mod tests {
                 entry("b", Some("note://2"), None),
                 entry("b", None, Some("note://{id}")),
             ],
+            views: Vec::new(),
         }
+    }
+
+    #[test]
+    fn views_of_two_servers_stay_apart_and_stay_views() {
+        let view = |server: &str, uri: &str| (server.to_owned(), uri.to_owned());
+        let views = vec![view("a", "ui://a/one"), view("a", "ui://both"), view("b", "ui://both"), view("b", "ui://mcp-resource/a/x")];
+        let offers = Offers { views: views.clone(), resources: vec![entry("a", Some("ui://both"), None)], ..offers() };
+        let served: Vec<_> = views.iter().map(|(server, uri)| offers.served_view(server, uri)).collect();
+        assert_eq!(served[0], "ui://a/one");
+        for ((server, uri), served) in views.iter().zip(&served) {
+            assert_eq!(offers.targets(served), [Target::Of { server: server.clone(), uri: uri.clone() }]);
+            assert!(served.starts_with(VIEW));
+        }
+        assert_eq!(offers.targets("ui://both"), []);
+        assert!(offers.resources().iter().any(|resource| resource.uri == served[1]));
     }
 
     #[test]

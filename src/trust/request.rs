@@ -152,6 +152,9 @@ pub struct ToolSummary {
     pub output_schema: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Json>,
+    /// The tool's `_meta`, which a host may act on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Json>,
 }
 
 /// Raw names and differences of the changed items. The values are complete, with invisible characters written as escapes.
@@ -282,6 +285,7 @@ fn summaries(manifest: &Manifest, max_chars: usize) -> Vec<ToolSummary> {
         input_schema: schema(&tool.input_schema),
         output_schema: tool.output_schema.as_ref().map(schema),
         annotations: tool.annotations.as_ref().map(|hints| sanitise_json(hints, max_chars)),
+        meta: tool.meta.as_ref().map(|meta| sanitise_json(meta, max_chars)),
     };
     manifest.tools.iter().map(summary).collect()
 }
