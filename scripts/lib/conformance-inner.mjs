@@ -1,5 +1,7 @@
 // The MCP server behind `serve` in the server scenarios of the official conformance suite: it has the tools, prompts and resources that the
-// suite names. It speaks protocol 2025-11-25 on standard input and output. What it asks goes to the suite's client through the product.
+// suite names. What it asks goes to the suite's client through the product. It speaks protocol 2026-07-28 on standard input and output, where a
+// question says itself to which call it belongs: many scenarios leave a question unanswered, and no other call waits for it.
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -58,16 +60,55 @@ const NEWEST_SCHEMA = {
 const send = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
 const notify = (method, params) => send({ method, params })
 const log = (data) => notify('notifications/message', { level: 'info', data })
-const questions = new Map()
-let asked = 0
 
-/** Asks the client, which is the product. Rejects where the client refuses. */
-function ask(method, params) {
-  const id = `question-${++asked}`
-  const answer = new Promise((resolve, reject) => questions.set(id, { resolve, reject }))
-  send({ id, method, params })
-  return answer
+/** The call whose code runs. */
+const current = new AsyncLocalStorage()
+/** Calls that wait for answers, by the state that came with their questions. */
+const waiting = new Map()
+
+/** A call that asks in rounds. */
+class Call {
+  #questions = new Map()
+  #count = 0
+  #asked
+  #begin
+  #work
+
+  constructor(begin) {
+    this.#begin = begin
+  }
+
+  ask(method, params) {
+    const answer = new Promise((resolve) => this.#questions.set(`q${++this.#count}`, { method, params, resolve }))
+    this.#asked()
+    return answer
+  }
+
+  /** Returns the result, or the questions before it: all that are asked in one turn. */
+  async round(responses = {}) {
+    const asked = new Promise((resolve) => {
+      this.#asked = () => setImmediate(resolve)
+    })
+    const answered = [...this.#questions]
+    this.#questions.clear()
+    for (const [key, { resolve }] of answered) resolve(responses[key])
+    this.#work ??= current.run(this, this.#begin)
+    const result = await Promise.race([this.#work, asked])
+    if (result) return result
+    const requestState = `call-${waiting.size + 1}`
+    waiting.set(requestState, this)
+    const inputRequests = Object.fromEntries([...this.#questions].map(([key, { method, params }]) => [key, { method, params }]))
+    return { resultType: 'input_required', inputRequests, requestState }
+  }
 }
+
+/** Begins or goes on with a call that may ask. */
+function inRounds({ requestState, inputResponses }, work) {
+  if (!requestState) return new Call(work).round()
+  return waiting.get(requestState).round(inputResponses)
+}
+
+const ask = (method, params) => current.getStore().ask(method, params)
 const elicit = (message, requestedSchema) => ask('elicitation/create', { message, requestedSchema })
 const sample = (prompt) => ask('sampling/createMessage', { messages: [{ role: 'user', content: text(prompt) }], maxTokens: 100 })
 const elicited = ({ action, content }) => says(text(`action=${action}, content=${JSON.stringify(content ?? {})}`))
@@ -174,13 +215,10 @@ const isSpare = process.argv.includes('--spare')
 const names = (all) => (isSpare ? [] : Object.keys(all))
 
 const METHODS = {
-  initialize: () => ({
-    protocolVersion: '2025-11-25',
+  'server/discover': () => ({
+    supportedVersions: ['2026-07-28'],
     capabilities: { tools: {}, prompts: {}, resources: { subscribe: true }, logging: {}, completions: {} },
-    serverInfo: { name: 'conformance-inner', version: '1.0.0' },
   }),
-  ping: () => ({}),
-  'logging/setLevel': () => ({}),
   'tools/list': () => ({
     tools: (isSpare ? ['test_simple_text'] : Object.keys(TOOLS)).map((name) => ({
       name,
@@ -188,7 +226,7 @@ const METHODS = {
       inputSchema: ARGUMENTS[name] ?? { type: 'object', properties: {} },
     })),
   }),
-  'tools/call': ({ name, arguments: args, _meta }) => TOOLS[name](args ?? {}, _meta ?? {}),
+  'tools/call': (params) => inRounds(params, async () => TOOLS[params.name](params.arguments ?? {}, params._meta)),
   'prompts/list': () => ({
     prompts: names(PROMPTS).map((name) => ({
       name,
@@ -196,9 +234,11 @@ const METHODS = {
       arguments: (PROMPT_ARGUMENTS[name] ?? []).map((argument) => ({ name: argument, description: 'text', required: true })),
     })),
   }),
-  'prompts/get': async ({ name, arguments: args }) => ({
-    messages: (await PROMPTS[name](args ?? {})).map((content) => ({ role: 'user', content })),
-  }),
+  'prompts/get': (params) =>
+    inRounds(params, async () => {
+      const contents = await PROMPTS[params.name](params.arguments ?? {})
+      return { messages: contents.map((content) => ({ role: 'user', content })) }
+    }),
   'resources/list': () => ({
     resources: names(RESOURCES).map((uri) => ({
       uri,
@@ -216,14 +256,22 @@ const METHODS = {
     })),
   }),
   'resources/read': read,
-  'resources/subscribe': () => ({}),
-  'resources/unsubscribe': () => ({}),
   'completion/complete': () => ({ completion: { values: ['testing'], total: 1, hasMore: false } }),
+}
+
+const META = { 'io.modelcontextprotocol/serverInfo': { name: 'conformance-inner', version: '1.0.0' } }
+
+/** Confirms what the client wants to be told. Nothing changes here, so nothing more is told, and there is no answer. */
+function listen({ id, params }) {
+  const meta = { 'io.modelcontextprotocol/subscriptionId': id }
+  notify('notifications/subscriptions/acknowledged', { _meta: meta, notifications: params.notifications })
 }
 
 async function answer({ id, method, params }) {
   try {
-    send({ id, result: await METHODS[method](params ?? {}) })
+    if (!METHODS[method]) throw Object.assign(new Error('Method not found'), { code: -32601 })
+    const result = await METHODS[method](params)
+    send({ id, result: { resultType: 'complete', ttlMs: 0, cacheScope: 'private', _meta: META, ...result } })
   } catch (error) {
     send({ id, error: { code: error.code ?? -32603, message: error.message, data: error.data } })
   }
@@ -231,12 +279,6 @@ async function answer({ id, method, params }) {
 
 createInterface(process.stdin).on('line', (line) => {
   const message = JSON.parse(line)
-  if (message.method) {
-    if (message.id !== undefined) answer(message)
-    return
-  }
-  const question = questions.get(message.id)
-  questions.delete(message.id)
-  if (message.error) question?.reject(Object.assign(new Error(message.error.message), { code: message.error.code }))
-  else question?.resolve(message.result)
+  if (message.method === 'subscriptions/listen') listen(message)
+  else if (message.id !== undefined) answer(message)
 })

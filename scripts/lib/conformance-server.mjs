@@ -32,7 +32,7 @@ class Product {
     const servers = { suite: inner, ...Object.fromEntries(SPARE.map((name) => [name, spare])) }
     writeFileSync(join(this.#folder, 'config.json'), JSON.stringify({ mcpServers: servers }))
     await Promise.all(Object.keys(servers).map((name) => this.#approve(name)))
-    const words = ['serve', '--http', '0', ...this.#place]
+    const words = ['serve', '--http', '0', '--direct', 'suite', ...this.#place]
     this.#child = spawn(process.execPath, [PROGRAM, ...words], { stdio: ['ignore', 'ignore', 'pipe'] })
     let said = ''
     for await (const part of this.#child.stderr.setEncoding('utf8').iterator({ destroyOnReturn: false })) {
