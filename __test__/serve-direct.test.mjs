@@ -205,19 +205,15 @@ test('A direct call tells of its progress and ends with its request, and failure
 })
 
 test('A name stays with the tool that was approved first, over a restart and another order, and a change is announced', async (t) => {
-  const of = (tool) => gated('--tools', tool)
-  const at = place(t, { 'b-c': of('nothing'), b: of('nothing') })
-  // b.c_d and b-c.d would both be mcp_b_c_d.
-  const servers = { 'b-c': of('none'), b: of('none') }
-  servers.b.args.push('--extra-tool', 'c_d')
-  servers['b-c'].args.push('--extra-tool', 'd')
-  const placed = place(t, servers)
-  await approve(placed, 'b')
-  const client = await host(t, placed, ['--direct'])
+  // c_d of b and d of b-c would both be mcp_b_c_d.
+  const of = (tool) => gated('--tools', 'none', '--extra-tool', tool)
+  const at = place(t, { 'b-c': of('d'), b: of('c_d') })
+  await approve(at, 'b')
+  const client = await host(t, at, ['--direct'])
   assert.deepEqual(await direct(client), ['mcp_b_c_d'])
   const changed = deferred()
   client.setNotificationHandler('notifications/tools/list_changed', () => changed.resolve())
-  await approve(placed, 'b-c')
+  await approve(at, 'b-c')
   await changed.promise
   const listed = await direct(client)
   assert.equal(listed.length, 2)
@@ -226,13 +222,27 @@ test('A name stays with the tool that was approved first, over a restart and ano
   const { tools } = await client.listTools()
   const source = (name) => tools.find((tool) => tool.name === name)._meta['io.hyperlight-mcp/source']
   assert.deepEqual([source('mcp_b_c_d'), source(other)], ['mcp://b/c_d', 'mcp://b-c/d'])
-  const again = await host(t, placed, ['--direct', 'b-c,b'])
+  const again = await host(t, at, ['--direct', 'b-c,b'])
   assert.deepEqual((await direct(again)).toSorted(), listed.toSorted())
-  await run(placed, ['revoke', 'b'])
-  await approve(placed, 'b')
-  const last = await host(t, placed, ['--direct'])
+  await run(at, ['revoke', 'b'])
+  await approve(at, 'b')
+  const last = await host(t, at, ['--direct'])
   assert.deepEqual((await direct(last)).toSorted(), listed.toSorted())
-  assert.ok(at)
+})
+
+test('What a model disables for itself goes from its list, which is announced, and comes back', async (t) => {
+  const at = await approved(t, { one: small(), two: small() })
+  const client = await host(t, at, ['--direct'])
+  let told = deferred()
+  client.setNotificationHandler('notifications/tools/list_changed', () => told.resolve())
+  const manage = async (action) => {
+    told = deferred()
+    const { isError } = await client.callTool({ name: 'manage_mcp', arguments: { action, server: 'one' } })
+    assert.equal(isError, false)
+    await told.promise
+    return (await direct(client)).filter((name) => name.startsWith('mcp_one_')).length
+  }
+  assert.deepEqual([await manage('disable'), await manage('enable')], [0, 3])
 })
 
 test('callTool takes a name of either style, of a gateway and of an agent', async (t) => {
