@@ -363,7 +363,7 @@ mod tests {
     fn direct_takes_some_servers_or_means_all() {
         let direct =
             |words: &str| match Cli::try_parse_from(["hyperlight-mcp", "serve"].into_iter().chain(words.split(' '))).unwrap().command {
-                Command::Serve(arguments) => arguments.direct,
+                CliCommand::Serve(arguments) => arguments.direct,
                 other => panic!("{other:?}"),
             };
         assert_eq!(direct("--http 0"), None);

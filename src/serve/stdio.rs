@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Served;
 use super::backpressure::Backpressure;
+use super::http::Principal;
 use crate::error::{Error, Result};
 
 /// Longest line that a host may send, in bytes: a script of 1 MiB, quoted, and what is around it.
@@ -22,7 +23,7 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_LINE_BYTES);
-    let handler = served.handler(None);
+    let handler = served.handler(&Principal::default());
     let session = handler.slot();
     let running = match handler.serve_with_ct(Backpressure::new(transport), stop.clone()).await {
         Ok(running) => running,

@@ -6,6 +6,7 @@
 
 mod agents;
 mod client;
+mod direct;
 mod disk;
 mod elicitation;
 mod gateway;

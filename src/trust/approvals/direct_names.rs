@@ -1,6 +1,6 @@
 //! Names of approved tools for hosts that call them directly. They are part of the approvals, so that every process has the same.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::ApprovalStore;
 use crate::catalog::{DirectNames, TakenNames};
@@ -14,12 +14,15 @@ impl Approvals {
     pub(in crate::trust) fn name_tools(&mut self) {
         self.servers.values_mut().for_each(forget_others);
         let mut unnamed: Vec<_> = self.servers.iter().filter(|(_, approval)| approval.unnamed().next().is_some()).collect();
+        if unnamed.is_empty() {
+            return;
+        }
         unnamed.sort_by_key(|(server, approval)| (approval.approved_at, *server));
         let mut taken = TakenNames::new(self.servers.values().flat_map(|approval| approval.direct_names.values()));
         let mut given: BTreeMap<String, Vec<(String, DirectNames)>> = BTreeMap::new();
         for (server, approval) in unnamed {
             // In the order of their names, so that the order of the server's list does not matter.
-            let tools: std::collections::BTreeSet<_> = approval.unnamed().collect();
+            let tools: BTreeSet<_> = approval.unnamed().collect();
             let named = tools.into_iter().map(|tool| (tool.to_owned(), taken.assign(server, tool)));
             given.insert(server.clone(), named.collect());
         }
