@@ -74,3 +74,13 @@ export const script = (body) => ({
 })
 
 export const runs = (client, body, options) => client.callTool({ name: 'run_javascript', arguments: script(body) }, options)
+
+/** Each tool with arguments, and what its answer must have. The server is a fixture with a forecast and notes. */
+export const CALLS = {
+  run_javascript: [script(`[fixture.get_forecast({ location: 'Oslo' }).conditions, fixture.write_note({ text: 'x' })]`), /"sunny","noted"/],
+  search_mcp_tools: [{ query: 'forecast', limit: 1, servers: null }, /get_forecast/],
+  describe_mcp_tools: [{ names: ['fixture.get_forecast'] }, /export function get_forecast/],
+  list_mcp_servers: [{}, /"name":"fixture"/],
+  mcp_server_info: [{ server: 'fixture' }, /"name":"fixture"/],
+  manage_mcp: [{ action: 'test', server: 'fixture' }, /"fixture"/],
+}

@@ -17,6 +17,7 @@ mod programs;
 mod protocol;
 mod questions;
 mod results;
+mod serve_clients;
 mod trust;
 mod typed;
 
