@@ -68,19 +68,18 @@ async fn drive(client: &Client) {
     let code = "import * as fixture from 'host:mcp-fixture'; export const handler = () => \
                 [fixture.get_forecast({ location: 'Oslo' }).conditions, fixture.write_note({ text: 'x' })]";
     let calls = [
-        ("run_javascript", json!({ "code": code, "input": null, "timeoutMs": null }), "/value", json!(["sunny", "noted"])),
-        ("search_mcp_tools", json!({ "query": "forecast", "limit": 1, "servers": null }), "/tools/0/server", json!("fixture")),
-        ("list_mcp_servers", json!({}), "/servers/0/name", json!("fixture")),
-        ("mcp_server_info", json!({ "server": "fixture" }), "/name", json!("fixture")),
-        ("manage_mcp", json!({ "action": "test", "server": "fixture" }), "/server", json!("fixture")),
+        ("run_javascript", json!({ "code": code, "input": null, "timeoutMs": null }), r#"["sunny","noted"]"#),
+        ("search_mcp_tools", json!({ "query": "forecast", "limit": 1, "servers": null }), r#""function":"get_forecast""#),
+        ("describe_mcp_tools", json!({ "names": ["fixture.get_forecast"] }), "export function get_forecast"),
+        ("list_mcp_servers", json!({}), r#""name":"fixture""#),
+        ("mcp_server_info", json!({ "server": "fixture" }), r#""name":"fixture""#),
+        ("manage_mcp", json!({ "action": "test", "server": "fixture" }), "fixture"),
     ];
-    for (tool, arguments, pointer, expected) in calls {
+    for (tool, arguments, expected) in calls {
         assert!(names.iter().any(|name| name == tool), "{names:?}");
-        let answer = call(client, tool, arguments).await;
-        assert_eq!(answer.pointer(pointer), Some(&expected), "{tool}: {answer}");
+        let answer = call(client, tool, arguments).await.to_string();
+        assert!(answer.contains(expected), "{tool}: {answer}");
     }
-    let described = call(client, "describe_mcp_tools", json!({ "names": ["fixture.get_forecast"] })).await;
-    assert!(described["declarations"].as_str().unwrap().contains("get_forecast"), "{described}");
     assert_eq!(names.len(), 6, "{names:?}");
 }
 
