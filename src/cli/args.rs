@@ -128,7 +128,7 @@ pub struct Serve {
     /// List every tool under a name of its own too, or only the tools of these servers, separated by commas
     #[arg(long, value_name = "SERVERS", value_delimiter = ',', num_args = 0..=1)]
     pub direct: Option<Vec<String>>,
-    /// Form of these names: mcp_SERVER_TOOL, or SERVER-TOOL
+    /// Form of these names: with underscores after a common start, or with hyphens
     #[arg(long, value_name = "STYLE", default_value = "underscore", requires = "direct")]
     pub names: Names,
     /// Name of the agent in logs [default: the name of the host, or of its token]

@@ -381,7 +381,8 @@
   /** Encodes a tool's arguments as [json, blobs]. */
   function toolArguments(args, names) {
     const what = names.map((name) => said(name)).join(".");
-    const invalidArguments = (problem) => failure("ERR_INVALID_ARGUMENTS", `the arguments of ${what} must be one object of plain data: ${problem}`);
+    const invalidArguments = (problem) =>
+      failure("ERR_INVALID_ARGUMENTS", `the arguments of ${what} must be one object of plain data: ${problem}`);
     let encoded;
     try {
       encoded = crossing(args ?? {});

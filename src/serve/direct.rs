@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, MetaObject, Tool, ToolAnnotations};
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
+use serde::Deserialize as _;
 use serde_json::{Map, Value as Json, json};
 
 use super::ServeOptions;
@@ -154,15 +155,15 @@ fn result(answer: Json, stateless: bool) -> CallToolResult {
     let mut answer = with_meta(answer);
     let mut taken = |key: &str| answer.get_mut(key).map(Json::take);
     let blocks = if let Some(Json::Array(blocks)) = taken("content") { blocks } else { Vec::new() };
-    let mut result = CallToolResult::success(blocks.into_iter().map(block).collect());
+    let mut result = CallToolResult::success(blocks.iter().map(block).collect());
     result.is_error = Some(taken("isError") == Some(Json::Bool(true)));
     result.structured_content = taken("structuredContent").filter(|content| stateless || content.is_object());
     result.meta = taken("_meta").and_then(|meta| serde_json::from_value(meta).ok());
     result
 }
 
-fn block(block: Json) -> ContentBlock {
-    serde_json::from_value(block.clone()).unwrap_or_else(|_| ContentBlock::text(block.to_string()))
+fn block(block: &Json) -> ContentBlock {
+    ContentBlock::deserialize(block).unwrap_or_else(|_| ContentBlock::text(block.to_string()))
 }
 
 #[cfg(test)]

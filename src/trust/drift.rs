@@ -271,7 +271,7 @@ mod tests {
     fn other_meta_is_a_difference_for_a_person_and_none_for_a_call() {
         let (plain, mut with_meta) = (tool("a", "x"), tool("a", "x"));
         with_meta.meta = Some(json!({ "ui": { "resourceUri": "ui://a" } }));
-        let (approved, live) = (manifest(&[plain.clone()]), manifest(&[with_meta]));
+        let (approved, live) = (manifest(std::slice::from_ref(&plain)), manifest(&[with_meta]));
         assert_eq!(Drift::between(&approved, &live).changed, ["a"]);
         assert_eq!(differences(&approved, &live)[0].field, "_meta");
         assert!(Drift::of_calls(&approved, &live).is_empty());

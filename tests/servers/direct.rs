@@ -49,7 +49,9 @@ async fn the_tool_that_was_approved_first_keeps_the_name_in_each_process_and_eac
     let other = first[1].2.clone();
     gateway.close().await;
     let later = open(&scene, ["b", "b-c"]);
-    ["b-c", "b"].iter().for_each(|name| later.enable(name).unwrap());
+    for name in ["b-c", "b"] {
+        later.enable(name).unwrap();
+    }
     assert_eq!(listed(&later, NameStyle::Underscore), first);
     let answer = |result: Json| result["content"][0]["text"].as_str().unwrap().to_owned();
     assert_eq!(answer(call(&later, "mcp_b_c_d").await.unwrap()), "called c_d");
