@@ -39,3 +39,10 @@ test('A client that asks for no logs gets none, since protocol 2026-07-28', asyn
   }
   assert.deepEqual(logs, { '2025-11-25': 3, '2026-07-28': 0 })
 })
+
+test('A resource that no server has is an error that names it', async (t) => {
+  const at = await approved(t, { fixture: small() })
+  const { client } = await overStdio(t, at)
+  const uri = 'nowhere://here'
+  await assert.rejects(client.readResource({ uri }), ({ data }) => data.uri === uri)
+})

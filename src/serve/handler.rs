@@ -347,7 +347,7 @@ impl ServerHandler for Handler {
         let (agent, offers) = self.offers(&context).await?;
         let served = request.uri;
         let asked = served.clone();
-        let (server, uri) = match offers.target(&served).ok_or_else(no_such_resource)? {
+        let (server, uri) = match offers.target(&served).ok_or_else(|| answers::about(no_such_resource(), &served))? {
             Target::Of { server, uri } => (server, uri),
             Target::Types { server } => {
                 let (text, mime) = blocking(move || offers::types(&agent, &server)).await.map_err(|error| refused(&error))?;
