@@ -140,10 +140,8 @@ test('Over standard input and output', async (t) => {
   const { client: neighbour } = await overStdio(t, at)
 
   await t.test('the program and its servers end with a host that is killed', async (t) => {
-    const code = `
-      const child = require('node:child_process').spawn(process.execPath, [${JSON.stringify(program)}, 'serve'], { stdio: ['pipe', 'pipe', 'inherit'] })
-      console.log(child.pid)
-      child.stdin.write(process.argv[1])`
+    // The host alone can write to the program.
+    const code = 'mkfifo "$2"; "$0" "$1" serve < "$2" & echo $!; exec 3> "$2"; printf "%s\\n" "$3" "$4" "$5" >&3; wait'
     const call = message({
       id: 2,
       method: 'tools/call',
@@ -151,9 +149,10 @@ test('Over standard input and output', async (t) => {
     })
     await undisturbed([neighbour], async () => {
       const options = { cwd: at.work, env: environment(at) }
-      const host = listenTo(t, process.execPath, ['-e', code, [initialize, initialized, call, ''].join('\n')], options)
+      const words = [process.execPath, program, join(at.home, 'input'), initialize, initialized, call]
+      const host = listenTo(t, '/bin/sh', ['-c', code, ...words], options)
       const [arrival] = await waitFor('the call', () => arrived(log, 'sleep').length > 0 && arrived(log, 'sleep'))
-      const served = Number(host.output.stdout)
+      const served = Number(host.output.stdout.split('\n')[0])
       assert.ok(isAlive(served) && isAlive(arrival.pid))
       host.kill('SIGKILL')
       // A call in progress may still end, so this takes some seconds.
