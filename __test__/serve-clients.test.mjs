@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { approved, small } from './command-line.mjs'
-import { CALLS, ERAS, overHttp, overStdio, script, served } from './serve-hosts.mjs'
+import { CALLS, ERAS, overHttp, overStdio, script, served } from './serving.mjs'
 
 const onElicit = () => ({ action: 'accept', content: { allow: 'this call' } })
 

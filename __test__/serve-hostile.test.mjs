@@ -5,7 +5,7 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { approved, environment, program, small } from './command-line.mjs'
-import { ERAS, overHttp, overStdio, runs, script, served, started } from './serve-hosts.mjs'
+import { ERAS, overHttp, overStdio, runs, script, served, started } from './serving.mjs'
 import { arrived, folder, isAlive, listenTo, logLines, ms, start, waitFor } from './support.mjs'
 
 /** Memory that a program may take while one of its hosts misbehaves: many times what it needs, and a part of what it was sent. */

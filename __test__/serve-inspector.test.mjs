@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { inspector, newerNode } from '../scripts/lib/tools.mjs'
 import { approved, environment, LIMIT, program, small } from './command-line.mjs'
-import { CALLS, served } from './serve-hosts.mjs'
+import { CALLS, served } from './serving.mjs'
 import { run } from './support.mjs'
 
 test("The Inspector's command line drives every tool over both transports", async (t) => {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { randomInt } from 'node:crypto'
 import { test } from 'node:test'
 import { approved } from './command-line.mjs'
-import { ERAS, overHttp, runs, served } from './serve-hosts.mjs'
+import { ERAS, overHttp, runs, served } from './serving.mjs'
 import { deferred, gated, ms } from './support.mjs'
 
 /** Time in which further rounds begin. */
