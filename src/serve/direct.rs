@@ -9,7 +9,8 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value as Json, json};
 
 use super::ServeOptions;
-use super::handler::{Answer, Handler, is_stateless, refused, with_meta};
+use super::answers::refused;
+use super::handler::{Answer, Handler, in_rounds, with_meta};
 use super::offers::Offers;
 use super::waiting::Step;
 use crate::agent;
@@ -66,7 +67,7 @@ impl Handler {
             return Err(ErrorData::invalid_params(format!("there is no tool \"{name}\""), None));
         };
         let arguments = request.arguments.unwrap_or_default();
-        let stateless = is_stateless(&context);
+        let stateless = in_rounds(&context);
         let input = self.input(request.request_state, request.input_responses, &json!(["tools/call", name, arguments]));
         let step = self.asking(context, input, move |client| async move {
             let options = client.call_options();
