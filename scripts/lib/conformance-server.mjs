@@ -1,14 +1,15 @@
 // The server scenarios of the official conformance suite: `hyperlight-mcp serve --http` before a server that has what the suite names
 // (conformance-inner.mjs). The suite calls tools by fixed names. The scenarios that do so run through a proxy that changes names alone
 // (renaming-proxy.mjs), and all others run at the product's own address.
-import { execFile, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { promisify } from 'node:util'
 import { list, REVISIONS, required, results, suite } from './conformance-suite.mjs'
 import { startProxy } from './renaming-proxy.mjs'
 
+const { Gateway } = createRequire(import.meta.url)('../..')
 const PROGRAM = resolve('bin/hyperlight-mcp.mjs')
 const INNER = resolve('scripts/lib/conformance-inner.mjs')
 /** Servers whose approval is taken back while the suite listens: by this, the lists of tools and prompts change. */
@@ -25,13 +26,16 @@ class Product {
   #folder = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-conformance-server-'))
   #spare = [...SPARE]
   #child
+  /** Who approves: a gateway of its own, which shares the folder of approvals. */
+  #person
 
   async start() {
     const inner = { command: process.execPath, args: [INNER], confirm: 'never' }
     const spare = { command: process.execPath, args: [INNER, '--spare'], confirm: 'never' }
     const servers = { suite: inner, ...Object.fromEntries(SPARE.map((name) => [name, spare])) }
     writeFileSync(join(this.#folder, 'config.json'), JSON.stringify({ mcpServers: servers }))
-    await Promise.all(Object.keys(servers).map((name) => this.#approve(name)))
+    this.#person = await Gateway.open({ config: { mcpServers: servers }, stateDir: join(this.#folder, 'state') })
+    for (const name of Object.keys(servers)) await this.#person.approve(name)
     const words = ['serve', '--http', '0', '--direct', 'suite', ...this.#place]
     this.#child = spawn(process.execPath, [PROGRAM, ...words], { stdio: ['ignore', 'ignore', 'pipe'] })
     let said = ''
@@ -45,10 +49,10 @@ class Product {
     throw new Error(`serve has ended: ${said}`)
   }
 
-  /** Changes what is served, as a person does in a terminal. */
+  /** Changes what is served, as a person does while the program runs. The suite waits for 1.5 s, and the program looks each second. */
   async change() {
     const name = this.#spare.shift()
-    if (name) await this.#run('revoke', name)
+    if (name) await this.#person.revoke(name)
   }
 
   async close() {
@@ -57,23 +61,12 @@ class Product {
       this.#child.kill('SIGTERM')
       await ended
     }
+    await this.#person?.close()
     rmSync(this.#folder, { recursive: true, force: true })
   }
 
   get #place() {
     return ['--config', join(this.#folder, 'config.json'), '--state', join(this.#folder, 'state')]
-  }
-
-  async #run(...words) {
-    const outcome = await promisify(execFile)(process.execPath, [PROGRAM, ...words, ...this.#place]).catch((error) => error)
-    return outcome.stdout
-  }
-
-  async #approve(name) {
-    for (const _stage of ['command', 'manifest']) {
-      const { request } = JSON.parse(await this.#run('approve', name, '--json')).servers[0]
-      await this.#run('approve', name, '--digest', request.digest)
-    }
   }
 }
 
