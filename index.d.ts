@@ -926,6 +926,8 @@ export interface ToolSummary {
   inputSchema: unknown
   outputSchema?: unknown
   annotations?: unknown
+  /** The tool's `_meta`. An MCP host may act on it, for example show a view (MCP Apps). */
+  meta?: unknown
 }
 
 /** A resource, with the texts that a person sees before an approval. The content is only read on request. */
@@ -1036,6 +1038,16 @@ export interface ToolInfo extends FunctionInfo {
   inputSchema: unknown
   outputSchema?: unknown
   annotations?: unknown
+  /** The names of the tool for `callTool(name, args)`, and for hosts of `hyperlight-mcp serve --direct`. */
+  directNames?: DirectNames
+}
+
+/** The names of an approved tool that is called directly. They are assigned at the approval, and kept until it is revoked. */
+export interface DirectNames {
+  /** `mcp_<server>_<tool>` */
+  underscore: string
+  /** `<server>-<tool>` */
+  hyphen: string
 }
 
 /** A server's status and, if the server is approved, its offer. */
@@ -1451,6 +1463,7 @@ export declare class Agent {
   sandbox(options?: OfAgent<SandboxOptions>): Promise<Sandbox>
   /** Does the same as `Gateway.callTool`, on behalf of the agent. */
   callTool(server: string, tool: string, args?: Record<string, unknown>, options?: OfAgent<CallOptions>): Promise<ToolResult>
+  callTool(name: string, args?: Record<string, unknown>, options?: OfAgent<CallOptions>): Promise<ToolResult>
   /**
    * Closes the agent: ends its runs, calls and sandboxes with `ERR_CLOSED`, waits for their end, and forgets its `session` answers, saved values
    * and subscriptions. Servers stay connected, and other agents are not affected. An agent that is garbage collected leaves nothing either.
@@ -1677,13 +1690,15 @@ export declare class Gateway {
   sandbox(options?: SandboxOptions): Promise<Sandbox>
   /**
    * Calls a tool without a guest. Resolves with a `ToolResult` for every answer of the server, also if it has `isError: true`. Rejects for all
-   * other failures: time-out, crash, refusal, protocol error.
+   * other failures: time-out, crash, refusal, protocol error. With a name of `toolInfo().directNames`, the server is not given.
    *
    * ```js
    * const { content } = await gateway.callTool('everything', 'echo', { message: 'hi' })
+   * await gateway.callTool('mcp_everything_echo', { message: 'hi' })
    * ```
    */
   callTool(server: string, tool: string, args?: Record<string, unknown>, options?: CallOptions): Promise<ToolResult>
+  callTool(name: string, args?: Record<string, unknown>, options?: CallOptions): Promise<ToolResult>
   /** Closes the gateway: ends all runs, calls, connections and server processes. Pending promises reject with `ERR_CLOSED`. */
   close(): Promise<void>
   /**

@@ -46,7 +46,7 @@ test('Without a session', async (t) => {
     const first = await runs(client, LONG)
     const { session } = first.structuredContent
     assert.match(session, /^[0-9a-z]{50}$/)
-    assert.equal(first._meta['hyperlight-mcp/session'], session)
+    assert.equal(first._meta['io.hyperlight-mcp/session'], session)
     assert.equal(JSON.parse(first.content[0].text).session, session)
     const id = savedAs(first)
     const { structuredContent } = await call(client, { ...reading(id), session })
@@ -65,7 +65,7 @@ test('Without a session', async (t) => {
     const passed = await ask(url, 'tools/call', {
       name: 'run_javascript',
       arguments: reading(savedAs(first)),
-      _meta: { 'hyperlight-mcp/session': session },
+      _meta: { 'io.hyperlight-mcp/session': session },
     })
     assert.deepEqual(passed.structuredContent, { value: 20_000, session })
   })

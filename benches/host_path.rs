@@ -79,6 +79,7 @@ fn manifest(tools: usize) -> Manifest {
         output_schema: None,
         annotations: None,
         execution: None,
+        meta: None,
     };
     Manifest { tools: (0..tools).map(tool).collect(), ..Manifest::default() }
 }

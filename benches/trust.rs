@@ -67,6 +67,7 @@ fn manifest() -> Manifest {
         name: format!("tool-{index}"),
         title: Some(format!("Tool {index}")),
         execution: None,
+        meta: None,
         description: Some(format!(
             "Reads record {index} of the collection that the caller names, and returns its fields as they are stored"
         )),

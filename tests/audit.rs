@@ -60,7 +60,16 @@ fn manifest(tools: Vec<Tool>) -> Manifest {
 }
 
 fn tool(name: &str, input_schema: Json) -> Tool {
-    Tool { name: name.to_owned(), title: None, description: None, input_schema, output_schema: None, annotations: None, execution: None }
+    Tool {
+        name: name.to_owned(),
+        title: None,
+        description: None,
+        input_schema,
+        output_schema: None,
+        annotations: None,
+        execution: None,
+        meta: None,
+    }
 }
 
 /// The hit rate, and prints what was missed.

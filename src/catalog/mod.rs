@@ -1,6 +1,8 @@
 //! Describes the tools, resources and prompts of servers for agent code and for a model.
 
 mod declarations;
+mod direct_names;
+mod direct_tools;
 mod hints;
 mod manifest;
 mod names;
@@ -16,6 +18,8 @@ mod wording;
 pub use declarations::{
     AgentFunction, DeclarationStyle, Failures, declare_agent_module, declare_mcp, declare_server, declare_tool, signature,
 };
+pub use direct_names::{DirectNames, MAX_DIRECT_NAME_CHARS, NameStyle, RESERVED_NAMES, TakenNames, source};
+pub use direct_tools::DirectTool;
 pub use hints::{AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleKind, ModuleSummary, ParameterInfo};
 pub use manifest::{Manifest, Readable, Tool, ToolIndex};
 pub use names::{assign_identifiers, is_identifier};

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::declarations::{DeclarationStyle, declare_agent_module, declare_mcp, declare_server, declare_tool};
+use super::direct_names::DirectNames;
 use super::hints::{self, AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleSummary};
 use super::system_message::{Extent, Section, extents, system_message};
 use super::{Manifest, Tool};
@@ -55,6 +56,9 @@ pub struct ToolInfo {
     pub output_schema: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Json>,
+    /// The names of the tool for hosts that call it directly. The gateway fills them in from the approvals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direct_names: Option<DirectNames>,
 }
 
 /// The offer of an approved server.
@@ -137,6 +141,7 @@ impl Catalog {
             input_schema: found.input_schema.clone(),
             output_schema: found.output_schema.clone(),
             annotations: found.annotations.clone(),
+            direct_names: None,
         })
     }
 

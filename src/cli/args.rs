@@ -7,6 +7,7 @@ use clap_complete::Shell;
 
 use crate::bridge::ToolErrors;
 use crate::command::{Logs, Search, Server};
+use crate::serve::NameStyle;
 
 const AFTER_HELP: &str = "\
 First steps:
@@ -81,7 +82,7 @@ pub enum CliCommand {
     /// Check a script without running it
     Check(Check),
     /// Serve the approved servers to an MCP host, on stdio or over HTTP
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Write TypeScript declarations of all tools, for an editor
     Types(Types),
     /// Copy servers from other programs' configs
@@ -124,6 +125,12 @@ pub struct Serve {
     /// Allow calls that change something: SERVER or SERVER.TOOL, separated by commas [default: the host asks]
     #[arg(long, value_name = "TOOLS", value_delimiter = ',')]
     pub allow_writes: Vec<String>,
+    /// List every tool under a name of its own too, or only the tools of these servers, separated by commas
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',', num_args = 0..=1)]
+    pub direct: Option<Vec<String>>,
+    /// Form of these names: with underscores after a common start, or with hyphens
+    #[arg(long, value_name = "STYLE", default_value = "underscore", requires = "direct")]
+    pub names: Names,
     /// Name of the agent in logs [default: the name of the host, or of its token]
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
@@ -170,6 +177,22 @@ impl Serve {
     #[must_use]
     pub fn watches(&self) -> bool {
         !self.no_watch && self.watch.unwrap_or(true)
+    }
+}
+
+/// The form of the names of `--direct`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Names {
+    Underscore,
+    Hyphen,
+}
+
+impl From<Names> for NameStyle {
+    fn from(names: Names) -> Self {
+        match names {
+            Names::Underscore => Self::Underscore,
+            Names::Hyphen => Self::Hyphen,
+        }
     }
 }
 
@@ -364,6 +387,20 @@ mod tests {
         assert!(problem("install").contains("<PROGRAM>"));
         assert!(problem("install cursr").contains("'cursor'"));
         assert!(problem("install cursor --undo --servers a").contains("--servers"));
+        assert!(problem("serve --names hyphen").contains("--direct"));
+        assert!(problem("serve --direct --names dots").contains("hyphen"));
+    }
+
+    #[test]
+    fn direct_takes_some_servers_or_means_all() {
+        let direct =
+            |words: &str| match Cli::try_parse_from(["hyperlight-mcp", "serve"].into_iter().chain(words.split(' '))).unwrap().command {
+                CliCommand::Serve(arguments) => arguments.direct,
+                other => panic!("{other:?}"),
+            };
+        assert_eq!(direct("--http 0"), None);
+        assert_eq!(direct("--direct --http 0"), Some(Vec::new()));
+        assert_eq!(direct("--direct a,b --names hyphen"), Some(vec!["a".to_owned(), "b".to_owned()]));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::session::Session;
 use super::{Exit, is_interrupted};
 use crate::command::Tone;
 use crate::serve::http::{HttpOptions, Listen, ProtectedResource, TlsFiles};
-use crate::serve::{ServeOptions, Transport};
+use crate::serve::{Direct, ServeOptions, Transport};
 use crate::trust::AllowedWrites;
 
 /// Serves until the host or a signal ends it. Then, requests under way may end.
@@ -26,7 +26,7 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
         );
         session.terminal.note(Tone::Warning, "warning:", &text);
     }
-    let options = ServeOptions { allow_writes, agent: arguments.agent.clone() };
+    let options = ServeOptions { allow_writes, agent: arguments.agent.clone(), direct: direct(arguments), names: arguments.names.into() };
     let served = Box::pin(crate::serve::serve(gateway, options, transport)).await?;
     if let Some(url) = served.url() {
         session.terminal.note(Tone::Good, "serving", url);
@@ -36,6 +36,15 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
         () = session.stop.stopped() => served.close().await,
     }
     Ok(if is_interrupted(&session.stop) { Exit::Interrupted } else { Exit::Done })
+}
+
+/// Reads `--direct`: without servers, it means all of them.
+fn direct(arguments: &Serve) -> Direct {
+    match &arguments.direct {
+        None => Direct::Off,
+        Some(servers) if servers.is_empty() => Direct::All,
+        Some(servers) => Direct::Of(servers.clone()),
+    }
 }
 
 fn transport(arguments: &Serve) -> Result<Transport, CliError> {

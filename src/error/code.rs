@@ -25,7 +25,7 @@ impl Error {
             Self::DisabledByPerson { .. } => "ERR_DISABLED_BY_PERSON",
             Self::OperatorOnly { .. } => "ERR_OPERATOR_ONLY",
             Self::DigestChanged { .. } => "ERR_DIGEST_CHANGED",
-            Self::UnknownTool { .. } => "ERR_UNKNOWN_TOOL",
+            Self::UnknownTool { .. } | Self::UnknownDirectName { .. } => "ERR_UNKNOWN_TOOL",
             Self::UnknownModule { .. } => "ERR_UNKNOWN_MODULE",
             Self::ToolChanged { .. } => "ERR_TOOL_CHANGED",
             Self::ToolVanished { .. } => "ERR_TOOL_VANISHED",

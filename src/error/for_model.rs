@@ -43,6 +43,7 @@ impl Error {
             | Self::OperatorOnly { .. }
             | Self::DigestChanged { .. }
             | Self::UnknownTool { .. }
+            | Self::UnknownDirectName { .. }
             | Self::UnknownModule { .. }
             | Self::ToolChanged { .. }
             | Self::ToolVanished { .. }

@@ -43,6 +43,7 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Nothing, Error::DisabledByPerson { server: server() }),
         (Nothing, Error::DigestChanged { server: server() }),
         (Foreign, Error::UnknownTool { server: server(), tool: quoted(), meant: Some(quoted()), known: vec![quoted()] }),
+        (Foreign, Error::UnknownDirectName { name: quoted(), known: vec![quoted()] }),
         (Foreign, Error::UnknownModule { name: quoted(), meant: Some(quoted()), known: vec![quoted()] }),
         (Foreign, Error::ToolChanged { server: server(), tool: quoted() }),
         (Foreign, Error::ToolVanished { server: server(), tool: quoted() }),

@@ -90,6 +90,14 @@ pub enum Error {
     )]
     UnknownTool { server: String, tool: ErrorText, meant: Option<ErrorText>, known: Vec<ErrorText> },
 
+    /// No approved tool has this name for direct calls.
+    #[error(
+        "no approved tool has the name \"{}\"{}",
+        sanitise_line(.name.shown(), MAX_NAME_CHARS),
+        known_names(meant(.name.shown(), .known), .known, "; toolInfo(server, tool) tells the names of a tool")
+    )]
+    UnknownDirectName { name: ErrorText, known: Vec<ErrorText> },
+
     /// No module of this name can be imported.
     #[error(
         "there is no module \"{}\"{}",

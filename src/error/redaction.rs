@@ -93,6 +93,7 @@ impl Error {
             OperatorOnly { what, problem }
             DigestChanged { server }
             UnknownTool { server, tool, meant, known }
+            UnknownDirectName { name, known }
             UnknownModule { name, meant, known }
             ToolChanged { server, tool }
             ToolVanished { server, tool }

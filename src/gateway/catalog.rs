@@ -133,7 +133,12 @@ impl Agent {
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`, and the errors of [`Agent::declarations`].
     pub fn tool_info(&self, server: &str, tool: &str, errors: ToolErrors) -> Result<ToolInfo> {
-        self.catalog(errors)?.tool_info(server, tool).map_err(|error| self.core.redacted(error))
+        let info = self.catalog(errors)?.tool_info(server, tool).map_err(|error| self.core.redacted(error))?;
+        let direct_names = match &info.function.tool {
+            Some(raw) => self.names_of(server, raw)?,
+            None => None,
+        };
+        Ok(ToolInfo { direct_names, ..info })
     }
 
     /// Returns a server's status and, if it is approved, its offer. The server need not be enabled.

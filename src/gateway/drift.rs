@@ -19,7 +19,7 @@ impl Core {
             self.events.warn(warning);
         }
         let Standing::Full(approved) = self.standing(server)? else { return Ok(()) };
-        let drift = Drift::between(&approved, &filter_manifest(server, live));
+        let drift = Drift::of_calls(&approved, &filter_manifest(server, live));
         self.registry.set_quarantined(&server.name, drift.changed.iter().chain(&drift.removed).cloned().collect());
         if !drift.is_empty() {
             tracing::warn!(server = server.name, ?drift, "tools differ from those that were approved");

@@ -9,6 +9,7 @@ mod catalog;
 mod checks;
 mod connect;
 mod core;
+mod direct;
 mod drift;
 mod ending;
 mod events;

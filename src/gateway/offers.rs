@@ -90,7 +90,7 @@ impl Agent {
         Ok(completion)
     }
 
-    fn usable(&self, name: &str) -> Result<Arc<Manifest>> {
+    pub(super) fn usable(&self, name: &str) -> Result<Arc<Manifest>> {
         self.identity.check_open()?;
         let usable = self.core.registry.server(name).and_then(|server| self.core.usable(&server, self.identity.id));
         usable.map_err(|error| self.core.redacted(error))

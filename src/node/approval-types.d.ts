@@ -153,6 +153,8 @@ export interface ToolSummary {
   inputSchema: unknown
   outputSchema?: unknown
   annotations?: unknown
+  /** The tool's `_meta`. An MCP host may act on it, for example show a view (MCP Apps). */
+  meta?: unknown
 }
 
 /** A resource, with the texts that a person sees before an approval. The content is only read on request. */

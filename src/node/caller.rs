@@ -17,7 +17,7 @@ use super::runtime::Core;
 use super::sandbox::{Sandbox, started};
 use super::{glue, options};
 use crate::blocking::blocking;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gateway::{Agent, CallOptions};
 use crate::sandbox::{Stop, Wire};
 
@@ -48,6 +48,15 @@ impl CallParts {
     pub(super) fn call_options(&self, method: &'static str, listeners: CallOptions) -> Result<CallOptions> {
         Ok(timed(listeners, self.options::<options::CallOptions>(method)?.timeout_ms))
     }
+}
+
+/// Returns the error for a name that no tool has. A caller who gives a server has forgotten the tool.
+fn meant_server(method: &'static str, agent: &Agent, name: &str, error: Error) -> Error {
+    if matches!(error, Error::UnknownDirectName { .. }) && agent.server_info(name).is_ok() {
+        let problem = format!("argument 2: \"{name}\" is a server, so the name of its tool is needed");
+        return Error::InvalidOption { method, problem: problem.into() };
+    }
+    error
 }
 
 /// Sets the time limit of call options.
@@ -115,8 +124,13 @@ impl Caller {
         parameters: [Option<Unknown<'env>>; 4],
     ) -> napi::Result<Object<'env>> {
         self.call(env, method, parameters, move |agent, parts, listeners, stop| async move {
-            let (server, tool): (String, String) = options::arguments(method, &parts.names)?;
             let options = parts.call_options(method, listeners)?;
+            if let Ok((name,)) = options::arguments::<(String,)>(method, &parts.names) {
+                let (server, tool) = agent.tool_named(&name).map_err(|error| meant_server(method, &agent, &name, error))?;
+                let arguments = options::tool_arguments(name, parts.arguments)?;
+                return agent.call_tool(&server, &tool, arguments, options, &stop).await;
+            }
+            let (server, tool): (String, String) = options::arguments(method, &parts.names)?;
             let arguments = options::tool_arguments(format!("{server}.{tool}"), parts.arguments)?;
             agent.call_tool(&server, &tool, arguments, options, &stop).await
         })

@@ -66,6 +66,16 @@ export interface ToolInfo extends FunctionInfo {
   inputSchema: unknown
   outputSchema?: unknown
   annotations?: unknown
+  /** The names of the tool for `callTool(name, args)`, and for hosts of `hyperlight-mcp serve --direct`. */
+  directNames?: DirectNames
+}
+
+/** The names of an approved tool that is called directly. They are assigned at the approval, and kept until it is revoked. */
+export interface DirectNames {
+  /** `mcp_<server>_<tool>` */
+  underscore: string
+  /** `<server>-<tool>` */
+  hyphen: string
 }
 
 /** A server's status and, if the server is approved, its offer. */

@@ -188,14 +188,16 @@ impl Gateway {
     }
 
     /// Calls a tool without a guest. Resolves with a `ToolResult` for every answer of the server, also if it has `isError: true`. Rejects for all
-    /// other failures: time-out, crash, refusal, protocol error.
+    /// other failures: time-out, crash, refusal, protocol error. With a name of `toolInfo().directNames`, the server is not given.
     ///
     /// ```js
     /// const { content } = await gateway.callTool('everything', 'echo', { message: 'hi' })
+    /// await gateway.callTool('mcp_everything_echo', { message: 'hi' })
     /// ```
     #[napi(
         catch_unwind,
-        ts_args_type = "server: string, tool: string, args?: Record<string, unknown>, options?: CallOptions",
+        // The second signature, as napi writes only one for each method.
+        ts_args_type = "server: string, tool: string, args?: Record<string, unknown>, options?: CallOptions): Promise<ToolResult>\n  callTool(name: string, args?: Record<string, unknown>, options?: CallOptions",
         ts_return_type = "Promise<ToolResult>"
     )]
     pub fn call_tool<'env>(

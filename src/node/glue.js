@@ -280,13 +280,14 @@
     },
 
     /** Calls a tool. `start(names, argsJson, argsBlobs, data, callbackNames, asked, sink)` returns [native promise, stop]. */
-    async callTool(start, name, server, tool, args, options) {
+    async callTool(start, name, ...given) {
       const trace = traceOf();
+      const { names, args, options } = calledTool(name, given);
       const { data, callbacks, signal, input } = split(options, name);
       if (input !== undefined) data.input = true;
       const parameters = [
-        json([server, tool], name),
-        ...toolArguments(args, server, tool),
+        json(names, name),
+        ...toolArguments(args, names),
         json(data, name),
         json(Object.keys(callbacks), name),
         asked(callbacks),
@@ -370,10 +371,18 @@
     },
   };
 
+  /** Tells the two forms of a call apart: `callTool(server, tool, args, options)`, and `callTool(name, args, options)`. */
+  function calledTool(method, [first, second, third, fourth]) {
+    const hasOneName = method.endsWith(".callTool") && typeof first === "string" && (second == null || typeof second === "object");
+    if (hasOneName) return { names: [first], args: second, options: third };
+    return { names: [first, second], args: third, options: fourth };
+  }
+
   /** Encodes a tool's arguments as [json, blobs]. */
-  function toolArguments(args, server, tool) {
+  function toolArguments(args, names) {
+    const what = names.map((name) => said(name)).join(".");
     const invalidArguments = (problem) =>
-      failure("ERR_INVALID_ARGUMENTS", `the arguments of ${said(server)}.${said(tool)} must be one object of plain data: ${problem}`);
+      failure("ERR_INVALID_ARGUMENTS", `the arguments of ${what} must be one object of plain data: ${problem}`);
     let encoded;
     try {
       encoded = crossing(args ?? {});

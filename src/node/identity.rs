@@ -53,7 +53,8 @@ impl Agent {
     /// Does the same as `Gateway.callTool`, on behalf of the agent.
     #[napi(
         catch_unwind,
-        ts_args_type = "server: string, tool: string, args?: Record<string, unknown>, options?: OfAgent<CallOptions>",
+        // The second signature, as napi writes only one for each method.
+        ts_args_type = "server: string, tool: string, args?: Record<string, unknown>, options?: OfAgent<CallOptions>): Promise<ToolResult>\n  callTool(name: string, args?: Record<string, unknown>, options?: OfAgent<CallOptions>",
         ts_return_type = "Promise<ToolResult>"
     )]
     pub fn call_tool<'env>(

@@ -33,6 +33,10 @@ export interface ServeOptions {
   allowWrites?: string[]
   /** The name of the agents of all clients, in events and logs. Default: the name of the caller's token, or else the name that a client gives itself. */
   agent?: string
+  /** The servers whose approved tools are listed under names of their own as well: `true` for all, also those that are approved later. Default: none. */
+  direct?: boolean | string[]
+  /** The form of these names: `mcp_SERVER_TOOL` (`underscore`, the default) or `SERVER-TOOL` (`hyphen`). */
+  names?: 'underscore' | 'hyphen'
 }
 
 /**

@@ -12,9 +12,10 @@ use super::gateway::Gateway;
 use super::reply::{Reply, method, promise_of};
 use super::runtime::Core;
 use super::{glue, options};
+use crate::catalog::NameStyle;
 use crate::error::{Error, Result};
 use crate::serve::http::{HttpOptions, Listen, ProtectedResource, ServeLimits, TlsFiles};
-use crate::serve::{self, Transport};
+use crate::serve::{self, Direct, Transport};
 use crate::trust::AllowedWrites;
 
 const METHOD: &str = "Gateway.serve";
@@ -32,6 +33,25 @@ struct ServeOptions {
     limits: Option<ServeLimits>,
     allow_writes: Vec<String>,
     agent: Option<String>,
+    direct: Option<DirectOption>,
+    names: NameStyle,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "must be true, false, or an array of server names")]
+enum DirectOption {
+    All(bool),
+    Of(Vec<String>),
+}
+
+impl From<DirectOption> for Direct {
+    fn from(option: DirectOption) -> Self {
+        match option {
+            DirectOption::All(true) => Self::All,
+            DirectOption::All(false) => Self::Off,
+            DirectOption::Of(servers) => Self::Of(servers),
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -68,7 +88,7 @@ impl ServeOptions {
     }
 
     fn split(self) -> Result<(serve::ServeOptions, Transport)> {
-        let Self { http, stdio, token_file, tls, oauth, allowed_hosts, allowed_origins, limits, allow_writes, agent } = self;
+        let Self { http, stdio, token_file, tls, oauth, allowed_hosts, allowed_origins, limits, allow_writes, agent, direct, names } = self;
         let of_http = [
             ("tokenFile", token_file.is_some()),
             ("tls", tls.is_some()),
@@ -77,7 +97,8 @@ impl ServeOptions {
             ("allowedOrigins", allowed_origins.is_some()),
             ("limits", limits.is_some()),
         ];
-        let options = serve::ServeOptions { allow_writes: AllowedWrites::read(&allow_writes), agent };
+        let direct = direct.map_or(Direct::Off, Direct::from);
+        let options = serve::ServeOptions { allow_writes: AllowedWrites::read(&allow_writes), agent, direct, names };
         let Some(address) = http else {
             if stdio == Some(false) {
                 return Err(invalid("stdio: must not be false without http: give a port in http".to_owned()));
@@ -172,7 +193,7 @@ impl Gateway {
     /// host on standard input and output of this process; then `console.log` would break the protocol, so log with `console.error`. Over HTTP it may
     /// be called several times. Questions about a call go to the host that made it, and not to the callbacks of the gateway.
     ///
-    /// Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a server in `allowWrites`, `ERR_IO` for a file that cannot be read and a port that is in
+    /// Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a server in `allowWrites` or `direct`, `ERR_IO` for a file that cannot be read and a port that is in
     /// use, `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
     ///
     /// ```js
@@ -257,6 +278,8 @@ mod tests {
             (r#"{ "http": "example.com:1" }"#, "http: \"example.com\" is not an address to listen on"),
             (r#"{ "http": 0, "stdio": true }"#, "stdio: "),
             (r#"{ "stdio": false }"#, "stdio: "),
+            (r#"{ "direct": "a" }"#, "direct: must be true, false, or an array of server names"),
+            (r#"{ "names": "x" }"#, "names: unknown variant `x`, expected `underscore` or `hyphen`"),
             (r#"{ "limits": {} }"#, "limits: has a meaning over HTTP alone"),
             (r#"{ "tokenFile": "x" }"#, "tokenFile: has a meaning over HTTP alone"),
             (r#"{ "http": 0, "tokenFile": 5 }"#, "tokenFile: "),

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use rmcp::ErrorData;
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, JsonObject, ResultType, Tool, ToolAnnotations};
+use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
 use crate::agent::{Tool as AgentTool, ToolDefinition};
@@ -64,12 +65,31 @@ pub(super) fn result(answer: Json) -> CallToolResult {
     result
 }
 
+/// Reads a value of ours as a result of the protocol that ends its request. Since 2026-07-28, a result says that it does (`resultType`); rmcp
+/// leaves this out for clients of older protocols.
+pub(super) fn complete<T: DeserializeOwned>(mut value: Json) -> Result<T, ErrorData> {
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("resultType".to_owned(), json!(ResultType::COMPLETE));
+    }
+    serde_json::from_value(value).map_err(|error| ErrorData::internal_error(format!("an answer has an unexpected form: {error}"), None))
+}
+
+/// Names the URI in an error about a resource that is not there (MCP 2026-07-28, server/resources, Error Handling).
+pub(super) fn about(mut error: ErrorData, uri: &str) -> ErrorData {
+    if error.code == ErrorCode::RESOURCE_NOT_FOUND {
+        let mut data = error.data.take().filter(Json::is_object).unwrap_or_else(|| json!({}));
+        data["uri"] = uri.into();
+        error.data = Some(data);
+    }
+    error
+}
+
 /// A failure as the protocol's error. The message is for a model: it holds no text that no person has approved.
 pub(super) fn refused(error: &Error) -> ErrorData {
     let data = Some(json!({ "code": error.code() }));
     match error {
         Error::UnknownResource { .. } => ErrorData::resource_not_found(error.for_model(), data),
-        Error::InvalidArguments { .. } | Error::InvalidOption { .. } | Error::UnknownPrompt { .. } => {
+        Error::InvalidArguments { .. } | Error::InvalidOption { .. } | Error::UnknownPrompt { .. } | Error::UnknownDirectName { .. } => {
             ErrorData::invalid_params(error.for_model(), data)
         }
         _ => ErrorData::internal_error(error.for_model(), data),
@@ -89,6 +109,8 @@ fn object(json: Json) -> Arc<JsonObject> {
 
 #[cfg(test)]
 mod tests {
+    use rmcp::model::ReadResourceResult;
+
     use super::*;
 
     #[test]
@@ -102,6 +124,21 @@ mod tests {
             let changes = matches!(tool, AgentTool::RunJavascript | AgentTool::Manage);
             assert_eq!(annotations.read_only_hint, Some(!changes), "{}", tool.name());
         }
+    }
+
+    #[test]
+    fn a_result_that_ends_its_request_says_so() {
+        let read: ReadResourceResult = complete(json!({ "contents": [], "resultType": "of a server" })).unwrap();
+        assert_eq!(read.result_type, Some(ResultType::COMPLETE));
+        assert!(complete::<ReadResourceResult>(json!({ "contents": 1 })).is_err());
+    }
+
+    #[test]
+    fn an_error_about_a_missing_resource_names_it_and_keeps_its_code() {
+        let missing = ErrorData::resource_not_found("m", Some(json!({ "code": "ERR_UNKNOWN_RESOURCE" })));
+        assert_eq!(about(missing, "note://1").data, Some(json!({ "code": "ERR_UNKNOWN_RESOURCE", "uri": "note://1" })));
+        assert_eq!(about(ErrorData::resource_not_found("m", None), "note://1").data, Some(json!({ "uri": "note://1" })));
+        assert_eq!(about(ErrorData::internal_error("m", None), "note://1").data, None);
     }
 
     #[test]

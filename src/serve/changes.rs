@@ -29,7 +29,7 @@ impl Changes {
         self.0.subscribe()
     }
 
-    fn tell(&self) {
+    pub(super) fn tell(&self) {
         // Without a client, there is nobody to tell.
         let _ = self.0.send(());
     }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestParams, CompleteResult,
     GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation, InputResponses,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, ServerCapabilities, ServerConfig,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, ServerCapabilities, ServerConfig,
     SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
@@ -22,7 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::answers::{no_such_resource, refused};
 use super::asking::{Asks, ClientCallbacks, Way};
 use super::http::{Owner, Principal};
-use super::listeners::listener;
+use super::listeners::{SentEvents, listener};
 use super::offers::{self, Offers, Target};
 use super::session::{Session, Slot, Told};
 use super::stateless::Keeper;
@@ -40,11 +40,11 @@ const MAX_QUESTIONS: usize = 16;
 /// The number of the next connection, which owns the tasks of a client without a token.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
-type Answer<T> = std::result::Result<T, ErrorData>;
+pub(super) type Answer<T> = std::result::Result<T, ErrorData>;
 
 /// Answers the requests of one connection. Over HTTP without sessions, of one request.
 pub struct Handler {
-    served: Served,
+    pub(super) served: Served,
     number: u64,
     slot: Slot,
     caller: Principal,
@@ -53,15 +53,16 @@ pub struct Handler {
 }
 
 /// What a call needs of its client.
-struct Client {
-    session: Arc<Session>,
+pub(super) struct Client {
+    pub(super) session: Arc<Session>,
     callbacks: Arc<ClientCallbacks>,
     on_event: crate::gateway::EventListener,
-    stop: Stop,
+    events: SentEvents,
+    pub(super) stop: Stop,
 }
 
 impl Client {
-    fn call_options(&self) -> CallOptions {
+    pub(super) fn call_options(&self) -> CallOptions {
         CallOptions { timeout_ms: None, callbacks: Some(Arc::clone(&self.callbacks) as Arc<_>), on_event: Some(Arc::clone(&self.on_event)) }
     }
 }
@@ -80,7 +81,7 @@ impl Handler {
     }
 
     /// Returns the session, which begins with the first request.
-    fn session(&self, context: &RequestContext<RoleServer>) -> Answer<Arc<Session>> {
+    pub(super) fn session(&self, context: &RequestContext<RoleServer>) -> Answer<Arc<Session>> {
         if let Some(session) = self.slot.get() {
             return Ok(Arc::clone(session));
         }
@@ -105,20 +106,26 @@ impl Handler {
             allowed: self.served.0.options.allow_writes.clone(),
             roots: Arc::default(),
         });
-        let least = *session.level.lock();
-        let on_event = listener(&self.served.0.runtime, context.peer.clone(), context.meta.get_progress_token(), least);
-        Ok(Client { session, callbacks, on_event, stop: Stop::new() })
+        // Without sessions, a request says itself which logs it wants (MCP 2026-07-28, server/utilities/logging).
+        let least = if in_rounds(context) { context.meta.log_level() } else { Some(session.level.lock().unwrap_or(LoggingLevel::Debug)) };
+        let (on_event, events) = listener(&self.served.0.runtime, context.peer.clone(), context.meta.get_progress_token(), least);
+        Ok(Client { session, callbacks, on_event, events, stop: Stop::new() })
     }
 
     /// Does the work of a request that may ask: in rounds since protocol 2026-07-28, and else by requests of our own.
-    async fn asking<W>(&self, context: RequestContext<RoleServer>, input: Input, work_of: impl FnOnce(Client) -> W) -> Answer<Step>
+    pub(super) async fn asking<W>(
+        &self,
+        context: RequestContext<RoleServer>,
+        input: Input,
+        work_of: impl FnOnce(Client) -> W,
+    ) -> Answer<Step>
     where
         W: Future<Output = Answer<Json>> + Send + 'static,
     {
         if !in_rounds(&context) {
             let client = self.client(&context, Way::Request(context.peer.clone()))?;
             let stop = client.stop.clone();
-            return until_cancelled(&context, &stop, Box::pin(work_of(client))).await.map(Step::Done);
+            return until_cancelled(&context, &stop, Box::pin(worked(client.events.clone(), work_of(client)))).await.map(Step::Done);
         }
         let Input { state, responses, bound } = input;
         let waiting = &self.served.0.waiting;
@@ -129,7 +136,8 @@ impl Handler {
         let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
         let client = self.client(&context, Way::Round(sender))?;
         let stop = client.stop.clone();
-        let round = waiting.begin(self.caller.key.clone(), work(work_of(client)), stop.clone(), questions, bound);
+        let working = work(worked(client.events.clone(), work_of(client)));
+        let round = waiting.begin(self.caller.key.clone(), working, stop.clone(), questions, bound);
         until_cancelled(&context, &stop, Box::pin(round)).await
     }
 
@@ -145,11 +153,11 @@ impl Handler {
     }
 
     /// The rounds of a request belong to its caller, its method and its parameters.
-    fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> Input {
+    pub(super) fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> Input {
         Input { state, responses, bound: json!([self.caller.key, request]).to_string().into_bytes() }
     }
 
-    async fn offers(&self, context: &RequestContext<RoleServer>) -> Answer<(Agent, Offers)> {
+    pub(super) async fn offers(&self, context: &RequestContext<RoleServer>) -> Answer<(Agent, Offers)> {
         let agent = self.agent(context)?;
         let asked = agent.clone();
         let read = blocking(move || Offers::read(&asked)).await.map_err(|error| refused(&error))?;
@@ -165,8 +173,15 @@ impl Handler {
     }
 }
 
+/// Does the work of a request. Its client is told of all that happened before it gets the outcome.
+async fn worked(events: SentEvents, work: impl Future<Output = Answer<Json>>) -> Answer<Json> {
+    let outcome = work.await;
+    events.all().await;
+    outcome
+}
+
 /// Returns whether the client is asked in rounds (since protocol 2026-07-28).
-fn in_rounds(context: &RequestContext<RoleServer>) -> bool {
+pub(super) fn in_rounds(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
@@ -183,7 +198,7 @@ async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, o
 }
 
 /// The parts of a request that belong to its rounds.
-struct Input {
+pub(super) struct Input {
     state: Option<String>,
     responses: Option<InputResponses>,
     /// What each round must repeat.
@@ -196,7 +211,7 @@ fn typed<T: DeserializeOwned>(value: Json) -> Answer<T> {
 }
 
 /// Moves `meta` to the protocol's name.
-fn with_meta(mut value: Json) -> Json {
+pub(super) fn with_meta(mut value: Json) -> Json {
     if let Some(fields) = value.as_object_mut()
         && let Some(meta) = fields.remove("meta")
     {
@@ -272,6 +287,7 @@ impl ServerHandler for Handler {
         let session = self.session(&context)?;
         let definitions = session.tools.definitions().map_err(|error| refused(&error))?;
         let mut tools: Vec<_> = definitions.into_iter().map(answers::definition).collect();
+        tools.extend(self.direct_definitions(&context).await?);
         if stateless::owner(&context).is_some() {
             stateless::offer(&mut tools);
         }
@@ -279,10 +295,8 @@ impl ServerHandler for Handler {
     }
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Answer<CallToolResponse> {
+        let Some(tool) = Tool::named(&request.name) else { return self.call_direct(request, context).await };
         let name = request.name.into_owned();
-        let Some(tool) = Tool::named(&name) else {
-            return Err(ErrorData::invalid_params(format!("there is no tool \"{name}\""), None));
-        };
         let (run, metrics) = (self.served.next_run(), Arc::clone(self.served.metrics()));
         let mut arguments = Json::Object(request.arguments.unwrap_or_default());
         let keeper = Keeper::of(&self.served, &context, &name, &mut arguments);
@@ -318,14 +332,17 @@ impl ServerHandler for Handler {
         if let Some(place) = self.task_place(&context).filter(|_| is_first && tool == Tool::RunJavascript) {
             let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
             let client = self.client(&context, Way::Round(sender))?;
-            let run = Run { stop: client.stop.clone(), work: work(work_of(client)), questions };
+            let run = Run { stop: client.stop.clone(), work: work(worked(client.events.clone(), work_of(client))), questions };
             return Ok(match self.served.0.tasks.begin(place, run, &context.ct).await? {
                 Begun::Done(result) => CallToolResponse::from(typed::<CallToolResult>(result)?),
                 Begun::Task(task) => CallToolResponse::from(task),
             });
         }
-        let step = self.asking(context, input, work_of);
-        Ok(match step.await? {
+        let step = self.asking(context, input, work_of).await?;
+        if tool == Tool::Manage {
+            self.direct_tools_may_have_changed();
+        }
+        Ok(match step {
             Step::Done(answer) => CallToolResponse::from(answers::result(answer)),
             Step::Ask(questions) => CallToolResponse::from(questions),
         })
@@ -350,12 +367,13 @@ impl ServerHandler for Handler {
     async fn read_resource(&self, request: ReadResourceRequestParams, context: RequestContext<RoleServer>) -> Answer<ReadResourceResponse> {
         let (agent, offers) = self.offers(&context).await?;
         let served = request.uri;
-        let (server, uri) = match offers.target(&served).ok_or_else(no_such_resource)? {
+        let asked = served.clone();
+        let (server, uri) = match offers.target(&served).ok_or_else(|| answers::about(no_such_resource(), &served))? {
             Target::Of { server, uri } => (server, uri),
             Target::Types { server } => {
                 let (text, mime) = blocking(move || offers::types(&agent, &server)).await.map_err(|error| refused(&error))?;
                 let contents = json!({ "contents": [{ "uri": served, "mimeType": mime, "text": text }] });
-                return Ok(ReadResourceResponse::from(typed::<ReadResourceResult>(contents)?));
+                return Ok(ReadResourceResponse::from(answers::complete::<ReadResourceResult>(contents)?));
             }
         };
         let input = self.input(request.request_state, request.input_responses, &json!(["resources/read", served]));
@@ -363,8 +381,8 @@ impl ServerHandler for Handler {
             let read = client.session.agent.read_resource(&server, &uri, client.call_options(), &client.stop).await;
             read.map(|contents| offers::renamed(with_meta(contents), &uri, &served)).map_err(|error| refused(&error))
         });
-        Ok(match step.await? {
-            Step::Done(contents) => ReadResourceResponse::from(typed::<ReadResourceResult>(contents)?),
+        Ok(match step.await.map_err(|error| answers::about(error, &asked))? {
+            Step::Done(contents) => ReadResourceResponse::from(answers::complete::<ReadResourceResult>(contents)?),
             Step::Ask(questions) => ReadResourceResponse::from(questions),
         })
     }
@@ -403,7 +421,7 @@ impl ServerHandler for Handler {
             got.map(with_meta).map_err(|error| refused(&error))
         });
         Ok(match step.await? {
-            Step::Done(prompt) => GetPromptResponse::from(typed::<GetPromptResult>(prompt)?),
+            Step::Done(prompt) => GetPromptResponse::from(answers::complete::<GetPromptResult>(prompt)?),
             Step::Ask(questions) => GetPromptResponse::from(questions),
         })
     }
@@ -433,6 +451,6 @@ impl ServerHandler for Handler {
         };
         let options = client.call_options();
         let completed = client.session.agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop).await;
-        typed(json!({ "completion": completed.map_err(|error| refused(&error))? }))
+        answers::complete(json!({ "completion": completed.map_err(|error| refused(&error))? }))
     }
 }

@@ -1,33 +1,59 @@
 //! The way back of events: progress and logs of inner calls become progress and logs of the outer call.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::RoleServer;
 use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken};
 use rmcp::service::Peer;
 use serde_json::Value as Json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::gateway::EventListener;
 
 /// Events that wait to be sent. A client that does not read loses further ones, and no memory grows.
 const MAX_WAITING: usize = 256;
 
+/// Time for which an outcome waits for the events before it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 enum Told {
     Progress(ProgressNotificationParam),
     Log(LoggingMessageNotificationParam),
+    /// All events before this one are sent.
+    All(oneshot::Sender<()>),
+}
+
+/// The events of one call that are on their way to its client.
+#[derive(Clone)]
+pub(super) struct SentEvents(mpsc::Sender<Told>);
+
+impl SentEvents {
+    /// Waits until all events so far are sent, but not for a client that does not read.
+    pub(super) async fn all(self) {
+        let (sender, sent) = oneshot::channel();
+        let told = async move {
+            if self.0.send(Told::All(sender)).await.is_ok() {
+                // The sending task has ended, and sends no more.
+                let _ = sent.await;
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, told).await;
+    }
 }
 
 /// Returns a listener that tells the client of one call what happens in it, in order.
 ///
 /// The progress of a call only ever grows (MCP 2025-11-25, basic/utilities/progress), and a run can make many calls with progress of their own. So
 /// the outer progress counts the reports, and their figures stand in the message.
+///
+/// `least`: the least level of logs that the client wants. `None`: no logs.
 pub(super) fn listener(
     runtime: &tokio::runtime::Handle,
     peer: Peer<RoleServer>,
     token: Option<ProgressToken>,
     least: Option<LoggingLevel>,
-) -> EventListener {
+) -> (EventListener, SentEvents) {
     let (sender, mut receiver) = mpsc::channel::<Told>(MAX_WAITING);
     runtime.spawn(async move {
         let mut count = 0.0;
@@ -39,13 +65,19 @@ pub(super) fn listener(
                     peer.notify_progress(progress).await
                 }
                 Told::Log(log) => peer.notify_logging_message(log).await,
+                Told::All(sent) => {
+                    // The outcome may have stopped waiting.
+                    let _ = sent.send(());
+                    Ok(())
+                }
             };
             if sent.is_err() {
                 return;
             }
         }
     });
-    Arc::new(move |event: Json| {
+    let events = SentEvents(sender.clone());
+    let on_event: EventListener = Arc::new(move |event: Json| {
         let told = match event["type"].as_str() {
             Some("progress") => token.clone().map(|token| Told::Progress(progress(token, &event))),
             Some("server-log") => log(&event, least).map(Told::Log),
@@ -54,7 +86,8 @@ pub(super) fn listener(
         if let Some(told) = told {
             let _ = sender.try_send(told);
         }
-    })
+    });
+    (on_event, events)
 }
 
 fn progress(token: ProgressToken, event: &Json) -> ProgressNotificationParam {
@@ -73,7 +106,7 @@ fn progress(token: ProgressToken, event: &Json) -> ProgressNotificationParam {
 
 fn log(event: &Json, least: Option<LoggingLevel>) -> Option<LoggingMessageNotificationParam> {
     let level: LoggingLevel = serde_json::from_value(event["level"].clone()).unwrap_or(LoggingLevel::Info);
-    if least.is_some_and(|least| rank(level) < rank(least)) {
+    if rank(level) < rank(least?) {
         return None;
     }
     let mut log = LoggingMessageNotificationParam::new(level, event["data"].clone());
@@ -111,7 +144,8 @@ mod tests {
         assert!(log(&event("info"), Some(LoggingLevel::Warning)).is_none());
         let told = log(&event("error"), Some(LoggingLevel::Warning)).unwrap();
         assert_eq!((told.level, told.logger.as_deref()), (LoggingLevel::Error, Some("s: l")));
-        assert!(log(&event("debug"), None).is_some());
+        assert!(log(&event("debug"), Some(LoggingLevel::Debug)).is_some());
+        assert!(log(&event("emergency"), None).is_none());
     }
 
     #[test]

@@ -9,7 +9,9 @@
 
 mod answers;
 mod asking;
+mod backpressure;
 mod changes;
+mod direct;
 mod handler;
 mod handles;
 pub mod http;
@@ -33,6 +35,8 @@ use crate::error::{Error, Result};
 use crate::gateway::{Gateway, IdentityOptions};
 use crate::trust::AllowedWrites;
 
+pub use crate::catalog::NameStyle;
+pub use direct::Direct;
 pub use handler::Handler;
 pub use served::{ServedGateway, Transport, serve};
 pub use stdio::serve_stdio;
@@ -51,6 +55,10 @@ pub struct ServeOptions {
     pub allow_writes: AllowedWrites,
     /// The name of the agents of all clients. Default: the name that each client gives itself.
     pub agent: Option<String>,
+    /// The servers whose tools are listed under names of their own, beside the tools of this program.
+    pub direct: Direct,
+    /// The form of these names.
+    pub names: NameStyle,
 }
 
 /// A gateway that is served: the part that all its clients share. Cheap to clone.

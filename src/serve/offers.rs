@@ -17,6 +17,9 @@ const TYPES_END: &str = ".d.ts";
 const TYPES_MIME: &str = "text/typescript";
 /// The scheme of a URI that two servers have, or that looks like one of ours: `mcp-resource://weather/<the URI, percent-encoded>`.
 const SHARED: &str = "mcp-resource://";
+/// The same for a view (MCP Apps), as hosts show views of this scheme only: `ui://mcp-resource/weather/<the URI, percent-encoded>`.
+const SHARED_VIEW: &str = "ui://mcp-resource/";
+const VIEW: &str = "ui://";
 /// Digits of the digest in a prompt's name that would not be unique without them.
 const DIGEST_BYTES: usize = 4;
 
@@ -35,6 +38,8 @@ pub(super) struct Offers {
     resources: Vec<ResourceEntry>,
     /// The templates of the resources, each with its server.
     templates: Vec<(String, UriTemplate)>,
+    /// The URIs of the views that tools have (MCP Apps), each with its server. They can be read, listed or not.
+    views: Vec<(String, String)>,
 }
 
 impl Offers {
@@ -42,22 +47,25 @@ impl Offers {
     pub(super) fn read(agent: &Agent) -> Result<Self> {
         let servers: Vec<_> = agent.list_modules()?.into_iter().map(|module| module.name).collect();
         let servers: Vec<_> = servers.into_iter().filter_map(|name| name.strip_prefix("mcp-").map(str::to_owned)).collect();
-        let mut resources = Vec::new();
+        let (mut resources, mut views) = (Vec::new(), Vec::new());
         for server in &servers {
-            match agent.resources(server) {
-                Ok(entries) => resources.extend(entries),
+            match agent.resources(server).and_then(|entries| Ok((entries, agent.views(server)?))) {
+                Ok((entries, uris)) => {
+                    resources.extend(entries);
+                    views.extend(uris.into_iter().map(|uri| (server.clone(), uri)));
+                }
                 // Disabled or revoked since it was listed.
                 Err(Error::NotEnabled { .. } | Error::NotApproved { .. } | Error::UnknownServer { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self::new(servers, resources))
+        Ok(Self::new(servers, resources, views))
     }
 
-    fn new(servers: Vec<String>, resources: Vec<ResourceEntry>) -> Self {
+    fn new(servers: Vec<String>, resources: Vec<ResourceEntry>, views: Vec<(String, String)>) -> Self {
         let template = |entry: &ResourceEntry| Some((entry.server.clone(), UriTemplate::parse(entry.template()?)?));
         let templates = resources.iter().filter_map(template).collect();
-        Self { servers, resources, templates }
+        Self { servers, resources, templates, views }
     }
 
     pub(super) fn servers(&self) -> &[String] {
@@ -108,7 +116,8 @@ impl Offers {
         if let Some(server) = uri.strip_prefix(TYPES).and_then(|name| name.strip_suffix(TYPES_END)) {
             return Some(Target::Types { server: server.to_owned() });
         }
-        if let Some((server, encoded)) = uri.strip_prefix(SHARED).and_then(|rest| rest.split_once('/')) {
+        let shared = uri.strip_prefix(SHARED).or_else(|| uri.strip_prefix(SHARED_VIEW));
+        if let Some((server, encoded)) = shared.and_then(|rest| rest.split_once('/')) {
             let decoded = percent_encoding::percent_decode_str(encoded).decode_utf8_lossy().into_owned();
             return Some(Target::Of { server: server.to_owned(), uri: decoded });
         }
@@ -117,11 +126,17 @@ impl Offers {
         Some(Target::Of { server: (*server).to_owned(), uri: uri.to_owned() })
     }
 
-    /// Returns the servers that list a URI, or have a template for it.
+    /// Returns the URI under which a view of a server is served.
+    pub(super) fn served_view(&self, server: &str, uri: &str) -> String {
+        unique_uri(server, uri, self.owners(uri).len().max(1))
+    }
+
+    /// Returns the servers that list a URI, have a template for it, or have it as a view.
     fn owners(&self, uri: &str) -> BTreeSet<&str> {
         let listing = self.resources.iter().filter(|entry| entry.uri.as_deref() == Some(uri)).map(|entry| entry.server.as_str());
         let of_templates = self.templates.iter().filter(|(_, template)| template.matches(uri)).map(|(server, _)| server.as_str());
-        listing.chain(of_templates).collect()
+        let of_views = self.views.iter().filter(|(_, view)| view == uri).map(|(server, _)| server.as_str());
+        listing.chain(of_templates).chain(of_views).collect()
     }
 }
 
@@ -141,15 +156,17 @@ fn unique_uri(server: &str, uri: &str, servers: usize) -> String {
     if servers == 1 && !is_ours(uri) {
         return uri.to_owned();
     }
-    format!("{SHARED}{server}/{}", percent_encoding::utf8_percent_encode(uri, percent_encoding::NON_ALPHANUMERIC))
+    let start = if uri.starts_with(VIEW) { SHARED_VIEW } else { SHARED };
+    format!("{start}{server}/{}", percent_encoding::utf8_percent_encode(uri, percent_encoding::NON_ALPHANUMERIC))
 }
 
 /// Returns whether a host could take a server's own URI for one that this program makes. Schemes have no case (RFC 3986, section 3.1), and a
 /// template may begin with an expression, which can be any scheme.
 fn is_ours(uri: &str) -> bool {
     let scheme = uri.split_once(':').map_or(uri, |(scheme, _)| scheme);
+    let is_shared_view = uri.get(..SHARED_VIEW.len()).is_some_and(|start| start.eq_ignore_ascii_case(SHARED_VIEW));
     let ours = [TYPES, SHARED].iter().filter_map(|ours| ours.split_once(':'));
-    scheme.contains('{') || ours.into_iter().any(|(ours, _)| scheme.eq_ignore_ascii_case(ours))
+    scheme.contains('{') || is_shared_view || ours.into_iter().any(|(ours, _)| scheme.eq_ignore_ascii_case(ours))
 }
 
 /// Returns the servers that have each name.
@@ -247,7 +264,22 @@ mod tests {
             entry("b", Some("note://2"), None),
             entry("b", None, Some("note://{id}")),
         ];
-        Offers::new(vec!["a".into(), "b".into()], resources.into_iter().chain(more).collect())
+        Offers::new(vec!["a".into(), "b".into()], resources.into_iter().chain(more).collect(), Vec::new())
+    }
+
+    #[test]
+    fn views_of_two_servers_stay_apart_and_stay_views() {
+        let view = |server: &str, uri: &str| (server.to_owned(), uri.to_owned());
+        let views = vec![view("a", "ui://a/one"), view("a", "ui://both"), view("b", "ui://both"), view("b", "ui://mcp-resource/a/x")];
+        let offers = Offers { views: views.clone(), ..offers(vec![entry("a", Some("ui://both"), None)]) };
+        let served: Vec<_> = views.iter().map(|(server, uri)| offers.served_view(server, uri)).collect();
+        assert_eq!(served[0], "ui://a/one");
+        for ((server, uri), served) in views.iter().zip(&served) {
+            assert_eq!(offers.target(served), Some(of(server, uri)));
+            assert!(served.starts_with(VIEW));
+        }
+        assert_eq!(offers.target("ui://both"), None);
+        assert!(uris(&offers).contains(&served[1]));
     }
 
     fn of(server: &str, uri: &str) -> Target {

@@ -55,7 +55,7 @@ pub struct ServedGateway {
 /// ```
 ///
 /// # Errors
-/// `ERR_INVALID_OPTION`; `ERR_UNKNOWN_SERVER` for a server in `allow_writes`; `ERR_IO` for a file that cannot be read and a port that is in use;
+/// `ERR_INVALID_OPTION`; `ERR_UNKNOWN_SERVER` for a server in `allow_writes` or `direct`; `ERR_IO` for a file that cannot be read and a port that is in use;
 /// `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
 pub async fn serve(gateway: Gateway, options: ServeOptions, transport: Transport) -> Result<ServedGateway> {
     let redacting = gateway.clone();
@@ -69,7 +69,8 @@ async fn begin(gateway: Gateway, options: ServeOptions, transport: Transport) ->
     }
     let runtime = tokio::runtime::Handle::current();
     let starting = move || {
-        options.allow_writes.servers().try_for_each(|server| gateway.server_info(server).map(drop))?;
+        let named = options.allow_writes.servers().chain(options.direct.servers());
+        named.map(|server| gateway.server_info(server)).try_for_each(|found| found.map(drop))?;
         Served::new(gateway, options, &runtime)
     };
     let served = blocking(starting).await?;

@@ -37,7 +37,7 @@ pub(super) enum Told {
 pub(super) struct Session {
     pub(super) agent: Agent,
     pub(super) tools: AgentTools,
-    /// The least level of logs that the client wants (`logging/setLevel`). `None`: all of them.
+    /// The least level of logs that the client wants (`logging/setLevel`, up to protocol 2025-11-25). `None`: all of them.
     pub(super) level: Mutex<Option<LoggingLevel>>,
     subscribed: Subscribed,
     runtime: tokio::runtime::Handle,

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 /// The argument of `run_javascript`, and the field of its result.
 const FIELD: &str = "session";
 /// The handle in the `_meta` of a call and of its result, for a host that passes it on by itself.
-const META: &str = "hyperlight-mcp/session";
+const META: &str = "io.hyperlight-mcp/session";
 const DESCRIPTION: &str = "The session that an earlier result gave, so that saved(\"<id>\") finds its values; null for none.";
 const NO_ROOM: &str = "no later run can read what this run saved: there are too many sessions, or this one has ended. Return less, or use the value in this run";
 

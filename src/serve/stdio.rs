@@ -6,6 +6,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::Served;
+use super::backpressure::Backpressure;
 use super::http::Principal;
 use crate::error::{Error, Result};
 
@@ -24,7 +25,7 @@ where
     let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_LINE_BYTES);
     let handler = served.handler(&Principal::default());
     let session = handler.slot();
-    let running = match handler.serve_with_ct(transport, stop.clone()).await {
+    let running = match handler.serve_with_ct(Backpressure::new(transport), stop.clone()).await {
         Ok(running) => running,
         Err(_) if stop.is_cancelled() => return Ok(()),
         Err(error) => {

@@ -168,9 +168,11 @@ impl ApprovalStore {
         let fresh = approval(subject, valid_for);
         let mut first_id = fresh.id.clone();
         self.approve(&subject.server, basis, |servers| {
-            let known = servers.remove(&subject.server);
-            if let Some(known) = &known {
+            let mut known = servers.remove(&subject.server);
+            let mut fresh = fresh;
+            if let Some(known) = &mut known {
                 known.lineage().clone_into(&mut first_id);
+                fresh.direct_names = std::mem::take(&mut known.direct_names);
             }
             let fresh = Approval { first_id: first_id.clone(), ..fresh };
             let approval = match known.filter(|known| known.command_digest == subject.digest && outlasts(known, &fresh)) {
@@ -206,6 +208,7 @@ impl ApprovalStore {
             let fresh = approval(subject, valid_for);
             *known = Approval {
                 executable: known.executable.take(),
+                direct_names: std::mem::take(&mut known.direct_names),
                 first_id: known.lineage().to_owned(),
                 manifest: Some(manifest),
                 manifest_digest: Some(digest),
@@ -299,7 +302,10 @@ impl ApprovalStore {
         }
         let Some((stamp, bytes)) = self.bytes()? else { return Ok((None, Arc::default())) };
         match read(&bytes, &self.key) {
-            Content::Sound(approvals) => Ok((Some(stamp), Arc::new(approvals))),
+            Content::Sound(mut approvals) => {
+                approvals.name_tools();
+                Ok((Some(stamp), Arc::new(approvals)))
+            }
             Content::Damaged(_) => {
                 // A damaged file approves nothing, whether it was moved or not. If another process holds the lock, that process moves the file, and
                 // this one does not wait.
@@ -373,7 +379,10 @@ impl ApprovalStore {
             }
             Some(Content::Foreign(problem)) => return Err(self.foreign(&problem)),
         };
+        // Tools that are approved already are named first.
+        approvals.name_tools();
         change(&mut approvals)?;
+        approvals.name_tools();
         let bytes = write(approvals, &self.key).map_err(|problem| self.problem(&problem))?;
         if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(self.problem(&format!("the file would have {} bytes, and the limit is {MAX_FILE_BYTES}", bytes.len())));
@@ -419,6 +428,7 @@ fn approval(subject: &Subject, valid_for: Option<Duration>) -> Approval {
         executable: subject.executable.clone(),
         manifest: None,
         manifest_digest: None,
+        direct_names: BTreeMap::new(),
         first_id: id.clone(),
         id,
         approved_at: seconds(now),
@@ -436,5 +446,6 @@ fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
+mod direct_names;
 #[cfg(test)]
 mod tests;

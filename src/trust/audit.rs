@@ -74,7 +74,7 @@ pub fn audit_text(text: &str, field: &str) -> Vec<Finding> {
     audit.findings
 }
 
-/// Audits all texts that a model would read: instructions, names, titles, descriptions, and every string and key of the schemas and annotations.
+/// Audits all texts that a model would read: instructions, names, titles, descriptions, and every string and key of the schemas, annotations and `_meta`.
 /// Returns at most 200 findings. If there are more, the last one is `too-many-findings`.
 ///
 /// ```
@@ -90,6 +90,7 @@ pub fn audit_text(text: &str, field: &str) -> Vec<Finding> {
 ///     output_schema: None,
 ///     annotations: None,
 ///     execution: None,
+///     meta: None,
 /// };
 /// let manifest = Manifest {
 ///     protocol_version: "2025-06-18".to_owned(),
@@ -114,7 +115,7 @@ pub fn audit_manifest(manifest: &Manifest) -> Vec<Finding> {
         audit.text(tool.title.as_deref().unwrap_or_default(), name, "title");
         audit.text(tool.description.as_deref().unwrap_or_default(), name, "description");
         audit.json(&tool.input_schema, name, "inputSchema");
-        for (value, field) in [(&tool.output_schema, "outputSchema"), (&tool.annotations, "annotations")] {
+        for (value, field) in [(&tool.output_schema, "outputSchema"), (&tool.annotations, "annotations"), (&tool.meta, "_meta")] {
             audit.json(value.as_ref().unwrap_or(&Json::Null), name, field);
         }
         if audit.is_full() {

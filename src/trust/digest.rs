@@ -47,7 +47,9 @@ pub fn tool_digest(tool: &Tool) -> String {
         .json(&tool.input_schema);
     let form = optional(optional(form, tool.output_schema.as_ref()), tool.annotations.as_ref());
     // `execution` is added only if present, so that digests of tools that were approved before this field existed stay valid.
-    digest(&if tool.execution.is_some() { optional(form, tool.execution.as_ref()) } else { form })
+    let form = if tool.execution.is_some() { optional(form, tool.execution.as_ref()) } else { form };
+    // The same holds for `_meta`. The name keeps it apart from `execution`.
+    digest(&if let Some(meta) = &tool.meta { form.text("_meta").json(meta) } else { form })
 }
 
 /// Returns the SHA-256 of everything that a server declares about a resource, a template or a prompt. `kind` keeps the digests of different kinds
@@ -70,6 +72,7 @@ mod tests {
             output_schema: None,
             annotations: None,
             execution: None,
+            meta: None,
         };
         Manifest {
             protocol_version: "2025-11-25".into(),
@@ -114,6 +117,9 @@ mod tests {
             Tool { output_schema: Some(json!({})), ..tool() },
             Tool { output_schema: Some(Json::Null), ..tool() },
             Tool { annotations: Some(json!({})), ..tool() },
+            Tool { execution: Some(json!({})), ..tool() },
+            Tool { meta: Some(json!({})), ..tool() },
+            Tool { execution: Some(json!({})), meta: Some(json!({})), ..tool() },
         ];
         let digests: std::collections::BTreeSet<_> = variants.iter().map(tool_digest).collect();
         assert_eq!(digests.len(), variants.len());

@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use super::canonical::Canonical;
 use super::executable::Executable;
 use super::key::MachineKey;
-use crate::catalog::Manifest;
+use crate::catalog::{DirectNames, Manifest};
 
 /// Identifies a file of this program. Only such a file is ever moved or overwritten.
 const FORMAT: &str = "hyperlight-mcp approvals";
@@ -29,6 +29,9 @@ pub struct Approval {
     pub manifest: Option<Arc<Manifest>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest_digest: Option<String>,
+    /// The names of the approved tools for hosts that call them directly, by raw name. They are kept while the server is approved.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub direct_names: BTreeMap<String, DirectNames>,
     /// A random id for each approval, which distinguishes it from earlier and later ones. Empty in files of versions that had no ids.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
@@ -180,6 +183,7 @@ mod tests {
             executable: None,
             manifest: None,
             manifest_digest: None,
+            direct_names: BTreeMap::new(),
             id: String::new(),
             first_id: String::new(),
             approved_at: 1_700_000_000,

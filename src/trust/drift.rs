@@ -52,8 +52,12 @@ impl Changes {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }
 
-    /// Compares two lists by name. If two items share a name, the first one is used, as in calls.
     fn between<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> &str) -> Self {
+        Self::compared(before, now, name, T::eq)
+    }
+
+    /// Compares two lists by name. If two items share a name, the first one is used, as in calls.
+    fn compared<T>(before: &[T], now: &[T], name: impl Fn(&T) -> &str, same: impl Fn(&T, &T) -> bool) -> Self {
         let by_name = |items| <&[T]>::into_iter(items).rev().map(|item| (name(item), item)).collect::<BTreeMap<_, _>>();
         let (before, now) = (by_name(before), by_name(now));
         let names = |names: Vec<&&str>| names.into_iter().map(|name| (**name).to_owned()).collect();
@@ -61,7 +65,7 @@ impl Changes {
             added: names(now.keys().filter(|name| !before.contains_key(*name)).collect()),
             removed: names(before.keys().filter(|name| !now.contains_key(*name)).collect()),
             changed: names(
-                now.iter().filter(|(name, item)| before.get(*name).is_some_and(|old| old != *item)).map(|(name, _)| name).collect(),
+                now.iter().filter(|(name, item)| before.get(*name).is_some_and(|old| !same(old, item))).map(|(name, _)| name).collect(),
             ),
         }
     }
@@ -85,7 +89,17 @@ impl Drift {
     /// ```
     #[must_use]
     pub fn between(approved: &Manifest, live: &Manifest) -> Self {
-        let Changes { added, removed, changed } = Changes::between(&approved.tools, &live.tools, |tool| &tool.name);
+        Self::compared(approved, live, Tool::eq)
+    }
+
+    /// Compares an approved manifest with a live one, as far as a difference matters to calls.
+    #[must_use]
+    pub fn of_calls(approved: &Manifest, live: &Manifest) -> Self {
+        Self::compared(approved, live, Tool::is_called_as)
+    }
+
+    fn compared(approved: &Manifest, live: &Manifest, same: impl Fn(&Tool, &Tool) -> bool) -> Self {
+        let Changes { added, removed, changed } = Changes::compared(&approved.tools, &live.tools, |tool| &tool.name, same);
         Self {
             added,
             removed,
@@ -123,7 +137,7 @@ pub fn tool_standing(approved: &Tool, live: &Manifest) -> ToolStanding {
     match live.tool(&approved.name) {
         None => ToolStanding::Vanished,
         // This comparison gives the same result as one of the digests, without computing them.
-        Some(tool) if tool == approved => ToolStanding::Unchanged,
+        Some(tool) if tool.is_called_as(approved) => ToolStanding::Unchanged,
         Some(_) => ToolStanding::Changed,
     }
 }
@@ -251,6 +265,17 @@ mod tests {
         assert_eq!(drift, expected);
         let standings = approved.tools.iter().map(|tool| tool_standing(tool, &live)).collect::<Vec<_>>();
         assert_eq!(standings, [ToolStanding::Unchanged, ToolStanding::Changed, ToolStanding::Vanished]);
+    }
+
+    #[test]
+    fn other_meta_is_a_difference_for_a_person_and_none_for_a_call() {
+        let (plain, mut with_meta) = (tool("a", "x"), tool("a", "x"));
+        with_meta.meta = Some(json!({ "ui": { "resourceUri": "ui://a" } }));
+        let (approved, live) = (manifest(std::slice::from_ref(&plain)), manifest(&[with_meta]));
+        assert_eq!(Drift::between(&approved, &live).changed, ["a"]);
+        assert_eq!(differences(&approved, &live)[0].field, "_meta");
+        assert!(Drift::of_calls(&approved, &live).is_empty());
+        assert_eq!(tool_standing(&plain, &live), ToolStanding::Unchanged);
     }
 
     #[test]

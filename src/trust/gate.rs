@@ -75,6 +75,7 @@ mod tests {
             output_schema: None,
             annotations,
             execution: None,
+            meta: None,
         }
     }
 

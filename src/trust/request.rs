@@ -19,6 +19,8 @@ use crate::catalog::{Manifest, Tool};
 use crate::config::{Address, Confirm, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code, redirects_traffic};
 use crate::text::{is_unseen, sanitise_json, sanitise_line, sanitise_text};
 
+/// Maximum length of a text in `_meta`: longer than any that is read from a server, as a host gets all of it.
+const MAX_META_CHARS: usize = 16 * 1024;
 /// Maximum length of names and literals in schemas. No declaration contains longer ones.
 const MAX_DECLARED_CHARS: usize = 1_024;
 const FULL_RIGHTS_WARNING: &str =
@@ -152,6 +154,9 @@ pub struct ToolSummary {
     pub output_schema: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Json>,
+    /// The tool's `_meta`, which a host may act on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Json>,
 }
 
 /// Raw names and differences of the changed items. The values are complete, with invisible characters written as escapes.
@@ -282,6 +287,7 @@ fn summaries(manifest: &Manifest, max_chars: usize) -> Vec<ToolSummary> {
         input_schema: schema(&tool.input_schema),
         output_schema: tool.output_schema.as_ref().map(schema),
         annotations: tool.annotations.as_ref().map(|hints| sanitise_json(hints, max_chars)),
+        meta: tool.meta.as_ref().map(|meta| sanitise_json(meta, MAX_META_CHARS)),
     };
     manifest.tools.iter().map(summary).collect()
 }

@@ -172,6 +172,7 @@ fn tool(service: &Service, name: String, description: String, parameters: &[&str
         output_schema: None,
         annotations: Some(json!({ "readOnlyHint": reads })),
         execution: None,
+        meta: None,
         name,
     }
 }

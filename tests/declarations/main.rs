@@ -26,7 +26,16 @@ fn style(failures: Failures) -> DeclarationStyle {
 }
 
 fn tool(name: &str, input_schema: Json, output_schema: Option<Json>) -> Tool {
-    Tool { name: name.to_owned(), title: None, description: None, input_schema, output_schema, annotations: None, execution: None }
+    Tool {
+        name: name.to_owned(),
+        title: None,
+        description: None,
+        input_schema,
+        output_schema,
+        annotations: None,
+        execution: None,
+        meta: None,
+    }
 }
 
 fn server(tools: Vec<Tool>) -> Manifest {

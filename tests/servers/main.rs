@@ -6,6 +6,7 @@
 
 mod agents;
 mod client;
+mod direct;
 mod disk;
 mod elicitation;
 mod gateway;
@@ -16,6 +17,7 @@ mod programs;
 mod protocol;
 mod questions;
 mod results;
+mod serve_clients;
 mod trust;
 mod typed;
 

@@ -24,6 +24,7 @@ pub const PAIRS: &[Pair] = &[
     ("ConnectionReport", "gateway/mod.rs", "ConnectionReport", FromRust),
     ("Decision", "trust/gate.rs", "Decision", ToRust),
     ("DeclarationOptions", "node/catalog.rs", "DeclarationOptions", ToRust),
+    ("DirectNames", "catalog/direct_names.rs", "DirectNames", FromRust),
     ("ElicitationQuestion", "gateway/callbacks.rs", "ElicitationQuestion", FromRust),
     ("Finding", "trust/audit.rs", "Finding", FromRust),
     ("FunctionInfo", "catalog/hints/mod.rs", "FunctionInfo", FromRust),

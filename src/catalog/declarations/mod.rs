@@ -85,7 +85,7 @@ const TOOL_OUTPUT: &str = "  /** Text or parsed JSON, bytes, a resource, a link;
 ///
 /// let input_schema = json!({ "type": "object", "properties": { "location": { "type": "string" } }, "required": ["location"] });
 /// let tool = Tool { name: "get-forecast".into(), title: None, description: Some("The weather.".into()), input_schema,
-///     output_schema: None, annotations: None, execution: None };
+///     output_schema: None, annotations: None, execution: None, meta: None };
 /// let manifest = Manifest { tools: vec![tool], ..Manifest::default() };
 /// let style = DeclarationStyle {
 ///     wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 },

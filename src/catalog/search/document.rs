@@ -258,7 +258,16 @@ mod tests {
 
     fn tool(name: &str, description: &str, input_schema: Json) -> Tool {
         let description = Some(description.to_owned());
-        Tool { name: name.into(), title: None, description, input_schema, output_schema: None, annotations: None, execution: None }
+        Tool {
+            name: name.into(),
+            title: None,
+            description,
+            input_schema,
+            output_schema: None,
+            annotations: None,
+            execution: None,
+            meta: None,
+        }
     }
 
     fn segment(tools: Vec<Tool>) -> Segment {

@@ -115,9 +115,11 @@ fn show_tool(page: &mut Page, tool: &ToolSummary) {
     let (kind, tone) = if hint(tool, "readOnlyHint") == Some(true) { ("reads", Tone::Good) } else { ("WRITES", Tone::Warning) };
     let code = if tool.identifier == tool.name { String::new() } else { format!(" (in code: {})", tool.identifier) };
     tool_heading(page, (kind, tone), &line(&tool.name), &code);
-    let annotations = annotations(tool);
-    if !annotations.is_empty() {
-        page.text.push_str(&page.style.wrapped("      ", &format!("annotations: {annotations}")));
+    for (word, fields) in [("annotations", &tool.annotations), ("_meta", &tool.meta)] {
+        let listed = fields.as_ref().map(listed).unwrap_or_default();
+        if !listed.is_empty() {
+            page.text.push_str(&page.style.wrapped("      ", &format!("{word}: {listed}")));
+        }
     }
     if let Some(title) = &tool.title {
         page.text.push_str(&page.style.wrapped("      ", &line(title)));
@@ -155,11 +157,10 @@ fn hint(tool: &ToolSummary, name: &str) -> Option<bool> {
     tool.annotations.as_ref()?.get(name)?.as_bool()
 }
 
-/// Lists all annotations as the server wrote them. Nested values are named by their JSON pointers.
-fn annotations(tool: &ToolSummary) -> String {
-    let Some(annotations) = &tool.annotations else { return String::new() };
+/// Lists all fields as the server wrote them. Nested values are named by their JSON pointers.
+fn listed(fields: &Json) -> String {
     let said = |(at, value): (String, &Json)| line(&format!("{} {value}", at.trim_start_matches('/')));
-    leaves(annotations, &HashSet::new()).into_iter().map(said).collect::<Vec<_>>().join(", ")
+    leaves(fields, &HashSet::new()).into_iter().map(said).collect::<Vec<_>>().join(", ")
 }
 
 /// Shows the resources and prompts. After the approval, a model can use all of them without a further question.

@@ -77,6 +77,17 @@ fn what_a_model_would_read_is_shown_with_findings_and_changes() {
 }
 
 #[test]
+fn the_meta_of_a_tool_is_shown_in_full_as_a_host_gets_it() {
+    let mut manifest = manifest("The forecast.", "");
+    let long = "x".repeat(3_000);
+    manifest.tools[0].meta = Some(serde_json::json!({ "ui": { "resourceUri": "ui://weather/map", "visibility": ["app"] }, "long": long }));
+    let request = ManifestRequest::new(&server(0), &manifest, &manifest, None, 2_000);
+    let text = shown(&ApprovalRequest::Manifest(Box::new(request)));
+    assert!(text.contains("_meta: ui/resourceUri \"ui://weather/map\", ui/visibility/0 \"app\""), "{text}");
+    assert!(text.replace(['\n', ' '], "").contains(&long), "{text}");
+}
+
+#[test]
 fn no_secret_is_shown() {
     let text = shown(&command(0)) + &shown(&command(1));
     assert!(!text.contains("0123456789") && !text.contains("=secret") && !text.contains("hunter2"), "{text}");

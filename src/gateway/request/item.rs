@@ -62,6 +62,11 @@ impl PartialEq for ApprovedTool {
 pub(super) enum ResourceEntry {
     Listed(Resource),
     FollowsTemplate(ResourceTemplate),
+    /// The URI of a view, and the raw name of the tool whose view it is.
+    ViewOf {
+        tool: String,
+        uri: String,
+    },
 }
 
 impl From<Readable<'_>> for ResourceEntry {
@@ -69,6 +74,7 @@ impl From<Readable<'_>> for ResourceEntry {
         match readable {
             Readable::Resource(resource) => Self::Listed(resource.clone()),
             Readable::Template(template) => Self::FollowsTemplate(template.clone()),
+            Readable::View(tool) => Self::ViewOf { tool: tool.name.clone(), uri: tool.view().unwrap_or_default().to_owned() },
         }
     }
 }
@@ -78,6 +84,7 @@ impl ResourceEntry {
         match self {
             Self::Listed(resource) => live.resources.contains(resource),
             Self::FollowsTemplate(template) => live.resource_templates.contains(template),
+            Self::ViewOf { tool, uri } => live.tool(tool).and_then(Tool::view) == Some(uri),
         }
     }
 }
@@ -259,6 +266,27 @@ mod tests {
         assert_eq!(code("", Some(&changed), Target::Prompt("p")), "ERR_PROMPT_CHANGED");
         // The resource itself is listed as it was approved, although the template that it matches has changed.
         assert_eq!(code("", Some(&changed), Target::Resource("memo://1")), "fine");
+    }
+
+    #[test]
+    fn the_view_of_an_approved_tool_may_be_read_though_no_server_lists_it() {
+        let with_view = |uri: &str| {
+            let mut manifest = manifest("x");
+            manifest.tools[0].meta = Some(json!({ "ui": { "resourceUri": uri } }));
+            manifest
+        };
+        let code = |approved: &str, live: Option<&str>, fields: &str| {
+            let found = find(fields, with_view(approved), Target::Resource("ui://a/view"));
+            let compared = found.and_then(|item| live.map_or(Ok(()), |live| item.compare("a", &with_view(live))));
+            compared.err().map_or("fine", |error| error.code())
+        };
+        assert_eq!(code("ui://a/view", Some("ui://a/view"), ""), "fine");
+        assert_eq!(code("ui://a/other", None, ""), "ERR_UNKNOWN_RESOURCE");
+        assert_eq!(code("ui://a/view", Some("ui://a/other"), ""), "ERR_RESOURCE_CHANGED");
+        assert_eq!(code("ui://a/view", None, r#", "denyResources": ["ui://*"]"#), "ERR_UNKNOWN_RESOURCE");
+        // Only views are read in this way, and nothing else that a tool names.
+        let named = find("", with_view("file:///etc/passwd"), Target::Resource("file:///etc/passwd"));
+        assert_eq!(named.unwrap_err().code(), "ERR_UNKNOWN_RESOURCE");
     }
 
     const ALL: [Target<'_>; 5] = [

@@ -1,0 +1,163 @@
+// Two hosts at once, in orders that a seed decides: each answer reaches the call that asked, and no other.
+import assert from 'node:assert/strict'
+import { randomInt } from 'node:crypto'
+import { test } from 'node:test'
+import { approved } from './command-line.mjs'
+import { ERAS, overHttp, runs, served } from './serving.mjs'
+import { deferred, gated, ms } from './support.mjs'
+
+/** Time in which further rounds begin. */
+const ENOUGH = ms(8000)
+const LEAST_ROUNDS = 4
+const CALLS_OF_A_HOST = 2
+
+/** A generator of numbers from a seed (mulberry32): integers below `bound`. */
+function numbers(seed) {
+  let state = seed
+  return (bound) => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) % bound
+  }
+}
+
+/** Questions that wait for an answer, of all hosts, and the calls that have not ended. */
+class Table {
+  #questions = []
+  #calls = []
+  #changed = deferred()
+
+  ask(host, text) {
+    const question = { host, text, ...deferred() }
+    this.#questions.push(question)
+    this.#tell()
+    return question.promise
+  }
+
+  begin(calls) {
+    this.#calls = [...calls]
+  }
+
+  end(call) {
+    this.#calls.splice(this.#calls.indexOf(call), 1)
+    this.#tell()
+  }
+
+  /**
+   * Waits until each run has asked or ended, so that the seed alone decides what comes next, and takes a question away. Returns nothing when
+   * all calls have ended. A session runs its calls one after the other, and a request without a session runs by itself.
+   */
+  async next(below) {
+    const isNext = ({ host, inSession }, index, calls) => !inSession || calls.findIndex((call) => call.host === host) === index
+    while (this.#questions.length < this.#calls.filter(isNext).length) await this.#changed.promise
+    // In the order of their texts, as they arrive in any.
+    this.#questions.sort((one, other) => (one.text < other.text ? -1 : 1))
+    return this.#questions.splice(below(Math.max(this.#questions.length, 1)), 1)[0]
+  }
+
+  #tell() {
+    this.#changed.resolve()
+    this.#changed = deferred()
+  }
+}
+
+/** What a run can do, as code that has a token in it. */
+const OPERATIONS = {
+  elicit: (token) => `fixture.elicit({ message: '${token}' })`,
+  sample: (token) => `fixture.sample({ prompt: '${token}' })`,
+  write: (token) => `fixture.write_note({ text: '${token}' })`,
+}
+
+/** One call of a host: a run that does some operations, and what must come of them. */
+function planned(host, name, below) {
+  const operations = Array.from({ length: 1 + below(3) }, (_, index) => {
+    const kind = Object.keys(OPERATIONS)[below(3)]
+    return { kind, token: `${name}-${index}-end` }
+  })
+  const each = operations.map(({ kind, token }) => `outcome(${OPERATIONS[kind](token)})`)
+  const outcome = 'const outcome = (answer) => answer.code ?? answer;'
+  return { host, inSession: host.endsWith('2025-11-25'), operations, expected: [], code: `{ ${outcome} return [${each}] }` }
+}
+
+/** Goes past the writes that ask nothing, as an answer in this run holds for them too. */
+function advance({ operations, expected, settled }) {
+  while (settled && operations[expected.length]?.kind === 'write') expected.push(settled)
+  return operations[expected.length]
+}
+
+/** Answers a question, and notes what the call that asked must get. */
+function answer({ host, text }, calls, below, unique) {
+  const call = calls.find(({ operations }) => operations.some(({ token }) => text.includes(token)))
+  assert.equal(call?.host, host, `${host} was asked: ${text}`)
+  const operation = advance(call)
+  assert.ok(text.includes(operation.token), `asked for ${text} and not for ${operation.token}`)
+  if (operation.kind === 'write') {
+    const allow = ['this call', 'this run', 'no'][below(3)]
+    const outcome = allow === 'no' ? 'ERR_CALL_DENIED' : 'noted'
+    if (allow === 'this call') call.expected.push(outcome)
+    else call.settled = outcome
+    return { action: 'accept', content: { allow } }
+  }
+  if (operation.kind === 'sample') {
+    const said = { role: 'assistant', content: { type: 'text', text: unique }, model: 'none' }
+    call.expected.push(said)
+    return said
+  }
+  const action = ['accept', 'decline', 'cancel'][below(3)]
+  const given = action === 'accept' ? { action, content: { answer: unique } } : { action }
+  call.expected.push(given)
+  return given
+}
+
+/** Two of the hosts, in any order. */
+function pair(names, below) {
+  const rest = [...names]
+  return [0, 1].map(() => rest.splice(below(rest.length), 1)[0])
+}
+
+/** Both hosts make their calls at once, and each question is answered when the seed says so. */
+async function round({ clients, table }, below, name) {
+  const chosen = pair(Object.keys(clients), below)
+  const calls = chosen.flatMap((host) =>
+    Array.from({ length: CALLS_OF_A_HOST }, (_, index) => planned(host, `${name}-${host}-${index}`, below)),
+  )
+  table.begin(calls)
+  const results = calls.map((call) => runs(clients[call.host], call.code).finally(() => table.end(call)))
+  const all = Promise.all(results)
+  all.catch(() => {})
+  for (let count = 0; ; count += 1) {
+    const question = await table.next(below)
+    if (!question) break
+    question.resolve(answer(question, calls, below, `${name}-answer-${count}-end`))
+  }
+  for (const [index, { structuredContent }] of (await all).entries()) {
+    advance(calls[index])
+    assert.deepEqual(structuredContent.value, calls[index].expected, JSON.stringify({ call: calls[index], structuredContent }))
+  }
+}
+
+test('Two hosts that are asked at once get each answer where it belongs, in any order and in both eras', async (t) => {
+  const seed = Number(process.env.HYPERLIGHT_MCP_SEED ?? randomInt(2 ** 31))
+  const below = numbers(seed)
+  // Of this protocol, as a question then says itself to which call it belongs.
+  const at = await approved(t, { fixture: gated('--era', '2026', '--tools', 'elicit,sample,write_note') })
+  const { url } = await served(t, at)
+  const table = new Table()
+  const clients = {}
+  for (const era of Object.keys(ERAS)) {
+    for (const name of ['a', 'b']) {
+      const host = `host-${name}-${era}`
+      const onElicit = ({ message }) => table.ask(host, message)
+      const onSample = ({ messages }) => table.ask(host, JSON.stringify(messages))
+      clients[host] = await overHttp(t, url, { name: host, era, onElicit, onSample })
+    }
+  }
+  const until = performance.now() + ENOUGH
+  try {
+    for (let count = 0; count < LEAST_ROUNDS || performance.now() < until; count += 1)
+      await round({ clients, table }, below, `round${count}`)
+  } catch (error) {
+    throw new Error(`with HYPERLIGHT_MCP_SEED=${seed}: ${error.message}`, { cause: error })
+  }
+})

@@ -1,0 +1,86 @@
+// Hosts of `hyperlight-mcp serve` for tests: the official client over standard input and output, and over HTTP, in both eras of the protocol.
+import { createInterface } from 'node:readline'
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import { environment, LIMIT, program } from './command-line.mjs'
+import { afterwards, endOf, listenTo } from './support.mjs'
+
+/** What a host can be asked. */
+export const CAPABILITIES = { elicitation: { form: {} }, sampling: {} }
+/** The options of the official client by era. */
+export const ERAS = { '2025-11-25': {}, '2026-07-28': { versionNegotiation: { mode: 'auto' } } }
+
+/** The transport of a host that started the program. */
+function streams(child) {
+  const transport = {
+    async start() {
+      createInterface({ input: child.stdout }).on('line', (line) => transport.onmessage?.(JSON.parse(line)))
+      child.once('exit', () => transport.onclose?.())
+    },
+    async send(message) {
+      child.stdin.write(`${JSON.stringify(message)}\n`)
+    },
+    async close() {
+      child.stdin.end()
+    },
+  }
+  return transport
+}
+
+/** Starts the program as a host does, with these words. */
+export function started(t, at, words = []) {
+  const child = listenTo(t, process.execPath, [program, 'serve', ...words], { cwd: at.work, env: environment(at), limit: LIMIT })
+  child.stdin.on('error', () => {})
+  return { child, ended: endOf(child) }
+}
+
+async function connected(t, transport, { name = 'Test Host', era = '2025-11-25', onElicit, onSample } = {}) {
+  const capabilities = { ...(onElicit && { elicitation: CAPABILITIES.elicitation }), ...(onSample && { sampling: {} }) }
+  const client = new Client({ name, version: '1.0.0' }, { capabilities, ...ERAS[era] })
+  if (onElicit) client.setRequestHandler('elicitation/create', ({ params }) => onElicit(params))
+  if (onSample) client.setRequestHandler('sampling/createMessage', ({ params }) => onSample(params))
+  await client.connect(transport)
+  afterwards(t, () => client.close())
+  return client
+}
+
+/** A host that started the program, and speaks with it over standard input and output. */
+export async function overStdio(t, at, { words, ...options } = {}) {
+  const { child, ended } = started(t, at, words)
+  return { client: await connected(t, streams(child), options), child, ended }
+}
+
+/** A host of a program that serves over HTTP. */
+export function overHttp(t, url, { token, ...options } = {}) {
+  const headers = token ? { authorization: `Bearer ${token}` } : {}
+  return connected(t, new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } }), options)
+}
+
+/** Starts the program over HTTP, and gives its URL. */
+export async function served(t, at, words = []) {
+  const { child, ended } = started(t, at, ['--http', '0', ...words])
+  for (;;) {
+    const url = /serving (http\S+)/.exec(child.output.stderr)?.[1]
+    if (url) return { url, child, ended }
+    await Promise.race([new Promise((resolve) => child.stderr.once('data', resolve)), ended])
+    if (child.exitCode !== null) throw new Error(child.output.stderr)
+  }
+}
+
+/** The arguments of a run of this expression, where `fixture` is the module of the server. */
+export const script = (body) => ({
+  code: `import * as fixture from "host:mcp-fixture"; export const handler = () => ${body}`,
+  input: null,
+  timeoutMs: null,
+})
+
+export const runs = (client, body, options) => client.callTool({ name: 'run_javascript', arguments: script(body) }, options)
+
+/** Each tool with arguments, and what its answer must have. The server is a fixture with a forecast and notes. */
+export const CALLS = {
+  run_javascript: [script(`[fixture.get_forecast({ location: 'Oslo' }).conditions, fixture.write_note({ text: 'x' })]`), /"sunny","noted"/],
+  search_mcp_tools: [{ query: 'forecast', limit: 1, servers: null }, /get_forecast/],
+  describe_mcp_tools: [{ names: ['fixture.get_forecast'] }, /export function get_forecast/],
+  list_mcp_servers: [{}, /"name":"fixture"/],
+  mcp_server_info: [{ server: 'fixture' }, /"name":"fixture"/],
+  manage_mcp: [{ action: 'test', server: 'fixture' }, /"fixture"/],
+}

@@ -1,0 +1,174 @@
+//! Descriptions of tools for hosts that call them directly. This module has no side effects.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::direct_names::{DirectNames, NameStyle, source};
+use super::manifest::Tool;
+use super::wording::Wording;
+
+const MAX_TITLE_CHARS: usize = 200;
+/// The prefix of our keys in `_meta`, and the key of a tool's source.
+const OUR_META: &str = "io.hyperlight-mcp/";
+const SOURCE_KEY: &str = "io.hyperlight-mcp/source";
+
+/// Keywords of a JSON Schema whose values map names to schemas.
+const NAMED_SCHEMAS: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+/// Keywords of a JSON Schema whose values are literals. A changed literal would be wrong.
+const LITERALS: [&str; 5] = ["const", "enum", "default", "examples", "example"];
+/// Keywords of a JSON Schema whose texts are meant for a reader.
+const TEXTS: [&str; 3] = ["title", "description", "$comment"];
+
+/// An approved tool, as a host shows it to its model. Texts are sanitised.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DirectTool {
+    /// The name in the host's list.
+    pub name: String,
+    pub server: String,
+    /// The name as the server gives it.
+    pub tool: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    /// JSON Schema of the arguments, whose type is `object`.
+    pub input_schema: Map<String, Json>,
+    pub output_schema: Option<Map<String, Json>>,
+    pub annotations: Option<Json>,
+    /// The approved `_meta` with the source of the tool.
+    pub meta: Map<String, Json>,
+}
+
+impl DirectTool {
+    /// Describes an approved tool.
+    #[must_use]
+    pub fn new(server: &str, tool: &Tool, names: &DirectNames, style: NameStyle, wording: &Wording) -> Self {
+        Self {
+            name: names.in_style(style).to_owned(),
+            server: server.to_owned(),
+            tool: tool.name.clone(),
+            title: tool.title.as_ref().map(|title| wording.one_line(title, MAX_TITLE_CHARS)),
+            description: tool.description.as_ref().map(|text| wording.description(text)),
+            input_schema: arguments_schema(&tool.input_schema, wording),
+            output_schema: tool.output_schema.as_ref().and_then(|schema| result_schema(schema, wording)),
+            annotations: tool.annotations.as_ref().map(|hints| shown_annotations(hints, wording)),
+            meta: shown_meta(server, tool),
+        }
+    }
+}
+
+/// Returns the schema of the arguments. They are always an object, and hosts refuse a whole list for one schema that does not say so.
+fn arguments_schema(schema: &Json, wording: &Wording) -> Map<String, Json> {
+    let mut shown = match shown_schema(schema, wording) {
+        Json::Object(fields) => fields,
+        Json::Bool(false) => Map::from_iter([("not".to_owned(), json!({}))]),
+        _ => Map::new(),
+    };
+    if shown.get("type").and_then(Json::as_str) != Some("object") {
+        shown.insert("type".to_owned(), "object".into());
+    }
+    shown
+}
+
+/// Returns the schema of the structured content. Up to protocol 2025-11-25, hosts refuse a whole list for one schema of another type than `object`, so
+/// such a schema is left out.
+fn result_schema(schema: &Json, wording: &Wording) -> Option<Map<String, Json>> {
+    let is_object = schema.get("type").and_then(Json::as_str) == Some("object");
+    match shown_schema(schema, wording) {
+        Json::Object(fields) if is_object => Some(fields),
+        _ => None,
+    }
+}
+
+/// Sanitises the texts of a schema that a model reads as texts. Names and literals stay, as a call with changed ones would fail.
+fn shown_schema(schema: &Json, wording: &Wording) -> Json {
+    match schema {
+        Json::Object(fields) => Json::Object(fields.iter().map(|(key, value)| (key.clone(), shown_keyword(key, value, wording))).collect()),
+        Json::Array(schemas) => schemas.iter().map(|schema| shown_schema(schema, wording)).collect(),
+        other => other.clone(),
+    }
+}
+
+fn shown_keyword(key: &str, value: &Json, wording: &Wording) -> Json {
+    match value {
+        Json::String(text) if TEXTS.contains(&key) => wording.description(text).into(),
+        Json::Object(named) if NAMED_SCHEMAS.contains(&key) => {
+            Json::Object(named.iter().map(|(name, schema)| (name.clone(), shown_schema(schema, wording))).collect())
+        }
+        value if LITERALS.contains(&key) => value.clone(),
+        value => shown_schema(value, wording),
+    }
+}
+
+fn shown_annotations(hints: &Json, wording: &Wording) -> Json {
+    let mut shown = hints.clone();
+    if let Some(title) = shown.get_mut("title")
+        && let Some(text) = title.as_str()
+    {
+        *title = wording.one_line(text, MAX_TITLE_CHARS).into();
+    }
+    shown
+}
+
+/// Returns the approved `_meta` with the source. No server can set a key of ours.
+fn shown_meta(server: &str, tool: &Tool) -> Map<String, Json> {
+    let mut meta = tool.meta.as_ref().and_then(Json::as_object).cloned().unwrap_or_default();
+    meta.retain(|key, _| !key.starts_with(OUR_META));
+    meta.insert(SOURCE_KEY.to_owned(), source(server, &tool.name).into());
+    meta
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::TakenNames;
+    use crate::text::{sanitise_line, sanitise_text};
+
+    const WORDING: Wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 100 };
+
+    fn shown(tool: Json) -> DirectTool {
+        let tool: Tool = serde_json::from_value(tool).unwrap();
+        DirectTool::new("s", &tool, &TakenNames::new([]).assign("s", &tool.name), NameStyle::Hyphen, &WORDING)
+    }
+
+    #[test]
+    fn texts_are_sanitised_and_names_and_literals_stay() {
+        let hidden = "a\u{200b}b";
+        let properties = json!({
+            "default": { "type": "string", "description": hidden, "default": hidden },
+            hidden: { "enum": [hidden], "title": hidden, "anyOf": [{ "description": hidden }] },
+        });
+        let tool =
+            shown(json!({ "name": "t", "title": hidden, "description": hidden, "annotations": { "title": hidden, "readOnlyHint": true },
+            "inputSchema": { "type": "object", "properties": properties } }));
+        assert_eq!((tool.title.as_deref(), tool.description.as_deref()), (Some("ab"), Some("ab")));
+        assert_eq!(tool.annotations, Some(json!({ "title": "ab", "readOnlyHint": true })));
+        let expected = json!({
+            "default": { "type": "string", "description": "ab", "default": hidden },
+            hidden: { "enum": [hidden], "title": "ab", "anyOf": [{ "description": "ab" }] },
+        });
+        assert_eq!(tool.input_schema["properties"], expected);
+    }
+
+    #[test]
+    fn every_schema_is_one_that_a_host_accepts() {
+        for (schema, expected) in [
+            (Json::Null, json!({ "type": "object" })),
+            (json!(true), json!({ "type": "object" })),
+            (json!(false), json!({ "not": {}, "type": "object" })),
+            (json!({ "properties": {} }), json!({ "properties": {}, "type": "object" })),
+            (json!({ "type": ["object", "null"] }), json!({ "type": "object" })),
+        ] {
+            assert_eq!(Json::Object(shown(json!({ "name": "t", "inputSchema": schema })).input_schema), expected);
+        }
+        let output = |schema: Json| shown(json!({ "name": "t", "outputSchema": schema })).output_schema;
+        assert_eq!(output(json!({ "type": "array" })), None);
+        assert_eq!(output(json!({ "type": "object" })), json!({ "type": "object" }).as_object().cloned());
+    }
+
+    #[test]
+    fn meta_is_kept_and_no_server_names_the_source_of_its_tool() {
+        let view = json!({ "resourceUri": "ui://s/view", "visibility": ["model"] });
+        let tool =
+            shown(json!({ "name": "a/b", "_meta": { "ui": view, "io.hyperlight-mcp/source": "mcp://other/x", "io.hyperlight-mcp/y": 1 } }));
+        assert_eq!(Json::Object(tool.meta), json!({ "ui": view, "io.hyperlight-mcp/source": "mcp://s/a/b" }));
+        assert_eq!(tool.name, "s-a-b");
+    }
+}

@@ -1,0 +1,96 @@
+//! Tools by the names that hosts have for them, in one flat list.
+
+use serde_json::{Map, Value as Json};
+
+use super::{Agent, CallOptions};
+use crate::bridge::ToolErrors;
+use crate::catalog::{DirectNames, DirectTool, NameStyle};
+use crate::error::{Error, ErrorText, Result};
+use crate::sandbox::Stop;
+use crate::text::json::json_bytes;
+
+impl Agent {
+    /// Describes the tools that the agent can call, for a host that calls each by a name of its own. Starts no server.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
+    pub fn direct_tools(&self, style: NameStyle) -> Result<Vec<DirectTool>> {
+        self.identity.check_open()?;
+        self.described(style).map_err(|error| self.core.redacted(error))
+    }
+
+    fn described(&self, style: NameStyle) -> Result<Vec<DirectTool>> {
+        let wording = self.core.declaration_style(ToolErrors::default()).wording;
+        let mut tools = Vec::new();
+        for (server, manifest) in self.core.visible_servers(self.identity.id)? {
+            let names = self.core.trust.approvals.direct_names(&server)?;
+            // A tool without a name was approved a moment ago.
+            let named = manifest.distinct_tools().filter_map(|tool| Some((tool, names.get(&tool.name)?)));
+            tools.extend(named.map(|(tool, names)| DirectTool::new(&server, tool, names, style, &wording)));
+        }
+        Ok(tools)
+    }
+
+    /// Returns the server and the raw name of the approved tool that has this name, in any style. The server need not be enabled.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_TOOL` with the nearest name, `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
+    pub fn tool_named(&self, name: &str) -> Result<(String, String)> {
+        self.identity.check_open()?;
+        let found = self.core.trust.approvals.tool_named(name).map_err(|error| self.core.redacted(error))?;
+        // A server that the config has no longer keeps its approval.
+        if let Some(found) = found.filter(|(server, _)| self.core.registry.server(server).is_ok()) {
+            return Ok(found);
+        }
+        let style = if name.contains('-') { NameStyle::Hyphen } else { NameStyle::Underscore };
+        let known = self.direct_tools(style)?.into_iter().map(|tool| ErrorText::from(tool.name)).collect();
+        Err(self.core.redacted(Error::UnknownDirectName { name: name.into(), known }))
+    }
+
+    /// Returns the names of a tool in lists of hosts. `None` if it is not approved.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`.
+    pub fn names_of(&self, server: &str, tool: &str) -> Result<Option<DirectNames>> {
+        let names = self.core.trust.approvals.direct_names(server);
+        Ok(names.map_err(|error| self.core.redacted(error))?.remove(tool))
+    }
+
+    /// Calls a tool by its name in lists of hosts. Returns the same as [`Agent::call_tool`].
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_TOOL`, and the errors of [`Agent::call_tool`].
+    pub async fn call_direct(&self, name: &str, arguments: Map<String, Json>, options: CallOptions, stop: &Stop) -> Result<Json> {
+        let (server, tool) = self.tool_named(name)?;
+        self.call_tool(&server, &tool, arguments, options, stop).await
+    }
+
+    /// Calls a tool for a model, which gets no more than `limits.maxResponseBytes`.
+    ///
+    /// # Errors
+    /// `ERR_RESPONSE_TOO_LARGE`, and the errors of [`Agent::call_tool`].
+    pub(crate) async fn call_for_model(
+        &self,
+        (server, tool): (&str, &str),
+        arguments: Map<String, Json>,
+        options: CallOptions,
+        stop: &Stop,
+    ) -> Result<Json> {
+        let result = self.call_tool(server, tool, arguments, options, stop).await?;
+        let (size, limit) = (json_bytes(&result), self.core.limits.max_response_bytes);
+        if size <= limit {
+            return Ok(result);
+        }
+        let (what, size) = (format!("the result of {server}.{tool}").into(), size.to_string().into());
+        Err(self.core.redacted(Error::ResponseTooLarge { what, size, limit, limit_name: "limits.maxResponseBytes" }))
+    }
+
+    /// Returns the URIs of the views (MCP Apps) that the tools of a server have. The server need not list them. Starts no server.
+    ///
+    /// # Errors
+    /// The errors of [`Agent::resources`].
+    pub fn views(&self, server: &str) -> Result<Vec<String>> {
+        let manifest = self.usable(server)?;
+        Ok(manifest.distinct_tools().filter_map(|tool| tool.view().map(str::to_owned)).collect())
+    }
+}

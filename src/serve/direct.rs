@@ -1,0 +1,216 @@
+//! Tools of the servers, each under a name of its own, beside the tools of this program.
+
+use std::sync::Arc;
+
+use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, MetaObject, Tool, ToolAnnotations};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer};
+use serde::Deserialize as _;
+use serde_json::{Map, Value as Json, json};
+
+use super::ServeOptions;
+use super::answers::refused;
+use super::handler::{Answer, Handler, in_rounds, with_meta};
+use super::offers::Offers;
+use super::waiting::Step;
+use crate::agent;
+use crate::blocking::blocking;
+use crate::catalog::DirectTool;
+use crate::error::{Error, Result};
+use crate::gateway::Agent;
+
+/// The key of `_meta` with the code of a failure that is not the tool's own.
+const CODE_KEY: &str = "io.hyperlight-mcp/code";
+
+/// The servers whose tools are listed under names of their own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Direct {
+    #[default]
+    Off,
+    /// All servers, those that are approved later too.
+    All,
+    Of(Vec<String>),
+}
+
+impl Direct {
+    /// Returns the servers that are named.
+    pub(super) fn servers(&self) -> impl Iterator<Item = &str> {
+        let named = if let Self::Of(servers) = self { &servers[..] } else { &[] };
+        named.iter().map(String::as_str)
+    }
+
+    fn has(&self, server: &str) -> bool {
+        match self {
+            Self::Off => false,
+            Self::All => true,
+            Self::Of(servers) => servers.iter().any(|name| name == server),
+        }
+    }
+}
+
+impl Handler {
+    /// Returns the definitions of the tools that the client can call directly.
+    pub(super) async fn direct_definitions(&self, context: &RequestContext<RoleServer>) -> Answer<Vec<Tool>> {
+        if self.served.0.options.direct == Direct::Off {
+            return Ok(Vec::new());
+        }
+        let (agent, offers) = self.offers(context).await?;
+        let options = self.served.0.options.clone();
+        let listed = blocking(move || listed(&options, &agent)).await.map_err(|error| refused(&error))?;
+        Ok(listed.into_iter().map(|tool| definition(tool, &offers)).collect())
+    }
+
+    /// Calls a tool of a server. The call passes all checks of the gateway, as a call by the code of a run does.
+    pub(super) async fn call_direct(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Answer<CallToolResponse> {
+        let name = request.name.into_owned();
+        let (agent, options, wanted) = (self.session(&context)?.agent.clone(), self.served.0.options.clone(), name.clone());
+        let found = blocking(move || found(&options, &agent, &wanted)).await.map_err(|error| refused(&error))?;
+        let Some((server, tool)) = found else {
+            return Err(ErrorData::invalid_params(format!("there is no tool \"{name}\""), None));
+        };
+        let arguments = request.arguments.unwrap_or_default();
+        let stateless = in_rounds(&context);
+        let input = self.input(request.request_state, request.input_responses, &json!(["tools/call", name, arguments]));
+        let step = self.asking(context, input, move |client| async move {
+            let options = client.call_options();
+            let answer = client.session.agent.call_for_model((&server, &tool), arguments, options, &client.stop).await;
+            Ok(answer.unwrap_or_else(|error| failure(&error)))
+        });
+        Ok(match step.await? {
+            Step::Done(answer) => CallToolResponse::from(result(answer, stateless)),
+            Step::Ask(questions) => CallToolResponse::from(questions),
+        })
+    }
+
+    /// Tells the clients that their lists of tools may be others now: a model can enable and disable servers for itself.
+    pub(super) fn direct_tools_may_have_changed(&self) {
+        if self.served.0.options.direct != Direct::Off {
+            self.served.0.changes.tell();
+        }
+    }
+}
+
+/// Returns the tools that are listed, none of them under a name of a tool of our own.
+fn listed(options: &ServeOptions, agent: &Agent) -> Result<Vec<DirectTool>> {
+    let mut tools = agent.direct_tools(options.names)?;
+    tools.retain(|tool| options.direct.has(&tool.server) && agent::Tool::named(&tool.name).is_none());
+    Ok(tools)
+}
+
+/// Returns the server and the raw name of a tool that is called as it is listed.
+fn found(options: &ServeOptions, agent: &Agent, name: &str) -> Result<Option<(String, String)>> {
+    if options.direct == Direct::Off {
+        return Ok(None);
+    }
+    let (server, tool) = match agent.tool_named(name) {
+        Ok(found) => found,
+        // The list of names in this error has servers that are not served directly.
+        Err(Error::UnknownDirectName { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let is_listed = agent.names_of(&server, &tool)?.is_some_and(|names| names.in_style(options.names) == name);
+    Ok((is_listed && options.direct.has(&server)).then_some((server, tool)))
+}
+
+fn definition(tool: DirectTool, offers: &Offers) -> Tool {
+    let DirectTool { name, server, tool: _, title, description, input_schema, output_schema, annotations, meta } = tool;
+    let mut definition = Tool::default();
+    definition.name = name.into();
+    definition.title = title;
+    definition.description = description.map(Into::into);
+    definition.input_schema = Arc::new(input_schema);
+    definition.output_schema = output_schema.map(Arc::new);
+    definition.annotations = annotations.as_ref().map(hints);
+    definition.meta = Some(MetaObject::from(with_served_view(meta, &server, offers)));
+    definition
+}
+
+/// Reads the hints one by one, so that one of a wrong type leaves the others.
+fn hints(annotations: &Json) -> ToolAnnotations {
+    let hint = |name: &str| annotations.get(name).and_then(Json::as_bool);
+    let title = annotations.get("title").and_then(Json::as_str).map(str::to_owned);
+    ToolAnnotations::from_raw(title, hint("readOnlyHint"), hint("destructiveHint"), hint("idempotentHint"), hint("openWorldHint"))
+}
+
+/// Puts the URI under which the view of a tool is served in the place of the server's own.
+fn with_served_view(meta: Map<String, Json>, server: &str, offers: &Offers) -> Map<String, Json> {
+    let mut meta = Json::Object(meta);
+    for place in ["/ui/resourceUri", "/ui~1resourceUri"] {
+        if let Some(uri) = meta.pointer_mut(place)
+            && let Some(own) = uri.as_str()
+        {
+            *uri = offers.served_view(server, own).into();
+        }
+    }
+    if let Json::Object(meta) = meta { meta } else { Map::new() }
+}
+
+/// Returns a failure of the gateway as a result, so that the model reads it as it reads a failure of the tool. The model gets the results of the
+/// server, which is approved, so it also gets the server's words about a failure. `structuredContent` would have to match the tool's schema, so the
+/// code is in `_meta`.
+fn failure(error: &Error) -> Json {
+    json!({ "content": [{ "type": "text", "text": error.for_guest() }], "isError": true, "meta": { CODE_KEY: error.code() } })
+}
+
+/// Returns the result as the server gave it. A block of a kind that the protocol does not have becomes text. Up to protocol 2025-11-25 structured
+/// content is an object, and hosts refuse a result with another.
+fn result(answer: Json, stateless: bool) -> CallToolResult {
+    let mut answer = with_meta(answer);
+    let mut taken = |key: &str| answer.get_mut(key).map(Json::take);
+    let blocks = if let Some(Json::Array(blocks)) = taken("content") { blocks } else { Vec::new() };
+    let mut result = CallToolResult::success(blocks.iter().map(block).collect());
+    result.is_error = Some(taken("isError") == Some(Json::Bool(true)));
+    result.structured_content = taken("structuredContent").filter(|content| stateless || content.is_object());
+    result.meta = taken("_meta").and_then(|meta| serde_json::from_value(meta).ok());
+    result
+}
+
+fn block(block: &Json) -> ContentBlock {
+    ContentBlock::deserialize(block).unwrap_or_else(|_| ContentBlock::text(block.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_stays_as_the_server_gave_it() {
+        let given = json!({
+            "content": [{ "type": "text", "text": "a", "annotations": { "audience": ["user"] }, "_meta": { "x": 1 } },
+                { "type": "resource", "resource": { "uri": "ui://v", "mimeType": "text/html;profile=mcp-app", "text": "<p>", "_meta": { "ui": {} } } }],
+            "structuredContent": { "a": 1 }, "isError": false, "_meta": { "k": [1] },
+        });
+        let mut answer = given.clone();
+        let meta = answer.as_object_mut().unwrap().shift_remove("_meta").unwrap();
+        answer["meta"] = meta;
+        let mut served = json!(result(answer, false));
+        served.as_object_mut().unwrap().shift_remove("resultType");
+        assert_eq!(served, given);
+    }
+
+    #[test]
+    fn what_a_host_could_not_read_is_given_in_a_form_that_it_can() {
+        let answer = json!({ "content": [{ "type": "hologram", "x": 1 }, 5], "structuredContent": [1], "isError": true });
+        let old = json!(result(answer.clone(), false));
+        assert_eq!(old["content"][0], json!({ "type": "text", "text": r#"{"type":"hologram","x":1}"# }));
+        assert_eq!((&old["structuredContent"], &old["isError"]), (&Json::Null, &json!(true)));
+        assert_eq!(json!(result(answer, true))["structuredContent"], json!([1]));
+    }
+
+    #[test]
+    fn a_refusal_is_a_result_that_a_model_reads_and_no_structured_content() {
+        let failed = json!(result(failure(&Error::NotEnabled { server: "a".into() }), true));
+        assert!(failed["content"][0]["text"].as_str().unwrap().contains("not enabled"));
+        assert_eq!((&failed["isError"], &failed["_meta"][CODE_KEY]), (&json!(true), &json!("ERR_NOT_ENABLED")));
+        assert_eq!(failed.get("structuredContent"), None);
+    }
+
+    #[test]
+    fn no_tool_of_a_server_can_have_the_name_of_a_tool_of_our_own() {
+        assert_eq!(agent::Tool::ALL.map(agent::Tool::name), crate::catalog::RESERVED_NAMES);
+    }
+}

@@ -1,0 +1,221 @@
+//! Names of approved tools for hosts that call them directly. They are part of the approvals, so that every process has the same.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use super::ApprovalStore;
+use crate::catalog::{DirectNames, TakenNames};
+use crate::error::Result;
+use crate::trust::document::{Approval, Approvals};
+
+impl Approvals {
+    /// Names the approved tools that have no names yet, those of earlier approvals first. A name that a tool has is kept until the tool is approved no
+    /// longer. The result depends on the approvals alone, so that the tools of a file without names get the same names in every process, until they are
+    /// written with the next change.
+    pub(in crate::trust) fn name_tools(&mut self) {
+        self.servers.values_mut().for_each(forget_others);
+        let mut unnamed: Vec<_> = self.servers.iter().filter(|(_, approval)| approval.unnamed().next().is_some()).collect();
+        if unnamed.is_empty() {
+            return;
+        }
+        unnamed.sort_by_key(|(server, approval)| (approval.approved_at, *server));
+        let mut taken = TakenNames::new(self.servers.values().flat_map(|approval| approval.direct_names.values()));
+        let mut given: BTreeMap<String, Vec<(String, DirectNames)>> = BTreeMap::new();
+        for (server, approval) in unnamed {
+            // In the order of their names, so that the order of the server's list does not matter.
+            let tools: BTreeSet<_> = approval.unnamed().collect();
+            let named = tools.into_iter().map(|tool| (tool.to_owned(), taken.assign(server, tool)));
+            given.insert(server.clone(), named.collect());
+        }
+        for (server, names) in given {
+            if let Some(approval) = self.servers.get_mut(&server) {
+                approval.direct_names.extend(names);
+            }
+        }
+    }
+}
+
+impl Approval {
+    /// Returns the raw names of the approved tools that have no names for hosts.
+    fn unnamed(&self) -> impl Iterator<Item = &str> {
+        let tools = self.manifest.iter().flat_map(|manifest| &manifest.tools);
+        tools.map(|tool| tool.name.as_str()).filter(|tool| !self.direct_names.contains_key(*tool))
+    }
+}
+
+/// Forgets the names of tools that are approved no longer. While only the command of a server is approved, its tools keep their names.
+fn forget_others(approval: &mut Approval) {
+    let Some(manifest) = approval.manifest.as_ref().filter(|_| !approval.direct_names.is_empty()) else { return };
+    let tools: HashSet<_> = manifest.tools.iter().map(|tool| tool.name.as_str()).collect();
+    approval.direct_names.retain(|tool, _| tools.contains(tool.as_str()));
+}
+
+impl ApprovalStore {
+    /// Returns the names of a server's approved tools, by raw name.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE` if the file cannot be read.
+    pub fn direct_names(&self, server: &str) -> Result<BTreeMap<String, DirectNames>> {
+        let approvals = self.read()?;
+        Ok(self.counting(&approvals, server).map(|approval| approval.direct_names.clone()).unwrap_or_default())
+    }
+
+    /// Returns the server and the raw name of the approved tool that has this name, in any style.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE` if the file cannot be read.
+    pub fn tool_named(&self, name: &str) -> Result<Option<(String, String)>> {
+        let approvals = self.read()?;
+        let counting = approvals.servers.keys().filter_map(|server| Some((server, self.counting(&approvals, server)?)));
+        let mut named =
+            counting.flat_map(|(server, approval)| approval.direct_names.iter().map(move |(tool, names)| (server, tool, names)));
+        Ok(named.find(|(_, _, names)| names.has(name)).map(|(server, tool, _)| (server.clone(), tool.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::catalog::Manifest;
+    use crate::trust::Subject;
+    use crate::trust::document::write;
+
+    fn subject(server: &str, digest: &str) -> Subject {
+        Subject {
+            server: server.into(),
+            digest: digest.into(),
+            shown_digest: digest.into(),
+            executable: None,
+            pin_executable: false,
+            folder: None,
+            addresses: Vec::new(),
+        }
+    }
+
+    fn manifest(tools: &[&str]) -> Arc<Manifest> {
+        let tools: Vec<_> = tools.iter().map(|name| serde_json::json!({ "name": name })).collect();
+        Arc::new(
+            serde_json::from_value(serde_json::json!({ "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": tools }))
+                .unwrap(),
+        )
+    }
+
+    fn open(folder: &Path) -> ApprovalStore {
+        ApprovalStore::open(folder, Arc::new(|_| {})).unwrap()
+    }
+
+    fn approve(store: &ApprovalStore, server: &str, digest: &str, tools: &[&str]) {
+        let subject = subject(server, digest);
+        let basis = store.approve_command(&subject, None, &store.basis(server).unwrap()).unwrap();
+        store.approve_manifest(&subject, manifest(tools), None, &basis).unwrap();
+    }
+
+    fn name(store: &ApprovalStore, server: &str, tool: &str) -> String {
+        store.direct_names(server).unwrap()[tool].underscore.clone()
+    }
+
+    #[test]
+    fn a_later_approval_never_takes_the_name_of_an_approved_tool() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        approve(&store, "b", "1", &["a_c"]);
+        approve(&store, "b-a", "1", &["c"]);
+        let second = name(&store, "b-a", "c");
+        assert_eq!(name(&store, "b", "a_c"), "mcp_b_a_c");
+        assert!(second.starts_with("mcp_b_a_c_"), "{second}");
+        assert_eq!(store.tool_named("mcp_b_a_c").unwrap(), Some(("b".to_owned(), "a_c".to_owned())));
+        assert_eq!(store.tool_named(&second).unwrap(), Some(("b-a".to_owned(), "c".to_owned())));
+        assert_eq!(store.tool_named(&second.replace('_', "-")["mcp-".len()..]).unwrap(), Some(("b-a".to_owned(), "c".to_owned())));
+        // In another process, and when either of them is approved again, also with another command or more tools.
+        let elsewhere = open(folder.path());
+        approve(&elsewhere, "b-a", "2", &["new", "c"]);
+        approve(&elsewhere, "b", "2", &["a_c", "a-c"]);
+        for store in [&store, &elsewhere] {
+            assert_eq!((name(store, "b", "a_c"), name(store, "b-a", "c")), ("mcp_b_a_c".to_owned(), second.clone()));
+        }
+    }
+
+    #[test]
+    fn a_name_is_free_again_after_a_revocation_and_not_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        approve(&store, "b", "1", &["a_c"]);
+        store.revoke("b").unwrap();
+        assert_eq!(store.tool_named("mcp_b_a_c").unwrap(), None);
+        approve(&store, "b-a", "1", &["c"]);
+        assert_eq!(name(&store, "b-a", "c"), "mcp_b_a_c");
+        approve(&store, "b", "1", &["a_c"]);
+        assert!(name(&store, "b", "a_c").starts_with("mcp_b_a_c_"));
+        store.revoke("b-a").unwrap();
+        assert!(name(&store, "b", "a_c").starts_with("mcp_b_a_c_"));
+        store.revoke("b").unwrap();
+        approve(&store, "b", "1", &["a_c"]);
+        assert_eq!(name(&store, "b", "a_c"), "mcp_b_a_c");
+    }
+
+    #[test]
+    fn a_changed_command_holds_its_names_until_its_tools_are_approved_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        approve(&store, "b", "1", &["a_c"]);
+        store.approve_command(&subject("b", "2"), None, &store.basis("b").unwrap()).unwrap();
+        approve(&store, "b-a", "1", &["c"]);
+        assert_ne!(name(&store, "b-a", "c"), "mcp_b_a_c");
+        approve(&store, "b", "2", &["a_c"]);
+        assert_eq!(name(&store, "b", "a_c"), "mcp_b_a_c");
+    }
+
+    #[test]
+    fn the_tools_of_a_file_without_names_get_names_that_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        approve(&store, "b-a", "1", &["c"]);
+        let mut older = store.read().unwrap().as_ref().clone();
+        let mut first = older.servers["b-a"].clone();
+        (first.approved_at, first.manifest) = (first.approved_at - 1, Some(manifest(&["a_c", "a-c"])));
+        older.servers.insert("b".to_owned(), first);
+        older.servers.values_mut().for_each(|approval| approval.direct_names.clear());
+        std::fs::write(folder.path().join("approved-mcp.json"), write(older, store.key()).unwrap()).unwrap();
+        let all = |store: &ApprovalStore| ["b", "b-a"].map(|server| store.direct_names(server).unwrap());
+        let given = all(&open(folder.path()));
+        // The earlier approval comes first.
+        assert_eq!(given[0]["a-c"].underscore, "mcp_b_a_c");
+        assert!(given[1]["c"].underscore.starts_with("mcp_b_a_c_"));
+        assert_eq!(all(&store), given);
+        approve(&store, "a", "1", &["x"]);
+        assert_eq!(all(&open(folder.path())), given);
+    }
+
+    proptest! {
+        #[test]
+        fn names_depend_neither_on_the_order_of_tools_nor_on_how_often_they_are_assigned(
+            tools in prop::collection::btree_set("[ab]([-_][ab]){0,2}", 1..8), turned in any::<bool>(),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let store = open(folder.path());
+            approve(&store, "a", "1", &["a"]);
+            let mut listed: Vec<_> = tools.iter().map(String::as_str).collect();
+            let one = store.read().unwrap().servers["a"].clone();
+            let named = |listed: &[&str]| {
+                let approval = Approval { manifest: Some(manifest(listed)), direct_names: BTreeMap::new(), ..one.clone() };
+                let servers = ["a", "a-b", "b"].map(|server| (server.to_owned(), approval.clone()));
+                let mut approvals = Approvals { servers: servers.into(), revocations: BTreeMap::new() };
+                approvals.name_tools();
+                approvals
+            };
+            let expected = named(&listed);
+            if turned {
+                listed.reverse();
+            }
+            let mut approvals = named(&listed);
+            approvals.name_tools();
+            for (server, approval) in &expected.servers {
+                prop_assert_eq!(&approvals.servers[server].direct_names, &approval.direct_names);
+            }
+        }
+    }
+}

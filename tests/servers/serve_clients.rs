@@ -1,0 +1,122 @@
+//! rmcp's own client drives every tool of a served gateway: over two streams and over HTTP, in both eras of the protocol.
+
+#![allow(deprecated, reason = "clients of protocol 2025-11-25 are asked by requests, which rmcp marks for the newest one")]
+
+use std::sync::Arc;
+
+use hyperlight_mcp::serve::http::{HttpOptions, listen};
+use hyperlight_mcp::serve::{ServeOptions, Served, serve_stdio};
+use hyperlight_mcp::{Gateway, GatewayOptions};
+use rmcp::model::{
+    CallToolRequestParams, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, Implementation,
+    ProtocolVersion,
+};
+use rmcp::service::{RequestContext, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, ErrorData, RoleClient};
+use serde_json::{Value as Json, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{FIXTURE, Scene, guest_choice, object};
+
+/// A person who allows each call that asks.
+struct Person;
+
+impl ClientHandler for Person {
+    fn get_info(&self) -> ClientConfig {
+        let capabilities = ClientCapabilities::builder().enable_elicitation().build();
+        ClientConfig::new(capabilities, Implementation::new("rmcp", "1"))
+    }
+
+    async fn create_elicitation(&self, _: ElicitRequestParams, _: RequestContext<RoleClient>) -> Result<ElicitResult, ErrorData> {
+        Ok(ElicitResult::new(ElicitationAction::Accept).with_content(json!({ "allow": "this call" })))
+    }
+}
+
+type Client = RunningService<RoleClient, Person>;
+
+/// The ways in which a client begins: of both eras.
+fn eras() -> [ClientLifecycleMode; 2] {
+    [ClientLifecycleMode::Initialize, ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }]
+}
+
+async fn served(scene: &Scene) -> Served {
+    let runtime = tokio::runtime::Handle::current();
+    let mut options = GatewayOptions::new(scene.watchdog_program(), runtime.clone());
+    let fixture = json!({ "command": FIXTURE, "args": scene.arguments("fixture", &["--tools", "get-forecast,write_note"]) });
+    options.config = Some(json!({ "mcpServers": { "fixture": fixture } }));
+    options.state_dir = Some(scene.path("state"));
+    options.workspace_folder = Some(scene.path(""));
+    options.guest = guest_choice();
+    let gateway = Gateway::open(options).unwrap();
+    gateway.approve("fixture", None, None).await.unwrap();
+    Served::new(gateway, ServeOptions::default(), &runtime).unwrap()
+}
+
+/// Calls a tool of the served gateway, and returns its structured content.
+async fn call(client: &Client, tool: &'static str, arguments: Json) -> Json {
+    let result = client.call_tool(CallToolRequestParams::new(tool).with_arguments(object(arguments))).await.unwrap();
+    assert_ne!(result.is_error, Some(true), "{tool}: {result:?}");
+    assert_eq!(result.content.len(), 1, "{tool}: {result:?}");
+    result.structured_content.unwrap()
+}
+
+/// Calls each of the tools once, one of them with a write that asks.
+async fn drive(client: &Client) {
+    let names: Vec<_> = client.list_all_tools().await.unwrap().into_iter().map(|tool| tool.name).collect();
+    let code = "import * as fixture from 'host:mcp-fixture'; export const handler = () => \
+                [fixture.get_forecast({ location: 'Oslo' }).conditions, fixture.write_note({ text: 'x' })]";
+    let calls = [
+        ("run_javascript", json!({ "code": code, "input": null, "timeoutMs": null }), r#"["sunny","noted"]"#),
+        ("search_mcp_tools", json!({ "query": "forecast", "limit": 1, "servers": null }), r#""function":"get_forecast""#),
+        ("describe_mcp_tools", json!({ "names": ["fixture.get_forecast"] }), "export function get_forecast"),
+        ("list_mcp_servers", json!({}), r#""name":"fixture""#),
+        ("mcp_server_info", json!({ "server": "fixture" }), r#""name":"fixture""#),
+        ("manage_mcp", json!({ "action": "test", "server": "fixture" }), "fixture"),
+    ];
+    for (tool, arguments, expected) in calls {
+        assert!(names.iter().any(|name| name == tool), "{names:?}");
+        let answer = call(client, tool, arguments).await.to_string();
+        assert!(answer.contains(expected), "{tool}: {answer}");
+    }
+    assert_eq!(names.len(), 6, "{names:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rmcps_client_drives_every_tool_over_two_streams() {
+    let scene = Scene::new();
+    let served = served(&scene).await;
+    for era in eras() {
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        let (input, output) = tokio::io::split(ours);
+        let host = served.clone();
+        let serving = tokio::spawn(async move { serve_stdio(&host, input, output, CancellationToken::new()).await });
+        let client = Person.serve_with_lifecycle(theirs, era).await.unwrap();
+        drive(&client).await;
+        client.cancel().await.unwrap();
+        serving.await.unwrap().unwrap();
+    }
+    served.close();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rmcps_client_drives_every_tool_over_http() {
+    let scene = Scene::new();
+    let served = served(&scene).await;
+    let (handlers, metrics) = (served.clone(), Arc::clone(served.metrics()));
+    let server = listen(HttpOptions::default(), move |principal| handlers.handler(principal), metrics, CancellationToken::new());
+    let server = server.await.unwrap();
+    // reqwest needs a provider, although the address has no TLS. Another test may have installed it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    for era in eras() {
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let transport =
+            StreamableHttpClientTransport::with_client(http, StreamableHttpClientTransportConfig::with_uri(server.url().to_owned()));
+        let client = Person.serve_with_lifecycle(transport, era).await.unwrap();
+        drive(&client).await;
+        client.cancel().await.unwrap();
+    }
+    server.close().await;
+    served.close();
+}
