@@ -76,9 +76,20 @@ pub(super) struct Token {
     /// Lifetime in seconds. If the authorization server names none, the token is used until it is refused.
     #[serde(default)]
     pub(super) lifetime: Option<u64>,
+    /// Scopes that were granted.
     pub(super) scopes: Vec<String>,
+    /// Scopes that were requested. Older files do not name them.
+    #[serde(default)]
+    pub(super) requested: Option<Vec<String>>,
     /// Resource of the token (RFC 8707).
     pub(super) resource: String,
+}
+
+impl Token {
+    /// Returns the scopes that were requested, as far as that is known. Some authorization servers grant others.
+    pub(super) fn requested(&self) -> &[String] {
+        self.requested.as_ref().unwrap_or(&self.scopes)
+    }
 }
 
 /// The stored token and client of one server, URL and issuer.
@@ -302,7 +313,7 @@ fn prefix(server: &str, url: &str) -> String {
     format!("{}-{}-", short_digest(&["server", server]), short_digest(&["url", url]))
 }
 
-fn short_digest(parts: &[&str]) -> String {
+pub(super) fn short_digest(parts: &[&str]) -> String {
     digest(parts)[..HEX_CHARS].to_owned()
 }
 
@@ -349,6 +360,7 @@ mod tests {
             received_at: 1,
             lifetime: Some(60),
             scopes: vec!["a".to_owned()],
+            requested: None,
             resource: URL.to_owned(),
         };
         let client =
