@@ -15,7 +15,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::args::{Install, Program, Scope};
 use super::error::{CliError, FILE};
-use super::import::{self, Plan, converted, edited, inputs_in, plan_named, shown_inputs, starts_gateway, warn_of_readers};
+use super::import::{self, Plan, converted, edited, inputs_in, plan_named, starts_gateway, warn_of_readers};
 use super::session::Session;
 use super::{Exit, files};
 use crate::command::{Tone, one_line};
