@@ -376,7 +376,8 @@ const CREDENTIAL_ENDS: &[&str] =
 pub fn loads_code(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let starts = STARTS.iter().any(|start| name.starts_with(start)) || STARTS_IN_ANY_CASE.iter().any(|start| lower.starts_with(start));
-    let ends = ENDS.iter().any(|end| name.len() > end.len() && name.ends_with(end)) && !NO_STARTUP_FILES.iter().any(|end| name.ends_with(end));
+    let ends =
+        ENDS.iter().any(|end| name.len() > end.len() && name.ends_with(end)) && !NO_STARTUP_FILES.iter().any(|end| name.ends_with(end));
     NAMES.contains(&name) || ends || (starts && !CREDENTIAL_ENDS.iter().any(|end| lower.ends_with(end)))
 }
 

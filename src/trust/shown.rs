@@ -4,7 +4,9 @@
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::shown_value::{Openness, has_plain_user, mask, may_name_a_secret, shown_value};
-use crate::config::{Address, Grant, OAuthDefinition, ServerDefinition, Surroundings, Transport, inputs_of_text, loads_code, redirects_traffic};
+use crate::config::{
+    Address, Grant, OAuthDefinition, ServerDefinition, Surroundings, Transport, inputs_of_text, loads_code, redirects_traffic,
+};
 use crate::redact::{is_known_token, is_secret_name};
 
 /// Lower-case prefixes of the names of package managers' variables, and of other variables with addresses of packages.

@@ -60,7 +60,8 @@ impl Discovery {
         if names_issuer || settings.issuer.is_some() {
             return Ok(());
         }
-        let page = Url::parse(&self.metadata.authorization_endpoint).map_err(|_| Problem::failed("its authorization endpoint is not a URL"))?;
+        let page =
+            Url::parse(&self.metadata.authorization_endpoint).map_err(|_| Problem::failed("its authorization endpoint is not a URL"))?;
         if Url::parse(&self.issuer.name).is_ok_and(|issuer| issuer.origin() == page.origin()) {
             return Ok(());
         }
