@@ -16,8 +16,8 @@ const MAX_NAME_CHARS: usize = 64;
 pub(super) fn merged(old: &Json, new: &Json) -> Json {
     let mut merged = old.clone();
     if let Some(fields) = merged.as_object_mut() {
-        // Without `type`, a host decides by the other keys, and an old one would be wrong.
-        fields.retain(|key, _| !ADDRESS_KEYS.contains(&key.as_str()) && key != "type");
+        // An old `type` would be wrong beside a new command.
+        fields.retain(|key, _| !ADDRESS_KEYS.contains(&key.as_str()) && (key != "type" || new.get("type").is_some()));
     }
     for (key, value) in new.as_object().into_iter().flatten() {
         merged[key] = value.clone();

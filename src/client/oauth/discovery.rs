@@ -66,7 +66,7 @@ impl Discovery {
             return Ok(());
         }
         Err(Problem::failed(format!(
-            "the issuer {} sends people to the page of another host, {}, and does not promise to name itself in the answer ({NAMES_ISSUER}), so the answer could belong to another authorization server. If this issuer is the right one, set oauth.issuer to it and approve the server again",
+            "an answer could belong to another authorization server, as the page of the login is at another host than its issuer, and answers do not promise to name their issuer ({NAMES_ISSUER}). If the issuer is the right one, set oauth.issuer to it, and approve the server again. Issuer: {}, page: {}",
             self.issuer.name,
             origin_of(&page)
         )))
