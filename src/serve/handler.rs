@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::asking::{Asks, ClientCallbacks, Way};
+use super::http::Principal;
 use super::listeners::listener;
 use super::offers::{self, Offers, Target};
 use super::session::{Session, Slot};
@@ -39,8 +40,7 @@ type Answer<T> = std::result::Result<T, ErrorData>;
 pub struct Handler {
     served: Served,
     slot: Slot,
-    /// The name of the caller's token.
-    caller: Option<String>,
+    caller: Principal,
     ended: CancellationToken,
     _ends_with_this: DropGuard,
 }
@@ -60,7 +60,7 @@ impl Client {
 }
 
 impl Handler {
-    pub(super) fn new(served: Served, caller: Option<String>) -> Self {
+    pub(super) fn new(served: Served, caller: Principal) -> Self {
         let ended = CancellationToken::new();
         let ends_with_this = ended.clone().drop_guard();
         Self { served, slot: Slot::default(), caller, ended, _ends_with_this: ends_with_this }
@@ -77,7 +77,7 @@ impl Handler {
             return Ok(Arc::clone(session));
         }
         let client = context.client_info();
-        let name = self.caller.as_deref().or_else(|| client.as_ref().map(|client| client.name.as_str()));
+        let name = self.caller.agent.as_deref().or_else(|| client.as_ref().map(|client| client.name.as_str()));
         let opened = Session::open(&self.served.0, name, Some(context.peer.clone()));
         let opened = opened.map_err(|error| refused(&error))?;
         Ok(Arc::clone(self.slot.get_or_init(|| opened)))
@@ -119,13 +119,13 @@ impl Handler {
         let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
         let client = self.client(&context, Way::Round(sender))?;
         let stop = client.stop.clone();
-        let round = waiting.begin(self.caller.clone(), work(work_of(client)), stop.clone(), questions, bound);
+        let round = waiting.begin(self.caller.key.clone(), work(work_of(client)), stop.clone(), questions, bound);
         until_cancelled(&context, &stop, Box::pin(round)).await
     }
 
     /// The rounds of a request belong to its caller, its method and its parameters.
     fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> Input {
-        Input { state, responses, bound: json!([self.caller, request]).to_string().into_bytes() }
+        Input { state, responses, bound: json!([self.caller.key, request]).to_string().into_bytes() }
     }
 
     async fn offers(&self, context: &RequestContext<RoleServer>) -> Answer<(Agent, Offers)> {
@@ -177,7 +177,10 @@ fn refused(error: &Error) -> ErrorData {
 }
 
 fn no_such_resource() -> ErrorData {
-    ErrorData::resource_not_found("no server has this resource under this URI alone", None)
+    ErrorData::resource_not_found(
+        "no server has this resource, or several servers could have it: read resources/list, or ask for mcp-resource://SERVER/URI with the URI percent-encoded",
+        None,
+    )
 }
 
 /// Reads a value of ours as one of the protocol's.
@@ -319,25 +322,18 @@ impl ServerHandler for Handler {
     async fn read_resource(&self, request: ReadResourceRequestParams, context: RequestContext<RoleServer>) -> Answer<ReadResourceResponse> {
         let (agent, offers) = self.offers(&context).await?;
         let served = request.uri;
-        let targets = offers.targets(&served);
-        if let [Target::Types { server }] = &targets[..] {
-            let server = server.clone();
-            let (text, mime) = blocking(move || offers::types(&agent, &server)).await.map_err(|error| refused(&error))?;
-            let contents = json!({ "contents": [{ "uri": served, "mimeType": mime, "text": text }] });
-            return Ok(ReadResourceResponse::from(typed::<ReadResourceResult>(contents)?));
-        }
+        let (server, uri) = match offers.target(&served).ok_or_else(no_such_resource)? {
+            Target::Of { server, uri } => (server, uri),
+            Target::Types { server } => {
+                let (text, mime) = blocking(move || offers::types(&agent, &server)).await.map_err(|error| refused(&error))?;
+                let contents = json!({ "contents": [{ "uri": served, "mimeType": mime, "text": text }] });
+                return Ok(ReadResourceResponse::from(typed::<ReadResourceResult>(contents)?));
+            }
+        };
         let input = self.input(request.request_state, request.input_responses, &json!(["resources/read", served]));
         let step = self.asking(context, input, move |client| async move {
-            let mut refusal = None;
-            for target in targets {
-                let Target::Of { server, uri } = target else { continue };
-                match client.session.agent.read_resource(&server, &uri, client.call_options(), &client.stop).await {
-                    Ok(contents) => return Ok(offers::renamed(with_meta(contents), &uri, &served)),
-                    Err(error @ Error::UnknownResource { .. }) => refusal = Some(error),
-                    Err(error) => return Err(refused(&error)),
-                }
-            }
-            Err(refusal.map_or_else(no_such_resource, |error| refused(&error)))
+            let read = client.session.agent.read_resource(&server, &uri, client.call_options(), &client.stop).await;
+            read.map(|contents| offers::renamed(with_meta(contents), &uri, &served)).map_err(|error| refused(&error))
         });
         Ok(match step.await? {
             Step::Done(contents) => ReadResourceResponse::from(typed::<ReadResourceResult>(contents)?),
@@ -347,29 +343,19 @@ impl ServerHandler for Handler {
 
     async fn subscribe(&self, request: SubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
         let (session, (_, offers)) = (self.session(&context)?, self.offers(&context).await?);
-        let mut outcome = Err(no_such_resource());
-        for target in offers.targets(&request.uri) {
+        match offers.target(&request.uri).ok_or_else(no_such_resource)? {
+            Target::Of { server, uri } => session.subscribe(&server, &uri, &request.uri).await.map_err(|error| refused(&error)),
             // The declarations change with the lists, which is told anyway.
-            let Target::Of { server, uri } = target else { return Ok(()) };
-            match session.subscribe(&server, &uri, &request.uri).await {
-                Ok(()) => return Ok(()),
-                Err(error @ Error::UnknownResource { .. }) => outcome = Err(refused(&error)),
-                Err(error) => return Err(refused(&error)),
-            }
+            Target::Types { .. } => Ok(()),
         }
-        outcome
     }
 
     async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
         let (session, (_, offers)) = (self.session(&context)?, self.offers(&context).await?);
-        for target in offers.targets(&request.uri) {
-            let Target::Of { server, uri } = target else { return Ok(()) };
-            match session.unsubscribe(&server, &uri).await {
-                Ok(()) | Err(Error::UnknownResource { .. }) => {}
-                Err(error) => return Err(refused(&error)),
-            }
+        match offers.target(&request.uri).ok_or_else(no_such_resource)? {
+            Target::Of { server, uri } => session.unsubscribe(&server, &uri).await.map_err(|error| refused(&error)),
+            Target::Types { .. } => Ok(()),
         }
-        Ok(())
     }
 
     async fn list_prompts(

@@ -31,7 +31,7 @@ pub use handler::Handler;
 pub use stdio::serve_stdio;
 
 use self::changes::Changes;
-use self::http::Metrics;
+use self::http::{Metrics, Principal};
 use self::waiting::Waiting;
 
 /// Options of a served gateway.
@@ -88,10 +88,10 @@ impl Served {
         Ok(served)
     }
 
-    /// Returns the handler of one connection. `caller`: the name of the token that it came with. Its agent has this name.
+    /// Returns the handler of one connection. Its agent has the caller's name, if the caller has one.
     #[must_use]
-    pub fn handler(&self, caller: Option<&str>) -> Handler {
-        Handler::new(self.clone(), caller.map(str::to_owned))
+    pub fn handler(&self, caller: &Principal) -> Handler {
+        Handler::new(self.clone(), caller.clone())
     }
 
     /// Returns the counters of the server. The handlers count the runs in it.
