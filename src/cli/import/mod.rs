@@ -141,19 +141,8 @@ fn show(session: &Session, plan: &Plan, looked: &[PathBuf]) {
 pub(super) fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> String {
     let entry = &addition.entry;
     let masked = addition.shown_entry();
-    let arguments = masked["args"].as_array().into_iter().flatten().filter_map(Json::as_str);
     let definition = addition.definition(inputs);
-    let runs = || {
-        let words: Vec<String> = masked["command"].as_str().into_iter().chain(arguments).map(quoted).collect();
-        format!("runs {}", words.join(" "))
-    };
-    // An entry may have a command and an address. Its type decides, as it does at the start.
-    let what = match (definition.as_ref().map(|definition| &definition.transport), entry["url"].as_str()) {
-        (Some(Transport::Http { .. }), Some(url)) => connects(url),
-        (Some(Transport::Stdio { .. }), _) | (_, None) => runs(),
-        (None, Some(url)) if entry["command"].is_null() => connects(url),
-        (None, Some(url)) => format!("{}, or {}", runs(), connects(url)),
-    };
+    let what = starts(entry, &masked, definition.as_ref());
     let mut text = format!("{} from {}\n", style.paint(Tone::Heading, &addition.name), one_line(&addition.from));
     let mut line = |tone: Option<Tone>, line: &str| {
         let line = one_line(line);
@@ -207,6 +196,21 @@ fn has_invisible_text(json: &Json) -> bool {
         Json::Array(items) => items.iter().any(has_invisible_text),
         Json::Object(fields) => fields.iter().any(|(key, value)| has_invisible(key) || has_invisible_text(value)),
         Json::Null | Json::Bool(_) | Json::Number(_) => false,
+    }
+}
+
+/// Describes what an entry starts, or connects to. An entry may have a command and an address: its type decides, as it does at the start.
+fn starts(entry: &Json, masked: &Json, definition: Option<&ServerDefinition>) -> String {
+    let runs = || {
+        let arguments = masked["args"].as_array().into_iter().flatten().filter_map(Json::as_str);
+        let words: Vec<String> = masked["command"].as_str().into_iter().chain(arguments).map(quoted).collect();
+        format!("runs {}", words.join(" "))
+    };
+    match (definition.map(|definition| &definition.transport), entry["url"].as_str()) {
+        (Some(Transport::Http { .. }), Some(url)) => connects(url),
+        (Some(Transport::Stdio { .. }), _) | (_, None) => runs(),
+        (None, Some(url)) if entry["command"].is_null() => connects(url),
+        (None, Some(url)) => format!("{}, or {}", runs(), connects(url)),
     }
 }
 
