@@ -5,7 +5,7 @@ use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::found::{Found, Secret, starts_gateway};
+use super::found::{Found, Secret, inputs_in, starts_gateway};
 use super::masked::{self, renamed_input, shown_input};
 use crate::config::{ServerDefinition, inputs_of_text, loads_code, parse_object, redirects_traffic};
 use crate::error::Error;
@@ -111,7 +111,7 @@ pub(in crate::cli) fn plan_named(existing: &Json, read: Vec<Read>) -> (Plan, Vec
     let sections = [&existing["mcpServers"], &existing["servers"], &existing["mcp"]["servers"]];
     let mut taken: Vec<(String, Json)> =
         sections.into_iter().filter_map(Json::as_object).flatten().map(|(name, entry)| (name.clone(), entry.clone())).collect();
-    let ours: Vec<Json> = existing["inputs"].as_array().cloned().unwrap_or_default();
+    let ours = inputs_in(existing);
     for (from, found, inputs) in read {
         let ids = Ids::of(&found, &inputs, ours.iter().chain(&plan.inputs));
         for found in found {

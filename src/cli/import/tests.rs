@@ -380,6 +380,12 @@ fn inputs_of_two_programs_stay_apart_and_a_mistake_in_one_text_hides_no_input() 
     let both = plan(&json!({}), vec![read("one"), read("other")]);
     let used: Vec<_> = both.additions.iter().map(|addition| addition.entry["env"]["A"].as_str().unwrap()).collect();
     assert_eq!((used, both.inputs.len()), (vec!["${input:token}", "${input:token-2}"], 2));
+    let nested = planned(
+        &json!({ "mcp": { "inputs": [input] } }),
+        Program::Vscode,
+        &json!({ "servers": { "a": { "command": "x", "env": { "A": "${input:token}" } } } }).to_string(),
+    );
+    assert_eq!(nested.additions[0].entry["env"]["A"], "${input:token-2}");
     let codex = "[mcp_servers.a]\ncommand = \"x\"\nenabled_tools = [\"${foo:bar}\"]\nenv = { A = \"${input:token}\" }";
     let plan = planned(&json!({ "inputs": [input] }), Program::Codex, codex);
     assert_eq!(plan.additions[0].entry["env"]["A"], "${input:token-2}");
