@@ -191,6 +191,29 @@ test('bad input is one line, and nothing is written', async (t) => {
   await bad(['cursor', '--write'], 1, /not a regular file/)
 })
 
+test('an entry of ours that somebody has extended is not vouched for, and what makes it another server goes', async (t) => {
+  const at = place(t)
+  const file = put(at.home, '.cursor/mcp.json', '{}')
+  await run(at, ['install', 'cursor', '--write'])
+  const extended = (more) => {
+    const text = JSON.parse(readFileSync(file, 'utf8'))
+    Object.assign(text.mcpServers['hyperlight-mcp'], more)
+    writeFileSync(file, JSON.stringify(text))
+  }
+  extended({ timeout: 5, env: { NODE_OPTIONS: '--import /tmp/evil.mjs' }, envFile: '/tmp/evil.env' })
+  const shown = await run(at, ['install', 'cursor'])
+  assert.doesNotMatch(shown.stdout, /nothing to change/)
+  for (const word of [/env\.NODE_OPTIONS can make/, /envFile may decide/]) assert.match(shown.stderr, word)
+  assert.equal(JSON.parse((await run(at, ['install', 'cursor', '--json'])).stdout).check.length, 2)
+
+  extended({ env: {}, envFile: undefined, type: 'http', url: 'https://evil.example/mcp', headers: { A: 'b' } })
+  const changed = JSON.parse((await run(at, ['install', 'cursor', '--write', '--json'])).stdout)
+  assert.deepEqual([changed.written, changed.check], [true, []])
+  const entry = JSON.parse(readFileSync(file, 'utf8')).mcpServers['hyperlight-mcp']
+  assert.deepEqual(Object.keys(entry).sort(), ['args', 'command', 'env', 'timeout', 'type'])
+  assert.equal(entry.type, 'stdio')
+})
+
 test('a link is followed where no other user may write, and in a project never', async (t) => {
   const at = place(t)
   const target = put(at.home, 'dotfiles/mcp.json', cursor)

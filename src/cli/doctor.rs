@@ -11,7 +11,7 @@ use super::Exit;
 use super::error::{CliError, message};
 use super::next_command::NextCommand;
 use super::session::Session;
-use crate::command::{Style, Tone};
+use crate::command::{Style, Tone, one_line, quoted};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::registry::{ServerState, ServerStatus};
@@ -41,8 +41,10 @@ struct Finding {
 }
 
 impl Finding {
+    /// Makes a finding. Each of its texts may have names and commands of a config that nobody has approved.
     fn new(what: &str, status: Status, text: impl Into<String>, remedy: Option<String>) -> Self {
-        Self { what: what.to_owned(), status, text: sanitise_text(&text.into(), MAX_TEXT_CHARS), remedy }
+        let remedy = remedy.map(|remedy| one_line(&remedy));
+        Self { what: one_line(what), status, text: sanitise_text(&text.into(), MAX_TEXT_CHARS), remedy }
     }
 
     fn ok(what: &str, text: impl Into<String>) -> Self {
@@ -219,7 +221,12 @@ async fn unapproved(gateway: &Gateway, name: &str, what: &str, next_command: &Ne
         && let (Some(command), None) = (&request.command, &request.executable)
     {
         let text = format!("its program \"{command}\" was not found in PATH");
-        return Finding::new(what, Status::Problem, text, Some(format!("install {command}, or write its full path into the config")));
+        return Finding::new(
+            what,
+            Status::Problem,
+            text,
+            Some(format!("install {}, or write its full path into the config", quoted(command))),
+        );
     }
     Finding::new(what, Status::Warning, "it is not approved", Some(next_command.with(&format!("approve {name}"))))
 }
@@ -260,6 +267,15 @@ mod tests {
         let finding = Finding::new("server a", Status::Problem, "it is not there", Some("install it".to_owned()));
         assert_eq!(shown(&finding, &Style::default()), "PROBLEM server a: it is not there\n          → install it\n");
         assert_eq!(shown(&Finding::ok("config", "fine"), &Style::default()), "ok      config: fine\n");
+    }
+
+    #[test]
+    fn nothing_of_a_config_reaches_the_terminal_as_a_control_sequence_or_a_line_of_its_own() {
+        let evil = "\u{1b}[2J\u{9b}31m\r\nok      server b: fine\u{202e}";
+        let finding = Finding::new(evil, Status::Problem, evil, Some(format!("install {evil}")));
+        let text = shown(&finding, &Style::default());
+        assert!(!text.contains(|next: char| next.is_control() && next != '\n') && !text.contains('\u{202e}'), "{text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("ok ")), "{text}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Standard input, output and error: prints text, shows progress, and asks a person.
 
 use parking_lot::{Mutex, MutexGuard};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write};
 use std::sync::OnceLock;
@@ -10,7 +11,7 @@ use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflu
 use serde_json::Value as Json;
 
 use super::args::ColorChoice;
-use super::untrusted::indented;
+use super::untrusted::{indented, without_controls};
 use crate::command::{Style, Tone};
 use crate::text::{is_unseen, sanitise_line};
 
@@ -95,11 +96,12 @@ impl Terminal {
         }
     }
 
-    /// Prints text on standard output, unchanged.
+    /// Prints text on standard output. A file or a pipe gets it unchanged, a terminal without control characters.
     pub(super) fn print(&self, text: &str) {
         if self.output_end.get().is_some() {
             return;
         }
+        let text = &*if self.screens.output { without_controls(text) } else { Cow::Borrowed(text) };
         let written = self.write(text, |text| io::stdout().lock().write_all(text).and_then(|()| io::stdout().flush()));
         if let Err(error) = written {
             let _ = self.output_end.set(match error.kind() {
@@ -125,8 +127,9 @@ impl Terminal {
         self.print(&format!("{}\n", json_text(json)));
     }
 
-    /// Prints text on standard error.
+    /// Prints text on standard error, for a terminal without control characters.
     pub(super) fn say(&self, text: &str) {
+        let text = &*if self.screens.error { without_controls(text) } else { Cow::Borrowed(text) };
         let _ = self.write(text, |text| io::stderr().lock().write_all(text));
     }
 

@@ -1,13 +1,50 @@
-//! Shows untrusted text at the terminal, so that no line looks like a line of this program.
+//! Shows untrusted text at the terminal, so that no line looks like a line of this program, and no text controls the terminal.
+
+use std::borrow::Cow;
+
+/// The codes with which `Style` colours a text, and the code that ends a colour.
+const COLOURS: [&str; 6] = ["[0m", "[1m", "[2m", "[31m", "[32m", "[33m"];
 
 /// Indents each line of untrusted text except the first, so that no line looks like a line of this program.
 pub(super) fn indented(text: &str) -> String {
     text.trim_end_matches('\n').replace('\n', "\n  | ")
 }
 
+/// Replaces the control characters of a text with their numbers, except line ends, tabs and our colours. Each text is made safe where it is
+/// formatted; this is the last guard, for a text that was overlooked.
+pub(super) fn without_controls(text: &str) -> Cow<'_, str> {
+    let is_safe = |next: char| !next.is_control() || next == '\n' || next == '\t';
+    if text.chars().all(is_safe) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for (index, next) in text.char_indices() {
+        let rest = &text[index + next.len_utf8()..];
+        let is_colour = next == '\u{1b}' && COLOURS.iter().any(|colour| rest.starts_with(colour));
+        let is_line_end = next == '\r' && rest.starts_with('\n');
+        if is_safe(next) || is_colour || is_line_end {
+            out.push(next);
+        } else {
+            out.extend(next.escape_unicode());
+        }
+    }
+    Cow::Owned(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::{Style, Tone};
+
+    #[test]
+    fn a_terminal_gets_our_colours_and_no_other_control_sequence() {
+        let style = Style::new(true, None);
+        for tone in [Tone::Heading, Tone::Quiet, Tone::Good, Tone::Warning, Tone::Bad] {
+            let text = format!("{}\ta\r\nb", style.paint(tone, "天気"));
+            assert_eq!(without_controls(&text), text);
+        }
+        assert_eq!(without_controls("a\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31mb\rc"), "a\\u{1b}[2J\\u{1b}]0;x\\u{7}\\u{9b}31mb\\u{d}c");
+    }
 
     #[test]
     fn no_line_of_others_begins_like_one_of_this_program() {

@@ -31,8 +31,25 @@ const NAMES: &[&str] = &[
     "QML2_IMPORT_PATH",
     "QML_IMPORT_PATH",
     "QT_PLUGIN_PATH",
+    "VK_ADD_LAYER_PATH",
+    "VK_DRIVER_FILES",
     "VK_ICD_FILENAMES",
     "VK_LAYER_PATH",
+    "__EGL_VENDOR_LIBRARY_DIRS",
+    "__EGL_VENDOR_LIBRARY_FILENAMES",
+    "ALSA_CONFIG_PATH",
+    "GBM_BACKENDS_PATH",
+    "GDK_PIXBUF_MODULEDIR",
+    "GSS_MECH_CONFIG",
+    "KRB5_CONFIG",
+    "LADSPA_PATH",
+    "OCL_ICD_VENDORS",
+    "ODBCINI",
+    "ODBCINSTINI",
+    "ODBCSYSINI",
+    "OPENCL_VENDOR_PATH",
+    "SASL_PATH",
+    "SSH_SK_PROVIDER",
     // Shells.
     "BASHOPTS",
     // ENV is not in the list. Only interactive shells read it, and many programs use it for the name of their stage.
@@ -70,6 +87,9 @@ const NAMES: &[&str] = &[
     "SSH_ASKPASS",
     "SVN_SSH",
     "SUDO_ASKPASS",
+    "GNUPGHOME",
+    "HGRCPATH",
+    "ZIPOPT",
     // Node, other JavaScript runtimes, and their tools.
     "ELECTRON_RUN_AS_NODE",
     "NODE_COMPILE_CACHE",
@@ -87,6 +107,9 @@ const NAMES: &[&str] = &[
     "ESBUILD_BINARY_PATH",
     "PLAYWRIGHT_BROWSERS_PATH",
     "PUPPETEER_EXECUTABLE_PATH",
+    "CHROME_PATH",
+    "FFMPEG_PATH",
+    "FFPROBE_PATH",
     // Python.
     "CONDARC",
     "CONDA_EXE",
@@ -108,6 +131,13 @@ const NAMES: &[&str] = &[
     "PYTHONWARNINGS",
     "PYTHON_PRESITE",
     "VIRTUAL_ENV",
+    "FLASK_APP",
+    "IPYTHONDIR",
+    "JUPYTER_CONFIG_DIR",
+    "JUPYTER_PATH",
+    "MPLBACKEND",
+    "MPLCONFIGDIR",
+    "PYTHON",
     // Perl, Ruby, PHP, Lua, R, Julia, Tcl, awk, Guile, Emacs.
     "PERL5DB",
     "PERL5LIB",
@@ -146,6 +176,13 @@ const NAMES: &[&str] = &[
     "GUILE_LOAD_COMPILED_PATH",
     "GUILE_LOAD_PATH",
     "EMACSLOADPATH",
+    "CABAL_DIR",
+    "COMPOSER",
+    "COMPOSER_HOME",
+    "GHC_PACKAGE_PATH",
+    "OCAMLPATH",
+    "TEXMFCNF",
+    "TEXMFHOME",
     // Java and .NET.
     "CATALINA_OPTS",
     "CLASSPATH",
@@ -179,6 +216,13 @@ const NAMES: &[&str] = &[
     "DOTNET_SHARED_STORE",
     "DOTNET_STARTUP_HOOKS",
     "MONO_PATH",
+    "ANT_HOME",
+    "GRADLE_HOME",
+    "GRADLE_USER_HOME",
+    "HADOOP_HOME",
+    "M2_HOME",
+    "MAVEN_HOME",
+    "SPARK_HOME",
     // Erlang and Elixir.
     "ELIXIR_ERL_OPTIONS",
     "ERL_AFLAGS",
@@ -192,6 +236,10 @@ const NAMES: &[&str] = &[
     // Build tools.
     "CC",
     "CXX",
+    "CFLAGS",
+    "CPPFLAGS",
+    "CXXFLAGS",
+    "LDFLAGS",
     "GNUMAKEFLAGS",
     "MAKEFILES",
     "MAKEFLAGS",
@@ -213,11 +261,16 @@ const NAMES: &[&str] = &[
     "ANSIBLE_CONFIG",
     "AWS_CONFIG_FILE",
     "AWS_SHARED_CREDENTIALS_FILE",
+    "AZURE_CONFIG_DIR",
+    "CLOUDSDK_CONFIG",
+    "GH_CONFIG_DIR",
+    "HELM_DATA_HOME",
     "CURL_HOME",
     "DOCKER_CONFIG",
     "DOCKER_CONTEXT",
     "DOCKER_HOST",
     "KUBECONFIG",
+    "RIPGREP_CONFIG_PATH",
     "TF_CLI_CONFIG_FILE",
 ];
 /// Prefixes of names that programs compare with regard to case.
@@ -255,6 +308,59 @@ const STARTS: &[&str] = &[
 ];
 /// Prefixes of names that programs compare without regard to case.
 const STARTS_IN_ANY_CASE: &[&str] = &["npm_config_", "pnpm_config_", "yarn_"];
+/// Suffixes of names that programs compare with regard to case: paths of libraries and programs, commands, and options of programs. They also find
+/// variables of programs that no list knows.
+const ENDS: &[&str] = &[
+    // Libraries, modules and plugins.
+    "_CONFIGURE_PATH",
+    "_DRIVERS_PATH",
+    "_DRIVER_PATH",
+    "_EXTENSIONS_DIR",
+    "_EXTENSION_DIR",
+    "_LIBRARY",
+    "_LIBRARY_PATH",
+    "_MODULE",
+    "_MODULES",
+    "_MODULES_PATH",
+    "_MODULE_DIR",
+    "_MODULE_FILE",
+    "_MODULE_PATH",
+    "_PLUGINS",
+    "_PLUGINS_DIR",
+    "_PLUGINS_PATH",
+    "_PLUGIN_DIR",
+    "_PLUGIN_PATH",
+    "_PRELOAD",
+    // Programs and commands.
+    "_ASKPASS",
+    "_BIN",
+    "_BINARY",
+    "_BINARY_PATH",
+    "_BROWSER",
+    "_CMD",
+    "_COMMAND",
+    "_EDITOR",
+    "_EXE",
+    "_EXECUTABLE",
+    "_EXECUTABLE_PATH",
+    "_EXEC_PATH",
+    "_HELPER",
+    "_INTERPRETER",
+    "_LAUNCHER",
+    "_PAGER",
+    "_PROG",
+    "_PYTHON",
+    "_RSH",
+    "_SHELL",
+    "_WRAPPER",
+    // Options of programs, and their startup files.
+    "OPTIONS",
+    "OPTS",
+    "_ARGS",
+    "RC",
+];
+/// Suffixes of names that end like a startup file and are none.
+const NO_STARTUP_FILES: &[&str] = &["SRC", "CRC", "DMARC"];
 /// Suffixes of names that hold a credential. These variables load no code, and their values must be masked.
 const CREDENTIAL_ENDS: &[&str] =
     &["_auth", "_authtoken", "_auth_token", "_auth_ident", "_password", "_token", "_username", "otp", "_api_key", "_apikey", "_secret"];
@@ -270,92 +376,11 @@ const CREDENTIAL_ENDS: &[&str] =
 pub fn loads_code(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let starts = STARTS.iter().any(|start| name.starts_with(start)) || STARTS_IN_ANY_CASE.iter().any(|start| lower.starts_with(start));
-    NAMES.contains(&name) || (starts && !CREDENTIAL_ENDS.iter().any(|end| lower.ends_with(end)))
+    let ends =
+        ENDS.iter().any(|end| name.len() > end.len() && name.ends_with(end)) && !NO_STARTUP_FILES.iter().any(|end| name.ends_with(end));
+    NAMES.contains(&name) || ends || (starts && !CREDENTIAL_ENDS.iter().any(|end| lower.ends_with(end)))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_loads_code_is_known_by_its_name_in_the_case_that_its_program_takes() {
-        for name in [
-            "NODE_OPTIONS",
-            "LD_PRELOAD",
-            "LD_LIBRARY_PATH",
-            "LD_AUDIT",
-            "PATH",
-            "PYTHONPATH",
-            "PYTHONSTARTUP",
-            "PERL5OPT",
-            "PERL5LIB",
-            "RUBYOPT",
-            "BASH_ENV",
-            "JAVA_TOOL_OPTIONS",
-            "npm_config_script_shell",
-            "NPM_CONFIG_NODE_OPTIONS",
-            "Npm_Config_Registry",
-            "GIT_SSH_COMMAND",
-            "DYLD_INSERT_LIBRARIES",
-            "GIT_CONFIG_COUNT",
-            "UV_INDEX_URL",
-            "HOME",
-            "BASH_FUNC_ls%%",
-            "LUA_INIT_5_4",
-            "CARGO_HOME",
-            "NODE_COMPILE_CACHE",
-            "BUN_CONFIG_REGISTRY",
-            "PUPPETEER_EXECUTABLE_PATH",
-            "XDG_CACHE_HOME",
-            "SVN_SSH",
-            "RSYNC_RSH",
-            "TF_CLI_CONFIG_FILE",
-            "TMPDIR",
-            "PYENV_HOOK_PATH",
-            "RBENV_ROOT",
-            "NODENV_VERSION",
-            "GOENV_ROOT",
-            "ASDF_DATA_DIR",
-            "MISE_CONFIG_DIR",
-            "VOLTA_HOME",
-            "FNM_DIR",
-            "NVM_BIN",
-            "SDKMAN_DIR",
-            "PROTO_HOME",
-            "RUBYGEMS_GEMDEPS",
-            "IBM_JAVA_OPTIONS",
-            "OPENJ9_JAVA_OPTIONS",
-            "JRUBY_OPTS",
-            "COMPlus_AltJitName",
-            "DOTNET_GCPath",
-        ] {
-            assert!(loads_code(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn what_loads_nothing_or_is_a_credential_is_not_taken_for_it() {
-        for name in [
-            "",
-            "API_KEY",
-            "node_options",
-            "LD",
-            "DEBUG",
-            "ENV",
-            "NODE_ENV",
-            "PYTHONUNBUFFERED",
-            "MYPATH",
-            "npm_config__authToken",
-            "npm_config_//registry.example/:_authToken",
-            "UV_INDEX_OURS_PASSWORD",
-            "CARGO_REGISTRY_TOKEN",
-            "YARN_NPM_AUTH_TOKEN",
-            "MISE_GITHUB_TOKEN",
-            "PROTO_API_KEY",
-            "DOTNET_gcServer",
-            "DOTNET_ENVIRONMENT",
-        ] {
-            assert!(!loads_code(name), "{name}");
-        }
-    }
-}
+#[path = "loaders_tests.rs"]
+mod tests;

@@ -66,7 +66,7 @@ pub struct OAuthDefinition {
     /// The id of a client that is registered at the authorization server.
     pub client_id: Option<String>,
     pub client_secret: Option<SecretString>,
-    /// Scopes to request in place of those that the server names.
+    /// The only scopes that may be requested. If there are none, those that the server names are requested.
     pub scopes: Vec<String>,
     /// The address of a document that describes the client (SEP-991). The address is the client's id.
     pub client_metadata_url: Option<String>,

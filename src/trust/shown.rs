@@ -4,7 +4,9 @@
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::shown_value::{Openness, has_plain_user, mask, may_name_a_secret, shown_value};
-use crate::config::{Address, OAuthDefinition, ServerDefinition, Surroundings, Transport, inputs_of_text, loads_code, redirects_traffic};
+use crate::config::{
+    Address, Grant, OAuthDefinition, ServerDefinition, Surroundings, Transport, inputs_of_text, loads_code, redirects_traffic,
+};
 use crate::redact::{is_known_token, is_secret_name};
 
 /// Lower-case prefixes of the names of package managers' variables, and of other variables with addresses of packages.
@@ -134,12 +136,21 @@ pub(crate) fn oauth_lines(oauth: &OAuthDefinition, metadata: Option<&Address>) -
         ("clientSecret", secret(client_secret)),
         ("privateKey", private_key.as_ref().map(|key| if is_pem(key) { "***".to_owned() } else { mask(key.expose_secret()) })),
         ("signingAlgorithm", signing_algorithm.map(|algorithm| algorithm.name().to_owned())),
-        ("scopes", (!scopes.is_empty()).then(|| scopes.join(" "))),
+        ("scopes", scopes_of(scopes, *grant)),
         ("clientMetadataUrl", metadata.map(|address| address.shown.clone())),
         ("clientMetadataUrl in Unicode", metadata.and_then(|address| address.unicode_host.clone())),
         ("callbackPort", callback_port.map(|port| port.to_string())),
     ];
     lines.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))).collect()
+}
+
+/// Returns the scopes that may be requested. Without a list, the server names them. A person sees them at the login, if there is one.
+fn scopes_of(scopes: &[String], grant: Grant) -> Option<String> {
+    match (scopes, grant) {
+        ([], Grant::AuthorizationCode) => None,
+        ([], Grant::ClientCredentials) => Some("(named by the server, and requested without asking)".to_owned()),
+        (scopes, _) => Some(scopes.join(" ")),
+    }
 }
 
 #[cfg(test)]
@@ -159,7 +170,14 @@ mod tests {
         };
         let lines = ["grant=authorization_code", "clientId=me", "clientSecret=hun***", "scopes=a b", "callbackPort=7"];
         assert_eq!(shown(0), lines);
-        assert_eq!(shown(1), ["grant=client_credentials", "clientId=${ID}", "privateKey=***", "signingAlgorithm=ES256"]);
+        let lines = [
+            "grant=client_credentials",
+            "clientId=${ID}",
+            "privateKey=***",
+            "signingAlgorithm=ES256",
+            "scopes=(named by the server, and requested without asking)",
+        ];
+        assert_eq!(shown(1), lines);
     }
 
     #[test]

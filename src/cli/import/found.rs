@@ -4,6 +4,8 @@
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
+use super::masked::hides_path;
+use super::words::{name_of, shown_arguments};
 use crate::cli::args::Program;
 use crate::redact::is_secret;
 use crate::text::sanitise_line;
@@ -194,13 +196,15 @@ pub(super) fn secret_field(table: &str, name: &str) -> String {
 
 /// Collects secrets in arguments and in the URL. Other processes can see arguments, and an approval request shows arguments and the URL.
 fn secrets_in_the_open(found: &mut Found) {
-    let words: Vec<&str> = found.entry["args"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
-    for (index, word) in words.iter().enumerate() {
-        // The option is written as `--api-key=VALUE` or `--api-key VALUE`.
-        let before = index.checked_sub(1).map(|index| words[index]).filter(|before| before.starts_with('-') && !before.contains('='));
-        let (name, value) = word.split_once('=').unwrap_or((before.unwrap_or_default(), word));
-        if !value.starts_with('-') && !value.contains("${") && is_secret(name.trim_start_matches('-'), value) {
-            let suggestion = format!("${{{}}} in env, if the server can read this value from a variable", variable(&found.name, name));
+    // A word that is not a text is empty here, so that the index of each other word stays.
+    let words: Vec<String> =
+        found.entry["args"].as_array().into_iter().flatten().map(|word| word.as_str().unwrap_or_default().to_owned()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    for (index, (word, shown)) in words.iter().zip(shown_arguments(&words)).enumerate() {
+        if *word != shown && !word.contains("${") {
+            let before = index.checked_sub(1).map_or("", |index| words[index]);
+            let variable = variable(&found.name, name_of(before, word));
+            let suggestion = format!("${{{variable}}} in env, if the server can read this value from a variable");
             found.secrets.push(Secret { field: format!("args[{index}]"), suggestion });
         }
     }
@@ -212,6 +216,11 @@ fn secrets_in_the_open(found: &mut Found) {
     let secrets: Vec<_> = address.query_pairs().filter_map(in_query).collect();
     let secrets = secrets.into_iter().chain(password.map(|_| format!("${{{}}} as the password", variable(&found.name, "password"))));
     found.secrets.extend(secrets.map(|suggestion| Secret { field: "url".to_owned(), suggestion }));
+    let url = address.as_str();
+    if hides_path(url) {
+        let suggestion = format!("${{{}}} in its path", variable(&found.name, "url"));
+        found.secrets.push(Secret { field: "url".to_owned(), suggestion });
+    }
 }
 
 /// Returns a variable name for a value. If the value's own name is not a valid variable name, adds the server's name before it.

@@ -1,8 +1,10 @@
 //! The command `import`: shows the servers of other programs, then writes them into the config of hyperlight-mcp. Approves nothing.
 
 mod found;
+mod masked;
 mod plan;
 mod sources;
+mod words;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -19,12 +21,14 @@ use crate::command::{Style, Tone, bordered, one_line, quoted};
 use crate::config::{ServerDefinition, Transport};
 use crate::text::has_invisible;
 use crate::trust::{METADATA_FIELD, address_of, addresses_of, input_lines, oauth_lines, shown_header, shown_variable};
+use masked::shown_url;
 use plan::{Addition, Read, plan, snippet};
 
 pub use found::{Found, Secret, found_in};
 pub(super) use found::{converted, inputs_in, starts_gateway};
-pub(super) use plan::{Plan, edited, plan_named, shown_found, shown_inputs};
+pub(super) use plan::{Plan, edited, plan_named, shown_found};
 pub(super) use sources::places;
+pub(super) use words::shown_text;
 
 pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit, CliError> {
     let Sources { read, looked, unreadable } = read_all(session, arguments)?;
@@ -137,14 +141,8 @@ fn show(session: &Session, plan: &Plan, looked: &[PathBuf]) {
 pub(super) fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> String {
     let entry = &addition.entry;
     let masked = addition.shown_entry();
-    let arguments = masked["args"].as_array().into_iter().flatten().filter_map(Json::as_str);
-    let what = match (entry["url"].as_str(), entry["command"].as_str()) {
-        (Some(url), _) => connects(url),
-        (None, command) => {
-            let words: Vec<String> = command.into_iter().chain(arguments).map(quoted).collect();
-            format!("runs {}", words.join(" "))
-        }
-    };
+    let definition = addition.definition(inputs);
+    let what = starts(entry, &masked, definition.as_ref());
     let mut text = format!("{} from {}\n", style.paint(Tone::Heading, &addition.name), one_line(&addition.from));
     let mut line = |tone: Option<Tone>, line: &str| {
         let line = one_line(line);
@@ -152,7 +150,7 @@ pub(super) fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> Stri
     };
     line(None, &what);
     for (key, title) in [("cwd", "in the folder"), ("envFile", "with the variables of")] {
-        if let Some(value) = entry[key].as_str() {
+        if let Some(value) = masked[key].as_str() {
             line(None, &format!("{title} {}", bordered(value)));
         }
     }
@@ -165,7 +163,6 @@ pub(super) fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> Stri
     for (name, value) in entry["headers"].as_object().into_iter().flatten() {
         line(None, &format!("sends {}", shown_header(name, &scalar(value).unwrap_or_default())));
     }
-    let definition = addition.definition(inputs);
     for setting in definition.as_ref().map(logs_in).unwrap_or_default() {
         line(None, &format!("OAuth {setting}"));
     }
@@ -202,11 +199,26 @@ fn has_invisible_text(json: &Json) -> bool {
     }
 }
 
+/// Describes what an entry starts, or connects to. An entry may have a command and an address: its type decides, as it does at the start.
+fn starts(entry: &Json, masked: &Json, definition: Option<&ServerDefinition>) -> String {
+    let runs = || {
+        let arguments = masked["args"].as_array().into_iter().flatten().filter_map(Json::as_str);
+        let words: Vec<String> = masked["command"].as_str().into_iter().chain(arguments).map(quoted).collect();
+        format!("runs {}", words.join(" "))
+    };
+    match (definition.map(|definition| &definition.transport), entry["url"].as_str()) {
+        (Some(Transport::Http { .. }), Some(url)) => connects(url),
+        (Some(Transport::Stdio { .. }), _) | (_, None) => runs(),
+        (None, Some(url)) if entry["command"].is_null() => connects(url),
+        (None, Some(url)) => format!("{}, or {}", runs(), connects(url)),
+    }
+}
+
 /// Describes the URL of a server and its real host. Variables are not replaced.
 fn connects(url: &str) -> String {
     let address = address_of(url, None);
     let host = address.unicode_host.map(|host| format!(" (its host in Unicode: {host})")).unwrap_or_default();
-    format!("connects to {}{host}", address.shown)
+    format!("connects to {}{host}", shown_url(url))
 }
 
 /// Returns the OAuth settings of a server in the format of an approval request.
@@ -236,7 +248,7 @@ pub(super) fn warn_of_readers(session: &Session, plan: &Plan, path: &Path) {
 
 fn tell(session: &Session, plan: &Plan, unreadable: &[Unreadable], path: &Path, written: bool) {
     if session.json() {
-        let document = json!({ "config": path.display().to_string(), "written": written, "additions": plan.shown_additions(), "skipped": plan.skipped, "unreadable": unreadable, "inputs": shown_inputs(&plan.inputs) });
+        let document = json!({ "config": path.display().to_string(), "written": written, "additions": plan.shown_additions(), "skipped": plan.skipped, "unreadable": unreadable, "inputs": plan.shown_inputs() });
         return session.terminal.print_json(&document);
     }
     if plan.additions.is_empty() {

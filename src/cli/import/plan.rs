@@ -5,13 +5,12 @@ use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::found::{Found, Secret, secret_field, starts_gateway};
+use super::found::{Found, Secret, inputs_in, starts_gateway};
+use super::masked::{self, renamed_input, shown_input};
 use crate::config::{ServerDefinition, inputs_of_text, loads_code, parse_object, redirects_traffic};
 use crate::error::Error;
-use crate::redact::Redactor;
-use crate::trust::{address_of, shown_header, shown_variable};
-
-const MASKED: &str = "***";
+use crate::redact::{Redactor, is_secret};
+use crate::trust::input_lines;
 
 /// A server to add.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -30,43 +29,15 @@ pub(in crate::cli) struct Addition {
 }
 
 impl Addition {
-    /// Returns the entry without secrets. Each secret is replaced with the suggested variable, or with `***`, as terminals and logs keep
-    /// printed text.
+    /// Returns the entry without secrets. Each secret is replaced with the suggested variable, or with `***`.
     pub(super) fn shown_entry(&self) -> Json {
-        let Self { name: _, from: _, entry, notes: _, secrets, loaders: _, redirectors: _ } = self;
-        let mut shown = entry.clone();
-        let suggestion = |field: &str| secrets.iter().find(|secret| secret.field == field).map(|secret| secret.suggestion.clone());
-        for (table, show) in [("env", shown_variable as fn(&str, &str) -> String), ("headers", shown_header)] {
-            for (name, value) in shown[table].as_object_mut().into_iter().flatten() {
-                let Some(text) = value.as_str() else { continue };
-                let masked = show(name, text).split_off(name.len() + 1);
-                let suggestion = suggestion(&secret_field(table, name));
-                if masked != text || suggestion.is_some() {
-                    *value = json!(suggestion.unwrap_or(masked));
-                }
-            }
-        }
-        for (index, word) in shown["args"].as_array_mut().into_iter().flatten().enumerate() {
-            if suggestion(&format!("args[{index}]")).is_some() {
-                let text = word.as_str().unwrap_or_default();
-                *word = json!(text.split_once('=').map_or_else(|| MASKED.to_owned(), |(name, _)| format!("{name}={MASKED}")));
-            }
-        }
-        if let Some(url) = shown["url"].as_str().filter(|_| suggestion("url").is_some()) {
-            shown["url"] = json!(address_of(url, None).shown);
-        }
-        for key in ["clientSecret", "privateKey"] {
-            if shown["oauth"][key].as_str().is_some_and(|value| !value.contains("${")) {
-                shown["oauth"][key] = json!(MASKED);
-            }
-        }
-        shown
+        masked::shown_entry(&self.entry, &self.secrets)
     }
 
     /// Parses the server as part of a config with these inputs. Assumes that the config declares all other inputs that the server uses.
     pub(super) fn definition(&self, inputs: &[Json]) -> Option<ServerDefinition> {
         let mut inputs = inputs.to_vec();
-        for id in inputs_of_text(&self.entry.to_string()) {
+        for id in inputs_of_entry(&self.entry) {
             if !inputs.iter().any(|input| input["id"] == id.as_str()) {
                 inputs.push(json!({ "type": "promptString", "id": id }));
             }
@@ -94,9 +65,28 @@ pub(in crate::cli) struct Plan {
 }
 
 impl Plan {
+    /// Returns whether an addition uses an input, and no input of this id is declared yet.
+    fn uses(&self, input: &Json) -> bool {
+        let is_used = |id: &str| self.additions.iter().any(|addition| inputs_of_entry(&addition.entry).iter().any(|used| used == id));
+        input["id"].as_str().is_some_and(is_used) && !self.inputs.iter().any(|known| known["id"] == input["id"])
+    }
+
     /// Returns the additions for printing, without secrets.
     pub(in crate::cli) fn shown_additions(&self) -> Vec<Addition> {
         self.additions.iter().map(|addition| Addition { entry: addition.shown_entry(), ..addition.clone() }).collect()
+    }
+
+    /// Returns the inputs for printing. A default is masked like the values in which it is used.
+    pub(in crate::cli) fn shown_inputs(&self) -> Vec<Json> {
+        let definitions: Vec<_> = self.additions.iter().map(|addition| addition.definition(&self.inputs)).collect();
+        let is_shown = |id: &str, default: &str| {
+            let line = format!("{id}={default}");
+            let lines = |definition: &ServerDefinition| {
+                input_lines(definition).iter().all(|shown| !shown.starts_with(&format!("{id}=")) || *shown == line)
+            };
+            !is_secret(id, default) && definitions.iter().all(|definition| definition.as_ref().is_some_and(lines))
+        };
+        self.inputs.iter().map(|input| shown_input(input, &is_shown)).collect()
     }
 }
 
@@ -104,17 +94,6 @@ impl Plan {
 pub(in crate::cli) fn shown_found(found: Found) -> Json {
     let Found { name, entry, notes, secrets } = found;
     Addition { name, from: String::new(), entry, notes, secrets, loaders: Vec::new(), redirectors: Vec::new() }.shown_entry()
-}
-
-/// Returns the inputs for printing. Masks the defaults of inputs that are marked as passwords.
-pub(in crate::cli) fn shown_inputs(inputs: &[Json]) -> Vec<Json> {
-    let mut inputs = inputs.to_vec();
-    for input in &mut inputs {
-        if input["password"] == true && !input["default"].is_null() {
-            input["default"] = json!(MASKED);
-        }
-    }
-    inputs
 }
 
 /// A config of another program: its path, its servers, and its inputs.
@@ -132,36 +111,101 @@ pub(in crate::cli) fn plan_named(existing: &Json, read: Vec<Read>) -> (Plan, Vec
     let sections = [&existing["mcpServers"], &existing["servers"], &existing["mcp"]["servers"]];
     let mut taken: Vec<(String, Json)> =
         sections.into_iter().filter_map(Json::as_object).flatten().map(|(name, entry)| (name.clone(), entry.clone())).collect();
+    let ours = inputs_in(existing);
     for (from, found, inputs) in read {
+        let ids = Ids::of(&found, &inputs, ours.iter().chain(&plan.inputs));
         for found in found {
-            names.push(add(&mut plan, &mut taken, &from, found));
+            names.push(add(&mut plan, &mut taken, &from, found, &ids));
         }
-        let used = |id: &str| plan.additions.iter().any(|addition| addition.entry.to_string().contains(&format!("${{input:{id}}}")));
-        let known = |input: &Json, all: &[Json]| all.iter().any(|other| other["id"] == input["id"]);
-        let ours: Vec<Json> = existing["inputs"].as_array().cloned().unwrap_or_default();
-        let wanted = inputs.into_iter().filter(|input| input["id"].as_str().is_some_and(used) && !known(input, &ours));
-        for input in wanted {
-            if !known(&input, &plan.inputs) {
-                plan.inputs.push(input);
-            }
-        }
+        let wanted: Vec<Json> = ids.declared(inputs).into_iter().filter(|input| plan.uses(input)).collect();
+        plan.inputs.extend(wanted);
     }
     (plan, names)
 }
 
+/// Returns the ids of the inputs in all texts of an entry. Each text is looked at by itself, as one with a mistake must not hide the others.
+fn inputs_of_entry(entry: &Json) -> Vec<String> {
+    match entry {
+        Json::String(text) => inputs_of_text(text),
+        Json::Array(items) => items.iter().flat_map(inputs_of_entry).collect(),
+        Json::Object(fields) => fields.values().flat_map(inputs_of_entry).collect(),
+        Json::Null | Json::Bool(_) | Json::Number(_) => Vec::new(),
+    }
+}
+
+/// New ids of the inputs of one program. The value that a person has given for an input of the config, or gives for an input of another program,
+/// must not go to a server that only uses the same id.
+struct Ids(Vec<(String, String)>);
+
+impl Ids {
+    fn of<'i>(found: &[Found], inputs: &[Json], known: impl Iterator<Item = &'i Json>) -> Self {
+        let id_of = |input: &Json| input["id"].as_str().map(ToOwned::to_owned);
+        let known: Vec<String> = known.filter_map(id_of).collect();
+        let used: Vec<String> = found.iter().flat_map(|found| inputs_of_entry(&found.entry)).collect();
+        let declared: Vec<String> = inputs.iter().filter_map(id_of).collect();
+        let is_taken = |id: &String| known.contains(id) || used.contains(id) || declared.contains(id);
+        let mut new: Vec<(String, String)> = Vec::new();
+        for id in used.iter().filter(|id| known.contains(id)) {
+            let mut numbered = (2..).map(|number: u64| format!("{id}-{number}"));
+            if !new.iter().any(|(old, _)| old == id)
+                && let Some(free) = numbered.find(|free| !is_taken(free) && !new.iter().any(|(_, taken)| taken == free))
+            {
+                new.push((id.clone(), free));
+            }
+        }
+        Self(new)
+    }
+
+    /// Returns an entry with the new ids.
+    fn renamed(&self, entry: &Json) -> Json {
+        self.0.iter().fold(entry.clone(), |entry, (old, new)| renamed_input(&entry, old, new))
+    }
+
+    /// Returns the declarations with the new ids. An input that its program does not declare is declared, as a person has to answer it.
+    fn declared(&self, inputs: Vec<Json>) -> Vec<Json> {
+        let mut all = inputs;
+        for (old, new) in &self.0 {
+            match all.iter_mut().find(|input| input["id"] == old.as_str()) {
+                Some(input) => input["id"] = json!(new),
+                None => all.push(json!({ "type": "promptString", "id": new, "password": true })),
+            }
+        }
+        all
+    }
+
+    fn notes(&self, entry: &Json) -> Vec<String> {
+        let used = inputs_of_entry(entry);
+        let note = |(old, new): &(String, String)| {
+            format!("its input \"{old}\" became \"{new}\", as another server has an input \"{old}\": it gets a value of its own")
+        };
+        self.0.iter().filter(|(old, _)| used.contains(old)).map(note).collect()
+    }
+}
+
+/// Returns whether two entries differ at most by the numbers of their inputs' ids, as an earlier import may have given them.
+fn is_same(known: &Json, entry: &Json) -> bool {
+    let bare = |id: &str| {
+        id.rsplit_once('-').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit())).map_or(id, |(bare, _)| bare).to_owned()
+    };
+    let normal = |entry: &Json| inputs_of_entry(entry).iter().fold(entry.clone(), |entry, id| renamed_input(&entry, id, &bare(id)));
+    known == entry || normal(known) == normal(entry)
+}
+
 /// Adds one server to the plan. Returns its name in the config, or `None` if the config does not get it.
-fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Found) -> Option<String> {
+fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Found, ids: &Ids) -> Option<String> {
     let Found { name, entry, mut notes, secrets } = found;
     let skip = |plan: &mut Plan, why: String| plan.skipped.push(Skipped { name: name.clone(), from: from.to_owned(), why });
     if starts_gateway(&entry) {
         skip(plan, "it starts hyperlight-mcp itself".to_owned());
         return None;
     }
-    if let Some((ours, _)) = taken.iter().find(|(_, known)| *known == entry) {
+    if let Some((ours, _)) = taken.iter().find(|(_, known)| is_same(known, &entry)) {
         let why = format!("the config already has the same entry as \"{ours}\"");
         skip(plan, why);
         return Some(ours.clone());
     }
+    notes.extend(ids.notes(&entry));
+    let entry = ids.renamed(&entry);
     let valid = free(&valid_name(&name), taken);
     let one = json!({ "mcpServers": { valid.as_str(): entry } });
     // Errors about unknown inputs are ignored, as the inputs are added together with the server.
@@ -248,7 +292,7 @@ pub(super) fn snippet(plan: &Plan) -> Json {
     let servers: serde_json::Map<_, _> = plan.shown_additions().into_iter().map(|addition| (addition.name, addition.entry)).collect();
     let mut snippet = json!({ "mcpServers": servers });
     if !plan.inputs.is_empty() {
-        snippet["inputs"] = json!(shown_inputs(&plan.inputs));
+        snippet["inputs"] = json!(plan.shown_inputs());
     }
     snippet
 }

@@ -263,3 +263,130 @@ fn an_address_that_could_be_read_in_two_ways_is_left_out() {
     assert!(plan.additions.is_empty());
     assert!(plan.skipped[0].why.contains("backslash") && plan.skipped[1].why.contains("folder"), "{:?}", plan.skipped);
 }
+
+/// A secret that looks like one by itself.
+const KEY: &str = "s3kr3t9f8a7b6c5d4e3f2a1b0c";
+
+/// Returns all that an import prints about servers: the texts, the JSON and the config to copy.
+fn printed(plan: &Plan) -> String {
+    let texts: String = plan.additions.iter().map(|addition| shown(addition, &plan.inputs, &Style::default())).collect();
+    let found = plan.additions.iter().map(|addition| {
+        let found = Found { name: addition.name.clone(), entry: addition.entry.clone(), notes: Vec::new(), secrets: Vec::new() };
+        shown_found(found).to_string()
+    });
+    let found: String = found.collect();
+    format!("{texts}{}{}{}{found}", json!(plan.shown_additions()), json!(plan.shown_inputs()), snippet(plan))
+}
+
+#[test]
+fn no_place_of_an_entry_prints_a_secret() {
+    for entry in [
+        json!({ "command": "x", "args": ["--header", format!("Authorization: Bearer {KEY}")] }),
+        json!({ "command": "x", "args": ["--header", format!("X-Api-Key: {KEY}"), format!("--api-key:{KEY}"), "-u", format!("ada:{KEY}")] }),
+        json!({ "command": "x", "args": [format!("{{\"deep\":{{\"token\":\"{KEY}\"}}}}"), format!("postgres://ada:{KEY}@db.example/x")] }),
+        json!({ "command": format!("x --api-key={KEY}") }),
+        json!({ "command": "x", "cwd": "/", "envFile": format!("https://ada:{KEY}@x.example/") }),
+        json!({ "command": "x", "env": { "API_KEY": format!("${{X:-{KEY}}}"), "PIN_TOKEN": 1_234_567_890_123_456_i64 } }),
+        json!({ "url": format!("https://mcp.example/s/{KEY}/mcp") }),
+        json!({ "url": format!("https://{KEY}@mcp.example/mcp#token={KEY}") }),
+        json!({ "url": format!("https://mcp.example/mcp;token={KEY}?code={KEY}&a=${{T:-{KEY}}}") }),
+        json!({ "url": format!("https://mcp.example/${{X}}?key={KEY}") }),
+        json!({ "url": "https://mcp.example/mcp", "oauth": { "clientId": "me", "clientSecret": format!("${{CS:-{KEY}}}") } }),
+        json!({ "url": "https://mcp.example/mcp", "oauth": { "clientId": "me", "clientSecret": format!("{KEY}${{X}}") } }),
+        json!({ "url": "https://mcp.example/mcp", "oauth": { "clientId": "me", "clientsecret": KEY, "token": [KEY] } }),
+        json!({ "url": "https://mcp.example/mcp", "headers": { "Authorization": format!("Bearer ${{X:-{KEY}}}"), "X-Url": format!("https://a.example/{KEY}") } }),
+        json!({ "type": "stdio", "command": "x", "url": format!("https://mcp.example/{KEY}"), "headers": { "X-Key": KEY } }),
+    ] {
+        let text = json!({ "mcpServers": { "a": entry } }).to_string();
+        let plan = planned(&json!({}), Program::Cursor, &text);
+        assert_eq!(plan.additions.len(), 1, "{:?}", plan.skipped);
+        let printed = printed(&plan);
+        assert!(!printed.contains(KEY) && !printed.contains("1234567890123456"), "{entry}: {printed}");
+        assert!(edited("{}", &plan).unwrap().contains(KEY), "{entry}");
+        assert!(!snippet(&plan).to_string().contains("null"), "{}", snippet(&plan));
+    }
+}
+
+#[test]
+fn values_of_unknown_shapes_are_masked_as_a_whole() {
+    let entry = json!({ "command": ["x", KEY], "args": KEY, "env": { "A": [KEY] }, "headers": KEY, "oauth": KEY, "url": [KEY], "type": { "a": KEY }, "disabled": KEY });
+    let found = Found { name: "a".into(), entry, notes: Vec::new(), secrets: Vec::new() };
+    let shown = shown_found(found);
+    assert!(!shown.to_string().contains(KEY), "{shown}");
+    assert_eq!(shown["headers"], "***");
+}
+
+#[test]
+fn a_default_of_an_input_is_masked_like_the_values_that_use_it() {
+    let plan_with = |input: Json| {
+        let servers = json!({ "a": { "command": "x", "env": { "API_KEY": "${input:a}", "MODE": "${input:b}", "C": "${input:c}" } } });
+        let inputs = json!([
+            { "type": "promptString", "id": "a", "default": "sunshine" },
+            { "type": "promptString", "id": "b", "default": "fast" },
+            input,
+        ]);
+        planned(&json!({}), Program::Cursor, &json!({ "mcpServers": servers, "inputs": inputs }).to_string())
+    };
+    let plan = plan_with(json!({ "type": "promptString", "id": "c", "default": KEY }));
+    let text = printed(&plan);
+    assert!(!text.contains(KEY) && !text.contains("sunshine"), "{text}");
+    assert_eq!(plan.shown_inputs()[1]["default"], "fast");
+    let wrong = json!({ "type": "promptString", "id": "c", "default": { "x": KEY }, "password": "true", "token": KEY, "options": [KEY] });
+    let text = printed(&plan_with(wrong));
+    assert!(!text.contains(KEY) && !text.contains("sunshine"), "{text}");
+}
+
+#[test]
+fn an_entry_with_a_command_and_an_address_is_shown_by_its_type() {
+    let both = |kind: &str| json!({ "type": kind, "command": "evil", "args": ["x"], "url": "https://good.example/mcp" });
+    let text = json!({ "mcpServers": { "a": both("stdio"), "b": both("http") } }).to_string();
+    let plan = planned(&json!({}), Program::Cursor, &text);
+    let lines: Vec<String> = plan.additions.iter().map(|addition| shown(addition, &plan.inputs, &Style::default())).collect();
+    assert!(lines[0].contains("runs evil x") && !lines[0].contains("connects"), "{lines:?}");
+    assert!(lines[1].contains("connects to https://good.example/mcp") && !lines[1].contains("runs"), "{lines:?}");
+}
+
+#[test]
+fn an_imported_server_gets_no_value_of_an_input_that_another_server_uses() {
+    let input = |id: &str| json!({ "type": "promptString", "id": id, "password": true });
+    let entry = json!({ "command": "new", "env": { "A": "${input:token} ${input:own}" } });
+    let existing = json!({ "mcpServers": { "old": { "command": "old", "env": { "A": "${input:token}" } } }, "inputs": [input("token")] });
+    for inputs in [json!([input("token"), input("own")]), json!([input("own")])] {
+        let text = json!({ "servers": { "new": entry }, "inputs": inputs }).to_string();
+        let plan = planned(&existing, Program::Vscode, &text);
+        let addition = &plan.additions[0];
+        assert_eq!(addition.entry["env"]["A"], "${input:token-2} ${input:own}");
+        let ids: Vec<_> = plan.inputs.iter().map(|input| input["id"].as_str().unwrap()).collect();
+        assert!(ids.len() == 2 && ids.contains(&"token-2") && ids.contains(&"own"), "{ids:?}");
+        assert!(addition.notes.iter().any(|note| note.contains("\"token\" became \"token-2\"")), "{:?}", addition.notes);
+        // A second import finds the server that the first one has added.
+        let after = edited(&existing.to_string(), &plan).unwrap();
+        let config = crate::config::parse_text(&after, "c", 9).unwrap();
+        assert_eq!((config.servers.len(), config.invalid.len(), config.inputs.len()), (2, 0, 3));
+        let again = planned(&parsed(&after).unwrap(), Program::Vscode, &text);
+        assert!(again.additions.is_empty() && again.inputs.is_empty(), "{again:?}");
+    }
+}
+
+#[test]
+fn inputs_of_two_programs_stay_apart_and_a_mistake_in_one_text_hides_no_input() {
+    let input = json!({ "type": "promptString", "id": "token" });
+    let read = |command: &str| {
+        let servers = json!({ command: { "command": command, "env": { "A": "${input:token}" } } });
+        let text = json!({ "servers": servers, "inputs": [input] }).to_string();
+        let (found, inputs) = found_in(Program::Vscode, &text, None).unwrap();
+        (command.to_owned(), found, inputs)
+    };
+    let both = plan(&json!({}), vec![read("one"), read("other")]);
+    let used: Vec<_> = both.additions.iter().map(|addition| addition.entry["env"]["A"].as_str().unwrap()).collect();
+    assert_eq!((used, both.inputs.len()), (vec!["${input:token}", "${input:token-2}"], 2));
+    let nested = planned(
+        &json!({ "mcp": { "inputs": [input] } }),
+        Program::Vscode,
+        &json!({ "servers": { "a": { "command": "x", "env": { "A": "${input:token}" } } } }).to_string(),
+    );
+    assert_eq!(nested.additions[0].entry["env"]["A"], "${input:token-2}");
+    let codex = "[mcp_servers.a]\ncommand = \"x\"\nenabled_tools = [\"${foo:bar}\"]\nenv = { A = \"${input:token}\" }";
+    let plan = planned(&json!({ "inputs": [input] }), Program::Codex, codex);
+    assert_eq!(plan.additions[0].entry["env"]["A"], "${input:token-2}");
+}

@@ -5,6 +5,7 @@ mod edit;
 mod elsewhere;
 mod hosts;
 mod kept;
+mod ours;
 mod shown;
 mod undo;
 
@@ -15,7 +16,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::args::{Install, Program, Scope};
 use super::error::{CliError, FILE};
-use super::import::{self, Plan, converted, edited, inputs_in, plan_named, shown_inputs, starts_gateway, warn_of_readers};
+use super::import::{self, Plan, converted, edited, inputs_in, plan_named, starts_gateway, warn_of_readers};
 use super::session::Session;
 use super::{Exit, files};
 use crate::command::{Tone, one_line};
@@ -201,7 +202,7 @@ fn planned(session: &Session, arguments: &Install, place: &Place, existing: &Jso
     let new = entry(session, arguments, place)?;
     let (was_there, entry) = match ours {
         // A person may have added keys to our entry, such as a timeout. They stay.
-        Some((_, old)) => (true, merged(old, &new)),
+        Some((_, old)) => (true, ours::merged(old, &new)),
         None => (false, new),
     };
     let is_same = ours.is_some_and(|(_, old)| *old == entry);
@@ -216,14 +217,6 @@ fn planned(session: &Session, arguments: &Install, place: &Place, existing: &Jso
         edit::replaced(host.shape, place.text(), &remove, &insert).map_err(|problem| place.unusable(&problem))?
     };
     Ok(Change { plan, name, entry, was_there, moved, text })
-}
-
-fn merged(old: &Json, new: &Json) -> Json {
-    let mut merged = old.clone();
-    for (key, value) in new.as_object().into_iter().flatten() {
-        merged[key] = value.clone();
-    }
-    merged
 }
 
 /// Fails if `--servers` names a server that the config does not have.
@@ -342,6 +335,7 @@ fn stays(place: &Place, change: &Change) -> Result<Vec<(String, String)>, CliErr
 fn tell(session: &Session, place: &Place, change: &Change, (changes, written): (bool, bool), servers: Option<&[String]>) {
     let (host, plan) = (&place.host, &change.plan);
     let (file, config) = (host.path.display().to_string(), place.config.display().to_string());
+    let to_check = if change.was_there { ours::to_check(&change.entry) } else { Vec::new() };
     if session.json() {
         let moved: Vec<Json> = change.moved.iter().map(|(name, new)| json!({ "name": name, "as": new })).collect();
         let stays: Vec<Json> =
@@ -350,14 +344,20 @@ fn tell(session: &Session, place: &Place, change: &Change, (changes, written): (
             elsewhere::servers(session, place).into_iter().map(|(file, servers)| json!({ "file": file, "servers": servers })).collect();
         let document = json!({
             "program": host.program.word(), "scope": host.scope.word(), "file": file, "config": config, "changes": changes, "written": written,
-            "name": change.name, "entry": shown_entry(host.program, change), "moved": moved, "stays": stays, "elsewhere": elsewhere,
-            "additions": plan.shown_additions(), "inputs": shown_inputs(&plan.inputs),
+            "name": change.name, "entry": shown_entry(host.program, change), "check": to_check, "moved": moved, "stays": stays, "elsewhere": elsewhere,
+            "additions": plan.shown_additions(), "inputs": plan.shown_inputs(),
         });
         return session.terminal.print_json(&document);
     }
     let title = host.program.title();
-    let text = if !changes {
+    for problem in &to_check {
+        let text = format!("the entry \"{}\" in {file} has more than this program writes: {problem}. Check it, or remove it", change.name);
+        session.terminal.note(Tone::Warning, "warning:", &one_line(&text));
+    }
+    let text = if !changes && to_check.is_empty() {
         format!("nothing to change: {title} already starts hyperlight-mcp serve\n")
+    } else if !changes {
+        format!("nothing was changed. What {title} starts depends on the parts of the entry that the warnings name\n")
     } else if written {
         let approve = session.next_command.with("approve");
         let undo = command(session, host, " --undo --write");

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use super::edit::{Shape, table_text};
 use super::hosts::HostFile;
 use crate::cli::args::Program;
-use crate::cli::import::{converted, shown_found};
+use crate::cli::import::{converted, shown_found, shown_text};
 use crate::cli::json_text;
 use crate::command::{Style, Tone, printable};
 
@@ -74,7 +74,7 @@ pub(super) fn masked(program: Program, name: &str, entry: &Json) -> Json {
                 let names = value.as_object().into_iter().flatten().map(|(name, _)| (name.clone(), shown["headers"][name].clone()));
                 Json::Object(names.collect())
             }
-            key if program == Program::Codex && PLAIN_OF_CODEX.contains(&key) => value.clone(),
+            key if program == Program::Codex && PLAIN_OF_CODEX.contains(&key) => plain(value),
             key if shown.get(key).is_some() => shown[key].clone(),
             _ if is_plain => value.clone(),
             _ => json!(MASKED),
@@ -82,6 +82,16 @@ pub(super) fn masked(program: Program, name: &str, entry: &Json) -> Json {
         masked.insert(key.clone(), value);
     }
     Json::Object(masked)
+}
+
+/// Returns names and numbers. Somebody may have written a secret in place of the name of its variable.
+fn plain(value: &Json) -> Json {
+    match value {
+        Json::String(text) => json!(shown_text("", text)),
+        Json::Array(items) => items.iter().map(plain).collect(),
+        Json::Object(fields) => Json::Object(fields.iter().map(|(key, value)| (key.clone(), plain(value))).collect()),
+        Json::Null | Json::Bool(_) | Json::Number(_) => value.clone(),
+    }
 }
 
 #[cfg(test)]
@@ -101,5 +111,7 @@ mod tests {
         let text = masked(Program::Codex, "x", &headers).to_string();
         assert!(!text.contains(secret) && text.contains("example.com") && text.contains("Authorization"), "{text}");
         assert_eq!(masked(Program::Cursor, "x", &json!(secret)), MASKED);
+        let misplaced = json!({ "url": "https://example.com/mcp", "bearer_token_env_var": secret });
+        assert!(!masked(Program::Codex, "x", &misplaced).to_string().contains(secret));
     }
 }

@@ -13,7 +13,8 @@ use url::Url;
 
 use super::failure::Refusal;
 
-const PATH: &str = "/callback";
+/// Path for clients that an authorization server knew before.
+pub(super) const PATH: &str = "/callback";
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
@@ -64,11 +65,11 @@ pub(super) struct Callback {
 }
 
 impl Callback {
-    /// Listens on the given port, or on any free port.
-    pub(super) async fn bind(port: Option<u16>) -> io::Result<Self> {
+    /// Listens on the given port, or on any free port, for answers at a path.
+    pub(super) async fn bind(port: Option<u16>, path: &str) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or_default())).await?;
         let port = listener.local_addr()?.port();
-        let redirect_uri = Url::parse(&format!("http://127.0.0.1:{port}{PATH}")).map_err(io::Error::other)?;
+        let redirect_uri = Url::parse(&format!("http://127.0.0.1:{port}{path}")).map_err(io::Error::other)?;
         Ok(Self { listener, redirect_uri })
     }
 
@@ -104,7 +105,7 @@ async fn serve(mut stream: TcpStream, base: &Url, state: &SecretString) -> Optio
     let request = read_request(&mut stream).await?;
     let answer = target(&request)
         .and_then(|target| base.join(target).ok())
-        .filter(|url| url.origin() == base.origin() && url.path() == PATH)
+        .filter(|url| url.origin() == base.origin() && url.path() == base.path())
         .and_then(|url| read_answer(&url, state));
     let (status, text) = if answer.is_some() { ("200 OK", RECEIVED) } else { ("404 Not Found", NOT_FOUND) };
     // The page must not contain any part of the request.
@@ -174,7 +175,7 @@ mod tests {
 
     #[tokio::test]
     async fn whatever_else_comes_is_turned_away_and_the_listener_is_closed_after_its_answer() {
-        let callback = Callback::bind(None).await.unwrap();
+        let callback = Callback::bind(None, PATH).await.unwrap();
         let url = callback.redirect_uri().clone();
         let waiting = tokio::spawn(async move { callback.answer(&SecretString::from("st4te")).await });
         for request in [
@@ -195,7 +196,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_says_nothing_or_too_much_keeps_nobody_waiting() {
-        let callback = Callback::bind(None).await.unwrap();
+        let callback = Callback::bind(None, PATH).await.unwrap();
         let url = callback.redirect_uri().clone();
         let waiting = tokio::spawn(async move { callback.answer(&SecretString::from("st4te")).await });
         let _silent = TcpStream::connect(("127.0.0.1", url.port().unwrap())).await.unwrap();
@@ -206,7 +207,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_port_that_is_taken_is_an_error() {
-        let first = Callback::bind(None).await.unwrap();
-        assert!(Callback::bind(first.redirect_uri().port()).await.is_err());
+        let first = Callback::bind(None, PATH).await.unwrap();
+        assert!(Callback::bind(first.redirect_uri().port(), PATH).await.is_err());
     }
 }

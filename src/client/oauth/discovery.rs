@@ -14,6 +14,7 @@ use super::exchange::Issuer;
 use super::failure::{PKCE, Problem};
 use super::http::Http;
 use super::recipient::is_place_of;
+use crate::config::OAuthSettings;
 
 /// The authorization server that was found.
 pub(super) struct Discovery {
@@ -51,6 +52,26 @@ impl Discovery {
         if methods.iter().any(|method| method == "S256") || !self.is_published { Ok(()) } else { Err(Problem::failed(PKCE)) }
     }
 
+    /// Checks that an answer of the authorization page can be told from an answer of another authorization server. A malicious server could name the
+    /// page of an honest one, and would be sent the code that a person allows there (RFC 9700, 4.4).
+    pub(super) fn check_page(&self, settings: &OAuthSettings) -> Result<(), Problem> {
+        let names_issuer = self.metadata.additional_fields.get(NAMES_ISSUER).and_then(Json::as_bool).unwrap_or(false);
+        // A person has approved an issuer of the config, and `discover` has compared it.
+        if names_issuer || settings.issuer.is_some() {
+            return Ok(());
+        }
+        let page =
+            Url::parse(&self.metadata.authorization_endpoint).map_err(|_| Problem::failed("its authorization endpoint is not a URL"))?;
+        if Url::parse(&self.issuer.name).is_ok_and(|issuer| issuer.origin() == page.origin()) {
+            return Ok(());
+        }
+        Err(Problem::failed(format!(
+            "an answer could belong to another authorization server, as the page of the login is at another host than its issuer, and answers do not promise to name their issuer ({NAMES_ISSUER}). If the issuer is the right one, set oauth.issuer to it, and approve the server again. Issuer: {}, page: {}",
+            self.issuer.name,
+            origin_of(&page)
+        )))
+    }
+
     /// Returns whether the authorization server accepts a client metadata document in place of a registration (SEP-991).
     pub(super) fn takes_client_documents(&self) -> bool {
         self.metadata.additional_fields.get("client_id_metadata_document_supported").and_then(Json::as_bool).unwrap_or(false)
@@ -72,6 +93,8 @@ impl Discovery {
     }
 }
 
+/// Field of the metadata that promises the issuer in each answer (RFC 9207).
+const NAMES_ISSUER: &str = "authorization_response_iss_parameter_supported";
 pub(super) const OFFLINE_ACCESS: &str = "offline_access";
 
 /// Runs work without logging, because rmcp logs authorization codes and token fields.

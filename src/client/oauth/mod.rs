@@ -19,6 +19,7 @@ mod http;
 mod obtain;
 mod person;
 mod recipient;
+mod scopes;
 mod source;
 mod store;
 mod token_manager;

@@ -4,12 +4,13 @@ use secrecy::SecretString;
 
 use super::asking::Asking;
 use super::assertion::Signer;
-use super::decide::{Cause, Challenge, Past, union};
-use super::discovery::{Discovery, OFFLINE_ACCESS};
+use super::decide::{Cause, Challenge, Past};
+use super::discovery::Discovery;
 use super::exchange::{self, Issuer, Proof};
 use super::failure::Problem;
 use super::person::Question;
 use super::recipient::{QUIET_SECONDS, Recipient};
+use super::scopes::{Scopes, refused};
 use super::store::{Client, Kept};
 use super::token_manager::TokenManager;
 use crate::config::Grant;
@@ -40,7 +41,7 @@ impl TokenManager {
         step_ups: u8,
         asking: &Asking,
     ) -> Result<(), Problem> {
-        let scopes = self.scopes(&found, challenge);
+        let scopes = self.scopes(&found, challenge)?;
         let past = Past { cause: Cause::Authorized, step_ups, since: self.now() };
         match self.settings.grant {
             Grant::ClientCredentials => self.speak_for_itself(found, scopes, past, asking).await,
@@ -48,21 +49,17 @@ impl TokenManager {
         }
     }
 
-    /// Returns the scopes to request: those of the config or else those that the server names, and all that were granted before.
-    fn scopes(&self, found: &Discovery, challenge: &Challenge) -> Vec<String> {
-        let first = if self.settings.scopes.is_empty() { &found.scopes } else { &self.settings.scopes };
+    /// Returns the scopes to request. Fails if the server requires more than may be requested.
+    fn scopes(&self, found: &Discovery, challenge: &Challenge) -> Result<Vec<String>, Problem> {
         let before = self.token().map(|held| held.token.scopes.clone()).unwrap_or_default();
-        let mut scopes = match challenge {
-            Challenge::MissingScopes(wanted) if before.is_empty() => union(first, wanted),
-            Challenge::MissingScopes(wanted) if wanted.is_empty() => union(&before, first),
-            Challenge::MissingScopes(wanted) => union(&before, wanted),
-            Challenge::Unauthorized => union(&before, first),
+        let scopes = Scopes {
+            ceiling: self.ceiling(),
+            named: &found.scopes,
+            before: &before,
+            grant: self.settings.grant,
+            has_offline_access: found.has_offline_access(),
         };
-        scopes.retain(|scope| scope != OFFLINE_ACCESS || self.settings.grant == Grant::AuthorizationCode);
-        if self.settings.grant == Grant::AuthorizationCode && !scopes.is_empty() && found.has_offline_access() {
-            scopes = union(&scopes, &[OFFLINE_ACCESS.to_owned()]);
-        }
-        scopes
+        scopes.to_request(challenge).map_err(|beyond| Problem::Failed(refused(&beyond)))
     }
 
     async fn ask_a_person(
@@ -153,6 +150,7 @@ impl TokenManager {
         let scope = scopes.join(" ");
         let fields = [("grant_type", "client_credentials"), ("scope", scope.as_str()), ("resource", resource.as_str())];
         let granted = exchange::request(&*self.http()?, issuer, proof, &fields).await?;
+        self.limit_to(&scopes);
         let token = self.token_of(granted, None, scopes, resource);
         self.tell(&client, &token);
         self.check_approved()?;

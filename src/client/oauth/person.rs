@@ -9,12 +9,12 @@ use url::Url;
 
 use super::AuthorizationPrompt;
 use super::asking::Asking;
-use super::callback::{Answer, Callback, read_answer};
+use super::callback::{Answer, Callback, PATH, read_answer};
 use super::discovery::{Discovery, parameter, quiet};
 use super::exchange::Granted;
 use super::failure::Problem;
 use super::http::Http;
-use super::store::Client;
+use super::store::{Client, short_digest};
 use crate::config::OAuthSettings;
 
 /// Client name for dynamic client registration.
@@ -53,6 +53,7 @@ pub(super) struct Question<'a> {
 pub(super) struct Authorized {
     pub(super) client: Client,
     pub(super) granted: Granted,
+    /// Scopes that were requested.
     pub(super) scopes: Vec<String>,
     pub(super) resource: String,
 }
@@ -60,7 +61,8 @@ pub(super) struct Authorized {
 impl Question<'_> {
     pub(super) async fn ask(self, mut found: Discovery) -> Result<Authorized, Problem> {
         found.check_pkce()?;
-        let callback = self.listen().await?;
+        found.check_page(self.settings)?;
+        let callback = self.listen(&self.callback_path(&found)).await?;
         let redirect_uri = callback.redirect_uri().clone();
         self.http.take_trouble();
         let client = self.client(&mut found, &redirect_uri).await?;
@@ -81,23 +83,30 @@ impl Question<'_> {
         let response = quiet(exchange).await.map_err(|error| self.explain(error).without(&[code, state.clone()]))?;
         let unusable = || Problem::failed("its token endpoint gave no bearer token");
         let granted = serde_json::to_value(&response).ok().as_ref().and_then(Granted::read).ok_or_else(unusable)?;
-        let scopes = found.manager.get_current_scopes().await;
-        Ok(Authorized { client, granted, scopes, resource })
+        Ok(Authorized { client, granted, scopes: self.scopes, resource })
+    }
+
+    /// Returns the path to which the browser returns. A client that is registered here has another path for each issuer. So an authorization
+    /// server that sends a person on to the page of another one, in the name of the client that is registered there, gets no code of that one.
+    fn callback_path(&self, found: &Discovery) -> String {
+        let is_known = self.settings.client_id.is_some();
+        let is_document = self.settings.client_metadata_url.is_some() && found.takes_client_documents();
+        if is_known || is_document { PATH.to_owned() } else { format!("{PATH}/{}", short_digest(&["callback", &found.issuer.name])) }
     }
 
     /// Listens for the redirect, if possible on the port for which the client was registered.
-    async fn listen(&self) -> Result<Callback, Problem> {
+    async fn listen(&self, path: &str) -> Result<Callback, Problem> {
         if let Some(port) = self.settings.callback_port {
             let taken = |error| Problem::failed(format!("the port {port} (oauth.callbackPort) cannot be listened on: {error}"));
-            return Callback::bind(Some(port)).await.map_err(taken);
+            return Callback::bind(Some(port), path).await.map_err(taken);
         }
         let before = self.known.as_ref().and_then(|client| Url::parse(client.registered_for.as_ref()?).ok()?.port());
         let listening = match before {
-            Some(port) => match Callback::bind(Some(port)).await {
+            Some(port) => match Callback::bind(Some(port), path).await {
                 Ok(callback) => Ok(callback),
-                Err(_) => Callback::bind(None).await,
+                Err(_) => Callback::bind(None, path).await,
             },
-            None => Callback::bind(None).await,
+            None => Callback::bind(None, path).await,
         };
         listening.map_err(|error| Problem::failed(format!("no port of 127.0.0.1 can be listened on: {error}")))
     }

@@ -17,6 +17,7 @@ use super::failure::{Problem, without};
 use super::generation::{Generation, Stored};
 use super::http::Http;
 use super::recipient::check_pinned;
+use super::scopes::{configured, is_within};
 use super::store::{Client, Kept, Slot, Token};
 use crate::config::{Grant, OAuthSettings};
 use crate::error::Error;
@@ -66,6 +67,8 @@ struct State {
     renew_after: u64,
     /// Generation of the server's tokens when the present flight began.
     began: Generation,
+    /// Scopes of the first token that was requested without a person.
+    first_scopes: Option<Vec<String>>,
 }
 
 /// Tokens of one server, shared by its flights.
@@ -97,7 +100,7 @@ impl TokenManager {
             context,
             timing,
             http: OnceLock::new(),
-            state: Mutex::new(State { held: Held::Unread, issuer: None, renew_after: 0, began: Generation::default() }),
+            state: Mutex::new(State { held: Held::Unread, issuer: None, renew_after: 0, began: Generation::default(), first_scopes: None }),
         })
     }
 
@@ -223,7 +226,7 @@ impl TokenManager {
     /// Sets the current issuer, and drops a token of another issuer. Uses a newer token from the store if another process has saved one.
     pub(super) fn settle(&self, issuer: &Issuer, used: Option<&SecretString>) {
         let now = self.now();
-        let (kept, began) = (self.slot(issuer).read(), self.began());
+        let (kept, began, ceiling) = (self.slot(issuer).read(), self.began(), self.ceiling());
         let mut state = self.state();
         if state.issuer.as_ref().is_some_and(|known| known.name != issuer.name) {
             state.held = Held::Nothing;
@@ -235,7 +238,7 @@ impl TokenManager {
         let is_known = matches!(&state.held, Held::Token(held) if held.token.access.expose_secret() == token.access.expose_secret());
         let is_refused = used.is_some_and(|used| used.expose_secret() == token.access.expose_secret());
         let is_better = !is_refused && freshness(token.received_at, token.lifetime, now) == Freshness::Fresh;
-        if is_ours && !is_known && (is_better || !matches!(state.held, Held::Token(_))) {
+        if is_ours && is_within(&token, ceiling.as_deref()) && !is_known && (is_better || !matches!(state.held, Held::Token(_))) {
             self.tell(&client, &token);
             state.held = Held::Token(Arc::new(StoredToken { token, client, past: Past::known(now), began }));
         }
@@ -246,7 +249,7 @@ impl TokenManager {
         let past = Past { cause, step_ups: held.past.step_ups, since: self.now() };
         let issuer = self.state().issuer.clone().ok_or_else(|| Problem::failed("its authorization server is not known"))?;
         if self.settings.grant == Grant::ClientCredentials {
-            let (scopes, resource) = (held.token.scopes.clone(), held.token.resource.clone());
+            let (scopes, resource) = (held.token.requested().to_vec(), held.token.resource.clone());
             return self.request_for_itself(&issuer, scopes, resource, past, asking).await;
         }
         // A refresh token that was forgotten is not sent, and what it would give is not kept.
@@ -260,6 +263,7 @@ impl TokenManager {
         if let Kept { client: Some(client), token: Some(token) } = slot.read()
             && token.access.expose_secret() != held.token.access.expose_secret()
             && freshness(token.received_at, token.lifetime, self.now()) == Freshness::Fresh
+            && is_within(&token, self.ceiling().as_deref())
         {
             let client = client.with_secret_of(&self.settings);
             self.tell(&client, &token);
@@ -271,7 +275,8 @@ impl TokenManager {
         // The wait for a person or for the lock may have been long.
         self.check_approved()?;
         let granted = exchange::request(&*self.http()?, &issuer, Proof::Secret(&held.client), &fields).await?;
-        let token = self.token_of(granted, Some(refresh.clone()), held.token.scopes.clone(), held.token.resource.clone());
+        let renewed = self.token_of(granted, Some(refresh.clone()), held.token.scopes.clone(), held.token.resource.clone());
+        let token = Token { requested: Some(held.token.requested().to_vec()), ..renewed };
         self.accept(&slot, held.client.clone(), token, past, held.began.clone()).await
     }
 
@@ -282,7 +287,8 @@ impl TokenManager {
             refresh: granted.refresh.or(refresh),
             received_at: self.now(),
             lifetime: granted.lifetime,
-            scopes: granted.scopes.unwrap_or(asked),
+            scopes: granted.scopes.unwrap_or_else(|| asked.clone()),
+            requested: Some(asked),
             resource,
         }
     }
@@ -367,6 +373,16 @@ impl TokenManager {
 
     pub(super) fn token(&self) -> Option<Arc<StoredToken>> {
         if let Held::Token(held) = &self.state().held { Some(Arc::clone(held)) } else { None }
+    }
+
+    /// Returns the only scopes that may be requested: those of the config, or where no person sees the request, those of the first request.
+    pub(super) fn ceiling(&self) -> Option<Vec<String>> {
+        configured(&self.settings).or_else(|| self.state().first_scopes.clone())
+    }
+
+    /// Limits all later requests without a person to these scopes, unless the first request has limited them already.
+    pub(super) fn limit_to(&self, scopes: &[String]) {
+        self.state().first_scopes.get_or_insert_with(|| scopes.to_vec());
     }
 
     pub(super) fn http(&self) -> Result<Arc<Http>, Problem> {

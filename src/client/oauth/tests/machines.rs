@@ -93,14 +93,28 @@ async fn a_server_that_refuses_every_token_is_given_up() {
 }
 
 #[tokio::test]
-async fn missing_scopes_are_asked_for_without_a_person() {
+async fn no_server_gets_more_scopes_than_at_first_without_a_person() {
     let world = world_with_secret().await;
     world.describe("scopes_supported", json!(["read", "write", "offline_access"]));
-    let oauth = Agent::new(None).oauth(&world, with_secret(&world, "s3cr3t:+"));
+    let agent = Agent::new(Person::Opens);
+    let oauth = agent.oauth(&world, with_secret(&world, "s3cr3t:+"));
     call(&world, &oauth).await.unwrap();
-    world.set(|rules| rules.needs = vec!["write".to_owned()]);
+    world.set(|rules| rules.needs = vec!["admin".to_owned()]);
+    let error = refusal(&world, &oauth).await;
+    assert_eq!((error.code(), world.asked("client_credentials").len()), ("ERR_AUTHORIZATION_FAILED", 1), "{error}");
+    assert!(error.to_string().contains("admin") && error.to_string().contains("oauth.scopes"), "{error}");
+    // A server that names more scopes once its first token is refused gets no more either, nor one whose authorization server grants more.
+    world.set(|rules| {
+        rules.needs.clear();
+        rules.challenge.push_str(", scope=\"admin\"");
+        rules.grants = Some("read admin".to_owned());
+    });
+    world.revoke_tokens();
     assert_eq!(call(&world, &oauth).await.unwrap(), 200);
-    assert_eq!(scopes_of(&world.asked("client_credentials")[1]), ["read", "write"]);
+    agent.pass(3_600);
+    assert_eq!(call(&world, &oauth).await.unwrap(), 200);
+    let asked: Vec<_> = world.asked("client_credentials").iter().map(|query| query["scope"].clone()).collect();
+    assert_eq!(asked, ["read", "read", "read"]);
 }
 
 #[tokio::test]

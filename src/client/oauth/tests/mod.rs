@@ -7,6 +7,7 @@ mod machines;
 mod owners;
 mod people;
 mod recipients;
+mod scopes;
 mod secrets;
 
 use parking_lot::Mutex;

@@ -158,6 +158,50 @@ async fn one_who_says_nothing_of_issuers_is_taken_as_it_is() {
 }
 
 #[tokio::test]
+async fn an_issuer_that_sends_people_to_the_page_of_another_gets_no_code_of_it() {
+    let (evil, honest) = (World::new().await, World::new().await);
+    evil.describe("authorization_endpoint", json!(format!("{}/authorize", honest.base)));
+    honest.set(|rules| rules.issuer = None);
+    for (promised, prompts) in [(json!(null), 0), (json!(false), 0), (json!(true), 1)] {
+        evil.describe("authorization_response_iss_parameter_supported", promised);
+        let agent = Agent::new(Person::Opens);
+        let error = refusal(&evil, &agent.oauth(&evil, settings())).await;
+        assert_eq!((error.code(), agent.prompts()), ("ERR_AUTHORIZATION_FAILED", prompts), "{error}");
+        assert!(evil.seen("/token").is_empty(), "the code was sent");
+        if prompts == 0 {
+            assert!([&evil.base, &honest.base, "oauth.issuer"].iter().all(|text| error.to_string().contains(*text)), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_at_another_host_is_shown_where_the_config_names_the_issuer() {
+    let (issuer, pages) = (World::new().await, World::new().await);
+    issuer.describe("authorization_endpoint", json!(format!("{}/authorize", pages.base)));
+    issuer.describe("authorization_response_iss_parameter_supported", json!(null));
+    pages.set(|rules| rules.issuer = None);
+    let agent = Agent::new(Person::Opens);
+    let settings = OAuthSettings { issuer: Some(issuer.base.clone()), ..settings() };
+    refusal(&issuer, &agent.oauth(&issuer, settings)).await;
+    assert_eq!((agent.prompts(), issuer.seen("/token").len()), (1, 1));
+}
+
+#[tokio::test]
+async fn each_issuer_has_its_own_address_for_answers_unless_it_knew_the_client_before() {
+    let (one, other) = (World::new().await, World::new().await);
+    let agent = Agent::new(Person::Opens);
+    for world in [&one, &other] {
+        assert_eq!(call(world, &agent.oauth(world, settings())).await.unwrap(), 200);
+    }
+    let path = |world: &World| Url::parse(&world.seen("/authorize")[0]["redirect_uri"]).unwrap().path().to_owned();
+    assert!(path(&one).starts_with("/callback/") && path(&one) != path(&other), "{} {}", path(&one), path(&other));
+    let known = World::new().await;
+    let settings = OAuthSettings { client_id: Some("me".into()), ..settings() };
+    assert_eq!(call(&known, &Agent::new(Person::Opens).oauth(&known, settings)).await.unwrap(), 200);
+    assert_eq!(path(&known), "/callback");
+}
+
+#[tokio::test]
 async fn no_is_an_answer() {
     let world = World::new().await;
     world.set(|rules| rules.person_says = Some("access_denied"));
