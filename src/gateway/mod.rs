@@ -12,6 +12,7 @@ mod core;
 mod drift;
 mod ending;
 mod events;
+mod form;
 mod grants;
 mod journal;
 mod launch;
