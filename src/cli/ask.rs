@@ -137,7 +137,8 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
     let who = question["server"].as_str().unwrap_or_default();
     terminal.say(&format!("server \"{who}\" asks: {}\n", indented(&text(&question["message"]))));
     if let Some(url) = question["url"].as_str() {
-        terminal.say(&format!("  {}\n", sanitise_line(url, MAX_TEXT_CHARS)));
+        // The address is shown in full and as it is, because a person opens it.
+        terminal.say(&format!("  {}\n", escaped_line(url)));
         let agreed = terminal.confirm("Have you opened this page, and do you agree?").await;
         return if agreed { ElicitationAnswer::Accept(None) } else { ElicitationAnswer::Decline };
     }

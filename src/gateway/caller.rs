@@ -39,22 +39,25 @@ impl ScopeCaller {
         counted.map_err(|reason| self.scope.warn(format!("a question of server \"{server}\" was declined: {reason}"))).ok()
     }
 
-    /// Makes a question readable for a person. A URL is not changed, because it is opened and not read. Returns `None` for a form that a person would
-    /// see otherwise than it is answered.
-    fn readable(&self, mut elicitation: Elicitation) -> Option<Elicitation> {
+    /// Makes a question readable for a person. A URL is not changed, because it is opened and not read. Fails for a form that a person would see
+    /// otherwise than it is answered.
+    fn readable(&self, mut elicitation: Elicitation) -> Result<Elicitation, String> {
         let redactor = &self.events.redactor;
         let clean = |text: &str| redactor.readable_question(text, MAX_MESSAGE_CHARS);
         match &mut elicitation.question {
             Question::Form { message, requested_schema } => {
                 *message = clean(message);
-                let shown = shown_form(redactor, requested_schema, MAX_MESSAGE_CHARS);
-                let server = &elicitation.server;
-                let tell = |reason| self.scope.warn(format!("a question of server \"{server}\" was declined: {reason}"));
-                *requested_schema = shown.map_err(tell).ok()?;
+                *requested_schema = shown_form(redactor, requested_schema, MAX_MESSAGE_CHARS)?;
             }
             Question::Url { message, .. } => *message = clean(message),
         }
-        Some(elicitation)
+        Ok(elicitation)
+    }
+
+    /// Tells that a question was cancelled because it could not be shown.
+    fn tell_cancelled(&self, server: &str, reason: &str) {
+        let event = Event::ElicitationCancelled { server: server.to_owned(), reason: format!("its form cannot be shown: {reason}") };
+        self.events.send(&event);
     }
 }
 
@@ -73,7 +76,14 @@ impl Caller for ScopeCaller {
 
     fn elicit(&self, elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>> {
         self.may_ask(&elicitation.server, self.can_elicit())?;
-        let elicitation = self.readable(elicitation)?;
+        let server = elicitation.server.clone();
+        let elicitation = match self.readable(elicitation) {
+            Ok(elicitation) => elicitation,
+            Err(reason) => {
+                self.tell_cancelled(&server, &reason);
+                return Some(Box::pin(async { Ok(ElicitationAnswer::Cancel) }));
+            }
+        };
         self.scope.callbacks.elicit(&ElicitationQuestion { elicitation, run_id: self.scope.run_id })
     }
 
