@@ -65,7 +65,7 @@ fn http_options(listen: &str, arguments: &Serve) -> Result<HttpOptions, CliError
 async fn serve_http(session: &Session, served: &Served, options: HttpOptions, stop: CancellationToken) -> Result<(), Error> {
     let (metrics, killed) = (Arc::clone(served.metrics()), CancellationToken::new());
     let handlers = served.clone();
-    let server = http::listen(options, move |principal| handlers.handler(principal.agent.as_deref()), metrics, killed).await?;
+    let server = http::listen(options, move |principal| handlers.handler(principal), metrics, killed).await?;
     session.terminal.note(Tone::Good, "serving", server.url());
     stop.cancelled().await;
     server.close().await;

@@ -11,11 +11,15 @@ mod answers;
 mod asking;
 mod changes;
 mod handler;
+mod handles;
 pub mod http;
 mod listeners;
 mod offers;
 mod session;
+mod stateless;
 mod stdio;
+mod subscriptions;
+mod tasks;
 mod waiting;
 
 use std::sync::Arc;
@@ -31,7 +35,10 @@ pub use handler::Handler;
 pub use stdio::serve_stdio;
 
 use self::changes::Changes;
-use self::http::Metrics;
+use self::handles::Handles;
+use self::http::{Metrics, Principal};
+use self::session::Session;
+use self::tasks::Tasks;
 use self::waiting::Waiting;
 
 /// Options of a served gateway.
@@ -52,6 +59,9 @@ struct Shared {
     options: ServeOptions,
     changes: Changes,
     waiting: Waiting,
+    /// Sessions that callers without one have left, for their saved values.
+    handles: Handles<Session>,
+    tasks: Tasks,
     metrics: Arc<Metrics>,
     /// The number of the next run, in events and questions.
     next_run: AtomicU64,
@@ -72,15 +82,19 @@ impl Served {
         let mut key = [0; 32];
         getrandom::fill(&mut key)
             .map_err(|error| Error::Io { what: "a key for the state of requests".into(), problem: error.to_string().into() })?;
+        let (max_bytes, max_age) = gateway.saved_limits();
+        let closed = CancellationToken::new();
         let shared = Shared {
             gateway,
             options,
             changes: Changes::default(),
             waiting: Waiting::new(&key),
+            handles: Handles::new(&key, max_bytes, max_age),
+            tasks: Tasks::new(runtime, &closed),
             metrics: Arc::default(),
             next_run: AtomicU64::new(1),
             runtime: runtime.clone(),
-            closed: CancellationToken::new(),
+            closed,
         };
         let served = Self(Arc::new(shared));
         served.enable_approved()?;
@@ -88,10 +102,10 @@ impl Served {
         Ok(served)
     }
 
-    /// Returns the handler of one connection. `caller`: the name of the token that it came with. Its agent has this name.
+    /// Returns the handler of one connection. Its agent has the caller's name, if the caller has one.
     #[must_use]
-    pub fn handler(&self, caller: Option<&str>) -> Handler {
-        Handler::new(self.clone(), caller.map(str::to_owned))
+    pub fn handler(&self, caller: &Principal) -> Handler {
+        Handler::new(self.clone(), caller.clone())
     }
 
     /// Returns the counters of the server. The handlers count the runs in it.
@@ -104,9 +118,10 @@ impl Served {
         self.0.next_run.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Stops looking for changes. Connections end with their transports.
+    /// Stops looking for changes, and forgets what callers without a session have saved. Connections end with their transports.
     pub fn close(&self) {
         self.0.closed.cancel();
+        self.0.handles.clear();
     }
 
     fn enable_approved(&self) -> Result<()> {

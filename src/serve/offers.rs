@@ -33,6 +33,8 @@ pub(super) enum Target {
 pub(super) struct Offers {
     servers: Vec<String>,
     resources: Vec<ResourceEntry>,
+    /// The templates of the resources, each with its server.
+    templates: Vec<(String, UriTemplate)>,
 }
 
 impl Offers {
@@ -49,7 +51,13 @@ impl Offers {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self { servers, resources })
+        Ok(Self::new(servers, resources))
+    }
+
+    fn new(servers: Vec<String>, resources: Vec<ResourceEntry>) -> Self {
+        let template = |entry: &ResourceEntry| Some((entry.server.clone(), UriTemplate::parse(entry.template()?)?));
+        let templates = resources.iter().filter_map(template).collect();
+        Self { servers, resources, templates }
     }
 
     pub(super) fn servers(&self) -> &[String] {
@@ -63,11 +71,10 @@ impl Offers {
             resource.mime_type = Some(TYPES_MIME.to_owned());
             resource
         });
-        let owners = owners(self.resources.iter().filter_map(|entry| Some((entry.uri.as_deref()?, entry.server.as_str()))));
         let mut listed = BTreeSet::new();
         let of_servers = self.resources.iter().filter_map(|entry| {
             let uri = entry.uri.as_deref()?;
-            let served = unique_uri(&entry.server, uri, owners[uri].len());
+            let served = unique_uri(&entry.server, uri, self.owners(uri).len());
             if !listed.insert(served.clone()) {
                 return None;
             }
@@ -96,29 +103,25 @@ impl Offers {
         self.resources.iter().find(|entry| entry.template() == Some(template)).map(|entry| entry.server.clone())
     }
 
-    /// Returns the servers that may have a URI, the one that lists it first.
-    pub(super) fn targets(&self, uri: &str) -> Vec<Target> {
+    /// Returns the resource that a URI leads to. `None` where no server has it, or nobody knows which of several servers is meant.
+    pub(super) fn target(&self, uri: &str) -> Option<Target> {
         if let Some(server) = uri.strip_prefix(TYPES).and_then(|name| name.strip_suffix(TYPES_END)) {
-            return vec![Target::Types { server: server.to_owned() }];
+            return Some(Target::Types { server: server.to_owned() });
         }
         if let Some((server, encoded)) = uri.strip_prefix(SHARED).and_then(|rest| rest.split_once('/')) {
             let decoded = percent_encoding::percent_decode_str(encoded).decode_utf8_lossy().into_owned();
-            return vec![Target::Of { server: server.to_owned(), uri: decoded }];
+            return Some(Target::Of { server: server.to_owned(), uri: decoded });
         }
-        let of = |server: &str| Target::Of { server: server.to_owned(), uri: uri.to_owned() };
-        let owners: BTreeSet<_> =
-            self.resources.iter().filter(|entry| entry.uri.as_deref() == Some(uri)).map(|entry| entry.server.as_str()).collect();
-        match owners.len() {
-            1 => owners.into_iter().map(of).collect(),
-            // Listed under other names, as two servers have it.
-            2.. => Vec::new(),
-            0 => {
-                let matches =
-                    |entry: &&ResourceEntry| entry.template().and_then(UriTemplate::parse).is_some_and(|template| template.matches(uri));
-                let servers: BTreeSet<_> = self.resources.iter().filter(matches).map(|entry| entry.server.as_str()).collect();
-                servers.into_iter().map(of).collect()
-            }
-        }
+        let owners = self.owners(uri);
+        let server = owners.first().filter(|_| owners.len() == 1)?;
+        Some(Target::Of { server: (*server).to_owned(), uri: uri.to_owned() })
+    }
+
+    /// Returns the servers that list a URI, or have a template for it.
+    fn owners(&self, uri: &str) -> BTreeSet<&str> {
+        let listing = self.resources.iter().filter(|entry| entry.uri.as_deref() == Some(uri)).map(|entry| entry.server.as_str());
+        let of_templates = self.templates.iter().filter(|(_, template)| template.matches(uri)).map(|(server, _)| server.as_str());
+        listing.chain(of_templates).collect()
     }
 }
 
@@ -237,47 +240,60 @@ mod tests {
         }
     }
 
-    fn offers() -> Offers {
-        Offers {
-            servers: vec!["a".into(), "b".into()],
-            resources: vec![
-                entry("a", Some("note://1"), None),
-                entry("b", Some("note://1"), None),
-                entry("b", Some("note://2"), None),
-                entry("b", None, Some("note://{id}")),
-            ],
-        }
+    fn offers(more: Vec<ResourceEntry>) -> Offers {
+        let resources = vec![
+            entry("a", Some("note://1"), None),
+            entry("b", Some("note://1"), None),
+            entry("b", Some("note://2"), None),
+            entry("b", None, Some("note://{id}")),
+        ];
+        Offers::new(vec!["a".into(), "b".into()], resources.into_iter().chain(more).collect())
+    }
+
+    fn of(server: &str, uri: &str) -> Target {
+        Target::Of { server: server.into(), uri: uri.into() }
+    }
+
+    fn uris(offers: &Offers) -> Vec<String> {
+        let uris: Vec<_> = offers.resources().into_iter().map(|resource| resource.uri).collect();
+        let unique: BTreeSet<_> = uris.iter().collect();
+        assert_eq!(unique.len(), uris.len(), "{uris:?}");
+        uris
     }
 
     #[test]
     fn every_listed_uri_leads_to_the_server_that_has_it() {
-        let offers = offers();
-        let uris: Vec<_> = offers.resources().into_iter().map(|resource| resource.uri).collect();
+        let offers = offers(Vec::new());
+        let uris = uris(&offers);
         assert_eq!(uris[..2], ["mcp-types://a.d.ts", "mcp-types://b.d.ts"]);
-        let unique: std::collections::BTreeSet<_> = uris.iter().collect();
-        assert_eq!(unique.len(), uris.len(), "{uris:?}");
-        let of = |server: &str, uri: &str| vec![Target::Of { server: server.into(), uri: uri.into() }];
-        assert_eq!(offers.targets(&uris[2]), of("a", "note://1"));
-        assert_eq!(offers.targets(&uris[3]), of("b", "note://1"));
-        assert_eq!(offers.targets("note://2"), of("b", "note://2"));
-        assert_eq!(offers.targets("note://3"), of("b", "note://3"));
-        assert_eq!(offers.targets("note://1"), []);
-        assert_eq!(offers.targets("mcp-types://a.d.ts"), [Target::Types { server: "a".into() }]);
+        assert_eq!(offers.target(&uris[2]), Some(of("a", "note://1")));
+        assert_eq!(offers.target(&uris[3]), Some(of("b", "note://1")));
+        assert_eq!(offers.target("note://2"), Some(of("b", "note://2")));
+        assert_eq!(offers.target("note://3"), Some(of("b", "note://3")));
+        assert_eq!(offers.target("note://1"), None);
+        assert_eq!(offers.target("mcp-types://a.d.ts"), Some(Target::Types { server: "a".into() }));
+    }
+
+    #[test]
+    fn what_two_servers_could_have_is_read_from_the_one_that_is_named() {
+        for hostile in [entry("a", None, Some("note:{+any}")), entry("a", Some("note://2"), None)] {
+            let offers = offers(vec![hostile]);
+            assert_eq!(offers.target("note://2"), None);
+            let named = uris(&offers).into_iter().find(|uri| offers.target(uri) == Some(of("b", "note://2")));
+            assert_eq!(named.as_deref(), Some("mcp-resource://b/note%3A%2F%2F2"));
+        }
     }
 
     #[test]
     fn no_uri_of_a_server_leads_to_another_or_to_declarations() {
         let evil = ["mcp-types://a.d.ts", "MCP-Types://a.d.ts", "mcp-resource://a/note%3A%2F%2F1", "mcp-resource://nowhere"];
-        let mut offers = offers();
-        offers.resources.extend(evil.into_iter().map(|uri| entry("b", Some(uri), None)));
-        offers.resources.push(entry("b", Some("note://2"), None));
-        offers.resources.extend(["mcp-types://{name}.d.ts", "{+any}"].into_iter().map(|template| entry("b", None, Some(template))));
-        let uris: Vec<_> = offers.resources().into_iter().map(|resource| resource.uri).collect();
-        let unique: BTreeSet<_> = uris.iter().collect();
-        assert_eq!(unique.len(), uris.len(), "{uris:?}");
+        let mut more: Vec<_> = evil.into_iter().map(|uri| entry("b", Some(uri), None)).collect();
+        more.push(entry("b", Some("note://2"), None));
+        more.extend(["mcp-types://{name}.d.ts", "{+any}"].into_iter().map(|template| entry("b", None, Some(template))));
+        let offers = offers(more);
+        let uris = uris(&offers);
         for uri in evil {
-            let led: Vec<_> =
-                uris.iter().filter(|served| offers.targets(served) == [Target::Of { server: "b".into(), uri: uri.into() }]).collect();
+            let led: Vec<_> = uris.iter().filter(|served| offers.target(served) == Some(of("b", uri))).collect();
             assert!(matches!(&led[..], [served] if served.starts_with("mcp-resource://b/")), "{uri}: {led:?}");
         }
         assert!(uris.contains(&"note://2".to_owned()));

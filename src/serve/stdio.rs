@@ -6,6 +6,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::Served;
+use super::http::Principal;
 use crate::error::{Error, Result};
 
 /// Longest line that a host may send, in bytes: a script of 1 MiB, quoted, and what is around it.
@@ -21,7 +22,7 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_LINE_BYTES);
-    let handler = served.handler(None);
+    let handler = served.handler(&Principal::default());
     let session = handler.slot();
     let running = match handler.serve_with_ct(transport, stop.clone()).await {
         Ok(running) => running,

@@ -37,7 +37,7 @@ pub(super) enum Step {
 }
 
 /// The work of a call, which puts its questions into a channel.
-type Work = BoxFuture<'static, Result<Json, ErrorData>>;
+pub(super) type Work = BoxFuture<'static, Result<Json, ErrorData>>;
 type SharedRound = Shared<BoxFuture<'static, Round>>;
 
 /// What the client echoes.
@@ -47,12 +47,9 @@ struct State {
     round: usize,
 }
 
-/// The name of a caller's token. `None`: all callers without a token, who count as one.
-pub(super) type Caller = Option<String>;
-
 /// A call between two rounds, and the rounds that it had.
 struct Call {
-    caller: Caller,
+    caller: String,
     rounds: Vec<SharedRound>,
     stop: Stop,
     /// Taken by the round that goes on with it.
@@ -62,7 +59,7 @@ struct Call {
 }
 
 struct Paused {
-    caller: Caller,
+    caller: String,
     work: Work,
     /// Ends the call from outside.
     stop: Stop,
@@ -84,7 +81,7 @@ impl Waiting {
     /// Begins a call of a caller. `stop` ends it from outside. `bound` is what a later round of it must repeat: the client, the method and its parameters.
     pub(super) fn begin(
         &self,
-        caller: Caller,
+        caller: String,
         work: Work,
         stop: Stop,
         questions: mpsc::Receiver<Question>,
@@ -195,9 +192,9 @@ fn keep(calls: &Arc<Mutex<HashMap<u64, Call>>>, call: u64, paused: Paused) {
 
 /// Returns the oldest call of the caller that has the most calls.
 fn surplus(calls: &HashMap<u64, Call>) -> Option<u64> {
-    let mut of_callers = BTreeMap::<&Caller, Vec<u64>>::new();
+    let mut of_callers = BTreeMap::<&str, Vec<u64>>::new();
     for (number, call) in calls {
-        of_callers.entry(&call.caller).or_default().push(*number);
+        of_callers.entry(call.caller.as_str()).or_default().push(*number);
     }
     of_callers.into_values().max_by_key(Vec::len)?.into_iter().min()
 }
@@ -223,10 +220,10 @@ mod tests {
 
     /// A call that asks twice, counts how often it gets that far, and gives both answers.
     fn call(waiting: &Waiting, count: &Arc<AtomicUsize>, bound: &[u8]) -> impl Future<Output = Round> + use<> {
-        call_of(None, waiting, count, bound)
+        call_of("", waiting, count, bound)
     }
 
-    fn call_of(caller: Option<&str>, waiting: &Waiting, count: &Arc<AtomicUsize>, bound: &[u8]) -> impl Future<Output = Round> + use<> {
+    fn call_of(caller: &str, waiting: &Waiting, count: &Arc<AtomicUsize>, bound: &[u8]) -> impl Future<Output = Round> + use<> {
         let (sender, questions) = mpsc::channel(4);
         let count = Arc::clone(count);
         let work = work(async move {
@@ -239,7 +236,7 @@ mod tests {
             }
             Ok(json!(answers))
         });
-        waiting.begin(caller.map(str::to_owned), work, Stop::new(), questions, bound.to_vec())
+        waiting.begin(caller.to_owned(), work, Stop::new(), questions, bound.to_vec())
     }
 
     fn state(step: Round) -> String {
@@ -282,10 +279,10 @@ mod tests {
     #[tokio::test]
     async fn a_caller_with_many_calls_ends_none_of_another() {
         let (waiting, count) = (Waiting::new(&[7; 32]), Arc::default());
-        let of_another = state(call_of(Some("quiet"), &waiting, &count, b"ours").await);
-        let first = state(call_of(Some("loud"), &waiting, &count, b"ours").await);
+        let of_another = state(call_of("quiet", &waiting, &count, b"ours").await);
+        let first = state(call_of("loud", &waiting, &count, b"ours").await);
         for _ in 0..MAX_CALLS {
-            state(call_of(Some("loud"), &waiting, &count, b"ours").await);
+            state(call_of("loud", &waiting, &count, b"ours").await);
         }
         assert_eq!(waiting.calls.lock().len(), MAX_CALLS);
         assert!(waiting.resume(&first, &answer("a"), b"ours".to_vec()).is_err());

@@ -11,24 +11,19 @@ use super::options::HttpOptions;
 use super::tokens::TokenFile;
 use crate::error::Result;
 
-/// The caller that a token names; a caller without a name has none.
+/// The caller that a token names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Principal {
+    /// Tells the caller from all others, also where its token has no name. Sessions and waiting calls belong to it.
+    pub key: String,
     /// The name before the token in the token file, or the subject of an OAuth access token.
     pub agent: Option<String>,
 }
 
-/// A caller with the key under which its sessions are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Caller {
-    pub(super) key: String,
-    pub(super) principal: Principal,
-}
-
-impl Caller {
+impl Principal {
     /// The one caller of a server without tokens.
     fn anonymous() -> Self {
-        Self { key: ANONYMOUS.to_owned(), principal: Principal::default() }
+        Self { key: ANONYMOUS.to_owned(), agent: None }
     }
 
     pub(super) fn is_anonymous(&self) -> bool {
@@ -59,7 +54,7 @@ pub(super) struct Access {
 /// The answer to the headers of a request.
 #[derive(Debug)]
 pub(super) struct Identified {
-    pub(super) caller: std::result::Result<Caller, Denied>,
+    pub(super) caller: std::result::Result<Principal, Denied>,
     /// The keys of all callers of the token file, if it was read again for this answer.
     pub(super) owners: Option<HashSet<String>>,
 }
@@ -74,17 +69,17 @@ impl Access {
     pub(super) async fn identify(&self, headers: &HeaderMap) -> Identified {
         let denied = |denied| Identified { caller: Err(denied), owners: None };
         if self.tokens.is_none() && self.oauth.is_none() {
-            return Identified { caller: Ok(Caller::anonymous()), owners: None };
+            return Identified { caller: Ok(Principal::anonymous()), owners: None };
         }
         let Some(token) = bearer(headers) else { return denied(Denied::Missing) };
         let checked = self.tokens.as_ref().map(|file| file.check(token));
         let (owner, owners) = checked.map_or((None, None), |checked| (checked.owner, checked.owners));
         if let Some(owner) = owner {
-            return Identified { caller: Ok(Caller { key: owner.key, principal: Principal { agent: owner.agent } }), owners };
+            return Identified { caller: Ok(Principal { key: owner.key, agent: owner.agent }), owners };
         }
         let caller = match &self.oauth {
             Some(oauth) if looks_like_jwt(token) => match oauth.subject(token).await {
-                Ok(subject) => Ok(Caller { key: format!("oauth:{subject}"), principal: Principal { agent: Some(subject) } }),
+                Ok(subject) => Ok(Principal { key: format!("oauth:{subject}"), agent: Some(subject) }),
                 Err(TokenProblem::Scope) => Err(Denied::Scope),
                 Err(_) => Err(Denied::Invalid),
             },
@@ -138,7 +133,7 @@ mod tests {
     async fn without_tokens_every_caller_is_the_same_and_has_no_name() {
         let access = Access::new(&HttpOptions::default()).unwrap();
         let caller = access.identify(&HeaderMap::new()).await.caller.unwrap();
-        assert!(caller.is_anonymous() && caller.principal.agent.is_none());
+        assert!(caller.is_anonymous() && caller.agent.is_none());
         assert_eq!(access.challenge(Denied::Invalid), "Bearer realm=\"hyperlight-mcp\", error=\"invalid_token\"");
     }
 }

@@ -10,7 +10,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::access::{Caller, Principal};
+use super::access::Principal;
 use super::metrics::Metrics;
 use super::options::HttpLimits;
 use super::sessions::{Most, Sessions};
@@ -20,6 +20,14 @@ const MAX_CALLERS: usize = 4096;
 
 /// Makes the MCP handler of a session, or of a request without one.
 pub(super) type Make<H> = dyn Fn(&Principal) -> H + Send + Sync;
+
+/// The caller of a request without a session, among the extensions of the request.
+#[derive(Debug, Clone)]
+pub(in crate::serve) struct Owner {
+    pub(in crate::serve) key: String,
+    /// Cancelled when the caller's token is withdrawn, or the server closes.
+    pub(in crate::serve) ended: CancellationToken,
+}
 
 /// The services of all callers.
 pub(super) struct Callers<H> {
@@ -46,7 +54,7 @@ impl<H: ServerHandler> Callers<H> {
     }
 
     /// Returns the caller's service, or `None` if too many callers are busy.
-    pub(super) fn service(&self, caller: &Caller) -> Option<Arc<Service<H>>> {
+    pub(super) fn service(&self, caller: &Principal) -> Option<Arc<Service<H>>> {
         let mut services = self.services.lock();
         if let Some(service) = services.get(&caller.key) {
             return Some(service.clone());
@@ -62,7 +70,7 @@ impl<H: ServerHandler> Callers<H> {
         Some(service)
     }
 
-    fn start(&self, caller: &Caller) -> Service<H> {
+    fn start(&self, caller: &Principal) -> Service<H> {
         let HttpLimits { max_sessions: of_all, max_sessions_per_client: of_caller, max_requests_per_client, max_body_bytes, .. } =
             self.limits;
         let sessions = Arc::new(Sessions::new(Most { of_all, of_caller }, self.metrics.clone()));
@@ -73,7 +81,7 @@ impl<H: ServerHandler> Callers<H> {
             .with_json_response(true)
             .with_max_request_body_bytes(max_body_bytes)
             .with_cancellation_token(ended.clone());
-        let (make, principal) = (self.make.clone(), caller.principal.clone());
+        let (make, principal) = (self.make.clone(), caller.clone());
         let mcp = StreamableHttpService::new(move || Ok(make(&principal)), sessions.clone(), config);
         Service { mcp, sessions, slots: Arc::new(Semaphore::new(max_requests_per_client)), ended }
     }
@@ -99,7 +107,19 @@ impl<H: ServerHandler> Callers<H> {
     }
 }
 
+impl<H> Drop for Service<H> {
+    /// Ends what a caller left here that is forgotten, as nothing would tell it later that the caller's token is withdrawn.
+    fn drop(&mut self) {
+        self.ended.cancel();
+    }
+}
+
 impl<H> Service<H> {
+    /// Returns the owner of whatever a request of this caller leaves here.
+    pub(super) fn owner(&self, caller: &Principal) -> Owner {
+        Owner { key: caller.key.clone(), ended: self.ended.clone() }
+    }
+
     fn is_idle(&self, slots: usize) -> bool {
         self.sessions.is_empty() && self.slots.available_permits() == slots
     }

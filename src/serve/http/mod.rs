@@ -26,6 +26,7 @@ mod tls;
 mod tokens;
 
 pub use access::Principal;
+pub(super) use callers::Owner;
 pub use metrics::{Metrics, RunInFlight};
 pub use options::{HttpLimits, HttpOptions, Listen, ProtectedResource, TlsFiles};
 pub use server::{HttpServer, listen};

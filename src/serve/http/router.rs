@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::access::{Access, Caller, Denied};
+use super::access::{Access, Denied, Principal};
 use super::callers::Callers;
 use super::connection::Ends;
 use super::metrics::{Metrics, Refusal};
@@ -127,7 +127,6 @@ async fn known_caller<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mu
     };
     // The handler gets the name, and never the token.
     request.headers_mut().remove(header::AUTHORIZATION);
-    request.extensions_mut().insert(caller.principal.clone());
     request.extensions_mut().insert(caller);
     next.run(request).await
 }
@@ -142,11 +141,15 @@ async fn resource_metadata<H: ServerHandler>(State(shared): State<Arc<Shared<H>>
 }
 
 /// Passes a request on to its caller's MCP service.
-async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, request: Request) -> Response {
-    let service = request.extensions().get::<Caller>().and_then(|caller| shared.callers.service(caller));
-    let Some(service) = service else { return shared.refuse(Refusal::Busy) };
+async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request: Request) -> Response {
+    let caller = request.extensions().get::<Principal>().cloned();
+    let service = caller.as_ref().and_then(|caller| shared.callers.service(caller));
+    let (Some(service), Some(caller)) = (service, caller) else { return shared.refuse(Refusal::Busy) };
     let session = match session_id(request.headers()) {
-        None => None,
+        None => {
+            request.extensions_mut().insert(service.owner(&caller));
+            None
+        }
         Some(id) => match service.sessions.enter(id) {
             // rmcp answers as if it had ended a session that it does not know.
             None if request.method() == Method::DELETE => return (StatusCode::NOT_FOUND, "there is no such session\n").into_response(),
