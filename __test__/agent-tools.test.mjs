@@ -285,7 +285,11 @@ describe('manage_mcp', () => {
       args: ['/tmp/attacker/evil/node_modules/pkg/index.js', 'a\u200bb', 'x\u202ey', '/opt/../tmp/evil/x/y.js', 'correct-horse-battery'],
       cwd: '/tmp/evil/somewhere/else',
       envFile: '/tmp/evil/foo/bar/.env',
-      env: { NODE_OPTIONS: '--import /tmp/evil/deep/down/evil.mjs', LD_PRELOAD: '/tmp/evil/x/lib/evil.so', API_KEY: 'correct-horse-battery' },
+      env: {
+        NODE_OPTIONS: '--import /tmp/evil/deep/down/evil.mjs',
+        LD_PRELOAD: '/tmp/evil/x/lib/evil.so',
+        API_KEY: 'correct-horse-battery',
+      },
     }
     const secretive = { ...fixture('--log', log), env: { API_KEY: 'a-key-of-the-fixture', PATH: '/usr/local/some/where/bin:/usr/bin' } }
     const opened = await openGateway(t, { hostile, fixture: secretive }, { onEvent: (event) => events.push(event) })

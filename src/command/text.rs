@@ -200,11 +200,12 @@ pub(crate) fn one_line(text: &str) -> String {
         }
         let kinds: BTreeSet<char> = run.chars().filter(|character| *character != ' ').collect();
         let named: Vec<String> = kinds.iter().take(MAX_NAMED).map(|character| number(*character)).collect();
-        out += &match (named.len(), kinds.len() > MAX_NAMED) {
+        let shown = match (named.len(), kinds.len() > MAX_NAMED) {
             (0, _) => format!("[{count} blanks]"),
             (_, false) => format!("[{count} blanks: {}]", named.join(" ")),
             (_, true) => format!("[{count} blanks: {} …]", named.join(" ")),
         };
+        out += &shown;
     }
     out
 }

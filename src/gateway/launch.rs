@@ -170,7 +170,7 @@ impl Core {
         // Every header value may be a credential, whatever the header's name is.
         let values = headers.iter().filter(|(name, value)| is_redactable(name, value.expose_secret())).map(|(_, value)| value);
         self.redactor.add(values.chain(redactable(secrets)));
-        self.learn_within([url].into_iter().chain(headers.iter().map(|(_, value)| value)).map(|text| text.expose_secret()));
+        self.learn_within([url].into_iter().chain(headers.iter().map(|(_, value)| value)).map(SecretString::expose_secret));
     }
 
     /// Registers the parts of literal texts that are secrets: the password of an address, or a key in its path or query. A server that repeats its

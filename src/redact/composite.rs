@@ -267,8 +267,8 @@ mod tests {
 
     #[test]
     fn a_text_of_many_parts_costs_little_and_adds_few() {
-        let many: String = (0..5_000).map(|number| format!("token{number}=Zx9-Qw8-{number};")).collect();
-        assert!(secrets_within(&many).len() <= MAX_SECRETS);
+        let many: Vec<String> = (0..5_000).map(|number| format!("token{number}=Zx9-Qw8-{number}")).collect();
+        assert!(secrets_within(&many.join(";")).len() <= MAX_SECRETS);
         let deep = "a=".repeat(50_000);
         let _ = secrets_within(&deep);
     }
