@@ -15,7 +15,9 @@ mod handles;
 pub mod http;
 mod listeners;
 mod offers;
+mod served;
 mod session;
+mod standard;
 mod stateless;
 mod stdio;
 mod subscriptions;
@@ -32,6 +34,7 @@ use crate::gateway::{Gateway, IdentityOptions};
 use crate::trust::AllowedWrites;
 
 pub use handler::Handler;
+pub use served::{ServedGateway, Transport, serve};
 pub use stdio::serve_stdio;
 
 use self::changes::Changes;
