@@ -277,6 +277,35 @@ describe('manage_mcp', () => {
     assert.match((await manage.execute({ action: 'propose', server: 'fixture' })).note, /approved already/)
   })
 
+  test('hands over the very request that its digest approves, at both stages', async (t) => {
+    const events = []
+    const log = join(folder(t), 'log')
+    const hostile = {
+      command: '/tmp/evil/long/path/bin/node',
+      args: ['/tmp/attacker/evil/node_modules/pkg/index.js', 'a\u200bb', 'x\u202ey', '/opt/../tmp/evil/x/y.js', 'correct-horse-battery'],
+      cwd: '/tmp/evil/somewhere/else',
+      envFile: '/tmp/evil/foo/bar/.env',
+      env: {
+        NODE_OPTIONS: '--import /tmp/evil/deep/down/evil.mjs',
+        LD_PRELOAD: '/tmp/evil/x/lib/evil.so',
+        API_KEY: 'correct-horse-battery',
+      },
+    }
+    const secretive = { ...fixture('--log', log), env: { API_KEY: 'a-key-of-the-fixture', PATH: '/usr/local/some/where/bin:/usr/bin' } }
+    const opened = await openGateway(t, { hostile, fixture: secretive }, { onEvent: (event) => events.push(event) })
+    const { manage_mcp: manage } = toolsOf(opened)
+    const propose = async (server) => {
+      await manage.execute({ action: 'propose', server })
+      const { request } = events.findLast(({ type }) => type === 'approval-proposed')
+      assert.deepEqual(request, await opened.approvalRequest(server))
+      return request
+    }
+    assert.deepEqual((await propose('hostile')).args, hostile.args)
+    const { digest } = await propose('fixture')
+    await opened.approve('fixture', digest)
+    assert.equal((await propose('fixture')).stage, 'manifest')
+  })
+
   test('whatever a model that was talked into it passes, nothing is approved', async (t) => {
     const opened = await openGateway(t, { fixture: fixture() })
     const all = Object.values(toolsOf(opened))

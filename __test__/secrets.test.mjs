@@ -390,6 +390,19 @@ describe('Where things are on this computer', () => {
   })
 })
 
+describe('A value that a model reads', () => {
+  test('has no secret of the config, and its paths can be used', async (t) => {
+    const { gateway } = await setUpApproved(t)
+    const [tool] = gateway.agentTools({ include: ['run_javascript'] })
+    await gateway.callTool('fixture', 'echo', { value: 1 })
+    const given = { path: '/srv/data/prod/db', command: 'run `x` */ now', told: `is ${secrets.VARIABLE}` }
+    const code = 'export const handler = (input) => input'
+    const answer = await tool.execute({ code, input: given })
+    assertRedacted('the answer', answer)
+    assert.deepEqual(answer.value, { ...given, told: 'is [redacted]' })
+  })
+})
+
 test('a result is data and passes as it is: what a tool returns is not touched', async (t) => {
   const { gateway, sandbox } = await setUpApproved(t)
   for (const secret of Object.values(secrets)) {

@@ -32,7 +32,8 @@ impl Callbacks for Person {
         if self.allowed.allows(server, tool) {
             return Some(Box::pin(async { Ok(Decision::Run) }));
         }
-        let call = format!("{server}.{}", sanitise_line(tool, MAX_TEXT_CHARS));
+        // The name is shown as it is: another tool may have the same name without what nobody sees.
+        let call = format!("{server}.{}", escaped_line(tool));
         if !self.can_ask {
             let text =
                 format!("{call} was not called: {reason}, and there is no terminal to ask a person. To allow it: --allow-writes {call}");
@@ -136,7 +137,8 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
     let who = question["server"].as_str().unwrap_or_default();
     terminal.say(&format!("server \"{who}\" asks: {}\n", indented(&text(&question["message"]))));
     if let Some(url) = question["url"].as_str() {
-        terminal.say(&format!("  {}\n", sanitise_line(url, MAX_TEXT_CHARS)));
+        // The address is shown in full and as it is, because a person opens it.
+        terminal.say(&format!("  {}\n", escaped_line(url)));
         let agreed = terminal.confirm("Have you opened this page, and do you agree?").await;
         return if agreed { ElicitationAnswer::Accept(None) } else { ElicitationAnswer::Decline };
     }
@@ -149,7 +151,7 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
     let mut answers = Map::new();
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let label = [&field["title"], &field["description"]].into_iter().find(|label| label.is_string());
-        let label = label.map_or_else(|| sanitise_line(name, MAX_TEXT_CHARS), line);
+        let label = label.map_or_else(|| escaped_line(name), line);
         let kind = field["type"].as_str().unwrap_or("string");
         let default = form.default_of(name);
         let must = if required.contains(&name.as_str()) { ", required" } else { "" };
@@ -178,19 +180,27 @@ fn refused(terminal: &Terminal, problem: &str) -> ElicitationAnswer {
     ElicitationAnswer::Decline
 }
 
+/// Shows a text that is sent as it is: on one line, with the numbers of characters that nobody sees.
+fn escaped_line(text: &str) -> String {
+    escaped(text).replace('\n', "\\n")
+}
+
 /// Formats a default value in the form in which a person would type it.
 fn shown_default(value: &Json) -> String {
     match value {
         Json::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
-        Json::String(text) => escaped(text).replace('\n', "\\n"),
+        Json::String(text) => escaped_line(text),
         Json::Array(items) => items.iter().map(shown_default).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
 }
 
+/// Returns the values that a person may type: choices in full, as two of them may differ at their ends alone.
 fn choices(field: &Json, kind: &str) -> String {
-    match field["enum"].as_array() {
-        Some(values) => values.iter().filter_map(Json::as_str).map(|value| sanitise_line(value, 100)).collect::<Vec<_>>().join(" | "),
+    let lists = [&field["enum"], &field["oneOf"], &field["items"]["enum"], &field["items"]["anyOf"]];
+    let value = |choice: &Json| choice.as_str().or(choice["const"].as_str()).map(escaped_line);
+    match lists.into_iter().find_map(Json::as_array) {
+        Some(values) => values.iter().filter_map(value).collect::<Vec<_>>().join(" | "),
         None if kind == "boolean" => "yes or no".to_owned(),
         None => kind.to_owned(),
     }
@@ -222,6 +232,19 @@ mod tests {
         let shown = |value: Json| shown_default(&value);
         assert_eq!((shown(Json::Bool(true)), shown(Json::Bool(false)), shown(Json::from(3))), ("yes".into(), "no".into(), "3".into()));
         assert_eq!((shown(serde_json::json!(["a", "b"])), shown(Json::from("a\n\u{202e}b"))), ("a, b".into(), "a\\n\\u{202e}b".into()));
+    }
+
+    #[test]
+    fn a_choice_is_shown_in_full_and_as_it_is() {
+        let long = "x".repeat(200);
+        let choice = |field: Json| choices(&field, "string");
+        assert_eq!(
+            choice(serde_json::json!({ "enum": [long.clone() + "a", "/srv/data/prod/db"] })),
+            format!("{long}a | /srv/data/prod/db")
+        );
+        assert_eq!(choice(serde_json::json!({ "oneOf": [{ "const": "b\u{2800}", "title": "c" }] })), "b\\u{2800}");
+        assert_eq!(choice(serde_json::json!({ "items": { "anyOf": [{ "const": "d", "title": "e" }] } })), "d");
+        assert_eq!(escaped_line("ru\u{200b}n\n"), "ru\\u{200b}n\\n");
     }
 
     #[test]

@@ -1,8 +1,12 @@
 //! Formats text for a terminal: wraps it, aligns it in columns, and colours it.
 
+use std::collections::BTreeSet;
+
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use crate::text::is_unseen;
 
 /// Width that is used if the terminal's width is unknown.
 pub const DEFAULT_WIDTH: usize = 80;
@@ -10,6 +14,8 @@ const MIN_WIDTH: usize = 40;
 const MAX_WIDTH: usize = 200;
 /// Number of spaces in a row up to which they are shown unchanged.
 const MAX_BLANKS: usize = 8;
+/// Number of different characters of a run that are named.
+const MAX_NAMED: usize = 4;
 
 /// Settings for formatted text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,33 +164,49 @@ fn wrap_line(line: &str, width: usize) -> Vec<String> {
 pub fn printable(text: &str, kept: &[char]) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
-        let escape = character.escape_debug();
-        if "'\"\\".contains(character) || kept.contains(&character) || escape.len() == 1 {
+        if kept.contains(&character) || is_seen(character) {
             out.push(character);
         } else {
-            out.extend(escape);
+            out += &number(character);
         }
     }
     out
 }
 
-/// Formats a text on one line, like [`printable`]. Replaces a long run of spaces with their number.
+/// Returns whether a character is printed as it is.
+fn is_seen(character: char) -> bool {
+    "'\"\\".contains(character) || (character.escape_debug().len() == 1 && !is_unseen(character))
+}
+
+/// Returns a character as its number, or in its usual escaped form.
+fn number(character: char) -> String {
+    let escape = character.escape_debug();
+    if escape.len() > 1 { escape.collect() } else { character.escape_unicode().collect() }
+}
+
+/// Formats a text on one line, like [`printable`]. Replaces a long run of blanks and of characters that nobody sees with their number, so that it pushes
+/// nothing off the screen.
 pub(crate) fn one_line(text: &str) -> String {
-    let (printable, mut out, mut blanks) = (printable(text, &[]), String::new(), 0);
-    let flush = |out: &mut String, blanks: usize| {
-        let shown = if blanks > MAX_BLANKS { format!("[{blanks} blanks]") } else { " ".repeat(blanks) };
-        out.push_str(&shown);
-    };
-    for character in printable.chars() {
-        if character == ' ' {
-            blanks += 1;
+    let is_empty = |character: char| character == ' ' || !is_seen(character);
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|character| is_empty(character) != is_empty(first)).unwrap_or(rest.len());
+        let (run, after) = rest.split_at(end);
+        rest = after;
+        let count = run.chars().count();
+        if !is_empty(first) || count <= MAX_BLANKS {
+            out += &printable(run, &[]);
             continue;
         }
-        flush(&mut out, blanks);
-        blanks = 0;
-        out.push(character);
+        let kinds: BTreeSet<char> = run.chars().filter(|character| *character != ' ').collect();
+        let named: Vec<String> = kinds.iter().take(MAX_NAMED).map(|character| number(*character)).collect();
+        let shown = match (named.len(), kinds.len() > MAX_NAMED) {
+            (0, _) => format!("[{count} blanks]"),
+            (_, false) => format!("[{count} blanks: {}]", named.join(" ")),
+            (_, true) => format!("[{count} blanks: {} …]", named.join(" ")),
+        };
+        out += &shown;
     }
-    flush(&mut out, blanks);
     out
 }
 
@@ -211,6 +233,20 @@ mod tests {
         assert_eq!(STYLE.wrapped("", &text), "a\nb\n");
         assert_eq!(one_line(&text), "a[4000 blanks]b[4000 blanks]");
         assert_eq!(one_line("a        b\u{1b}"), "a        b\\u{1b}");
+    }
+
+    #[test]
+    fn no_character_that_looks_like_a_blank_is_printed_and_a_run_of_them_takes_no_lines() {
+        for blank in
+            ['\u{115f}', '\u{1160}', '\u{3164}', '\u{ffa0}', '\u{2800}', '\u{a0}', '\u{200b}', '\u{fff0}', '\u{1d173}', '\u{e0fff}']
+        {
+            let name = format!("\\u{{{:x}}}", u32::from(blank));
+            assert_eq!(printable(&format!("a{blank}b"), &[]), format!("a{name}b"));
+            let run = String::from(blank).repeat(10_000);
+            assert_eq!(one_line(&format!("a{run}b")), format!("a[10000 blanks: {name}]b"));
+        }
+        assert_eq!(one_line(&format!("a{}b", "\u{3164} \n".repeat(100))), "a[300 blanks: \\n \\u{3164}]b");
+        assert_eq!(one_line(&format!("a{}b", "\u{3164}\u{2800}")), "a\\u{3164}\\u{2800}b");
     }
 
     #[test]

@@ -3,10 +3,12 @@
 
 use std::ops::Range;
 
+use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
 use super::substitute::{Filler, Surroundings};
 use super::template::{Allowed, Part, Placeholder, Template};
+use crate::redact::is_secret_segment;
 
 type Verdict = Result<(), &'static str>;
 
@@ -20,7 +22,8 @@ const MAX_PARAMETER_CHARS: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     /// Scheme, host and port are the ones that are connected to, with the host in its ASCII form. In the other parts, placeholders are shown by
-    /// their names. Literal text in the user part, the query and the fragment is shown as `***`.
+    /// their names. Literal text in the user part, the query and the fragment is shown as `***`, and so is a segment of the path that looks like a
+    /// secret.
     pub shown: String,
     /// The host in Unicode, if it is not ASCII.
     pub unicode_host: Option<String>,
@@ -72,18 +75,13 @@ impl Address {
             .map(|(shown, _)| shown.clone())
             .collect::<Vec<_>>();
         let Some(url) = filled.parsed().filter(|_| is_resolved) else {
-            return Self { host_from, ..Self::unknown(unfilled.shown(None, &ToOwned::to_owned, &masked_user)) };
+            return Self { host_from, ..Self::unknown(unfilled.shown(None, &masked_path, &masked_user)) };
         };
         let decided_origin = (!host_from.is_empty()).then(|| url.origin().ascii_serialization());
         if is_hidden {
-            return Self { host_from, decided_origin, ..Self::unknown(unfilled.shown(None, &ToOwned::to_owned, &masked_user)) };
+            return Self { host_from, decided_origin, ..Self::unknown(unfilled.shown(None, &masked_path, &masked_user)) };
         }
-        Self {
-            shown: filled.shown(Some(&url), &ToOwned::to_owned, &masked_user),
-            unicode_host: unicode_host(&url),
-            host_from,
-            decided_origin,
-        }
+        Self { shown: filled.shown(Some(&url), &masked_path, &masked_user), unicode_host: unicode_host(&url), host_from, decided_origin }
     }
 
     fn unknown(shown: String) -> Self {
@@ -123,8 +121,8 @@ pub(crate) fn shown_placeholder(source: &str, meaning: Placeholder, default: &dy
 fn shown_default(region: Region, default: &str, is_secret: bool) -> String {
     match region {
         _ if is_secret => "***".to_owned(),
-        Region::Base | Region::Scheme | Region::Host => shown_url(default, &ToOwned::to_owned, &|_, _| "***".to_owned(), &masked_user),
-        Region::Path if !default.contains(['?', '#']) => default.to_owned(),
+        Region::Base | Region::Scheme | Region::Host => shown_url(default, &masked_path, &|_, _| "***".to_owned(), &masked_user),
+        Region::Path if !default.contains(['?', '#']) => masked_path(default),
         Region::Path | Region::User | Region::Rest => "***".to_owned(),
     }
 }
@@ -339,6 +337,15 @@ impl Filled {
 fn masked_user(text: &str) -> String {
     let masked = |part: &str| if part.is_empty() { "" } else { "***" };
     text.split(':').map(masked).collect::<Vec<_>>().join(":")
+}
+
+/// Returns a path without the segments that look like secrets. Services give out addresses whose path is the credential.
+pub(crate) fn masked_path(text: &str) -> String {
+    let masked = |segment: &str| {
+        let is_secret = is_secret_segment(&percent_decode_str(segment).decode_utf8_lossy());
+        if is_secret { "***".to_owned() } else { segment.to_owned() }
+    };
+    text.split('/').map(masked).collect::<Vec<_>>().join("/")
 }
 
 /// Returns a query without its values. Text before a `=` is shown if it looks like a name.

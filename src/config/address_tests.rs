@@ -213,3 +213,13 @@ fn an_issuer_is_a_bare_url_that_is_written_out() {
         assert!(check_issuer(issuer).is_err(), "{issuer}");
     }
 }
+
+#[test]
+fn a_segment_of_a_path_that_is_a_secret_is_masked() {
+    let shown = |text: &str| Address::of(text, None, &|_, _| false).shown;
+    assert_eq!(shown("https://mcp.example/api/mcp/s/Zx9Qw8Er7Ty6Ui5Op4As3Df2/mcp"), "https://mcp.example/api/mcp/s/***/mcp");
+    assert_eq!(shown("https://mcp.example/3f2b8c1e-8a54-4c6b-9d55-0f1e2d3c4b5a/${NAME}"), "https://mcp.example/***/${NAME}");
+    assert_eq!(shown("https://${HOST:-mcp.example/Zx9Qw8Er7Ty6Ui5Op4As3Df2}/mcp"), "https://${HOST:-mcp.example/***}/mcp");
+    let plain = "https://mcp.example/organizations/acme-widgets-2024/mcp-server-filesystem";
+    assert_eq!(shown(plain), plain);
+}

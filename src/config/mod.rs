@@ -30,7 +30,7 @@ mod oauth_tests;
 mod properties;
 
 pub use address::Address;
-pub(crate) use address::{shown_placeholder, shown_url};
+pub(crate) use address::{masked_path, shown_placeholder, shown_url};
 pub(crate) use definition::inputs_of_text;
 pub use definition::{
     ArgumentCheck, Confirm, InputDefinition, InvalidServer, Origin, Parallel, ProtocolVersion, SchemaViolations, ServerDefinition,

@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
+use crate::text::is_unseen;
+
 /// Maximum length of a URI. A longer URI is not expanded into its forms.
 const MAX_URI_BYTES: usize = 8_192;
 /// Maximum number of nested percent-encodings. A URI with more is meant to hide something.
@@ -22,7 +24,8 @@ pub(super) type Forms = BTreeSet<String>;
 type Step = fn(&str) -> Vec<String>;
 
 /// Rewritings that lose nothing. The result is another spelling of the same URI.
-const SAME: [Step; 7] = [as_a_browser_reads_it, without_backslashes, collapsed, resolved, collapsed, with_plain_address, as_segments];
+const SAME: [Step; 8] =
+    [with_plain_characters, as_a_browser_reads_it, without_backslashes, collapsed, resolved, collapsed, with_plain_address, as_segments];
 /// Rewritings that drop a part of the URI, as some servers ignore that part.
 const SHORTENED: [Step; 2] = [without_tail, without_parameters];
 
@@ -109,6 +112,25 @@ impl<'u> Parts<'u> {
         let together = format!("{scheme}{host}{}", change(&format!("{path}{tail}")));
         vec![apart, together]
     }
+}
+
+/// Replaces characters that programs which normalise texts (NFKC, IDNA) or compare them by their look read as ASCII, and drops those that nobody sees:
+/// the slash in `file:///secret／x` is one character of the full-width forms.
+fn with_plain_characters(uri: &str) -> Vec<String> {
+    if uri.is_ascii() {
+        return Vec::new();
+    }
+    let plain = |character: char| match character {
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(character) - 0xfee0),
+        '\u{2044}' | '\u{2215}' | '\u{29f8}' | '\u{2571}' => Some('/'),
+        '\u{2216}' | '\u{29f5}' | '\u{29f9}' | '\u{fe68}' | '\u{2572}' => Some('\\'),
+        '\u{2024}' | '\u{fe52}' | '\u{3002}' | '\u{ff61}' => Some('.'),
+        '\u{fe55}' | '\u{2236}' | '\u{a789}' => Some(':'),
+        _ if is_unseen(character) => None,
+        _ => Some(character),
+    };
+    let dots = uri.replace('\u{2025}', "..");
+    vec![dots.chars().filter_map(plain).collect()]
 }
 
 fn without_backslashes(uri: &str) -> Vec<String> {
@@ -265,6 +287,13 @@ mod tests {
             ("http://[0:0::1]:80/a", "http://[::1]/a"),
             ("http:example.com/a", "http://example.com/a"),
             ("http://\u{ff45}xample.com/a", "http://example.com/a"),
+            ("deep:///pub%ef%bc%8fsecret", "deep:///pub/secret"),
+            ("deep:///pub\u{ff3c}secret", "deep:///pub/secret"),
+            ("deep:///pub\u{2215}\u{ff53}ecret", "deep:///pub/secret"),
+            ("deep:///pub/x/%ef%bc%8e%ef%bc%8e/secret", "deep:///pub/secret"),
+            ("deep:///pub/x/\u{2025}/secret", "deep:///pub/secret"),
+            ("deep:///pub/sec%e2%80%8bret", "deep:///pub/secret"),
+            ("deep:///pub%25ef%25bc%258fsecret", "deep:///pub/secret"),
         ] {
             assert!(has(faithful(uri), reading) && has(plausible(uri), reading), "{uri}: {:?}", faithful(uri));
         }

@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 use super::callbacks::{AuthorizationQuestion, CallScope, ElicitationQuestion, IssuerQuestion, SamplingQuestion};
 use super::core::Core;
 use super::events::{Event, Events};
+use super::form::shown_form;
 use crate::client::{
     AuthorizationPrompt, Caller, Elicitation, ElicitationAnswer, IssuerPrompt, LogData, Notice, Question, Reply, Sampling,
 };
@@ -38,18 +39,25 @@ impl ScopeCaller {
         counted.map_err(|reason| self.scope.warn(format!("a question of server \"{server}\" was declined: {reason}"))).ok()
     }
 
-    /// Redacts a question and removes invisible characters for a person. A URL is not changed, because it is opened and not read.
-    fn readable(&self, mut elicitation: Elicitation) -> Elicitation {
+    /// Makes a question readable for a person. A URL is not changed, because it is opened and not read. Fails for a form that a person would see
+    /// otherwise than it is answered.
+    fn readable(&self, mut elicitation: Elicitation) -> Result<Elicitation, String> {
         let redactor = &self.events.redactor;
-        let clean = |text: &str| redactor.readable_text(text, MAX_MESSAGE_CHARS);
+        let clean = |text: &str| redactor.readable_question(text, MAX_MESSAGE_CHARS);
         match &mut elicitation.question {
             Question::Form { message, requested_schema } => {
                 *message = clean(message);
-                *requested_schema = redactor.readable_json(requested_schema, MAX_MESSAGE_CHARS);
+                *requested_schema = shown_form(redactor, requested_schema, MAX_MESSAGE_CHARS)?;
             }
             Question::Url { message, .. } => *message = clean(message),
         }
-        elicitation
+        Ok(elicitation)
+    }
+
+    /// Tells that a question was cancelled because it could not be shown.
+    fn tell_cancelled(&self, server: &str, reason: &str) {
+        let event = Event::ElicitationCancelled { server: server.to_owned(), reason: format!("its form cannot be shown: {reason}") };
+        self.events.send(&event);
     }
 }
 
@@ -68,7 +76,14 @@ impl Caller for ScopeCaller {
 
     fn elicit(&self, elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>> {
         self.may_ask(&elicitation.server, self.can_elicit())?;
-        let elicitation = self.readable(elicitation);
+        let server = elicitation.server.clone();
+        let elicitation = match self.readable(elicitation) {
+            Ok(elicitation) => elicitation,
+            Err(reason) => {
+                self.tell_cancelled(&server, &reason);
+                return Some(Box::pin(async { Ok(ElicitationAnswer::Cancel) }));
+            }
+        };
         self.scope.callbacks.elicit(&ElicitationQuestion { elicitation, run_id: self.scope.run_id })
     }
 

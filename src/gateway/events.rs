@@ -9,7 +9,7 @@ use super::reload::ReloadReport;
 use crate::redact::Redactor;
 use crate::trust::Drift;
 
-/// An event. Its texts are redacted before a listener gets them.
+/// An event. Its texts are redacted before a listener gets them, except those that a listener has to use as they are ([`Event::is_exact`]).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum Event {
@@ -64,7 +64,13 @@ pub enum Event {
     /// A server's question was cancelled without being shown.
     ElicitationCancelled { server: String, reason: String },
     /// A subscribed resource has changed.
-    ResourceUpdated { server: String, uri: String },
+    ResourceUpdated {
+        server: String,
+        uri: String,
+        /// True if an agent has subscribed to this URI, and so knows it.
+        #[serde(skip)]
+        is_subscribed: bool,
+    },
     /// A server was connected. Sent only with `trace`.
     Connected { server: String, connect_ms: f64 },
     /// A call has ended. Sent only with `trace`; it has sizes, never contents.
@@ -78,6 +84,30 @@ pub enum Event {
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<&'static str>,
     },
+}
+
+impl Event {
+    /// Returns whether a listener gets the event unchanged. An approval is of exactly the command that was shown, so a request must not differ from
+    /// the one that its digest approves. A listener compares a URI with the one to which it has subscribed.
+    fn is_exact(&self) -> bool {
+        match self {
+            Self::ApprovalProposed { .. } => true,
+            Self::ResourceUpdated { is_subscribed, .. } => *is_subscribed,
+            Self::Warning { .. }
+            | Self::ApprovalsDamaged { .. }
+            | Self::ExecutableChanged { .. }
+            | Self::ToolsChanged { .. }
+            | Self::Progress { .. }
+            | Self::ServerLog { .. }
+            | Self::ConnectionEvicted { .. }
+            | Self::ConnectionIdle { .. }
+            | Self::ConnectionLost { .. }
+            | Self::ElicitationCancelled { .. }
+            | Self::Connected { .. }
+            | Self::Call { .. }
+            | Self::ConfigReloaded { .. } => false,
+        }
+    }
 }
 
 /// A function that gets each event as JSON, on the thread on which the event happens.
@@ -108,7 +138,7 @@ impl Events {
     fn tell(&self, listener: Option<&EventListener>, event: &Event) {
         if let Some(listener) = listener.or(self.listener.as_ref()) {
             match serde_json::to_value(event) {
-                Ok(json) => listener(self.redactor.visible_json(&json)),
+                Ok(json) => listener(if event.is_exact() { json } else { self.redactor.visible_json(&json) }),
                 Err(error) => tracing::error!(%error, "an event cannot be serialised"),
             }
         }
@@ -131,5 +161,43 @@ impl Events {
             self.tell(None, &event);
         }
         self.journal.event(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Returns the event as a listener gets it, where `correct-horse` is a secret.
+    fn told(event: &Event) -> serde_json::Value {
+        let folder = tempfile::tempdir().unwrap();
+        let redactor = Arc::new(Redactor::new(None, None));
+        redactor.add([&"correct-horse".to_owned().into()]);
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let listener: EventListener = Arc::new({
+            let heard = Arc::clone(&heard);
+            move |event| heard.lock().push(event)
+        });
+        let journal = Journal::new(folder.path(), Arc::clone(&redactor));
+        Events { listener: Some(listener), redactor, trace: false, journal }.send(event);
+        let mut heard = heard.lock();
+        heard.remove(0)
+    }
+
+    #[test]
+    fn a_request_is_told_as_it_is_approved_and_a_uri_as_it_was_subscribed_to() {
+        let request = json!({ "args": ["/tmp/attacker/evil/index.js", "a\u{200b}b", "correct-horse"], "cwd": "/tmp/evil/else/where" });
+        assert_eq!(told(&Event::ApprovalProposed { request: request.clone() })["request"], request);
+        let updated = |is_subscribed| {
+            let uri = "file:///srv/data/prod/db".to_owned();
+            told(&Event::ResourceUpdated { server: "a".to_owned(), uri, is_subscribed })
+        };
+        assert_eq!(updated(true), json!({ "type": "resource-updated", "server": "a", "uri": "file:///srv/data/prod/db" }));
+        assert_eq!(updated(false)["uri"], "file://…/prod/db");
+        let warning = told(&Event::Warning { message: "a\u{200b}b of correct-horse".to_owned() });
+        assert_eq!(warning["message"], "ab of [redacted]");
     }
 }

@@ -20,7 +20,7 @@ use crate::config::{
     resolve_roots,
 };
 use crate::error::{Error, Result};
-use crate::redact::{Redactor, is_redactable, is_secret};
+use crate::redact::{Redactor, is_redactable, is_secret, secrets_within};
 use crate::sandbox::RunControl;
 use crate::trust::{Approval, Subject, locate_program};
 
@@ -72,10 +72,8 @@ impl Core {
     }
 
     fn launch_http(&self, server: &Arc<ServerDefinition>, remote: ResolvedHttp, caller: Arc<dyn Caller>) -> Result<Launch> {
-        let ResolvedHttp { url, headers, oauth, secrets } = remote;
-        // Every header value may be a credential, whatever the header's name is.
-        let values = headers.iter().filter(|(name, value)| is_redactable(name, value.expose_secret())).map(|(_, value)| value);
-        self.redactor.add(values.chain(redactable(&secrets)));
+        self.learn_remote_secrets(&remote);
+        let ResolvedHttp { url, headers, oauth, secrets: _ } = remote;
         let clock = ConnectClock::start(None, server.connect_timeout_ms, self.limits.connect_timeout_ms);
         let context = OAuthContext {
             store: self.tokens.clone(),
@@ -152,12 +150,34 @@ impl Core {
         Ok(inputs.clone())
     }
 
-    /// Registers secrets for redaction: values from outside the config, and literals that look secret.
+    /// Registers secrets for redaction: values from outside the config, and literals that look secret, in arguments too.
     fn learn_secrets(&self, server: &ServerDefinition, command: &ResolvedCommand) {
         self.redactor.add(redactable(&command.secrets));
+        self.learn_within(command.arguments.iter().map(String::as_str));
+        let options = command.arguments.windows(2).filter(|pair| pair[0].starts_with('-') && !pair[1].starts_with('-'));
+        let secrets: Vec<SecretString> =
+            options.filter(|pair| is_secret(&pair[0], &pair[1])).map(|pair| SecretString::from(pair[1].clone())).collect();
+        self.redactor.add(&secrets);
         let Transport::Stdio { environment, .. } = &server.transport else { return };
         let literals = environment.iter().filter(|(name, value)| is_secret(name, value.expose_secret()));
         self.redactor.add(literals.map(|(_, value)| value));
+        self.learn_within(environment.iter().map(|(_, value)| value.expose_secret()));
+    }
+
+    /// Registers the secrets of a server over HTTP for redaction.
+    fn learn_remote_secrets(&self, remote: &ResolvedHttp) {
+        let ResolvedHttp { url, headers, oauth: _, secrets } = remote;
+        // Every header value may be a credential, whatever the header's name is.
+        let values = headers.iter().filter(|(name, value)| is_redactable(name, value.expose_secret())).map(|(_, value)| value);
+        self.redactor.add(values.chain(redactable(secrets)));
+        self.learn_within([url].into_iter().chain(headers.iter().map(|(_, value)| value)).map(SecretString::expose_secret));
+    }
+
+    /// Registers the parts of literal texts that are secrets: the password of an address, or a key in its path or query. A server that repeats its
+    /// request or its command line in an error then tells them to nobody.
+    fn learn_within<'t>(&self, texts: impl IntoIterator<Item = &'t str>) {
+        let secrets: Vec<SecretString> = texts.into_iter().flat_map(secrets_within).map(SecretString::from).collect();
+        self.redactor.add(&secrets);
     }
 
     /// Returns the file that the command starts. Refuses another program than the approved one if the config pins it, and reports it otherwise.
@@ -209,6 +229,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
     use parking_lot::Mutex;
     use serde_json::{Value as Json, json};
 
@@ -327,6 +349,46 @@ mod tests {
         command.environment.retain(|(name, _)| name != "PATH");
         command.command = "sh".to_owned();
         assert_eq!(core.approved_program(&scene.server, subject, &command).await.unwrap_err().code(), "ERR_NOT_APPROVED");
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_is_written_into_an_address_is_redacted() {
+        let secret = "Zx9Qw8Er7Ty6Ui5Op4As3Df2";
+        let login = STANDARD.encode(format!("bob:{secret}"));
+        for (address, told) in [
+            (format!("https://mcp.example/api/mcp/s/{secret}/mcp"), "GET /api/mcp/s/[redacted]/mcp"),
+            (format!("https://mcp.example/mcp?api_key={secret}"), "GET /mcp?api_key=[redacted]"),
+            (format!("https://mcp.example/mcp?profile={secret}"), "GET /mcp?profile=[redacted]"),
+            (format!("https://bob:{secret}@mcp.example/mcp"), "GET /mcp (Basic [redacted])"),
+        ] {
+            let scene = Scene::new(|_| json!({ "url": address }));
+            let core = &scene.gateway.core;
+            let remote = resolve_http(&scene.server, &core.surroundings, &Inputs::new()).unwrap().unwrap();
+            core.learn_remote_secrets(&remote);
+            let said = told.replace("Basic [redacted]", &format!("Basic {login}")).replace("[redacted]", secret);
+            assert_eq!(core.redactor.redact(&said), told);
+            // The host is not a secret.
+            assert_eq!(core.redactor.redact("mcp.example"), "mcp.example");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_is_written_into_an_argument_or_a_plain_variable_is_redacted() {
+        let secret = "correct-horse-battery";
+        for entry in [
+            json!({ "command": "sh", "args": ["--api-key", secret] }),
+            json!({ "command": "sh", "args": [format!("--token={secret}")] }),
+            json!({ "command": "sh", "args": ["--header", format!("Authorization: Bearer {secret}")] }),
+            json!({ "command": "sh", "args": [format!("postgres://u:{secret}@h/db")] }),
+            json!({ "command": "sh", "env": { "SETTINGS": format!("{{\"password\":\"{secret}\"}}") } }),
+        ] {
+            let scene = Scene::new(|_| entry.clone());
+            let core = &scene.gateway.core;
+            scene.approve(&core.subject(&scene.server));
+            let (_, command) = core.approved_command(&scene.server, &Inputs::new(), &read_env_file).unwrap();
+            core.learn_secrets(&scene.server, &command.unwrap());
+            assert_eq!(core.redactor.redact(&format!("401 for {secret}")), "401 for [redacted]", "{entry}");
+        }
     }
 
     #[test]

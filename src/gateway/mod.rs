@@ -13,6 +13,7 @@ mod direct;
 mod drift;
 mod ending;
 mod events;
+mod form;
 mod grants;
 mod journal;
 mod launch;

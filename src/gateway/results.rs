@@ -117,7 +117,7 @@ impl Sandbox {
         };
         match &report.outcome.value {
             Ok(wire) => {
-                // The value is redacted for the model. The saved value is not redacted, because only the guest reads it.
+                // Secrets in the value are blanked for the model. The saved value is not redacted, because only the guest reads it.
                 let value = redacted(&self.core.redactor, returned(wire)?);
                 let mut must_be_cut = false;
                 let whole = ModelReport { outcome: Ok(&value), code: "", logs: &report.outcome.logs, warnings: &report.warnings };
@@ -184,13 +184,14 @@ fn returned(wire: &Wire) -> Result<Value> {
     }
 }
 
-/// Redacts all texts and keys of a value. The recursion is bounded, because values from a guest have a limited depth.
+/// Blanks the secrets in all texts and keys of a value. Paths stay whole, because the model's next code uses them. The recursion is bounded, because values from a guest have a limited depth.
 fn redacted(redactor: &Redactor, value: Value) -> Value {
     match value {
-        Value::Text(text) => Value::Text(redactor.redact(&text).into_owned()),
+        Value::Text(text) => Value::Text(redactor.without_secrets(&text).into_owned()),
         Value::List(items) => Value::List(items.into_iter().map(|item| redacted(redactor, item)).collect()),
         Value::Record(fields) => {
-            Value::Record(fields.into_iter().map(|(key, value)| (redactor.redact(&key).into_owned(), redacted(redactor, value))).collect())
+            let blanked = |(key, value): (String, Value)| (redactor.without_secrets(&key).into_owned(), redacted(redactor, value));
+            Value::Record(fields.into_iter().map(blanked).collect())
         }
         other => other,
     }

@@ -3,35 +3,21 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use ::base64::Engine as _;
-use ::base64::engine::general_purpose::STANDARD_NO_PAD;
-use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::base64;
-use super::secret_rules::{FEWEST_CHARACTERS, after_scheme};
+use super::composite::secrets_within;
+use super::secret_rules::FEWEST_CHARACTERS;
 use crate::text::{sanitise_line, sanitise_text, visible};
 
 pub(super) fn is_long_enough(text: &str) -> bool {
     text.chars().nth(FEWEST_CHARACTERS - 1).is_some()
 }
 
-/// Returns the secret, and the parts that are secrets themselves: each line, the token after `Bearer`, the login in Basic credentials, a URL's
-/// password.
+/// Returns the secret, and the parts that are secrets themselves: each line, and all that [`secrets_within`] finds.
 pub(super) fn parts(secret: &str) -> BTreeSet<String> {
     let mut parts: BTreeSet<String> = secret.lines().map(str::trim).chain([secret, secret.trim()]).map(str::to_owned).collect();
-    if let Some((credentials, is_basic)) = after_scheme(secret) {
-        parts.insert(credentials.to_owned());
-        let decoded = STANDARD_NO_PAD.decode(credentials.trim_end_matches('=')).ok().and_then(|decoded| String::from_utf8(decoded).ok());
-        if let Some(login) = decoded.filter(|_| is_basic) {
-            parts.extend(login.split_once(':').map(|(_, password)| password.to_owned()));
-            parts.insert(login);
-        }
-    }
-    let authority = secret.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
-    if let Some(login) = authority.and_then(|authority| authority.rsplit_once('@')).map(|(login, _)| login) {
-        let password = login.split_once(':').map_or(login, |(_, password)| password);
-        parts.extend([password.to_owned(), percent_decode_str(password).decode_utf8_lossy().into_owned()]);
-    }
+    parts.extend(secrets_within(secret));
     parts.retain(|part| is_long_enough(part));
     parts
 }

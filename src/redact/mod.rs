@@ -4,6 +4,7 @@
 //! a text that was cut loses a number of bytes at its end that does not depend on the text.
 
 mod base64;
+mod composite;
 mod fingerprint;
 mod forms;
 mod paths;
@@ -23,7 +24,8 @@ use self::paths::Folders;
 use self::search::Known;
 use crate::text::{sanitise_json, sanitise_line, sanitise_text, visible};
 
-pub(crate) use secret_rules::{is_known_token, is_plain, is_secret_name};
+pub use composite::secrets_within;
+pub(crate) use secret_rules::{is_key_name, is_known_token, is_plain, is_secret_name, is_secret_segment};
 pub use secret_rules::{is_redactable, is_secret};
 
 /// Replaces a secret.
@@ -93,6 +95,24 @@ impl Redactor {
         text
     }
 
+    /// Returns the text without secrets, and with whole paths. For texts whose paths somebody has to use or to decide about.
+    ///
+    /// ```
+    /// let redactor = hyperlight_mcp::redact::Redactor::new(None, None);
+    /// redactor.add([&"correct-horse".to_owned().into()]);
+    /// assert_eq!(redactor.without_secrets("/srv/data/prod/db?key=correct-horse"), "/srv/data/prod/db?key=[redacted]");
+    /// ```
+    #[must_use]
+    pub fn without_secrets<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let known = self.known();
+        let mut text = Cow::Borrowed(text);
+        for _ in 0..ROUNDS {
+            let Some(next) = known.blank(&text) else { break };
+            text = Cow::Owned(next);
+        }
+        text
+    }
+
     /// Redacts every text and key within a JSON value, and numbers that are secrets.
     ///
     /// ```
@@ -129,6 +149,12 @@ impl Redactor {
     #[must_use]
     pub fn readable_line(&self, text: &str, max_chars: usize) -> String {
         sanitise_line(&self.sanitised(text, |text| sanitise_line(text, usize::MAX)), max_chars)
+    }
+
+    /// Returns the text of a question like [`Redactor::readable_text`], but with whole paths: two paths must not look alike to a person who decides.
+    pub(crate) fn readable_question(&self, text: &str, max_chars: usize) -> String {
+        let sanitised = sanitise_text(&self.without_secrets(text), usize::MAX);
+        sanitise_text(&self.without_secrets(&sanitised), max_chars)
     }
 
     /// Makes every text and key within a JSON value readable, each cut to `max_chars`.

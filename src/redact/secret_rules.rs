@@ -40,6 +40,8 @@ const RULES: &[Rule] = &[
     rule(Verdict::Plain, |_, value| is_number(value)),
     rule(Verdict::Plain, |_, value| value.split(':').all(is_locale)),
     rule(Verdict::Plain, |_, value| is_path(value)),
+    // A key may be a word, but a number or a path under the name of a key is more often something else.
+    rule(Verdict::Secret, |name, value| is_key_name(name) && !is_url(value)),
     rule(Verdict::Plain, |_, value| is_a_word_or_two(value)),
     // The rules above find a URL with credentials or a secret parameter.
     rule(Verdict::Secret, |_, value| {
@@ -100,8 +102,19 @@ pub(crate) fn is_plain(value: &str) -> bool {
 }
 
 /// Words that make a name the name of a secret, at any place in it.
-const SECRET_WORDS: &str = "apikey auth authorization bearer cookie cookies credential credentials dsn jwt otp pass passphrase passwd password passwords \
-    pat pwd salt secret secrets session token tokens";
+const SECRET_WORDS: &str = "apikey auth authorization bearer cookie cookies creds credential credentials dsn jwt mnemonic otp pass passcode passkey passphrase \
+    passwd password passwords pat pw pwd salt secret secrets session sid token tokens";
+
+/// Ends of words that make a name the name of a secret, where its words are not separate: `PGPASSWORD`, `SSHPASS`, `APITOKEN`, `LDAPBINDPW`.
+const SECRET_ENDS: &str = "apikey accesskey authkey cookie cookies credential credentials creds encryptionkey jwt licensekey masterkey pass passcode passkey \
+    passphrase passwd password passwords privatekey pw pwd secret secretkey secrets servicekey sessid sessionid sharedkey signingkey token";
+
+/// Words that end like the name of a secret, and are not one.
+const PLAIN_WORDS: &str = "bypass compass encompass multipass overpass surpass trespass underpass";
+
+/// Words that end in `key` and are not the names of keys, and words that before `key` name a key that is not a secret: `SORT_KEY`, `PUBLICKEY`.
+const PLAIN_KEYS: &str = "dedupe don foreign group hoc hot idempotency index jac joc lac locale map mic mon natural ordering partition primary pub public \
+    routing row shard sort translation tur turn unique whis";
 
 /// Pairs of adjacent words that make a name the name of a secret. The word `key` alone may mean a public key or a sort key.
 const SECRET_PAIRS: &[(&str, &str)] = &[
@@ -120,8 +133,20 @@ fn is_one_of(list: &str, word: &str) -> bool {
 
 pub(crate) fn is_secret_name(name: &str) -> bool {
     let words = name_words(name);
-    words.iter().any(|word| is_one_of(SECRET_WORDS, word))
+    let ends_as_a_secret = |word: &str| !is_one_of(PLAIN_WORDS, word) && SECRET_ENDS.split(' ').any(|end| word.ends_with(end));
+    words.iter().any(|word| is_one_of(SECRET_WORDS, word) || ends_as_a_secret(word))
         || words.windows(2).any(|pair| SECRET_PAIRS.iter().any(|(first, second)| is_one_of(first, &pair[0]) && is_one_of(second, &pair[1])))
+}
+
+/// Returns whether one of the names is the name of a key that may be secret: `OPENAI_KEY`, `OPENAIKEY`. Names are separated by spaces.
+pub(crate) fn is_key_name(names: &str) -> bool {
+    names.split_whitespace().map(name_words).any(|words| {
+        let mut words = words.iter().rev().filter(|word| !word.is_empty()).map(String::as_str);
+        let Some(start) = words.next().and_then(|word| word.strip_suffix("keys").or(word.strip_suffix("key"))) else { return false };
+        // The word before the end `key` is the start of the same word, or else the word before it.
+        let before = if start.is_empty() { words.next().unwrap_or_default() } else { start };
+        !is_one_of(PLAIN_KEYS, before)
+    })
 }
 
 /// Returns whether one of the names is the name of a secret, and not of a setting about a secret.
@@ -358,6 +383,24 @@ fn is_email(value: &str) -> bool {
             |text: &str| !text.is_empty() && text.chars().all(|character| character.is_alphanumeric() || "._+-".contains(character));
         plain(user) && plain(host) && host.contains('.') && !is_random(user)
     })
+}
+
+/// Returns whether a part of an address looks like a secret: the identifier in the path of a webhook, or the value of a parameter. Addresses that are
+/// secrets as a whole have UUIDs and groups of random characters, which elsewhere are mostly identifiers.
+pub(crate) fn is_secret_segment(segment: &str) -> bool {
+    is_known_token(segment) || is_random(segment) || is_uuid(segment) || is_dense(segment)
+}
+
+/// Returns whether a text has digits, capitals and small letters, and words make up less than half of it.
+fn is_dense(text: &str) -> bool {
+    let has = |class: fn(&u8) -> bool| text.bytes().any(|byte| class(&byte));
+    let of_words: usize = parts(text).flat_map(humps).filter(|part| part.len() >= 3 && is_word(part)).map(str::len).sum();
+    text.len() >= 16
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_~".contains(&byte))
+        && has(u8::is_ascii_digit)
+        && has(u8::is_ascii_lowercase)
+        && has(u8::is_ascii_uppercase)
+        && of_words * 2 < text.len()
 }
 
 /// Returns whether a value looks random: at least twenty characters of two classes, and a higher entropy than prose.

@@ -75,6 +75,19 @@ const PLAIN: &[(&str, &str)] = &[
     ("COMPASS", "north12345"),
     ("MONKEY", "banana123"),
     ("PUBLIC_KEY", "abc123def456"),
+    ("PUBKEY", "abc123def456"),
+    ("SORT_KEY", "created_at"),
+    ("PRIMARYKEY", "identifier"),
+    ("TURKEY", "istanbul"),
+    ("HOTKEY", "control-space"),
+    ("BYPASS", "everything"),
+    ("SIGNKEY_FILE", "certs/server.key"),
+    ("TLS_KEY", "certs/server.key"),
+    ("CACHE_KEY_PREFIX", "production"),
+    ("KEYWORDS", "weather-forecast"),
+    ("PASSENGERS", "everybody"),
+    ("TOKENIZERS_PARALLELISM", "sequential"),
+    ("OLDPWD", "/home/someone"),
     ("MODEL", "text-embedding-3-small"),
     ("MODEL", "claude-sonnet-4-5-20250929"),
     ("MODEL", "anthropic/claude-sonnet-4"),
@@ -102,6 +115,34 @@ const PLAIN: &[(&str, &str)] = &[
     ("PASSWORD", "********"),
     ("FLAG", "ENABLE_EXPERIMENTAL_FEATURES_BY_DEFAULT"),
 ];
+
+/// Names whose words are not separate, and names of keys.
+const NAMED: &[(&str, &str)] = &[
+    ("PGPASSWORD", "swordfish"),
+    ("SSHPASS", "2024010199"),
+    ("DBPASS", "swordfish"),
+    ("DBPASSWORD", "Summer2024"),
+    ("APITOKEN", "swordfish"),
+    ("GITHUBTOKEN2", "swordfish"),
+    ("SECRETKEY", "swordfish"),
+    ("ACCESSKEY", "correct-horse"),
+    ("LDAPBINDPW", "swordfish"),
+    ("BIND_PW", "swordfish"),
+    ("MYSQLPWD", "swordfish"),
+    ("CREDS", "swordfish"),
+    ("PASSKEY", "swordfish"),
+    ("env.PGPASSWORD P0", "swordfish"),
+    ("OPENAIKEY", "swordfish"),
+    ("OPENAI_KEY", "correct-horse"),
+    ("OpenAIKey", "swordfish"),
+    ("KEY", "swordfish"),
+];
+
+#[test]
+fn a_secrets_name_is_known_though_its_words_are_not_separate() {
+    let missed: Vec<_> = NAMED.iter().filter(|(name, value)| !is_secret(name, value) || !is_redactable(name, value)).collect();
+    assert!(missed.is_empty(), "{missed:?}");
+}
 
 #[test]
 fn a_secret_is_known_by_its_name_its_shape_or_its_entropy() {

@@ -155,12 +155,14 @@ fn is_invisible(character: char) -> bool {
     matches!(character,
         '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{feff}' | '\u{ad}' | '\u{34f}'
         | '\u{180b}'..='\u{180f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}'
-        | '\u{fff9}'..='\u{fffb}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
+        | '\u{fff0}'..='\u{fffb}' | '\u{fe00}'..='\u{fe0f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0080}'..='\u{e0fff}')
 }
 
-/// Returns whether a character is invisible or changes the order of others. Some scripts and emoji need these characters.
+/// Returns whether a character is invisible, looks like a blank though it is a letter or a symbol, or changes the order of others. Some scripts and emoji
+/// need these characters.
 pub(crate) fn is_unseen(character: char) -> bool {
-    is_direction(character) || is_tag(character) || is_invisible(character) || matches!(character, '\u{2028}' | '\u{2029}')
+    is_direction(character) || is_tag(character) || is_invisible(character) || matches!(character, '\u{2028}' | '\u{2029}' | '\u{2800}')
 }
 
 /// Selects the changes that are made to a text.

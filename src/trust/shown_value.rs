@@ -3,8 +3,8 @@
 
 use url::Url;
 
-use crate::config::{Part, Template, shown_placeholder, shown_url};
-use crate::redact::{is_plain, is_secret, is_secret_name};
+use crate::config::{Part, Template, masked_path, shown_placeholder, shown_url};
+use crate::redact::{is_key_name, is_plain, is_secret, is_secret_name};
 
 /// Authentication schemes, which precede a credential and are not secret.
 const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "ApiKey "];
@@ -266,7 +266,7 @@ fn url(name: &str, text: &str, openness: Openness) -> String {
         }
     };
     let user = |text: &str| if is_secret(name, text) && !is_host(text) { MASKED.to_owned() } else { text.to_owned() };
-    shown_url(text, &|text| path(name, text), &default, &user)
+    shown_url(text, &|text| masked_path(&path(name, text)), &default, &user)
 }
 
 /// Returns a path without the segments that look like secrets.
@@ -308,7 +308,7 @@ fn ends_in_host_word(name: &str) -> bool {
 }
 
 pub(super) fn may_name_a_secret(name: &str) -> bool {
-    is_secret_name(name) || words_of(name).any(|word| KEY_WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)))
+    is_secret_name(name) || is_key_name(name) || words_of(name).any(|word| KEY_WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)))
 }
 
 /// Returns scheme, host and port of a value that URL parsers accept as a URL, for each way in which they read it. Parsers of browsers accept

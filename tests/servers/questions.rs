@@ -250,6 +250,36 @@ async fn a_person_reads_nothing_that_drives_a_terminal_and_no_secret_of_the_conf
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_person_sees_of_a_form_is_what_is_sent() {
+    let secret = "s3cr3t-t0ken-0f-the-c0nfig";
+    for flags in ERAS {
+        let person = accept(json!({}));
+        let room = Room::with(flags, &json!({ "env": { "API_TOKEN": secret } }), Some(&person)).await;
+        let field = json!({ "type": "string", "enum": ["/srv/data/prod/db", "/srv/backup/prod/db"], "default": "/srv/backup/prod/db" });
+        let answer = room.ask(&person, "elicit", form(&field)).await;
+        let [question] = person.asked().try_into().unwrap();
+        assert_eq!(question["requestedSchema"]["properties"]["field"], field);
+        assert_eq!(answer["content"]["field"], field["default"]);
+
+        for field in [
+            json!({ "type": "string", "default": "a\u{202e}b" }),
+            json!({ "type": "string", "enum": ["a", "a\u{200b}"] }),
+            json!({ "type": "string", "default": format!("is {secret}") }),
+        ] {
+            assert_eq!(room.ask(&person, "elicit", form(&field)).await, cancel(), "{field}");
+        }
+        assert_eq!((person.asked().len(), room.told.cancelled().len()), (1, 3));
+        for reason in room.told.cancelled() {
+            assert!(
+                reason.starts_with("its form cannot be shown: the field \"field\" has a name, a choice or a default with "),
+                "{reason}"
+            );
+            assert!(!reason.contains(secret), "{reason}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_handler_that_fails_cancels_and_why_is_told_to_the_agent_alone() {
     for flags in ERAS {
         let room = Room::open(flags).await;

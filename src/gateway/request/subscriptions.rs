@@ -142,9 +142,9 @@ impl Agent {
 impl Core {
     /// Tells the agents that have subscribed to a resource that it has changed; the operator, where none has.
     pub(in crate::gateway) fn tell_resource_updated(&self, server: &str, uri: &str) {
-        let event = Event::ResourceUpdated { server: server.to_owned(), uri: uri.to_owned() };
         let agents = self.requests.subscriptions.agents(server, uri);
         let is_unknown = agents.is_empty();
+        let event = Event::ResourceUpdated { server: server.to_owned(), uri: uri.to_owned(), is_subscribed: !is_unknown };
         // An agent may have lost sight of the server while it subscribed.
         let seeing = agents.into_iter().filter(|agent| self.registry.is_enabled(server, *agent));
         let listeners: Vec<_> = seeing.map(|agent| self.agents.get(agent).and_then(|identity| identity.listener.clone())).collect();
