@@ -1377,6 +1377,10 @@ export interface ServeOptions {
   allowWrites?: string[]
   /** The name of the agents of all clients, in events and logs. Default: the name of the caller's token, or else the name that a client gives itself. */
   agent?: string
+  /** The servers whose approved tools are listed under names of their own as well: `true` for all, also those that are approved later. Default: none. */
+  direct?: boolean | string[]
+  /** The form of these names: `mcp_SERVER_TOOL` (`underscore`, the default) or `SERVER-TOOL` (`hyphen`). */
+  names?: 'underscore' | 'hyphen'
 }
 
 /**
@@ -1768,7 +1772,7 @@ export declare class Gateway {
    * host on standard input and output of this process; then `console.log` would break the protocol, so log with `console.error`. Over HTTP it may
    * be called several times. Questions about a call go to the host that made it, and not to the callbacks of the gateway.
    *
-   * Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a server in `allowWrites`, `ERR_IO` for a file that cannot be read and a port that is in
+   * Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a server in `allowWrites` or `direct`, `ERR_IO` for a file that cannot be read and a port that is in
    * use, `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
    *
    * ```js
