@@ -108,8 +108,9 @@ impl HttpClient {
     /// Finds the owner at the time when it is needed, because the owner of a stream changes while the stream is open.
     fn owner(&self, request: &Outgoing) -> RequestOwner {
         match &self.endpoint.tokens {
-            Some(_) => (self.owner_of)(request.id.as_ref()),
-            None => RequestOwner::default(),
+            // At the close, only cancellations are sent, and nobody is asked because of them.
+            Some(_) if !self.stop.is_cancelled() => (self.owner_of)(request.id.as_ref()),
+            _ => RequestOwner::default(),
         }
     }
 
