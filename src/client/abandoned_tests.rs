@@ -106,7 +106,7 @@ fn never_confirmed() -> Reply {
 async fn call(connection: &Connection, tool: &str, caller: &Arc<dyn Caller>, limit: Duration) -> Result<Json> {
     let (arguments, limits) = (Arc::default(), CallLimits::fixed(limit));
     let request = ToolRequest { tool: tool.to_owned(), arguments, as_task: false, limits, caller: Arc::clone(caller) };
-    connection.call(request).await.map_err(|failure| failure.error)
+    Box::pin(connection.call(request)).await.map_err(|failure| failure.error)
 }
 
 /// Starts calls that are never answered. Each ends when its handle is aborted.

@@ -30,7 +30,7 @@ const SENT_WITHIN: Duration = Duration::from_secs(2);
 const CLOSE_WAITS: Duration = Duration::from_millis(500);
 /// Shortest time from a request to its cancellation. They use different sockets, so that a server could read the cancellation first, ignore
 /// it, and then carry out the request.
-const AFTER_REQUEST: Duration = Duration::from_millis(20);
+const AFTER_REQUEST: Duration = Duration::from_millis(100);
 
 /// The unanswered requests of one server.
 pub(super) struct Unanswered {
