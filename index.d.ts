@@ -240,6 +240,11 @@ export interface GatewayOptions extends Callbacks {
   configPath?: string
   /** The content of the config, instead of a file. */
   config?: object
+  /**
+   * Reads a config file that has changed again by itself, as `reload()` does. An event `config-reloaded` tells the outcome; a config that cannot be
+   * used changes nothing, and is a `warning`. A server that is new in the config still needs approval. Has no meaning with `config`. Default false.
+   */
+  watch?: boolean
   /** The folder for approvals and manifests. Default `~/.hyperagent/hyperlight-mcp`, created with mode 0700. */
   stateDir?: string
   /** The folder that `${workspaceFolder}` stands for. Servers whose entry has a relative path start in this folder. Default: the working directory. */
@@ -491,6 +496,7 @@ export type ErrorCode =
   | 'ERR_INPUT_TOO_LARGE'
   | 'ERR_VALUE_TOO_LARGE'
   | 'ERR_NOT_SAVED'
+  | 'ERR_UNKNOWN_SESSION'
   | 'ERR_CODE_TOO_LARGE'
   | 'ERR_CODE_SYNTAX'
   | 'ERR_NO_HANDLER'
@@ -557,6 +563,7 @@ export interface GuestError {
 export type GatewayEvent =
   | LogEvent
   | WarningEvent
+  | ConfigReloadedEvent
   | ApprovalsDamagedEvent
   | ApprovalProposedEvent
   | ExecutableChangedEvent
@@ -587,6 +594,11 @@ export interface LogEvent {
 export interface WarningEvent {
   type: 'warning'
   message: string
+}
+
+/** An event with `watch`: the config file has changed, and was read again. */
+export interface ConfigReloadedEvent extends ReloadReport {
+  type: 'config-reloaded'
 }
 
 /** An event: the approval file was damaged or modified by others. It was moved aside, and every server needs approval again. */
@@ -1318,6 +1330,83 @@ export interface CommandOutcome {
   text: string
 }
 
+/** Options of `Gateway.serve`. Without `http`, one host is served on standard input and output; the options of HTTP are errors then. */
+export interface ServeOptions {
+  /**
+   * The port, or `'HOST:PORT'` or `'[IPV6]:PORT'`, on which MCP is served at `/mcp` (Streamable HTTP), with `/health` and `/metrics` beside it. Port 0 is
+   * any that is free. The host is `127.0.0.1` if it is not given; other machines can connect elsewhere, which needs `tokenFile` or `oauth`.
+   */
+  http?: number | string
+  /**
+   * Serves one host on standard input and output of this process, which nothing else may use then: `console.log` breaks the protocol. One gateway of
+   * a process at a time can be served in this way. It is what happens without `http`.
+   */
+  stdio?: boolean
+  /**
+   * A file of bearer tokens, one `NAME:TOKEN` or `TOKEN` a line, each token of at least 32 characters. Only its owner may read it (mode 0600). It is read
+   * again when it changes. `NAME` is the name of the caller's agent.
+   */
+  tokenFile?: string
+  /** PEM files for TLS: the certificate with those between it and the root, and its private key. */
+  tls?: { cert: string; key: string }
+  /**
+   * Accepts access tokens of an OAuth authorization server (RFC 9728). `resource` is the address by which clients know this server, as
+   * `https://host/mcp`, which tokens must name. `issuer` is the authorization server as its tokens name it. `jwksUrl` is the address of its keys; default: as
+   * its metadata says. `scopes` are those that each token must have; default: none.
+   */
+  oauth?: { resource: string; issuer: string; jwksUrl?: string; scopes?: string[] }
+  /** Names that requests may have as `Host`, besides loopback names and the address itself: `NAME` or `NAME:PORT`. Default: none. */
+  allowedHosts?: string[]
+  /** Web pages that may send requests, besides those of this server: `https://NAME[:PORT]`. Default: none. */
+  allowedOrigins?: string[]
+  /** Limits over HTTP. Defaults: see `ServeLimits`. */
+  limits?: Partial<ServeLimits>
+  /** Calls that may change something and need no answer of a person: `SERVER`, or `SERVER.TOOL` with the raw name of a tool. Default: none. */
+  allowWrites?: string[]
+  /** The name of the agents of all clients, in events and logs. Default: the name of the caller's token, or else the name that a client gives itself. */
+  agent?: string
+}
+
+/**
+ * Limits of a gateway that is served over HTTP. Sizes are in bytes, times in milliseconds. A client is the caller that a token names, and without tokens
+ * an IP address. What exceeds a limit gets status 413, or 503 with `Retry-After`.
+ */
+export interface ServeLimits {
+  /** The size of the body of one request. Default 4 MiB, at most 64 MiB. */
+  maxBodyBytes: number
+  /** The size of all bodies that are being read, at least `maxBodyBytes`. Default 64 MiB. */
+  maxBufferedBytes: number
+  /** The number of connections. Default 2,048. */
+  maxHttpConnections: number
+  /** The number of connections from one IP address. Default 1,024. */
+  maxConnectionsPerAddress: number
+  /** The number of sessions. Default 1,000. */
+  maxSessions: number
+  /** The number of sessions of one client. Default 500. */
+  maxSessionsPerClient: number
+  /** The number of requests in progress. Default 512. */
+  maxRequests: number
+  /** The number of requests in progress of one client. Default 256. */
+  maxRequestsPerClient: number
+  /** The number of requests per second of one client. Default 1,000. */
+  requestsPerSecond: number
+  /** The time for the headers of a request, and for a connection without a request. Default 15,000. */
+  headerTimeoutMs: number
+  /** The time for the body of a request. Default 30,000. */
+  bodyTimeoutMs: number
+  /** The time without progress in sending to a client that does not read. Default 30,000. */
+  writeTimeoutMs: number
+  /** The time after which a session without open requests and streams ends. Default 600,000. */
+  sessionIdleMs: number
+  /** The time that requests in progress get at `close()`. Default 10,000. */
+  drainMs: number
+}
+
+/** Supports `await using served = await gateway.serve({ http: 0 })`. */
+export interface ServedGateway {
+  [Symbol.asyncDispose](): Promise<void>
+}
+
 /**
  * One caller of a gateway, made by `Gateway.agent`. Its `session` answers, sandboxes with their saved values, callbacks, subscriptions and its
  * model's decisions to enable or disable a server belong to it alone, and end with it. Approvals and connections are shared with the other agents of
@@ -1658,6 +1747,22 @@ export declare class Gateway {
   subscribe(server: string, uri: string): Promise<void>
   /** Ends a subscription. Rejects with the same errors as `readResource`. */
   unsubscribe(server: string, uri: string): Promise<void>
+  /**
+   * Serves the gateway to MCP hosts, as `npx hyperlight-mcp serve` does: each client is an agent of its own, with the tools of `agentTools()`. All
+   * approved servers are enabled, also those that are approved later, but for those that `disable()` has hidden. Without options, it serves one
+   * host on standard input and output of this process; then `console.log` would break the protocol, so log with `console.error`. Over HTTP it may
+   * be called several times. Questions about a call go to the host that made it, and not to the callbacks of the gateway.
+   *
+   * Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a server in `allowWrites`, `ERR_IO` for a file that cannot be read and a port that is in
+   * use, `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
+   *
+   * ```js
+   * const served = await gateway.serve({ http: 8080 })
+   * console.error(`serving ${served.url}`) // serving http://127.0.0.1:8080/mcp
+   * await served.close()
+   * ```
+   */
+  serve(options?: ServeOptions): Promise<ServedGateway>
 }
 
 /**
@@ -1710,6 +1815,30 @@ export declare class Sandbox {
    */
   run<T = Value>(code: string, options?: RunOptions): Promise<RunResult<T>>
   /** Closes the sandbox: ends pending runs with `ERR_CLOSED`, and waits for their end. */
+  close(): Promise<void>
+}
+
+/**
+ * A gateway that is being served, made by `Gateway.serve`. Node does not exit as long as something is served.
+ *
+ * ```js
+ * const served = await gateway.serve({ http: 0 })
+ * served.url // 'http://127.0.0.1:40123/mcp'
+ * await served.close()
+ * ```
+ */
+export declare class ServedGateway {
+  /** The address of the MCP endpoint, as `http://127.0.0.1:8080/mcp`. Missing over standard input and output. */
+  get url(): string | undefined
+  /**
+   * Resolves when nothing is served any more: after `close()` or `gateway.close()`, and over standard input and output also when the host has gone.
+   * Rejects with `ERR_IO` if the host did not speak the protocol.
+   */
+  ended(): Promise<void>
+  /**
+   * Ends serving. New requests are refused with status 503; those under way get `limits.drainMs` (5 s over standard input and output), and are
+   * cancelled afterwards. The gateway itself stays open. A second call waits for the first.
+   */
   close(): Promise<void>
 }
 

@@ -29,9 +29,10 @@ function load() {
   }
 }
 
-const { Agent, Gateway, HyperlightMcpError, Sandbox, commandLine } = load()
+const { Agent, Gateway, HyperlightMcpError, Sandbox, ServedGateway, commandLine } = load()
 module.exports.Agent = Agent
 module.exports.Gateway = Gateway
 module.exports.HyperlightMcpError = HyperlightMcpError
 module.exports.Sandbox = Sandbox
+module.exports.ServedGateway = ServedGateway
 module.exports.commandLine = commandLine

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { apart, compared, differences } from '../benches/lib/compare.mjs'
 import { copies, instructions, perCall } from '../benches/lib/reading.mjs'
-import { median, spread, summary } from '../benches/lib/statistics.mjs'
+import { median, percentile, spread, summary } from '../benches/lib/statistics.mjs'
 import { aligned, figure, table } from '../benches/lib/table.mjs'
 import { allMet, goalOf, judged, meets, ROWS } from '../benches/lib/verdict.mjs'
 import { folder, root, runSync } from './support.mjs'
@@ -29,6 +29,11 @@ describe('statistics of the benchmark', () => {
   it('takes the middle of an odd number of values, and the mean of the middle two of an even one', () => {
     assert.equal(median([9, 1, 5]), 5)
     assert.equal(median([4, 1, 3, 2]), 2.5)
+  })
+
+  it('takes for a percentile the least value that so many do not exceed', () => {
+    const hundred = Array.from({ length: 100 }, (_, index) => 100 - index)
+    assert.deepEqual([percentile(hundred, 50), percentile(hundred, 99), percentile(hundred, 100), percentile([7], 1)], [50, 99, 100, 7])
   })
 
   it('knows nothing of no values, and ignores what is none', () => {

@@ -204,6 +204,7 @@ export const GROUPS = {
   start,
   floods: inProcess('floods'),
   parallel: inProcess('parallel'),
+  serve: inProcess('serve'),
   throughput: inProcess('throughput'),
   memory,
   first,

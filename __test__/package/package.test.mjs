@@ -5,14 +5,17 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { blocks, follow } from '../guide.mjs'
 import { outputOf, runSync } from '../processes.mjs'
 
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 const work = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-package-'))
-const app = join(work, 'app')
+const home = join(work, 'home')
+// The folder that the guide tells to make.
+const app = join(home, 'first')
 const bin = join(work, 'bin')
 // Nothing of the machine's but what npm and a shell script need.
-const environment = { PATH: bin, HOME: join(work, 'home'), NODE_ENV: 'test' }
+const environment = { PATH: bin, HOME: home, NODE_ENV: 'test' }
 const version = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version
 const tarballs = [`hyperlight-mcp-${version}.tgz`, `hyperlight-mcp-linux-x64-gnu-${version}.tgz`].map((name) => join(root, 'dist', name))
 
@@ -27,7 +30,7 @@ function node(...args) {
 }
 
 before(() => {
-  for (const folder of [app, bin, environment.HOME]) mkdirSync(folder, { recursive: true })
+  for (const folder of [app, bin]) mkdirSync(folder, { recursive: true })
   symlinkSync(process.execPath, join(bin, 'node'))
   symlinkSync('/bin/sh', join(bin, 'sh'))
   outputOf(join(root, 'scripts/pack'), [], { stdio: 'inherit' })
@@ -40,6 +43,8 @@ before(() => {
     '--prefer-offline',
     ...tarballs,
     '@modelcontextprotocol/server-everything@2026.8.31',
+    '@modelcontextprotocol/server-filesystem@2026.8.31',
+    '@modelcontextprotocol/client@2.4.0',
   ]
   outputOf('npm', install, { cwd: app, stdio: 'inherit' })
 })
@@ -103,6 +108,13 @@ describe('the published packages', () => {
     const { status, stdout, stderr } = node('node_modules/.bin/hyperlight-mcp', '--version')
     assert.equal(status, 0, stderr)
     assert.equal(stdout, `hyperlight-mcp ${version}\n`)
+  })
+
+  it('serve a host its first script, as docs/SERVE.md shows it', async (t) => {
+    const guide = 'docs/SERVE.md'
+    const [section] = /\n## From an empty folder[\s\S]*?(?=\n## )/.exec(readFileSync(join(root, guide), 'utf8'))
+    const env = { PATH: process.env.PATH, HOME: home, npm_config_update_notifier: 'false', npm_config_offline: 'true' }
+    await follow(t, { home, work: app, env }, guide, blocks(section, guide))
   })
 
   it('refuse a platform without a prebuilt addon in one sentence that names those there are', () => {

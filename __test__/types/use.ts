@@ -32,6 +32,7 @@ import {
   type SamplingAnswer,
   type SamplingQuestion,
   type Sandbox,
+  type ServedGateway,
   type ServerStatus,
   type ToolResult,
   type Value,
@@ -99,6 +100,8 @@ function told(event: GatewayEvent): string {
     case 'connection-lost':
     case 'elicitation-cancelled':
       return `${event.server} ${event.reason}`
+    case 'config-reloaded':
+      return `${event.added.concat(event.changed, event.removed)} ${event.invalid} ${event.warnings}`
     case 'resource-updated':
       return `${event.server} ${event.uri}`
     case 'connected':
@@ -234,6 +237,18 @@ export async function use(): Promise<void> {
   console.log(cut.savedAs?.length, omitted.map(({ path, kind, kept, of }) => `${path} ${kind === 'text'} ${kept / of}`).join())
   await gateway.sandbox({ maxResultTokens: 500 })
   console.log(run.stats.durationMs, run.logs[0]?.level, result.isError)
+  const served: ServedGateway = await gateway.serve({
+    http: '127.0.0.1:0',
+    tokenFile: 'tokens',
+    tls: { cert: 'cert.pem', key: 'key.pem' },
+    oauth: { resource: 'https://mcp.example/mcp', issuer: 'https://issuer.example', scopes: ['mcp'] },
+    limits: { maxSessions: 5, drainMs: 100 },
+    allowWrites: ['files.write'],
+  })
+  console.log(served.url?.length)
+  await served.close()
+  await using onStdio: ServedGateway = await gateway.serve()
+  await onStdio.ended()
   await typed(sandbox).catch(explained)
   await offered(gateway)
   await given(gateway, sandbox)

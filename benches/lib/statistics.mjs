@@ -6,6 +6,12 @@ export function median(values) {
   return sorted.length === 0 ? undefined : (sorted[Math.ceil(middle) - 1] + sorted[Math.floor(middle)]) / 2
 }
 
+/** The least value that so many of a hundred do not exceed. */
+export function percentile(values, percent) {
+  const sorted = values.toSorted((a, b) => a - b)
+  return sorted[Math.max(Math.ceil((sorted.length * percent) / 100) - 1, 0)]
+}
+
 /** The median, and the least and the most; nothing of no numbers. */
 export function spread(values) {
   const finite = values.filter(Number.isFinite)

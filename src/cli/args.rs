@@ -139,6 +139,38 @@ pub struct Serve {
     /// Private key for TLS, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
+    /// Accept access tokens of this OAuth authorization server
+    #[arg(long, value_name = "URL", requires = "http", requires = "oauth_resource")]
+    pub oauth_issuer: Option<String>,
+    /// Address of this server, as the tokens must name it
+    #[arg(long, value_name = "URL", requires = "oauth_issuer")]
+    pub oauth_resource: Option<String>,
+    /// Address of the issuer's keys [default: as its metadata says]
+    #[arg(long, value_name = "URL", requires = "oauth_issuer")]
+    pub oauth_jwks: Option<String>,
+    /// Scopes that each access token must have, separated by commas
+    #[arg(long, value_name = "SCOPES", value_delimiter = ',', requires = "oauth_issuer")]
+    pub oauth_scopes: Vec<String>,
+    /// Names of this server besides its address, as a proxy passes them on: NAME or NAME:PORT, separated by commas
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',', requires = "http")]
+    pub allowed_hosts: Vec<String>,
+    /// Origins of web pages that may connect, separated by commas
+    #[arg(long, value_name = "ORIGINS", value_delimiter = ',', requires = "http")]
+    pub allowed_origins: Vec<String>,
+    /// Read a changed config again by itself [default: true]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", overrides_with = "no_watch")]
+    pub watch: Option<bool>,
+    /// Do not read a changed config again
+    #[arg(long, overrides_with = "watch")]
+    pub no_watch: bool,
+}
+
+impl Serve {
+    /// Returns whether a changed config is read again by itself.
+    #[must_use]
+    pub fn watches(&self) -> bool {
+        !self.no_watch && self.watch.unwrap_or(true)
+    }
 }
 
 /// Arguments of `run`.
@@ -332,6 +364,41 @@ mod tests {
         assert!(problem("install").contains("<PROGRAM>"));
         assert!(problem("install cursr").contains("'cursor'"));
         assert!(problem("install cursor --undo --servers a").contains("--servers"));
+    }
+
+    #[test]
+    fn a_changed_config_is_read_again_unless_the_last_word_is_against_it() {
+        let watches = |words: &str| match Cli::parse_from(["hyperlight-mcp", "serve"].into_iter().chain(words.split_whitespace())).command {
+            CliCommand::Serve(serve) => serve.watches(),
+            _ => unreachable!("the command is serve"),
+        };
+        for words in ["", "--watch", "--watch true", "--watch=true", "--watch --servers a", "--no-watch --watch"] {
+            assert!(watches(words), "{words}");
+        }
+        for words in ["--no-watch", "--watch false", "--watch=false", "--watch --no-watch"] {
+            assert!(!watches(words), "{words}");
+        }
+        assert!(problem("serve --watch maybe").contains("maybe"));
+    }
+
+    #[test]
+    fn an_option_of_serve_that_needs_another_names_it() {
+        let oauth = "--oauth-issuer https://a.example";
+        for (words, needed) in [
+            ("--token-file f", "--http"),
+            ("--tls-cert f --http 0", "--tls-key"),
+            ("--tls-key f --http 0", "--tls-cert"),
+            (&format!("--http 0 {oauth}"), "--oauth-resource"),
+            (&format!("{oauth} --oauth-resource https://b.example"), "--http"),
+            ("--http 0 --oauth-resource https://b.example", "--oauth-issuer"),
+            ("--http 0 --oauth-scopes a", "--oauth-issuer"),
+            ("--http 0 --oauth-jwks https://a.example/keys", "--oauth-issuer"),
+            ("--allowed-hosts a.example", "--http"),
+            ("--allowed-origins https://a.example", "--http"),
+        ] {
+            let problem = problem(&format!("serve {words}"));
+            assert!(problem.contains(needed), "{words}: {problem}");
+        }
     }
 
     #[test]

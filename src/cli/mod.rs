@@ -40,6 +40,9 @@ pub use values::milliseconds;
 /// Time that servers get to end by themselves after Ctrl-C.
 const ENDING: Duration = Duration::from_secs(2);
 
+/// Time that `serve` gets to end after a signal: requests under way may end, and the last answers leave.
+const SERVE_ENDING: Duration = Duration::from_secs(15);
+
 /// Result of the program. It decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -140,16 +143,18 @@ fn unparsed(terminal: &terminal::Terminal, error: &clap::Error, wants_json: bool
     Exit::Usage
 }
 
-/// Waits for a signal that ends the command. A run first gets time to end by itself, so that its logs are printed. Other commands end at
-/// once.
+/// Waits for a signal that ends the command. A run first gets time to end by itself, so that its logs are printed, and so does `serve`, so that
+/// requests under way are answered. Other commands end at once.
 async fn stop_of(command: &CliCommand, stop: &Stop) {
     stop.stopped().await;
     if !is_interrupted(stop) {
         // Only the deadline of a run has passed, and the run itself reports this.
         std::future::pending::<()>().await;
     }
-    if matches!(command, CliCommand::Run(_)) {
-        tokio::time::sleep(ENDING).await;
+    match command {
+        CliCommand::Run(_) => tokio::time::sleep(ENDING).await,
+        CliCommand::Serve(_) => tokio::time::sleep(SERVE_ENDING).await,
+        _ => {}
     }
 }
 

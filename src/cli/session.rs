@@ -74,27 +74,32 @@ impl Session {
 
     /// Opens the gateway with the config, and enables the approved servers.
     pub(super) fn open(&self) -> Result<Gateway> {
-        self.open_with(None, None, true)
+        self.open_with(None, None)
     }
 
     /// Opens the gateway and enables only these servers. Each of them must be approved.
     pub(super) fn open_for(&self, servers: Option<&[String]>, allowed: Option<AllowedWrites>) -> Result<Gateway> {
-        self.open_with(servers, allowed, true)
+        self.open_with(servers, allowed)
     }
 
-    /// Opens the gateway for a host: nobody is asked at this terminal, as standard input is the host's.
-    pub(super) fn open_served(&self, servers: Option<&[String]>) -> Result<Gateway> {
-        self.open_with(servers, None, false)
-    }
-
-    fn open_with(&self, servers: Option<&[String]>, allowed: Option<AllowedWrites>, asks: bool) -> Result<Gateway> {
+    /// Opens the gateway for a host: nobody is asked at this terminal, as standard input is the host's. No server but `servers` is ever enabled.
+    pub(super) fn open_served(&self, servers: Option<&[String]>, watch: bool) -> Result<Gateway> {
         let mut options = self.options();
+        options.watch = watch;
+        options.only = servers.map(<[String]>::to_vec);
+        self.open_enabled(options, servers)
+    }
+
+    fn open_with(&self, servers: Option<&[String]>, allowed: Option<AllowedWrites>) -> Result<Gateway> {
+        let mut options = self.options();
+        let person = Person { terminal: Arc::clone(&self.terminal), can_ask: self.can_ask(), allowed: allowed.unwrap_or_default() };
+        options.callbacks = Some(Arc::new(person) as Arc<dyn Callbacks>);
+        self.open_enabled(options, servers)
+    }
+
+    fn open_enabled(&self, mut options: GatewayOptions, servers: Option<&[String]>) -> Result<Gateway> {
         options.trace = true;
         options.on_event = Some(self.listener());
-        options.callbacks = asks.then(|| {
-            let person = Person { terminal: Arc::clone(&self.terminal), can_ask: self.can_ask(), allowed: allowed.unwrap_or_default() };
-            Arc::new(person) as Arc<dyn Callbacks>
-        });
         let gateway = Gateway::open(options)?;
         let known: Vec<ServerStatus> = gateway.servers()?;
         match servers {
@@ -148,6 +153,18 @@ fn tell(terminal: &Terminal, next_command: &NextCommand, event: &Json) {
                 text("reason"),
                 next_command.with(&format!("logs {}", server()))
             ));
+        }
+        "config-reloaded" => {
+            let names = |what: &str| match event[what].as_array().map_or(&[][..], Vec::as_slice) {
+                [] => None,
+                names => Some(format!("{what}: {}", names.iter().filter_map(Json::as_str).collect::<Vec<_>>().join(", "))),
+            };
+            let changes: Vec<_> = ["added", "changed", "removed", "invalid"].into_iter().filter_map(names).collect();
+            if !changes.is_empty() {
+                let text = sanitise_text(&changes.join("; "), MAX_EVENT_CHARS);
+                let advice = next_command.with("approve");
+                terminal.note(Tone::Good, "config:", &format!("read again. {text}. To approve what is new: {advice}"));
+            }
         }
         "connected" => terminal.progress(&format!("{}: connected", server())),
         "call" => terminal.progress(&format!("{}.{}: {:.0} ms", server(), text("tool"), event["durationMs"].as_f64().unwrap_or_default())),

@@ -54,6 +54,7 @@ impl Error {
             Self::InputTooLarge { .. } => "ERR_INPUT_TOO_LARGE",
             Self::ValueTooLarge { .. } | Self::ValueTooManyParts { .. } => "ERR_VALUE_TOO_LARGE",
             Self::NotSaved { .. } => "ERR_NOT_SAVED",
+            Self::UnknownSession { .. } => "ERR_UNKNOWN_SESSION",
             Self::CodeTooLarge { .. } => "ERR_CODE_TOO_LARGE",
             Self::CodeSyntax { .. } => "ERR_CODE_SYNTAX",
             Self::NoHandler => "ERR_NO_HANDLER",

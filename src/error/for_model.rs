@@ -60,6 +60,7 @@ impl Error {
             | Self::ValueTooLarge { .. }
             | Self::ValueTooManyParts { .. }
             | Self::NotSaved { .. }
+            | Self::UnknownSession { .. }
             | Self::CodeTooLarge { .. }
             | Self::CodeSyntax { .. }
             | Self::NoHandler

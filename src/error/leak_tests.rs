@@ -77,6 +77,7 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Nothing, Error::ValueTooLarge { size: 2, limit: 1 }),
         (Nothing, Error::ValueTooManyParts { limit: 1 }),
         (Foreign, Error::NotSaved { id: quoted(), max_age_ms: 1, max_bytes: 1 }),
+        (Nothing, Error::UnknownSession { problem: "p" }),
         (Nothing, Error::CodeTooLarge { size: 2, limit: 1 }),
         (Foreign, Error::CodeSyntax { message: quoted(), line, column }),
         (Nothing, Error::NoHandler),

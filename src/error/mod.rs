@@ -255,6 +255,12 @@ pub enum Error {
     )]
     NotSaved { id: ErrorText, max_age_ms: u64, max_bytes: usize },
 
+    /// A handle of saved values is not known here.
+    #[error(
+        "session: {problem}. What was saved under it cannot be read here: call again with session null, and run the code again that made the value"
+    )]
+    UnknownSession { problem: &'static str },
+
     /// The run's code is too large.
     #[error("the code has {size} bytes; the limit maxCodeBytes is {limit}")]
     CodeTooLarge { size: usize, limit: usize },

@@ -123,6 +123,7 @@ impl Error {
             ValueTooLarge { size, limit }
             ValueTooManyParts { limit }
             NotSaved { id, max_age_ms, max_bytes }
+            UnknownSession { problem }
             CodeTooLarge { size, limit }
             CodeSyntax { message, line, column }
             GuestThrew { name, message, stack, line, column }

@@ -6,6 +6,7 @@ mod lock;
 mod private;
 mod read;
 mod replace;
+mod stamp;
 mod target;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -14,4 +15,5 @@ pub(crate) use lock::{lock_within, wait_for};
 pub(crate) use private::{PrivateFolder, append_own, open_own, private_folder, read_own};
 pub(crate) use read::{Links, open_regular, read_bounded, read_open};
 pub(crate) use replace::{Writing, create, replace, replace_kept, replace_with_mode};
+pub(crate) use stamp::Stamp;
 pub(crate) use target::{target_in_project, target_of_user};

@@ -4,6 +4,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -134,6 +135,12 @@ impl Identity {
         all.push(Arc::downgrade(of_sandbox));
     }
 
+    /// Returns the size of the values that the agent's sandboxes have saved.
+    fn saved_bytes(&self, now: Instant) -> usize {
+        let all: Vec<_> = self.saved.lock().iter().filter_map(Weak::upgrade).collect();
+        all.iter().map(|saved| saved.lock().size(now)).sum()
+    }
+
     /// Forgets the grants and the saved values.
     fn forget(&self) {
         self.grants.forget_all();
@@ -196,6 +203,16 @@ impl Agent {
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.identity.name.as_deref()
+    }
+
+    /// Returns the size of the values that the agent's sandboxes have saved and still hold.
+    pub(crate) fn saved_bytes(&self, now: Instant) -> usize {
+        self.identity.saved_bytes(now)
+    }
+
+    /// Returns the limits of the saved values of one sandbox: their size and their age.
+    pub(crate) fn saved_limits(&self) -> (usize, Duration) {
+        (self.core.limits.max_saved_bytes, Duration::from_millis(self.core.limits.max_saved_age_ms))
     }
 
     /// Begins to close: what is asked of the agent from now on fails, and pending requests end.

@@ -112,6 +112,11 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
+    /// Asks for the folders of the host that made the call, as URIs. A server is told those within the folders that the config lets it know.
+    fn roots(&self) -> Option<Answer<Vec<String>>> {
+        None
+    }
+
     /// Returns whether [`Callbacks::authorize`] can show a page to a person.
     fn can_authorize(&self) -> bool {
         false
@@ -190,6 +195,10 @@ impl CallbackChain {
 
     pub(super) fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {
         self.caller.iter().find_map(|callbacks| callbacks.sample(question))
+    }
+
+    pub(super) fn roots(&self) -> Option<Answer<Vec<String>>> {
+        self.caller.iter().find_map(|callbacks| callbacks.roots())
     }
 
     pub(super) fn can_authorize(&self) -> bool {

@@ -77,6 +77,10 @@ impl Caller for ScopeCaller {
         self.scope.callbacks.sample(&SamplingQuestion { sampling, run_id: self.scope.run_id })
     }
 
+    fn roots(&self) -> Option<Reply<Vec<String>>> {
+        self.scope.callbacks.roots()
+    }
+
     fn can_authorize(&self) -> bool {
         self.scope.callbacks.can_authorize()
     }

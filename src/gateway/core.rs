@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::agent::{Agents, Identity};
 use super::callbacks::{CallScope, CallbackChain};
@@ -37,6 +38,8 @@ pub(super) struct Core {
     pub(super) registry: Registry,
     /// The source of the config, which each reload reads again.
     pub(super) source: ConfigSource,
+    /// Locked while the config is read again, so that a config that was read earlier never replaces a later one.
+    pub(super) reloading: tokio::sync::Mutex<()>,
     pub(super) trust: TrustState,
     pub(super) connections: Connections,
     pub(super) requests: RequestState,
@@ -48,6 +51,8 @@ pub(super) struct Core {
     pub(super) limits: Arc<Limits>,
     pub(super) surroundings: Surroundings,
     pub(super) closed: CancellationToken,
+    /// Work of others that ends with the gateway, and for which its end waits.
+    pub(super) attached: TaskTracker,
     pub(super) switch: Switch,
     pub(super) redactor: Arc<Redactor>,
     pub(super) events: Events,

@@ -3,8 +3,13 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::Gateway;
 use super::agent::Identity;
 use super::core::Core;
+use crate::error::{Error, Result};
 use crate::trust::Standing;
 
 /// The reason why a server is ended.
@@ -66,5 +71,55 @@ impl Core {
     pub(super) fn is_unapproved(&self, name: &str) -> bool {
         let standing = self.registry.server(name).and_then(|server| self.standing(&server));
         matches!(standing, Ok(Standing::Unapproved(_)))
+    }
+}
+
+/// The bond of other work to a gateway.
+pub(crate) struct Attached {
+    /// Cancelled when the gateway closes. The work must end soon after.
+    pub(crate) closed: CancellationToken,
+    /// The end of the gateway waits until this is dropped.
+    pub(crate) until_dropped: TaskTrackerToken,
+}
+
+impl Core {
+    /// Waits for the work of others that ends with the gateway.
+    pub(super) async fn end_attached(&self) {
+        self.attached.close();
+        self.attached.wait().await;
+    }
+}
+
+impl Gateway {
+    /// Attaches work of others that ends with the gateway.
+    ///
+    /// # Errors
+    /// `ERR_CLOSED`.
+    pub(crate) fn attach(&self) -> Result<Attached> {
+        let until_dropped = self.core.attached.token();
+        self.core.check_open()?;
+        Ok(Attached { closed: self.core.closed.clone(), until_dropped })
+    }
+
+    /// Redacts an error of other work for this gateway.
+    pub(crate) fn redacted(&self, error: Error) -> Error {
+        self.core.redacted(error)
+    }
+
+    /// Begins to close: new requests are refused, and pending requests end.
+    pub fn begin_close(&self) {
+        self.core.closed.cancel();
+        self.core.sandboxes.close();
+    }
+
+    /// Releases resources that the last run still used. Must be called when nothing of the gateway runs any more.
+    pub fn release(&self) {
+        self.core.sandboxes.end();
+    }
+
+    /// Sends SIGKILL to every server without waiting. It is used when the JavaScript environment is torn down.
+    pub fn kill(&self) {
+        self.begin_close();
+        self.core.connections.kill_all();
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::journal::Journal;
+use super::reload::ReloadReport;
 use crate::redact::Redactor;
 use crate::trust::Drift;
 
@@ -14,6 +15,11 @@ use crate::trust::Drift;
 pub enum Event {
     /// A warning about something unusual that is not an error.
     Warning { message: String },
+    /// A changed config was read again by itself. Sent only with `watch`.
+    ConfigReloaded {
+        #[serde(flatten)]
+        report: Box<ReloadReport>,
+    },
     /// The approval file was damaged or modified by others, and was moved aside.
     ApprovalsDamaged { message: String },
     /// A model asks that a person approve a server. The request has everything that the person must see.

@@ -236,6 +236,7 @@ fn subject_of(event: &Event) -> Option<&str> {
         | Event::Connected { server, .. }
         | Event::Call { server, .. } => Some(server),
         Event::Warning { .. }
+        | Event::ConfigReloaded { .. }
         | Event::ApprovalsDamaged { .. }
         | Event::ApprovalProposed { .. }
         | Event::Progress { .. }
@@ -271,6 +272,7 @@ fn words(event: &Event) -> (&'static str, String, Option<String>) {
             ("server-log", format!("{level}: {text}"), None)
         }
         Event::Warning { .. }
+        | Event::ConfigReloaded { .. }
         | Event::ApprovalsDamaged { .. }
         | Event::ApprovalProposed { .. }
         | Event::Progress { .. }

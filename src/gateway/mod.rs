@@ -32,6 +32,7 @@ mod slots;
 mod standing;
 mod subject;
 mod switch;
+mod watch;
 
 use parking_lot::Mutex;
 use std::ops::Deref;
@@ -41,6 +42,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 pub use crate::client::{Completed, ElicitationAnswer, Form, Question};
 pub use agent::{Agent, IdentityOptions};
@@ -49,6 +51,7 @@ pub use callbacks::{
     Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, IssuerQuestion, SamplingQuestion,
 };
 pub use catalog::{CodeReport, ServerInfo};
+pub(crate) use ending::Attached;
 pub use events::{Event, EventListener};
 pub use journal::LogLine;
 pub use looked::Look;
@@ -208,8 +211,9 @@ impl Gateway {
         let closed = CancellationToken::new();
         let core = Arc::new_cyclic(|core| Core {
             weak: Weak::clone(core),
-            registry: Registry::new(config),
+            registry: Registry::limited_to(options.only.as_deref(), config),
             source,
+            reloading: tokio::sync::Mutex::default(),
             trust,
             connections: Connections::new(
                 Watchdog::new(options.watchdog.clone()),
@@ -225,6 +229,7 @@ impl Gateway {
             limits,
             surroundings,
             closed,
+            attached: TaskTracker::new(),
             switch: Switch::default(),
             redactor: Arc::clone(redactor),
             events,
@@ -235,6 +240,9 @@ impl Gateway {
         gateway.warn_at_open(warnings);
         gateway.core.look_at_all();
         gateway.enable_at_open(&options.enable)?;
+        if options.watch {
+            gateway.core.watch_config();
+        }
         Ok(gateway)
     }
 
@@ -317,29 +325,13 @@ impl Gateway {
         Ok(self.core.events.journal.read(name, lines))
     }
 
-    /// Begins to close: new requests are refused, and pending requests end.
-    pub fn begin_close(&self) {
-        self.core.closed.cancel();
-        self.core.sandboxes.close();
-    }
-
     /// Closes the gateway: ends its runs, calls, connections and processes.
     pub async fn close(&self) {
         self.begin_close();
+        self.core.end_attached().await;
         self.core.connections.close_all().await;
         self.core.events.journal.close().await;
         self.core.trust.looked.end();
-    }
-
-    /// Releases resources that the last run still used. Must be called when nothing of the gateway runs any more.
-    pub fn release(&self) {
-        self.core.sandboxes.end();
-    }
-
-    /// Sends SIGKILL to every server without waiting. It is used when the JavaScript environment is torn down.
-    pub fn kill(&self) {
-        self.begin_close();
-        self.core.connections.kill_all();
     }
 
     fn enable_at_open(&self, enable: &EnableAtOpen) -> Result<()> {

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value as Json;
 use tokio::runtime::Handle;
 
@@ -12,7 +13,7 @@ use super::callbacks::Callbacks;
 use super::events::EventListener;
 use crate::config::{ArgumentCheck, Config, SchemaViolations, Surroundings, parse_object, parse_text};
 use crate::error::{Error, Result};
-use crate::files::{Links, read_bounded};
+use crate::files::{Links, Stamp, read_bounded};
 use crate::limits::Limits;
 use crate::sandbox::{GuestChoice, Sandboxes, WarmVms};
 
@@ -36,6 +37,10 @@ pub struct GatewayOptions {
     pub config_path: Option<PathBuf>,
     /// The content of the config, instead of a file.
     pub config: Option<Json>,
+    /// True if a config file that has changed is read again by itself.
+    pub watch: bool,
+    /// The only servers that may be enabled, also after a change of the config: all others count as disabled by a person. `None`: any server.
+    pub only: Option<Vec<String>>,
     /// The folder for approvals, tokens and logs. Default `~/.hyperagent/hyperlight-mcp`.
     pub state_dir: Option<PathBuf>,
     /// The folder that `${workspaceFolder}` stands for. Default: the working directory.
@@ -74,6 +79,8 @@ pub struct GatewayOptions {
 pub(super) struct ConfigSource {
     content: ConfigContent,
     max_servers: usize,
+    /// The version of the file that was read last, whether it could be used or not.
+    last: Mutex<Option<Stamp>>,
 }
 
 enum ConfigContent {
@@ -84,12 +91,27 @@ enum ConfigContent {
 }
 
 impl ConfigSource {
+    /// Returns the path of the config, if it is a file.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match &self.content {
+            ConfigContent::Given(_) => None,
+            ConfigContent::File(path) | ConfigContent::DefaultFile(path) => Some(path),
+        }
+    }
+
+    /// Returns the version of the file that was read last. `None`: there was no file.
+    pub(super) fn last_read(&self) -> Option<Stamp> {
+        self.last.lock().clone()
+    }
+
     /// Reads the present config.
     pub(super) fn read(&self) -> Result<Config> {
         let path = match &self.content {
             ConfigContent::Given(config) => return parse_object(config, "config", self.max_servers),
             ConfigContent::File(path) | ConfigContent::DefaultFile(path) => path,
         };
+        // Before the file is read: a change that comes meanwhile has another stamp.
+        *self.last.lock() = Stamp::of(path);
         let unreadable = |problem: String| Error::ConfigUnreadable { path: path.clone().into(), problem: problem.into() };
         match read_bounded(path, Links::Follow, MAX_CONFIG_BYTES).map(String::from_utf8) {
             Ok(Err(_)) => Err(unreadable("it is not text in UTF-8".to_owned())),
@@ -121,6 +143,8 @@ impl GatewayOptions {
         Self {
             config_path: None,
             config: None,
+            watch: false,
+            only: None,
             state_dir: None,
             workspace_folder: None,
             enable: EnableAtOpen::None,
@@ -152,7 +176,7 @@ impl GatewayOptions {
             (None, Some(path)) => ConfigContent::File(path.clone()),
             (None, None) => ConfigContent::DefaultFile(self.default_config()),
         };
-        Ok(ConfigSource { content, max_servers })
+        Ok(ConfigSource { content, max_servers, last: Mutex::default() })
     }
 
     /// Returns the default path of the config: `~/.hyperagent/config.json`.

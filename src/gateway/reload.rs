@@ -8,9 +8,10 @@ use serde_json::{Value as Json, json};
 
 use super::Gateway;
 use super::ending::EndReason;
+use super::events::Event;
 use crate::blocking::blocking;
 use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations, ServerDefinition};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::registry::Entry;
 use crate::text::is_server_name;
 use crate::trust::{Canonical, Circumstances, Subject};
@@ -54,6 +55,7 @@ impl Gateway {
     /// `ERR_CONFIG_…`, `ERR_TOO_MANY_SERVERS`, `ERR_CLOSED`.
     pub async fn reload(&self) -> Result<ReloadReport> {
         self.core.check_open()?;
+        let _one_at_a_time = self.core.reloading.lock().await;
         let core = Arc::clone(&self.core);
         let config = blocking(move || core.source.read()).await.map_err(|error| self.core.redacted(error))?;
         let warnings = config.warnings.clone();
@@ -93,6 +95,18 @@ impl Gateway {
             self.core.events.warn(warning);
         }
         Ok(report)
+    }
+
+    /// Reads a config again that has changed, and tells the outcome as an event. A config that cannot be used changes nothing.
+    pub(super) async fn reload_changed(&self) {
+        match self.reload().await {
+            Ok(report) => self.core.events.send(&Event::ConfigReloaded { report: Box::new(report) }),
+            Err(Error::Closed { .. }) => {}
+            Err(error) => {
+                let problem = format!("the config has changed, and cannot be used as it is now. The servers stay as they were: {error}");
+                self.core.events.warn(problem);
+            }
+        }
     }
 
     /// Returns a digest of each entry, made with this machine's key.

@@ -2,6 +2,7 @@
 export type GatewayEvent =
   | LogEvent
   | WarningEvent
+  | ConfigReloadedEvent
   | ApprovalsDamagedEvent
   | ApprovalProposedEvent
   | ExecutableChangedEvent
@@ -32,6 +33,11 @@ export interface LogEvent {
 export interface WarningEvent {
   type: 'warning'
   message: string
+}
+
+/** An event with `watch`: the config file has changed, and was read again. */
+export interface ConfigReloadedEvent extends ReloadReport {
+  type: 'config-reloaded'
 }
 
 /** An event: the approval file was damaged or modified by others. It was moved aside, and every server needs approval again. */

@@ -357,7 +357,7 @@
     install(exports) {
       classes = exports;
       exports.HyperlightMcpError = HyperlightMcpError;
-      for (const name of ["Gateway", "Agent", "Sandbox"]) {
+      for (const name of ["Gateway", "Agent", "Sandbox", "ServedGateway"]) {
         const close = {
           configurable: true,
           writable: true,

@@ -23,6 +23,7 @@ mod outcomes;
 mod reply;
 mod runtime;
 mod sandbox;
+mod serve;
 mod turn_queue;
 mod turns;
 

@@ -53,6 +53,7 @@ impl Whose {
 pub(super) struct OpenOptions {
     config_path: Option<PathBuf>,
     config: Option<BTreeMap<String, Json>>,
+    watch: bool,
     state_dir: Option<PathBuf>,
     workspace_folder: Option<PathBuf>,
     enable: Option<Enable>,
@@ -127,6 +128,7 @@ impl OpenOptions {
             warm: self.warm,
             config_path: self.config_path,
             config: self.config.map(|config| Json::Object(config.into_iter().collect())),
+            watch: self.watch,
             state_dir: self.state_dir,
             workspace_folder: self.workspace_folder,
             enable: match self.enable {

@@ -238,6 +238,11 @@ export interface GatewayOptions extends Callbacks {
   configPath?: string
   /** The content of the config, instead of a file. */
   config?: object
+  /**
+   * Reads a config file that has changed again by itself, as `reload()` does. An event `config-reloaded` tells the outcome; a config that cannot be
+   * used changes nothing, and is a `warning`. A server that is new in the config still needs approval. Has no meaning with `config`. Default false.
+   */
+  watch?: boolean
   /** The folder for approvals and manifests. Default `~/.hyperagent/hyperlight-mcp`, created with mode 0700. */
   stateDir?: string
   /** The folder that `${workspaceFolder}` stands for. Servers whose entry has a relative path start in this folder. Default: the working directory. */

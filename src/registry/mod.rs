@@ -119,17 +119,35 @@ impl Live {
 pub struct Registry {
     configured: RwLock<Arc<Configured>>,
     live: Mutex<BTreeMap<String, Live>>,
+    /// The only servers that may be enabled, if a person has limited them.
+    only: Option<BTreeSet<String>>,
 }
 
 impl Registry {
     #[must_use]
     pub fn new(config: Config) -> Self {
-        Self { configured: RwLock::new(Arc::new(configured(config))), live: Mutex::default() }
+        Self::limited_to(None, config)
+    }
+
+    /// Makes a registry in which all servers but these count as disabled by a person, also those that a later config adds.
+    #[must_use]
+    pub fn limited_to(only: Option<&[String]>, config: Config) -> Self {
+        let only = only.map(|names| names.iter().cloned().collect());
+        let registry = Self { configured: RwLock::default(), live: Mutex::default(), only };
+        registry.replace(config);
+        registry
     }
 
     /// Replaces the config with another one.
     pub fn replace(&self, config: Config) {
-        *self.configured.write() = Arc::new(configured(config));
+        let config = configured(config);
+        if let Some(only) = &self.only {
+            // Before anybody can find the new servers.
+            for entry in config.entries.iter().filter(|entry| !only.contains(entry.name())) {
+                self.live().entry(entry.name().to_owned()).or_default().switch = Switch::Off;
+            }
+        }
+        *self.configured.write() = Arc::new(config);
     }
 
     /// Returns all entries in the config's order. Entries with an error come last.
@@ -438,6 +456,17 @@ mod tests {
         assert!(registry.is_enabled("a", OURS));
         registry.replace(config(true));
         assert!(!registry.is_enabled("a", OURS));
+    }
+
+    #[test]
+    fn a_server_that_a_person_left_out_stays_disabled_where_a_later_config_brings_it() {
+        let config = |text: &str| crate::config::parse_text(text, "c", 9).unwrap();
+        let only = ["a".to_owned()];
+        let registry = Registry::limited_to(Some(&only), config(r#"{ "mcpServers": { "a": { "command": "x" } } }"#));
+        assert!(!registry.is_disabled_by_person("a"));
+        registry.replace(config(r#"{ "mcpServers": { "b": { "command": "x" } } }"#));
+        assert!(registry.is_disabled_by_person("b"));
+        assert_eq!(registry.enable("b", Decider::Model, OURS).unwrap_err().code(), "ERR_DISABLED_BY_PERSON");
     }
 
     #[test]

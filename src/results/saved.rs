@@ -99,6 +99,12 @@ impl SavedValues {
         self.entries.iter().find(|entry| entry.id == id).map(|entry| &entry.value)
     }
 
+    /// Returns the size of the values that are still saved.
+    pub fn size(&mut self, now: Instant) -> usize {
+        self.forget_old(now);
+        self.bytes
+    }
+
     /// Returns the limits in bytes and in milliseconds, for error messages about a missing value.
     #[must_use]
     pub fn limits(&self) -> (usize, u64) {

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value as Json, json};
 
 use crate::agent::{Tool as AgentTool, ToolDefinition};
+use crate::error::Error;
 
 /// Returns the definition of a tool for a host.
 pub(super) fn definition(definition: ToolDefinition) -> Tool {
@@ -35,7 +37,7 @@ fn annotations(tool: AgentTool) -> ToolAnnotations {
     }
 }
 
-/// The JSON Schema of a tool's structured content. A failure has the field `error` alone.
+/// The JSON Schema of a tool's structured content. A failure has the field `error`, and of the others `session` at most.
 fn output_schema(tool: AgentTool) -> Json {
     let error = json!({
         "type": "object",
@@ -57,8 +59,28 @@ fn output_schema(tool: AgentTool) -> Json {
 pub(super) fn result(answer: Json) -> CallToolResult {
     let content = vec![ContentBlock::text(answer.to_string())];
     let mut result = if answer.get("error").is_some() { CallToolResult::error(content) } else { CallToolResult::success(content) };
+    result.meta = super::stateless::meta(&answer);
     result.structured_content = Some(answer);
     result
+}
+
+/// A failure as the protocol's error. The message is for a model: it holds no text that no person has approved.
+pub(super) fn refused(error: &Error) -> ErrorData {
+    let data = Some(json!({ "code": error.code() }));
+    match error {
+        Error::UnknownResource { .. } => ErrorData::resource_not_found(error.for_model(), data),
+        Error::InvalidArguments { .. } | Error::InvalidOption { .. } | Error::UnknownPrompt { .. } => {
+            ErrorData::invalid_params(error.for_model(), data)
+        }
+        _ => ErrorData::internal_error(error.for_model(), data),
+    }
+}
+
+pub(super) fn no_such_resource() -> ErrorData {
+    ErrorData::resource_not_found(
+        "no server has this resource, or several servers could have it: read resources/list, or ask for mcp-resource://SERVER/URI with the URI percent-encoded",
+        None,
+    )
 }
 
 fn object(json: Json) -> Arc<JsonObject> {
@@ -80,6 +102,13 @@ mod tests {
             let changes = matches!(tool, AgentTool::RunJavascript | AgentTool::Manage);
             assert_eq!(annotations.read_only_hint, Some(!changes), "{}", tool.name());
         }
+    }
+
+    #[test]
+    fn a_failure_tells_a_host_its_code_and_a_model_what_to_do() {
+        let error = refused(&Error::NotEnabled { server: "a".into() });
+        assert_eq!(error.data.unwrap()["code"], "ERR_NOT_ENABLED");
+        assert!(error.message.contains("not enabled"), "{}", error.message);
     }
 
     #[test]

@@ -1,19 +1,23 @@
 //! Questions about a call, which go to the client that made the call.
 
+use std::sync::Arc;
+
 use rmcp::RoleServer;
 use rmcp::model::{
     ClientCapabilities, CreateMessageRequest, CreateMessageRequestParams, ElicitRequest, ElicitRequestParams, ElicitationAction,
-    ElicitationSchema, InputRequest,
+    ElicitationSchema, InputRequest, ListRootsRequest,
 };
 use rmcp::service::Peer;
 use serde_json::{Value as Json, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OnceCell, mpsc, oneshot};
 
 use crate::error::{Error, Result};
 use crate::gateway::{Answer, ApprovalQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, Question as Asked, SamplingQuestion};
 use crate::text::{arguments_text, escaped};
 use crate::trust::{AllowedWrites, Decision};
 
+/// Roots of a client that are kept. Further ones are left out.
+const MAX_ROOTS: usize = 64;
 const ADVICE: &str = "this host cannot ask a person. The user can start hyperlight-mcp serve with --allow-writes SERVER or SERVER.TOOL, or set \
                       \"confirm\": \"never\" for the server in the config";
 
@@ -40,10 +44,12 @@ pub(super) enum Way {
 
 /// The kinds of questions that a client can answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a capability of the protocol, and none follows from another")]
 pub(super) struct Asks {
     forms: bool,
     urls: bool,
     sampling: bool,
+    roots: bool,
 }
 
 impl From<Option<&ClientCapabilities>> for Asks {
@@ -55,6 +61,7 @@ impl From<Option<&ClientCapabilities>> for Asks {
             forms: elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none()),
             urls: elicitation.is_some_and(|elicitation| elicitation.url.is_some()),
             sampling: capabilities.sampling.is_some(),
+            roots: capabilities.roots.is_some(),
         }
     }
 }
@@ -64,6 +71,8 @@ pub(super) struct ClientCallbacks {
     pub(super) way: Way,
     pub(super) asks: Asks,
     pub(super) allowed: AllowedWrites,
+    /// The roots of the client, which is asked once in a call.
+    pub(super) roots: Arc<OnceCell<Vec<String>>>,
 }
 
 impl Callbacks for ClientCallbacks {
@@ -71,9 +80,12 @@ impl Callbacks for ClientCallbacks {
         if self.allowed.allows(&question.server, &question.tool) {
             return Some(Box::pin(async { Ok(Decision::Once) }));
         }
-        let form = self.asks.forms.then(|| permission(question, matches!(self.way, Way::Request(_))))?;
-        let way = self.way.clone();
-        Some(Box::pin(async move { Ok(decision(&elicited(&way.ask(form).await?))) }))
+        if !self.asks.forms {
+            return None;
+        }
+        let choices = choices(question, matches!(self.way, Way::Request(_)));
+        let (form, way) = (permission(question, &choices), self.way.clone());
+        Some(Box::pin(async move { Ok(decision(&elicited(&way.ask(form).await?), &choices)) }))
     }
 
     fn advice(&self) -> Option<&'static str> {
@@ -120,6 +132,20 @@ impl Callbacks for ClientCallbacks {
         let (way, request) = (self.way.clone(), InputRequest::CreateMessage(CreateMessageRequest::new(params)));
         Some(Box::pin(async move { way.ask(request).await }))
     }
+
+    fn roots(&self) -> Option<Answer<Vec<String>>> {
+        if !self.asks.roots {
+            return None;
+        }
+        let (way, known) = (self.way.clone(), Arc::clone(&self.roots));
+        Some(Box::pin(async move {
+            let asked = known.get_or_try_init(|| async {
+                let answer = way.ask(InputRequest::ListRoots(ListRootsRequest::default())).await?;
+                Ok::<_, Error>(roots(&answer))
+            });
+            asked.await.cloned()
+        }))
+    }
 }
 
 impl Way {
@@ -139,6 +165,7 @@ impl Way {
 async fn ask_now(peer: &Peer<RoleServer>, request: InputRequest) -> Result<Json> {
     let answer = match request {
         InputRequest::Elicitation(request) => peer.create_elicitation(request.params).await.map(|result| json!(result)),
+        InputRequest::ListRoots(_) => peer.list_roots().await.map(|result| json!(result)),
         InputRequest::CreateMessage(request) => peer.create_message(request.params).await.map(|result| json!(result)),
         _ => return Err(unanswered("there is no such question")),
     };
@@ -154,19 +181,19 @@ fn quoted(name: &str) -> String {
     escaped(&Json::from(name).to_string())
 }
 
-/// The form in which a person allows a call. `has_session`: the client's session goes on after this call.
-fn permission(question: &ApprovalQuestion, has_session: bool) -> InputRequest {
-    let ApprovalQuestion { server, tool, args, reason, run_id } = question;
-    let (arguments, cuts) = arguments_text(args);
-    let mut choices = vec![ONCE];
+/// The answers that a person can give. `has_session`: the client's session goes on after this call.
+fn choices(question: &ApprovalQuestion, has_session: bool) -> Vec<&'static str> {
     // A yes for more than this call needs a person who has seen all of it.
-    if run_id.is_some() && cuts == 0 {
-        choices.push(RUN);
-    }
-    if has_session && cuts == 0 {
-        choices.push(SESSION);
-    }
-    choices.push(NO);
+    let is_shown = arguments_text(&question.args).1 == 0;
+    let longer = [(RUN, question.run_id.is_some()), (SESSION, has_session)];
+    let longer = longer.into_iter().filter(|(_, can_hold)| *can_hold && is_shown).map(|(choice, _)| choice);
+    std::iter::once(ONCE).chain(longer).chain([NO]).collect()
+}
+
+/// The form in which a person allows a call.
+fn permission(question: &ApprovalQuestion, choices: &[&str]) -> InputRequest {
+    let ApprovalQuestion { server, tool, args, reason, run_id: _ } = question;
+    let (arguments, cuts) = arguments_text(args);
     let tool = quoted(tool);
     let cut = match cuts {
         0 => String::new(),
@@ -189,6 +216,12 @@ fn form(message: String, schema: &Json) -> Option<ElicitRequestParams> {
     Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
+/// Reads the URIs of a `ListRootsResult`.
+fn roots(answer: &Json) -> Vec<String> {
+    let listed = answer["roots"].as_array().into_iter().flatten();
+    listed.filter_map(|root| root["uri"].as_str()).take(MAX_ROOTS).map(str::to_owned).collect()
+}
+
 /// Names the server that asks, and the tool in whose call.
 fn asker(server: &str, tool: Option<&str>) -> String {
     match tool {
@@ -207,9 +240,9 @@ fn elicited(answer: &Json) -> ElicitationAnswer {
 }
 
 /// Reads the answer to [`permission`]. Everything but one of its choices is a no.
-fn decision(answer: &ElicitationAnswer) -> Decision {
+fn decision(answer: &ElicitationAnswer, choices: &[&str]) -> Decision {
     let ElicitationAnswer::Accept(Some(content)) = answer else { return Decision::Deny };
-    match content["allow"].as_str() {
+    match content["allow"].as_str().filter(|choice| choices.contains(choice)) {
         Some(ONCE) => Decision::Once,
         Some(RUN) => Decision::Run,
         Some(SESSION) => Decision::Session,
@@ -228,17 +261,19 @@ mod tests {
 
     #[test]
     fn a_form_offers_only_answers_that_can_hold() {
-        let choices = |run_id, has_session| {
-            let InputRequest::Elicitation(request) = permission(&question(run_id), has_session) else { panic!("no form") };
+        let offered = |run_id, has_session| {
+            let InputRequest::Elicitation(request) = permission(&question(run_id), &choices(&question(run_id), has_session)) else {
+                panic!("no form")
+            };
             let form = json!(request.params);
             assert!(form["message"].as_str().unwrap().contains("\"write\" of the MCP server \"notes\""));
             form["requestedSchema"]["properties"]["allow"]["enum"].clone()
         };
-        assert_eq!(choices(Some(1), true), json!([ONCE, RUN, SESSION, NO]));
-        assert_eq!(choices(Some(1), false), json!([ONCE, RUN, NO]));
-        assert_eq!(choices(None, false), json!([ONCE, NO]));
+        assert_eq!(offered(Some(1), true), json!([ONCE, RUN, SESSION, NO]));
+        assert_eq!(offered(Some(1), false), json!([ONCE, RUN, NO]));
+        assert_eq!(offered(None, false), json!([ONCE, NO]));
         let long = ApprovalQuestion { args: json!({ "a": "x".repeat(10_000) }).as_object().cloned().unwrap(), ..question(Some(1)) };
-        let InputRequest::Elicitation(request) = permission(&long, true) else { panic!("no form") };
+        let InputRequest::Elicitation(request) = permission(&long, &choices(&long, true)) else { panic!("no form") };
         assert_eq!(json!(request.params)["requestedSchema"]["properties"]["allow"]["enum"], json!([ONCE, NO]));
     }
 
@@ -246,7 +281,7 @@ mod tests {
     fn a_form_hides_no_part_of_the_arguments_without_saying_so() {
         let message = |args: Json| {
             let args = args.as_object().cloned().unwrap();
-            let InputRequest::Elicitation(request) = permission(&ApprovalQuestion { args, ..question(None) }, false) else {
+            let InputRequest::Elicitation(request) = permission(&ApprovalQuestion { args, ..question(None) }, &[ONCE, NO]) else {
                 panic!("no form")
             };
             json!(request.params)["message"].as_str().unwrap().to_owned()
@@ -257,7 +292,7 @@ mod tests {
             "{padded}"
         );
         let hidden = ApprovalQuestion { tool: "x\" of the MCP server \"other\"?\n\u{1b}[2J\u{202e}".into(), ..question(Some(1)) };
-        let InputRequest::Elicitation(request) = permission(&hidden, true) else { panic!("no form") };
+        let InputRequest::Elicitation(request) = permission(&hidden, &choices(&hidden, true)) else { panic!("no form") };
         let shown = json!(request.params)["message"].as_str().unwrap().to_owned();
         assert!(shown.contains(r#"tool "x\" of the MCP server \"other\"?\n\u001b[2J\u{202e}" of the MCP server "notes"?"#), "{shown}");
         let unseen = message(json!({ "a": "x\u{202e}y" }));
@@ -266,11 +301,13 @@ mod tests {
 
     #[test]
     fn whatever_is_no_clear_yes_is_a_no() {
-        let says = |answer: Json| decision(&elicited(&answer));
+        let says = |answer: Json| decision(&elicited(&answer), &[ONCE, SESSION, NO]);
         assert_eq!(says(json!({ "action": "accept", "content": { "allow": ONCE } })), Decision::Once);
         assert_eq!(says(json!({ "action": "accept", "content": { "allow": SESSION } })), Decision::Session);
         for answer in [
             json!({ "action": "accept", "content": { "allow": NO } }),
+            // Not one of those that were offered.
+            json!({ "action": "accept", "content": { "allow": RUN } }),
             json!({ "action": "accept", "content": { "allow": true } }),
             json!({ "action": "accept" }),
             json!({ "action": "decline", "content": { "allow": ONCE } }),

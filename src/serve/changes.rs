@@ -1,7 +1,7 @@
 //! Changes of what is served: approvals that a person gives or takes back while a host is connected.
 
 use std::sync::Weak;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -56,6 +56,7 @@ pub(super) async fn watch(shared: Weak<Shared>, closed: CancellationToken) {
             }
             Err(error) => tracing::warn!(code = error.code(), "the approvals could not be read"),
         }
+        served.handles.end_left(Instant::now());
         drop(served);
         tokio::select! {
             () = closed.cancelled() => return,

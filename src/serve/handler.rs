@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse,
-    GetPromptResult, Implementation, InputResponses, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
-    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestParams, CompleteResult,
+    GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation, InputResponses,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, ServerCapabilities, ServerConfig,
+    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -17,28 +19,33 @@ use serde_json::{Map, Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::answers::{no_such_resource, refused};
 use super::asking::{Asks, ClientCallbacks, Way};
-use super::http::Principal;
+use super::http::{Owner, Principal};
 use super::listeners::listener;
 use super::offers::{self, Offers, Target};
-use super::session::{Session, Slot};
+use super::session::{Session, Slot, Told};
+use super::stateless::Keeper;
+use super::tasks::{Begun, Place, Run};
 use super::waiting::{Step, work};
-use super::{Served, answers, changes};
+use super::{Served, answers, changes, stateless, subscriptions};
 use crate::agent::{ExecuteOptions, Tool};
 use crate::blocking::blocking;
 use crate::bridge::ToolErrors;
-use crate::error::Error;
 use crate::gateway::{Agent, CallOptions, Completed, Look, RunOptions};
 use crate::sandbox::{Stop, StopReason};
 
 /// Questions of one call that wait at once, since protocol 2026-07-28.
 const MAX_QUESTIONS: usize = 16;
+/// The number of the next connection, which owns the tasks of a client without a token.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
 type Answer<T> = std::result::Result<T, ErrorData>;
 
 /// Answers the requests of one connection. Over HTTP without sessions, of one request.
 pub struct Handler {
     served: Served,
+    number: u64,
     slot: Slot,
     caller: Principal,
     ended: CancellationToken,
@@ -63,7 +70,8 @@ impl Handler {
     pub(super) fn new(served: Served, caller: Principal) -> Self {
         let ended = CancellationToken::new();
         let ends_with_this = ended.clone().drop_guard();
-        Self { served, slot: Slot::default(), caller, ended, _ends_with_this: ends_with_this }
+        let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        Self { served, number, slot: Slot::default(), caller, ended, _ends_with_this: ends_with_this }
     }
 
     /// The place of the session, for whoever ends the connection.
@@ -78,7 +86,9 @@ impl Handler {
         }
         let client = context.client_info();
         let name = self.caller.agent.as_deref().or_else(|| client.as_ref().map(|client| client.name.as_str()));
-        let opened = Session::open(&self.served.0, name, Some(context.peer.clone()));
+        // Without a session, the connection ends with this request.
+        let told = stateless::owner(context).is_none().then(|| Told::Client(context.peer.clone()));
+        let opened = Session::open(&self.served.0, name, told);
         let opened = opened.map_err(|error| refused(&error))?;
         Ok(Arc::clone(self.slot.get_or_init(|| opened)))
     }
@@ -93,6 +103,7 @@ impl Handler {
             way,
             asks: Asks::from(context.client_capabilities().as_ref()),
             allowed: self.served.0.options.allow_writes.clone(),
+            roots: Arc::default(),
         });
         let least = *session.level.lock();
         let on_event = listener(&self.served.0.runtime, context.peer.clone(), context.meta.get_progress_token(), least);
@@ -104,8 +115,7 @@ impl Handler {
     where
         W: Future<Output = Answer<Json>> + Send + 'static,
     {
-        let in_rounds = context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
-        if !in_rounds {
+        if !in_rounds(&context) {
             let client = self.client(&context, Way::Request(context.peer.clone()))?;
             let stop = client.stop.clone();
             return until_cancelled(&context, &stop, Box::pin(work_of(client))).await.map(Step::Done);
@@ -121,6 +131,17 @@ impl Handler {
         let stop = client.stop.clone();
         let round = waiting.begin(self.caller.key.clone(), work(work_of(client)), stop.clone(), questions, bound);
         until_cancelled(&context, &stop, Box::pin(round)).await
+    }
+
+    /// Returns the owner of a task: the caller, or this connection.
+    fn owner(&self, context: &RequestContext<RoleServer>) -> Owner {
+        stateless::owner(context).unwrap_or_else(|| Owner { key: format!("connection:{}", self.number), ended: self.ended.clone() })
+    }
+
+    /// Returns a place for a task, if the client knows tasks and may have one more.
+    fn task_place(&self, context: &RequestContext<RoleServer>) -> Option<Place> {
+        let knows = in_rounds(context) && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
+        knows.then(|| self.served.0.tasks.place(self.owner(context))).flatten()
     }
 
     /// The rounds of a request belong to its caller, its method and its parameters.
@@ -144,6 +165,11 @@ impl Handler {
     }
 }
 
+/// Returns whether the client is asked in rounds (since protocol 2026-07-28).
+fn in_rounds(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+}
+
 /// Waits for the outcome of a request. A client that cancels the request ends the call, which then tells so. A call that waits for another round
 /// outlives the request that began it.
 async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, outcome: impl Future<Output = T>) -> T {
@@ -162,25 +188,6 @@ struct Input {
     responses: Option<InputResponses>,
     /// What each round must repeat.
     bound: Vec<u8>,
-}
-
-/// A failure as the protocol's error. The message is for a model: it holds no text that no person has approved.
-fn refused(error: &Error) -> ErrorData {
-    let data = Some(json!({ "code": error.code() }));
-    match error {
-        Error::UnknownResource { .. } => ErrorData::resource_not_found(error.for_model(), data),
-        Error::InvalidArguments { .. } | Error::InvalidOption { .. } | Error::UnknownPrompt { .. } => {
-            ErrorData::invalid_params(error.for_model(), data)
-        }
-        _ => ErrorData::internal_error(error.for_model(), data),
-    }
-}
-
-fn no_such_resource() -> ErrorData {
-    ErrorData::resource_not_found(
-        "no server has this resource, or several servers could have it: read resources/list, or ask for mcp-resource://SERVER/URI with the URI percent-encoded",
-        None,
-    )
 }
 
 /// Reads a value of ours as one of the protocol's.
@@ -210,6 +217,7 @@ impl ServerHandler for Handler {
             .enable_resources_subscribe()
             .enable_tools()
             .enable_tool_list_changed()
+            .enable_tasks()
             .build();
         let mut info = ServerConfig::new(capabilities);
         info.server_info = Implementation::new("hyperlight-mcp", env!("CARGO_PKG_VERSION"));
@@ -236,30 +244,23 @@ impl ServerHandler for Handler {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        let mut accepted = requested.clone();
-        // Updates of resources need a session, which this protocol does not have.
-        accepted.resource_subscriptions = None;
-        Some(accepted)
+        Some(subscriptions::accepted(requested))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Answer<()> {
-        let mut changes = self.served.0.changes.subscribe();
-        let sink = context.sink().clone();
-        loop {
-            tokio::select! {
-                () = context.cancelled() => return Ok(()),
-                () = self.served.0.closed.cancelled() => return Ok(()),
-                more = changes::next(&mut changes) => {
-                    if !more {
-                        return Ok(());
-                    }
-                    // What the filter does not have is left out by the sink.
-                    let _ = sink.notify_tool_list_changed().await;
-                    let _ = sink.notify_resource_list_changed().await;
-                    let _ = sink.notify_prompt_list_changed().await;
-                }
-            }
-        }
+        subscriptions::listen(&self.served.0, self.caller.agent.as_deref(), &context).await
+    }
+
+    async fn get_task(&self, request: GetTaskParams, context: RequestContext<RoleServer>) -> Answer<GetTaskResult> {
+        self.served.0.tasks.get(&self.owner(&context).key, &request.task_id)
+    }
+
+    async fn update_task(&self, request: UpdateTaskParams, context: RequestContext<RoleServer>) -> Answer<()> {
+        self.served.0.tasks.answer(&self.owner(&context).key, &request.task_id, request.input_responses)
+    }
+
+    async fn cancel_task(&self, request: CancelTaskParams, context: RequestContext<RoleServer>) -> Answer<()> {
+        self.served.0.tasks.cancel(&self.owner(&context).key, &request.task_id)
     }
 
     async fn set_level(&self, request: SetLevelRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
@@ -270,7 +271,11 @@ impl ServerHandler for Handler {
     async fn list_tools(&self, _request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Answer<ListToolsResult> {
         let session = self.session(&context)?;
         let definitions = session.tools.definitions().map_err(|error| refused(&error))?;
-        Ok(ListToolsResult::with_all_items(definitions.into_iter().map(answers::definition).collect()))
+        let mut tools: Vec<_> = definitions.into_iter().map(answers::definition).collect();
+        if stateless::owner(&context).is_some() {
+            stateless::offer(&mut tools);
+        }
+        Ok(ListToolsResult::with_all_items(tools))
     }
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Answer<CallToolResponse> {
@@ -279,10 +284,18 @@ impl ServerHandler for Handler {
             return Err(ErrorData::invalid_params(format!("there is no tool \"{name}\""), None));
         };
         let (run, metrics) = (self.served.next_run(), Arc::clone(self.served.metrics()));
-        let arguments = Json::Object(request.arguments.unwrap_or_default());
-        let bound = json!(["tools/call", name, arguments]);
+        let mut arguments = Json::Object(request.arguments.unwrap_or_default());
+        let keeper = Keeper::of(&self.served, &context, &name, &mut arguments);
+        let bound = json!(["tools/call", name, arguments, keeper.as_ref().and_then(Keeper::handle)]);
         let input = self.input(request.request_state, request.input_responses, &bound);
-        let step = self.asking(context, input, move |client| async move {
+        if let (None, Some(keeper)) = (&input.state, &keeper) {
+            match keeper.session() {
+                Ok(Some(session)) => drop(self.slot.set(session)),
+                Ok(None) => {}
+                Err(error) => return Ok(CallToolResponse::from(answers::result(stateless::refusal(&error)))),
+            }
+        }
+        let work_of = move |client: Client| async move {
             let _in_flight = (tool == Tool::RunJavascript).then(|| metrics.run_started());
             let on_event = Arc::clone(&client.on_event);
             let options = ExecuteOptions {
@@ -295,8 +308,23 @@ impl ServerHandler for Handler {
                 })),
             };
             let answer = client.session.tools.execute_with(&name, &arguments, options).await;
-            answer.map_err(|error| refused(&error))
-        });
+            let answer = answer.map_err(|error| refused(&error))?;
+            Ok(match keeper {
+                Some(keeper) => keeper.kept(&client.session, answer),
+                None => answer,
+            })
+        };
+        let is_first = input.state.is_none();
+        if let Some(place) = self.task_place(&context).filter(|_| is_first && tool == Tool::RunJavascript) {
+            let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
+            let client = self.client(&context, Way::Round(sender))?;
+            let run = Run { stop: client.stop.clone(), work: work(work_of(client)), questions };
+            return Ok(match self.served.0.tasks.begin(place, run, &context.ct).await? {
+                Begun::Done(result) => CallToolResponse::from(typed::<CallToolResult>(result)?),
+                Begun::Task(task) => CallToolResponse::from(task),
+            });
+        }
+        let step = self.asking(context, input, work_of);
         Ok(match step.await? {
             Step::Done(answer) => CallToolResponse::from(answers::result(answer)),
             Step::Ask(questions) => CallToolResponse::from(questions),
@@ -343,11 +371,7 @@ impl ServerHandler for Handler {
 
     async fn subscribe(&self, request: SubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
         let (session, (_, offers)) = (self.session(&context)?, self.offers(&context).await?);
-        match offers.target(&request.uri).ok_or_else(no_such_resource)? {
-            Target::Of { server, uri } => session.subscribe(&server, &uri, &request.uri).await.map_err(|error| refused(&error)),
-            // The declarations change with the lists, which is told anyway.
-            Target::Types { .. } => Ok(()),
-        }
+        subscriptions::subscribe(&session, &offers, &request.uri).await
     }
 
     async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
@@ -410,17 +434,5 @@ impl ServerHandler for Handler {
         let options = client.call_options();
         let completed = client.session.agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop).await;
         typed(json!({ "completion": completed.map_err(|error| refused(&error))? }))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_tells_a_host_its_code_and_a_model_what_to_do() {
-        let error = refused(&Error::NotEnabled { server: "a".into() });
-        assert_eq!(error.data.unwrap()["code"], "ERR_NOT_ENABLED");
-        assert!(error.message.contains("not enabled"), "{}", error.message);
     }
 }

@@ -11,11 +11,17 @@ mod answers;
 mod asking;
 mod changes;
 mod handler;
+mod handles;
 pub mod http;
 mod listeners;
 mod offers;
+mod served;
 mod session;
+mod standard;
+mod stateless;
 mod stdio;
+mod subscriptions;
+mod tasks;
 mod waiting;
 
 use std::sync::Arc;
@@ -28,10 +34,14 @@ use crate::gateway::{Gateway, IdentityOptions};
 use crate::trust::AllowedWrites;
 
 pub use handler::Handler;
+pub use served::{ServedGateway, Transport, serve};
 pub use stdio::serve_stdio;
 
 use self::changes::Changes;
+use self::handles::Handles;
 use self::http::{Metrics, Principal};
+use self::session::Session;
+use self::tasks::Tasks;
 use self::waiting::Waiting;
 
 /// Options of a served gateway.
@@ -52,6 +62,9 @@ struct Shared {
     options: ServeOptions,
     changes: Changes,
     waiting: Waiting,
+    /// Sessions that callers without one have left, for their saved values.
+    handles: Handles<Session>,
+    tasks: Tasks,
     metrics: Arc<Metrics>,
     /// The number of the next run, in events and questions.
     next_run: AtomicU64,
@@ -72,15 +85,19 @@ impl Served {
         let mut key = [0; 32];
         getrandom::fill(&mut key)
             .map_err(|error| Error::Io { what: "a key for the state of requests".into(), problem: error.to_string().into() })?;
+        let (max_bytes, max_age) = gateway.saved_limits();
+        let closed = CancellationToken::new();
         let shared = Shared {
             gateway,
             options,
             changes: Changes::default(),
             waiting: Waiting::new(&key),
+            handles: Handles::new(&key, max_bytes, max_age),
+            tasks: Tasks::new(runtime, &closed),
             metrics: Arc::default(),
             next_run: AtomicU64::new(1),
             runtime: runtime.clone(),
-            closed: CancellationToken::new(),
+            closed,
         };
         let served = Self(Arc::new(shared));
         served.enable_approved()?;
@@ -104,9 +121,10 @@ impl Served {
         self.0.next_run.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Stops looking for changes. Connections end with their transports.
+    /// Stops looking for changes, and forgets what callers without a session have saved. Connections end with their transports.
     pub fn close(&self) {
         self.0.closed.cancel();
+        self.0.handles.clear();
     }
 
     fn enable_approved(&self) -> Result<()> {

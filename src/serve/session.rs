@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rmcp::model::LoggingLevel;
-use rmcp::service::Peer;
+use rmcp::service::{Peer, SubscriptionSink};
 use rmcp::{RoleServer, model::ResourceUpdatedNotificationParam};
 use serde_json::Value as Json;
 use tokio::sync::mpsc;
@@ -27,6 +27,13 @@ pub(super) type Slot = Arc<OnceLock<Arc<Session>>>;
 /// The URI under which a client has subscribed to a resource, by server and the server's own URI.
 type Subscribed = Arc<Mutex<BTreeMap<(String, String), String>>>;
 
+/// The way of updates to a client.
+pub(super) enum Told {
+    Client(Peer<RoleServer>),
+    /// The stream of `subscriptions/listen` (MCP 2026-07-28).
+    Stream(SubscriptionSink),
+}
+
 pub(super) struct Session {
     pub(super) agent: Agent,
     pub(super) tools: AgentTools,
@@ -37,11 +44,11 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Opens the session of a client that calls itself `name`.
-    pub(super) fn open(shared: &Shared, name: Option<&str>, peer: Option<Peer<RoleServer>>) -> Result<Arc<Self>> {
+    /// Opens the session of a client that calls itself `name`. `told`: the way of its updates.
+    pub(super) fn open(shared: &Shared, name: Option<&str>, told: Option<Told>) -> Result<Arc<Self>> {
         let name = shared.options.agent.clone().unwrap_or_else(|| agent_name(name));
         let subscribed = Subscribed::default();
-        let on_event = peer.map(|peer| updates(&shared.runtime, peer, Arc::clone(&subscribed)));
+        let on_event = told.map(|told| updates(&shared.runtime, told, Arc::clone(&subscribed)));
         let agent = shared.gateway.agent(&name, IdentityOptions { callbacks: None, on_event })?;
         let tools = AgentTools::new(agent.clone(), None, AgentOptions::default())?;
         Ok(Arc::new(Self { agent, tools, level: Mutex::default(), subscribed, runtime: shared.runtime.clone() }))
@@ -81,11 +88,15 @@ fn agent_name(client: Option<&str>) -> String {
 }
 
 /// Returns a listener that tells the client of changed resources to which its agent has subscribed, in their order.
-fn updates(runtime: &tokio::runtime::Handle, peer: Peer<RoleServer>, subscribed: Subscribed) -> crate::gateway::EventListener {
+fn updates(runtime: &tokio::runtime::Handle, told: Told, subscribed: Subscribed) -> crate::gateway::EventListener {
     let (sender, mut receiver) = mpsc::channel::<String>(MAX_UPDATES);
     runtime.spawn(async move {
         while let Some(uri) = receiver.recv().await {
-            if peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await.is_err() {
+            let is_sent = match &told {
+                Told::Client(peer) => peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await.is_ok(),
+                Told::Stream(sink) => sink.notify_resource_updated(uri).await.is_ok(),
+            };
+            if !is_sent {
                 return;
             }
         }

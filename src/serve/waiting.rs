@@ -37,7 +37,7 @@ pub(super) enum Step {
 }
 
 /// The work of a call, which puts its questions into a channel.
-type Work = BoxFuture<'static, Result<Json, ErrorData>>;
+pub(super) type Work = BoxFuture<'static, Result<Json, ErrorData>>;
 type SharedRound = Shared<BoxFuture<'static, Round>>;
 
 /// What the client echoes.

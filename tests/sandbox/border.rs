@@ -136,7 +136,7 @@ async fn a_run_that_was_stopped_never_goes_on_whenever_that_was() {
             }
         }"#;
     let sandboxes = Arc::new(sandboxes());
-    for (round, moment) in moments().take(400).enumerate() {
+    for (round, moment) in moments().take(100).enumerate() {
         let request = request(code);
         let stop = request.stop.clone();
         let stopping = std::thread::spawn(move || {
@@ -179,12 +179,12 @@ async fn replies_that_no_guest_could_hold_together_all_come_in_the_order_of_the_
         import { echo } from "host:test";
         export const handler = async () => {
             const order = [];
-            await Promise.all(Array.from({ length: 300 }, (_, index) => echo.async(index).then(([number]) => order.push(number))));
+            await Promise.all(Array.from({ length: 100 }, (_, index) => echo.async(index).then(([number]) => order.push(number))));
             return [order.every((number, index) => number === index), order.length];
         }"#;
     let mut request = request(code);
     request.host = Large::new(1 << 20);
-    assert_eq!(value(run(&Arc::new(sandboxes()), request).await), json!([true, 300]));
+    assert_eq!(value(run(&Arc::new(sandboxes()), request).await), json!([true, 100]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

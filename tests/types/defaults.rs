@@ -7,6 +7,7 @@ use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::command::Speaker;
 use hyperlight_mcp::config::{ArgumentCheck, SchemaViolations};
 use hyperlight_mcp::sandbox::{GuestChoice, WarmVms};
+use hyperlight_mcp::serve::http::ServeLimits;
 use regex::Regex;
 use serde_json::{Value as Json, json};
 
@@ -40,6 +41,7 @@ fn real() -> BTreeMap<String, Json> {
         ("GatewayOptions.schemaViolations", json!(SchemaViolations::default())),
         ("GatewayOptions.argumentChecks", json!(ArgumentCheck::default())),
         ("GatewayOptions.trace", json!(false)),
+        ("GatewayOptions.watch", json!(false)),
         ("SandboxOptions.toolErrors", json!(ToolErrors::default())),
         ("SearchOptions.toolErrors", json!(ToolErrors::default())),
         ("SearchOptions.limit", constant("bridge/discovery.rs", "DEFAULT_LIMIT")),
@@ -56,8 +58,9 @@ fn real() -> BTreeMap<String, Json> {
         other => panic!("{other} is not an object"),
     };
     let limits = of("Limits", json!(Limits::default()));
+    let serve = of("ServeLimits", json!(ServeLimits::default()));
     let warm = of("WarmVms", json!(WarmVms::default()));
-    all.map(|(path, value)| (path.to_owned(), value)).into_iter().chain(limits).chain(warm).collect()
+    all.map(|(path, value)| (path.to_owned(), value)).into_iter().chain(limits).chain(serve).chain(warm).collect()
 }
 
 #[test]

@@ -100,7 +100,7 @@ impl Connection {
         match method {
             Some("elicitation/create") => questions.elicit(Some(call), &params, &never).await,
             Some("sampling/createMessage") => self.sampled(call, params, &never).await,
-            Some("roots/list") => questions.roots(),
+            Some("roots/list") => questions.roots_of(call).await,
             _ => questions.cancelled("it sent an input request with an unknown method"),
         }
     }

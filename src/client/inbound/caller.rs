@@ -79,6 +79,11 @@ pub trait Caller: Send + Sync {
     /// Asks the agent's model. Returns `None` if there is no model to ask.
     fn sample(&self, sampling: Sampling) -> Option<Reply<Json>>;
 
+    /// Asks the caller's host for its folders, as URIs. Returns `None` if there is no host, or it has none.
+    fn roots(&self) -> Option<Reply<Vec<String>>> {
+        None
+    }
+
     /// Returns whether [`Caller::authorize`] can show a page to a person.
     fn can_authorize(&self) -> bool {
         false

@@ -9,6 +9,7 @@ pub(in crate::client) mod owner;
 pub(in crate::client) mod question_candidates;
 pub(in crate::client) mod questions;
 pub(in crate::client) mod rate_limit;
+mod roots;
 pub(in crate::client) mod routing;
 pub(in crate::client) mod server_requests;
 pub(in crate::client) mod updates;

@@ -15,6 +15,8 @@ use super::calls::{Admitted, InFlight};
 use super::form::Form;
 use super::notification::Notice;
 use super::rate_limit::{NOTICES, Passage, RateLimiter};
+use super::roots::narrowed;
+use crate::blocking::blocking;
 use crate::error::Result;
 
 const MAX_URL_BYTES: usize = 8 * 1024;
@@ -157,8 +159,24 @@ impl Questions {
 
     /// Returns the answer to `roots/list`. Nobody is asked, because the person who approved the server's command was shown the folders.
     pub(in crate::client) fn roots(&self) -> Json {
-        let roots: Vec<_> = self.roots.iter().map(|uri| json!({ "uri": uri })).collect();
-        json!({ "roots": roots })
+        listed(&self.roots)
+    }
+
+    /// Returns the answer to `roots/list` that a call's own result asks for: the folders of the caller's host within the approved ones. Otherwise
+    /// roots belong to a connection, which all callers share.
+    pub(in crate::client) async fn roots_of(&self, call: InFlight) -> Json {
+        let asker = self.asker(Some(call));
+        if self.roots.is_empty() || asker.is_over() || !self.may_ask() {
+            return self.roots();
+        }
+        let Some(reply) = asker.caller.roots() else { return self.roots() };
+        // Without an answer of the host, the approved folders are told.
+        let Some(Ok(of_host)) = asker.wait(reply, &CancellationToken::new()).await else { return self.roots() };
+        let approved = self.roots.clone();
+        match blocking(move || Ok(narrowed(&approved, &of_host))).await {
+            Ok(roots) => listed(&roots),
+            Err(_) => self.roots(),
+        }
     }
 
     /// Cancels a question that could belong to more than one caller.
@@ -248,6 +266,11 @@ impl Asker {
             answer = reply => Some(answer),
         }
     }
+}
+
+fn listed(roots: &[String]) -> Json {
+    let roots: Vec<_> = roots.iter().map(|uri| json!({ "uri": uri })).collect();
+    json!({ "roots": roots })
 }
 
 /// Makes the answer of a person who declines.

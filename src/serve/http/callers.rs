@@ -21,6 +21,14 @@ const MAX_CALLERS: usize = 4096;
 /// Makes the MCP handler of a session, or of a request without one.
 pub(super) type Make<H> = dyn Fn(&Principal) -> H + Send + Sync;
 
+/// The caller of a request without a session, among the extensions of the request.
+#[derive(Debug, Clone)]
+pub(in crate::serve) struct Owner {
+    pub(in crate::serve) key: String,
+    /// Cancelled when the caller's token is withdrawn, or the server closes.
+    pub(in crate::serve) ended: CancellationToken,
+}
+
 /// The services of all callers.
 pub(super) struct Callers<H> {
     make: Arc<Make<H>>,
@@ -99,7 +107,19 @@ impl<H: ServerHandler> Callers<H> {
     }
 }
 
+impl<H> Drop for Service<H> {
+    /// Ends what a caller left here that is forgotten, as nothing would tell it later that the caller's token is withdrawn.
+    fn drop(&mut self) {
+        self.ended.cancel();
+    }
+}
+
 impl<H> Service<H> {
+    /// Returns the owner of whatever a request of this caller leaves here.
+    pub(super) fn owner(&self, caller: &Principal) -> Owner {
+        Owner { key: caller.key.clone(), ended: self.ended.clone() }
+    }
+
     fn is_idle(&self, slots: usize) -> bool {
         self.sessions.is_empty() && self.slots.available_permits() == slots
     }

@@ -13,6 +13,7 @@ mod access;
 mod callers;
 mod connection;
 mod jwt;
+mod limits;
 mod metrics;
 mod oauth;
 mod options;
@@ -26,6 +27,9 @@ mod tls;
 mod tokens;
 
 pub use access::Principal;
+pub(super) use callers::Owner;
+pub use limits::ServeLimits;
 pub use metrics::{Metrics, RunInFlight};
+pub(super) use options::invalid;
 pub use options::{HttpLimits, HttpOptions, Listen, ProtectedResource, TlsFiles};
 pub use server::{HttpServer, listen};

@@ -181,20 +181,20 @@ pub struct HttpOptions {
 
 impl HttpOptions {
     /// Checks everything that needs no file and no network, and returns the address to listen on.
-    pub(super) fn validate(&self) -> Result<SocketAddr> {
+    pub(in crate::serve) fn validate(&self) -> Result<SocketAddr> {
         let address = self.listen.address()?;
         self.limits.validate()?;
         if !address.ip().is_loopback() && self.token_file.is_none() && self.oauth.is_none() {
             return Err(invalid(format!(
-                "{} can be reached from other machines, so callers must prove who they are: give a token file (--token-file FILE) or \
-                 OAuth, or listen on 127.0.0.1",
+                "{} can be reached from other machines, so callers must prove who they are: give a token file (--token-file FILE, or \
+                 tokenFile) or OAuth, or listen on 127.0.0.1",
                 address.ip()
             )));
         }
         if let Some(resource) = &self.oauth {
-            check_url("the OAuth resource", &resource.resource)?;
-            check_url("the OAuth issuer", &resource.issuer)?;
-            resource.jwks_url.iter().try_for_each(|url| check_url("the address of the OAuth keys", url).map(drop))?;
+            check_url("the OAuth resource (oauth.resource)", &resource.resource)?;
+            check_url("the OAuth issuer (oauth.issuer)", &resource.issuer)?;
+            resource.jwks_url.iter().try_for_each(|url| check_url("the address of the OAuth keys (oauth.jwksUrl)", url).map(drop))?;
         }
         Ok(address)
     }
@@ -215,7 +215,7 @@ pub(super) fn check_url(what: &str, text: &str) -> Result<Url> {
     Err(invalid(format!("{what} \"{text}\" must begin with https://")))
 }
 
-pub(super) fn invalid(problem: String) -> Error {
+pub(in crate::serve) fn invalid(problem: String) -> Error {
     Error::InvalidOption { method: METHOD, problem: problem.into() }
 }
 

@@ -41,12 +41,17 @@ impl Allowed {
     pub(super) fn new(hosts: &[String], origins: &[String], has_tls: bool, port: u16) -> Result<Self> {
         let host = |text: &String| {
             let parsed = text.parse::<Authority>().ok().filter(|authority| !authority.as_str().contains('@'));
-            let parsed = parsed.ok_or_else(|| invalid(format!("\"{text}\" cannot be an allowed host: write NAME or NAME:PORT")))?;
+            let parsed = parsed.ok_or_else(|| {
+                invalid(format!("\"{text}\" cannot be an allowed host (--allowed-hosts, or allowedHosts): write NAME or NAME:PORT"))
+            })?;
             Ok((bare(parsed.host()), parsed.port_u16()))
         };
         let origin = |text: &String| {
-            Origin::parse(text)
-                .ok_or_else(|| invalid(format!("\"{text}\" cannot be an allowed origin: write https://NAME or https://NAME:PORT")))
+            Origin::parse(text).ok_or_else(|| {
+                invalid(format!(
+                    "\"{text}\" cannot be an allowed origin (--allowed-origins, or allowedOrigins): write https://NAME or https://NAME:PORT"
+                ))
+            })
         };
         let hosts = hosts.iter().map(host).collect::<Result<_>>()?;
         let origins = origins.iter().map(origin).collect::<Result<_>>()?;

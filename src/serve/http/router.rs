@@ -141,11 +141,15 @@ async fn resource_metadata<H: ServerHandler>(State(shared): State<Arc<Shared<H>>
 }
 
 /// Passes a request on to its caller's MCP service.
-async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, request: Request) -> Response {
-    let service = request.extensions().get::<Principal>().and_then(|caller| shared.callers.service(caller));
-    let Some(service) = service else { return shared.refuse(Refusal::Busy) };
+async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request: Request) -> Response {
+    let caller = request.extensions().get::<Principal>().cloned();
+    let service = caller.as_ref().and_then(|caller| shared.callers.service(caller));
+    let (Some(service), Some(caller)) = (service, caller) else { return shared.refuse(Refusal::Busy) };
     let session = match session_id(request.headers()) {
-        None => None,
+        None => {
+            request.extensions_mut().insert(service.owner(&caller));
+            None
+        }
         Some(id) => match service.sessions.enter(id) {
             // rmcp answers as if it had ended a session that it does not know.
             None if request.method() == Method::DELETE => return (StatusCode::NOT_FOUND, "there is no such session\n").into_response(),

@@ -27,21 +27,22 @@ pub(super) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor> {
         let what = |error: &io::Error| Error::io(format!("the file {} cannot be read (check {option})", path.display()), error);
         read_bounded(path, Links::Follow, MAX_FILE_BYTES).map(SecretSlice::from).map_err(|error| what(&error))
     };
-    let bytes = read("--tls-cert", certificate)?;
+    let bytes = read("--tls-cert, or tls.cert", certificate)?;
     let chain: Vec<_> = CertificateDer::pem_slice_iter(bytes.expose_secret()).collect::<std::result::Result<_, _>>().unwrap_or_default();
     if chain.is_empty() {
-        return Err(invalid(format!("{} has no certificate in the form of PEM: check --tls-cert", certificate.display())));
+        return Err(invalid(format!("{} has no certificate in the form of PEM: check --tls-cert, or tls.cert", certificate.display())));
     }
-    let bytes = read("--tls-key", key)?;
+    let bytes = read("--tls-key, or tls.key", key)?;
     let private = PrivateKeyDer::from_pem_slice(bytes.expose_secret());
-    let private = private.map_err(|_| invalid(format!("{} has no private key in the form of PEM: check --tls-key", key.display())))?;
+    let private =
+        private.map_err(|_| invalid(format!("{} has no private key in the form of PEM: check --tls-key, or tls.key", key.display())))?;
     let unfit = |error: &rustls::Error| {
         let problem = match error {
             rustls::Error::InconsistentKeys(_) => "the key belongs to another certificate".to_owned(),
             other => other.to_string(),
         };
         invalid(format!(
-            "{} and {} cannot be used together: {problem}. Check --tls-cert and --tls-key",
+            "{} and {} cannot be used together: {problem}. Check --tls-cert and --tls-key, or tls",
             certificate.display(),
             key.display()
         ))

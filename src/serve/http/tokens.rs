@@ -135,7 +135,10 @@ fn digest_of(bytes: &[u8]) -> Digest {
 fn read(path: &Path) -> Result<(Stamp, Vec<Token>)> {
     let failed = |error: &std::io::Error| {
         Error::io(
-            format!("the token file {} cannot be read (check --token-file and the file's mode, which must be 600)", path.display()),
+            format!(
+                "the token file {} cannot be read (check --token-file, or tokenFile, and the file's mode, which must be 600)",
+                path.display()
+            ),
             error,
         )
     };

@@ -1,0 +1,78 @@
+// Hosts of `hyperlight-mcp serve` for tests: the official client over standard input and output, and over HTTP, in both eras of the protocol.
+import { createInterface } from 'node:readline'
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import { environment, LIMIT, program } from './command-line.mjs'
+import { afterwards, endOf, listenTo } from './support.mjs'
+
+/** What a host can be asked. */
+export const CAPABILITIES = { elicitation: { form: {} }, sampling: {} }
+/** The options of the official client by era. */
+export const ERAS = { '2025-11-25': {}, '2026-07-28': { versionNegotiation: { mode: 'auto' } } }
+
+/** The transport of a host that started the program. */
+function streams(child) {
+  const transport = {
+    async start() {
+      createInterface({ input: child.stdout }).on('line', (line) => transport.onmessage?.(JSON.parse(line)))
+      child.once('exit', () => transport.onclose?.())
+    },
+    async send(message) {
+      child.stdin.write(`${JSON.stringify(message)}\n`)
+    },
+    async close() {
+      child.stdin.end()
+    },
+  }
+  return transport
+}
+
+/** Starts the program as a host does, with these words. */
+export function started(t, at, words = []) {
+  const child = listenTo(t, process.execPath, [program, 'serve', ...words], { cwd: at.work, env: environment(at), limit: LIMIT })
+  child.stdin.on('error', () => {})
+  return { child, ended: endOf(child) }
+}
+
+async function connected(t, transport, { name = 'Test Host', era = '2025-11-25', onElicit, onSample, onRoots } = {}) {
+  const capabilities = {
+    ...(onElicit && { elicitation: CAPABILITIES.elicitation }),
+    ...(onSample && { sampling: {} }),
+    ...(onRoots && { roots: {} }),
+  }
+  const client = new Client({ name, version: '1.0.0' }, { capabilities, ...ERAS[era] })
+  if (onElicit) client.setRequestHandler('elicitation/create', ({ params }) => onElicit(params))
+  if (onSample) client.setRequestHandler('sampling/createMessage', ({ params }) => onSample(params))
+  if (onRoots) client.setRequestHandler('roots/list', () => onRoots())
+  await client.connect(transport)
+  afterwards(t, () => client.close())
+  return client
+}
+
+/** A host that started the program, and speaks with it over standard input and output. */
+export async function overStdio(t, at, { words, ...options } = {}) {
+  const { child, ended } = started(t, at, words)
+  return { client: await connected(t, streams(child), options), child, ended }
+}
+
+/** A host of a program that serves over HTTP. */
+export const overHttp = (t, url, options) => connected(t, new StreamableHTTPClientTransport(new URL(url)), options)
+
+/** Starts the program over HTTP, and gives its URL. */
+export async function served(t, at, words = []) {
+  const { child, ended } = started(t, at, ['--http', '0', ...words])
+  for (;;) {
+    const url = /serving (http\S+)/.exec(child.output.stderr)?.[1]
+    if (url) return { url, child, ended }
+    await Promise.race([new Promise((resolve) => child.stderr.once('data', resolve)), ended])
+    if (child.exitCode !== null) throw new Error(child.output.stderr)
+  }
+}
+
+/** The arguments of a run of this expression, where `fixture` is the module of the server. */
+export const script = (body) => ({
+  code: `import * as fixture from "host:mcp-fixture"; export const handler = () => ${body}`,
+  input: null,
+  timeoutMs: null,
+})
+
+export const runs = (client, body, options) => client.callTool({ name: 'run_javascript', arguments: script(body) }, options)

@@ -1,0 +1,132 @@
+// What a host's run costs over HTTP, beside the same calls made directly; and many hosts at once for a minute.
+import { spawn } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
+import { Gateway } from 'hyperlight-mcp'
+import { median, percentile } from '../lib/statistics.mjs'
+import { alternate, beside, entry, milliseconds, pause } from './common.mjs'
+
+const program = fileURLToPath(new URL('../../bin/hyperlight-mcp.mjs', import.meta.url))
+const CALLS = 10
+/** What a run may cost beyond its calls. */
+const OWN_MS = 10
+const CLIENTS = 64
+const code = `import { echo_text } from 'host:mcp-echo'
+  export const handler = () => { for (let i = 0; i < ${CALLS}; i += 1) echo_text({ text: 'hello' }); return ${CALLS} }`
+
+/** Starts `hyperlight-mcp serve` with an approved server. */
+async function served(folder, server) {
+  const [config, stateDir] = [join(folder, 'config.json'), join(folder, 'state')]
+  writeFileSync(config, JSON.stringify({ mcpServers: { echo: entry(server) } }))
+  const gateway = await Gateway.open({ configPath: config, stateDir })
+  await gateway.approve('echo')
+  await gateway.close()
+  const words = ['serve', '--http', '0', '--config', config, '--state', stateDir]
+  const child = spawn(process.execPath, [program, ...words], { stdio: ['ignore', 'ignore', 'pipe'] })
+  for await (const line of createInterface({ input: child.stderr })) {
+    const url = /serving (http\S+)/.exec(line)?.[1]
+    if (url) {
+      child.stderr.resume()
+      return { url, child }
+    }
+  }
+  throw new Error(`serve ended with exit code ${child.exitCode}`)
+}
+
+async function host(url) {
+  const client = new Client({ name: 'bench', version: '0' })
+  await client.connect(new StreamableHTTPClientTransport(new URL(url)))
+  return client
+}
+
+/** One run of ten calls. Throws where it does not give its value. */
+async function run(client) {
+  const { structuredContent } = await client.callTool({ name: 'run_javascript', arguments: { code, input: null, timeoutMs: null } })
+  if (structuredContent?.value !== CALLS) throw new Error(JSON.stringify(structuredContent))
+}
+
+const callEcho = (client) => client.callTool({ name: 'echo_text', arguments: { text: 'hello' } })
+
+async function tenDirect(client) {
+  for (let call = 0; call < CALLS; call += 1) await callEcho(client)
+}
+
+/** Milliseconds of each piece of work of all clients, one after the other for each client, until the time is over. */
+async function during(time, clients, work) {
+  const until = performance.now() + time
+  const of = async (client) => {
+    const times = []
+    while (performance.now() < until) times.push(await milliseconds(() => work(client)))
+    return times
+  }
+  return (await Promise.all(clients.map(of))).flat()
+}
+
+/** Memory of a process, in MiB. */
+const memory = (pid) => Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1024
+
+/** All clients for so long; the memory of the server after each sixth of the time. */
+async function load(child, clients, time) {
+  const seen = []
+  const watching = (async () => {
+    for (let sixth = 0; sixth < 6; sixth += 1) {
+      await pause(time / 6)
+      seen.push(memory(child.pid))
+    }
+  })()
+  const times = await during(time, clients, run)
+  await watching
+  return { times, seen }
+}
+
+const figures = (times) => ({ p50: percentile(times, 50), p99: percentile(times, 99) })
+
+export async function serve({ rounds, calls, server }) {
+  const folder = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-bench-'))
+  const { url, child } = await served(folder, server)
+  const direct = new Client({ name: 'bench', version: '0' })
+  await direct.connect(new StdioClientTransport({ command: server, stderr: 'ignore' }))
+  const cores = availableParallelism()
+  // Fewer calls are a trial.
+  const minute = calls < 1000 ? calls * 10 : 60_000
+  try {
+    const clients = await Promise.all(Array.from({ length: CLIENTS }, () => host(url)))
+    const [first] = clients
+    await during(minute / 30, [first], run)
+    await during(minute / 30, [direct], tenDirect)
+    const each = async (name, clients, work) => ({ [name]: figures(await during(minute / 30, clients, work)) })
+    const found = await alternate(
+      rounds,
+      () => each('alone', [first], run),
+      () => each('direct', [direct], tenDirect),
+      () => each('cores', clients.slice(0, cores), run),
+    )
+    const { times, seen } = await load(child, clients, minute)
+    const many = figures(times)
+    return {
+      serveRun: {
+        rounds: found.map(({ alone, direct }) => ({ value: alone.p50, reference: direct.p50 + OWN_MS })),
+        details: [beside('ten calls made directly', 'ms', found, ({ direct }) => direct.p50)],
+      },
+      serveTail: { rounds: found.map(({ cores }) => ({ value: cores.p99, reference: cores.p50 })) },
+      serveLoad: {
+        rounds: [{ value: seen.at(-1), reference: seen[1] }],
+        details: [
+          { title: `runs in ${minute / 1000} s, none of which failed`, unit: '', values: [times.length] },
+          { title: 'a run, p50', unit: 'ms', values: [many.p50] },
+          { title: 'a run, p99', unit: 'ms', values: [many.p99] },
+          { title: 'the median of the sixths of the time', unit: 'MiB', values: [median(seen)] },
+        ],
+      },
+    }
+  } finally {
+    await direct.close()
+    child.kill('SIGKILL')
+    rmSync(folder, { recursive: true, force: true })
+  }
+}

@@ -1,0 +1,206 @@
+//! Serves a gateway over one transport, and ends that again.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::http::{self, HttpOptions};
+use super::standard::{Input, Output};
+use super::{ServeOptions, Served, serve_stdio};
+use crate::blocking::blocking;
+use crate::error::{Error, Result};
+use crate::gateway::{Attached, Gateway};
+
+/// Time that requests under way get when serving over standard input and output is closed.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Time for the last answers to leave after that.
+const LAST_WRITES: Duration = Duration::from_secs(1);
+
+/// The way by which hosts reach a served gateway.
+#[derive(Debug, Clone)]
+pub enum Transport {
+    /// Standard input and output of this process, for one host. Nothing else may use them meanwhile.
+    Stdio,
+    /// Streamable HTTP, for many clients.
+    Http(Box<HttpOptions>),
+}
+
+/// A gateway that is being served. Serving ends with [`ServedGateway::close`] and with the gateway, and over standard input and output also with the
+/// host's end. It goes on if this handle is dropped. All clones are one.
+#[derive(Debug, Clone)]
+pub struct ServedGateway {
+    url: Option<Arc<str>>,
+    stop: CancellationToken,
+    /// The outcome, once serving has ended.
+    ended: watch::Receiver<Option<Result<()>>>,
+}
+
+/// Serves a gateway to MCP hosts. All approved servers are enabled, also those that are approved later, but for those that a person has disabled.
+/// Over HTTP, one gateway can be served several times.
+///
+/// ```no_run
+/// # async fn example(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
+/// use hyperlight_mcp::serve::{ServeOptions, Transport, serve};
+///
+/// let served = serve(gateway, ServeOptions::default(), Transport::Http(Box::default())).await?;
+/// println!("{}", served.url().unwrap_or_default());
+/// served.close().await;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// `ERR_INVALID_OPTION`; `ERR_UNKNOWN_SERVER` for a server in `allow_writes`; `ERR_IO` for a file that cannot be read and a port that is in use;
+/// `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
+pub async fn serve(gateway: Gateway, options: ServeOptions, transport: Transport) -> Result<ServedGateway> {
+    let redacting = gateway.clone();
+    begin(gateway, options, transport).await.map_err(|error| redacting.redacted(error))
+}
+
+async fn begin(gateway: Gateway, options: ServeOptions, transport: Transport) -> Result<ServedGateway> {
+    let attached = gateway.attach()?;
+    if let Transport::Http(options) = &transport {
+        options.validate()?;
+    }
+    let runtime = tokio::runtime::Handle::current();
+    let starting = move || {
+        options.allow_writes.servers().try_for_each(|server| gateway.server_info(server).map(drop))?;
+        Served::new(gateway, options, &runtime)
+    };
+    let served = blocking(starting).await?;
+    match transport {
+        Transport::Http(options) => over_http(served, *options, attached).await,
+        Transport::Stdio => over_stdio(served, attached),
+    }
+}
+
+impl ServedGateway {
+    /// Returns the address of the MCP endpoint, as `http://127.0.0.1:8080/mcp`. Over standard input and output there is none.
+    #[must_use]
+    pub fn url(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+
+    /// Ends serving: nothing new is accepted, requests under way get some time, and are cancelled afterwards. A second call waits for the first.
+    pub async fn close(&self) {
+        self.stop.cancel();
+        let _ = self.ended().await;
+    }
+
+    /// Waits for the end of serving.
+    ///
+    /// # Errors
+    /// `ERR_IO` if the host did not speak the protocol.
+    pub async fn ended(&self) -> Result<()> {
+        let mut ended = self.ended.clone();
+        match ended.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone().unwrap_or(Ok(())),
+            // The runtime has ended.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Begins with work that ends by the token that it gets.
+    fn begin<W>(url: Option<&str>, work: impl FnOnce(CancellationToken) -> W) -> Self
+    where
+        W: Future<Output = Result<()>> + Send + 'static,
+    {
+        let (stop, (sender, ended)) = (CancellationToken::new(), watch::channel(None));
+        let work = work(stop.clone());
+        tokio::spawn(async move {
+            let outcome = work.await;
+            sender.send_replace(Some(outcome));
+        });
+        Self { url: url.map(Arc::from), stop, ended }
+    }
+}
+
+async fn over_http(served: Served, options: HttpOptions, attached: Attached) -> Result<ServedGateway> {
+    let (handlers, metrics) = (served.clone(), Arc::clone(served.metrics()));
+    let make = move |principal: &http::Principal| handlers.handler(principal);
+    let killed = CancellationToken::new();
+    let server = http::listen(options, make, metrics, killed.clone()).await?;
+    let url = server.url().to_owned();
+    Ok(ServedGateway::begin(Some(&url), |stop| async move {
+        let Attached { closed, until_dropped } = attached;
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = closed.cancelled() => {}
+        }
+        // The end of the gateway ends all requests under way with an error, which their clients still get.
+        let kills = async {
+            closed.cancelled().await;
+            sleep(LAST_WRITES).await;
+            killed.cancel();
+        };
+        tokio::select! {
+            () = server.close() => {}
+            () = kills => server.close().await,
+        }
+        served.close();
+        drop((server, served, until_dropped));
+        Ok(())
+    }))
+}
+
+fn over_stdio(served: Served, attached: Attached) -> Result<ServedGateway> {
+    let taken = Taken::take()?;
+    let (input_ends, cut) = (CancellationToken::new(), CancellationToken::new());
+    let failed = |error: io::Error| Error::io("standard input and output", &error);
+    let input = Input::new(io::stdin(), input_ends.clone()).map_err(failed)?;
+    let output = Output::new(io::stdout(), cut.clone()).map_err(failed)?;
+    Ok(ServedGateway::begin(None, |stop| async move {
+        let (Attached { closed, until_dropped }, cancelled) = (attached, CancellationToken::new());
+        let ends = async {
+            tokio::select! {
+                // The host's requests that are under way are still answered.
+                () = async { stop.cancelled().await; input_ends.cancel(); sleep(DRAIN).await } => {}
+                () = closed.cancelled() => {}
+            }
+            // The end of the gateway has ended all requests with an error, which the host still gets.
+            input_ends.cancel();
+            for ends in [&cancelled, &cut] {
+                sleep(LAST_WRITES).await;
+                ends.cancel();
+            }
+        };
+        let outcome = {
+            let mut serving = Box::pin(serve_stdio(&served, input, output, cancelled.clone()));
+            tokio::select! {
+                outcome = &mut serving => outcome,
+                () = ends => serving.await,
+            }
+        };
+        let outcome = outcome.map_err(|error| served.0.gateway.redacted(error));
+        served.close();
+        drop((served, until_dropped, taken));
+        if stop.is_cancelled() || closed.is_cancelled() { Ok(()) } else { outcome }
+    }))
+}
+
+/// The right to use standard input and output, which one host at a time has.
+struct Taken;
+
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+impl Taken {
+    fn take() -> Result<Self> {
+        if IS_TAKEN.swap(true, Ordering::AcqRel) {
+            return Err(http::invalid(
+                "stdio: this process serves a host on standard input and output already: close that first".to_owned(),
+            ));
+        }
+        Ok(Self)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        IS_TAKEN.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,132 @@
+//! Calls without a session (MCP 2026-07-28 over HTTP): who makes them, and the handle under which later calls find what their runs have saved.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use rmcp::RoleServer;
+use rmcp::model::{JsonObject, MetaObject, ProtocolVersion, Tool};
+use rmcp::service::RequestContext;
+use serde_json::{Value as Json, json};
+
+use super::Served;
+use super::http::Owner;
+use super::session::Session;
+use crate::agent::Tool as AgentTool;
+use crate::error::{Error, Result};
+
+/// The argument of `run_javascript`, and the field of its result.
+const FIELD: &str = "session";
+/// The handle in the `_meta` of a call and of its result, for a host that passes it on by itself.
+const META: &str = "hyperlight-mcp/session";
+const DESCRIPTION: &str = "The session that an earlier result gave, so that saved(\"<id>\") finds its values; null for none.";
+const NO_ROOM: &str = "no later run can read what this run saved: there are too many sessions, or this one has ended. Return less, or use the value in this run";
+
+/// Returns the caller of a request that belongs to no session.
+pub(super) fn owner(context: &RequestContext<RoleServer>) -> Option<Owner> {
+    let is_stateless = context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
+    let parts = context.extensions.get::<http::request::Parts>().filter(|_| is_stateless)?;
+    parts.extensions.get::<Owner>().cloned()
+}
+
+/// Adds the argument and the field of the handle to the definition of `run_javascript`.
+pub(super) fn offer(tools: &mut [Tool]) {
+    let run = tools.iter_mut().find(|tool| tool.name == AgentTool::RunJavascript.name());
+    let Some(run) = run else { return };
+    let input = Arc::make_mut(&mut run.input_schema);
+    add(input, json!({ "type": ["string", "null"], "description": DESCRIPTION }));
+    if let Some(required) = input.get_mut("required").and_then(Json::as_array_mut) {
+        required.push(FIELD.into());
+    }
+    if let Some(output) = &mut run.output_schema {
+        add(Arc::make_mut(output), json!({ "type": "string" }));
+    }
+}
+
+fn add(schema: &mut JsonObject, property: Json) {
+    if let Some(properties) = schema.get_mut("properties").and_then(Json::as_object_mut) {
+        properties.insert(FIELD.to_owned(), property);
+    }
+}
+
+/// The `_meta` of a result that has a handle.
+pub(super) fn meta(answer: &Json) -> Option<MetaObject> {
+    let handle = answer.get(FIELD)?.as_str()?;
+    Some(MetaObject(JsonObject::from_iter([(META.to_owned(), handle.into())])))
+}
+
+/// Keeps what a run has saved, for later calls of its caller.
+pub(super) struct Keeper {
+    served: Served,
+    owner: Owner,
+    /// The handle that the call names.
+    handle: Option<String>,
+}
+
+impl Keeper {
+    /// Takes the handle out of the arguments of a call. Returns `None` for a call in a session, and for a call that runs no code.
+    pub(super) fn of(served: &Served, context: &RequestContext<RoleServer>, name: &str, arguments: &mut Json) -> Option<Self> {
+        let owner = owner(context).filter(|_| name == AgentTool::RunJavascript.name())?;
+        let of_model = arguments.as_object_mut().and_then(|arguments| arguments.shift_remove(FIELD));
+        let of_host = || context.meta.get(META).cloned();
+        let handle = of_model.filter(|handle| !handle.is_null()).or_else(of_host);
+        let handle = handle.map(|handle| handle.as_str().map_or_else(|| handle.to_string(), str::to_owned));
+        Some(Self { served: served.clone(), owner, handle })
+    }
+
+    pub(super) fn handle(&self) -> Option<&str> {
+        self.handle.as_deref()
+    }
+
+    /// Returns the session of the handle that the call names.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SESSION`.
+    pub(super) fn session(&self) -> Result<Option<Arc<Session>>> {
+        self.handle.as_deref().map(|handle| self.served.0.handles.find(&self.owner, handle, Instant::now())).transpose()
+    }
+
+    /// Adds the handle to the answer of a run that has saved something, or that was given one.
+    pub(super) fn kept(&self, session: &Arc<Session>, mut answer: Json) -> Json {
+        let now = Instant::now();
+        let bytes = session.agent.saved_bytes(now);
+        if bytes == 0 && self.handle.is_none() {
+            return answer;
+        }
+        let kept = self.served.0.handles.keep(&self.owner, self.handle.as_deref(), session, bytes, now);
+        let Some(fields) = answer.as_object_mut() else { return answer };
+        if let Ok(Some(handle)) = kept {
+            fields.insert(FIELD.to_owned(), handle.into());
+            return answer;
+        }
+        let warnings = fields.entry("warnings").or_insert_with(|| json!([]));
+        if let Some(warnings) = warnings.as_array_mut() {
+            warnings.push(NO_ROOM.into());
+        }
+        answer
+    }
+}
+
+/// The answer to a call whose handle is not known. Nothing was run.
+pub(super) fn refusal(error: &Error) -> Json {
+    json!({ "error": { "code": error.code(), "message": error.for_model() } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::ToolDefinition;
+    use crate::serve::answers;
+
+    #[test]
+    fn the_argument_of_the_handle_is_as_strict_as_the_others() {
+        let schema = json!({ "type": "object", "properties": { "code": { "type": "string" } }, "required": ["code"] });
+        let named = |name| answers::definition(ToolDefinition { name, description: "d".to_owned(), input_schema: schema.clone() });
+        let mut tools = vec![named("search_mcp_tools"), named("run_javascript")];
+        offer(&mut tools);
+        let input = Json::Object((*tools[1].input_schema).clone());
+        assert_eq!(input["required"], json!(["code", FIELD]));
+        assert_eq!(input["properties"][FIELD]["type"], json!(["string", "null"]));
+        assert!(tools[1].output_schema.as_ref().unwrap()["properties"][FIELD].is_object());
+        assert!(!tools[0].input_schema["properties"].as_object().unwrap().contains_key(FIELD));
+    }
+}

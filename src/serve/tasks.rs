@@ -1,0 +1,349 @@
+//! Runs as tasks (the extension `io.modelcontextprotocol/tasks` of MCP 2026-07-28).
+//!
+//! The server decides which call becomes a task. A run that ends within [`PROMPT`] is answered as ever. One that takes longer, or that asks, becomes a
+//! task of its caller: the client polls it, answers its questions and can cancel it, and nobody else knows it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use rmcp::ErrorData;
+use rmcp::model::{
+    CreateTaskResult, DetailedTask, GetTaskResult, InputRequest, InputRequests, InputResponses, JsonObject, Task, TaskPayload,
+};
+use serde_json::{Value as Json, json};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::answers;
+use super::asking::Question;
+use super::http::Owner;
+use super::waiting::Work;
+use crate::results::{SAVED_ID_BYTES, saved_id};
+use crate::sandbox::{Stop, StopReason};
+
+/// The time in which a run ends without being a task.
+const PROMPT: Duration = Duration::from_secs(2);
+/// The time from its beginning for which a task is there.
+const LIFE: Duration = Duration::from_mins(30);
+/// The pause between two looks that a client is advised.
+const POLL: Duration = Duration::from_millis(500);
+/// Tasks of one caller, and of all. Beyond, runs are no tasks.
+const MAX_OF_CALLER: usize = 32;
+const MAX_OF_ALL: usize = 512;
+/// Questions of one task that wait at once. A run has a limit of its own for all its questions.
+const MAX_QUESTIONS: usize = 64;
+
+/// The tasks of all callers. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Tasks {
+    all: Arc<Mutex<HashMap<String, Entry>>>,
+    runtime: tokio::runtime::Handle,
+    times: Times,
+    /// Ends all tasks.
+    closed: CancellationToken,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    prompt: Duration,
+    life: Duration,
+}
+
+struct Entry {
+    owner: Owner,
+    task: Task,
+    state: State,
+    stop: Stop,
+    /// Questions that wait for an answer, in their order.
+    questions: BTreeMap<u64, (InputRequest, oneshot::Sender<Json>)>,
+    asked: u64,
+    /// The client has seen how the task ended.
+    is_told: bool,
+    changed: watch::Sender<()>,
+}
+
+/// The outcome of a task so far.
+#[derive(Debug, Clone, PartialEq)]
+enum State {
+    Working,
+    Ended(TaskPayload),
+}
+
+/// The outcome of a call that may become a task.
+pub(super) enum Begun {
+    /// The run has ended already.
+    Done(Json),
+    Task(CreateTaskResult),
+}
+
+/// A run with the way to end it, and its questions.
+pub(super) struct Run {
+    pub(super) work: Work,
+    pub(super) stop: Stop,
+    pub(super) questions: mpsc::Receiver<Question>,
+}
+
+/// The right to one more task.
+pub(super) struct Place {
+    id: String,
+    owner: Owner,
+}
+
+impl Tasks {
+    pub(super) fn new(runtime: &tokio::runtime::Handle, closed: &CancellationToken) -> Self {
+        Self { all: Arc::default(), runtime: runtime.clone(), times: Times { prompt: PROMPT, life: LIFE }, closed: closed.clone() }
+    }
+
+    /// Returns whether the caller can have one more task. Forgets those whose end the caller has seen, to make room.
+    pub(super) fn place(&self, owner: Owner) -> Option<Place> {
+        let mut random = [0; SAVED_ID_BYTES];
+        getrandom::fill(&mut random).ok()?;
+        let mut all = self.all.lock();
+        let is_full = |all: &HashMap<String, Entry>| {
+            all.len() >= MAX_OF_ALL || all.values().filter(|entry| entry.owner.key == owner.key).count() >= MAX_OF_CALLER
+        };
+        if is_full(&all) {
+            all.retain(|_, entry| !entry.is_told || entry.owner.key != owner.key);
+        }
+        (!is_full(&all)).then(|| Place { id: saved_id(random), owner })
+    }
+
+    /// Begins a run, and waits for a moment. `gone`: the client has cancelled its request, which ends the run if it is no task yet.
+    ///
+    /// # Errors
+    /// The failure of a run that has ended in that moment.
+    pub(super) async fn begin(&self, place: Place, run: Run, gone: &CancellationToken) -> Result<Begun, ErrorData> {
+        let Place { id, owner } = place;
+        let (changed, mut changes) = watch::channel(());
+        let stop = run.stop.clone();
+        let entry = Entry::new(&id, owner.clone(), stop.clone(), changed);
+        self.all.lock().insert(id.clone(), entry);
+        let (this, driven) = (self.clone(), id.clone());
+        self.runtime.spawn(async move { this.drive(&driven, owner, run).await });
+        // A request that ends in another way leaves no run behind that nobody knows.
+        let mut unknown_run = EndsRun(Some(stop.clone()));
+        let moment = tokio::time::sleep(self.times.prompt);
+        tokio::pin!(moment);
+        loop {
+            if let Some(outcome) = self.prompt_outcome(&id) {
+                unknown_run.0 = None;
+                return outcome;
+            }
+            tokio::select! {
+                () = &mut moment, if !gone.is_cancelled() => {
+                    unknown_run.0 = None;
+                    return self.as_task(&id);
+                }
+                () = gone.cancelled(), if stop.reason().is_none() => stop.stop(StopReason::Aborted),
+                _ = changes.changed() => {}
+            }
+        }
+    }
+
+    /// Takes the task out if it has ended, as nobody knows it yet. Returns it as a task if it asks.
+    fn prompt_outcome(&self, id: &str) -> Option<Result<Begun, ErrorData>> {
+        let mut all = self.all.lock();
+        let Some(entry) = all.get(id) else { return Some(Err(unknown())) };
+        if !entry.questions.is_empty() {
+            return Some(Ok(Begun::Task(CreateTaskResult::new(entry.now()))));
+        }
+        if entry.state == State::Working {
+            return None;
+        }
+        let ended = all.remove(id)?;
+        drop(all);
+        Some(ended.prompt())
+    }
+
+    fn as_task(&self, id: &str) -> Result<Begun, ErrorData> {
+        let all = self.all.lock();
+        let entry = all.get(id).ok_or_else(unknown)?;
+        Ok(Begun::Task(CreateTaskResult::new(entry.now())))
+    }
+
+    /// Carries out a run to its end, or to the end of its caller, its time or the server. Forgets the task when its time is over.
+    async fn drive(&self, id: &str, owner: Owner, run: Run) {
+        let Run { mut work, stop, mut questions } = run;
+        let over = tokio::time::sleep(self.times.life);
+        tokio::pin!(over);
+        let is_over = async {
+            tokio::select! {
+                () = &mut over => {}
+                () = owner.ended.cancelled() => {}
+                () = self.closed.cancelled() => {}
+            }
+        };
+        tokio::pin!(is_over);
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                outcome = &mut work => break Some(outcome),
+                () = &mut is_over => break None,
+                Some(question) = questions.recv() => self.ask(id, question),
+            }
+        };
+        // With the work ends its run.
+        drop(work);
+        match outcome {
+            Some(outcome) => {
+                self.settle(id, outcome, stop.reason() == Some(StopReason::Aborted));
+                is_over.await;
+            }
+            None => stop.stop(StopReason::Closed),
+        }
+        let ended = self.all.lock().remove(id);
+        drop(ended);
+    }
+
+    fn ask(&self, id: &str, question: Question) {
+        let Question { request, answer } = question;
+        let mut all = self.all.lock();
+        let Some(entry) = all.get_mut(id).filter(|entry| entry.questions.len() < MAX_QUESTIONS) else { return };
+        entry.asked += 1;
+        entry.questions.insert(entry.asked, (request, answer));
+        entry.touch();
+    }
+
+    fn settle(&self, id: &str, outcome: Result<Json, ErrorData>, was_stopped: bool) {
+        let payload = match outcome {
+            Ok(answer) => TaskPayload::Completed { result: object(json!(answers::result(answer))) },
+            Err(_) if was_stopped => TaskPayload::Cancelled,
+            Err(error) => TaskPayload::Failed { error: object(json!(error)) },
+        };
+        let mut all = self.all.lock();
+        let Some(entry) = all.get_mut(id) else { return };
+        entry.state = State::Ended(payload);
+        let unanswered = std::mem::take(&mut entry.questions);
+        entry.touch();
+        drop(all);
+        drop(unanswered);
+    }
+
+    /// Returns a task of this caller.
+    ///
+    /// # Errors
+    /// Invalid params for a task that there is not, and for one of another caller.
+    pub(super) fn get(&self, caller: &str, id: &str) -> Result<GetTaskResult, ErrorData> {
+        self.with(caller, id, |entry| {
+            entry.is_told = entry.state != State::Working;
+            GetTaskResult::new(DetailedTask::new(entry.now(), entry.payload()))
+        })
+    }
+
+    /// Passes the answers to a task's questions on. An answer to no question is left out.
+    ///
+    /// # Errors
+    /// See [`Tasks::get`].
+    pub(super) fn answer(&self, caller: &str, id: &str, responses: InputResponses) -> Result<(), ErrorData> {
+        let answered = self.with(caller, id, |entry| {
+            let of_key = |(key, response): (String, Json)| Some((entry.questions.remove(&number(&key)?)?.1, response));
+            let answered: Vec<_> = responses.into_iter().filter_map(of_key).collect();
+            entry.touch();
+            answered
+        })?;
+        for (answer, response) in answered {
+            // The run may have ended meanwhile.
+            let _ = answer.send(response);
+        }
+        Ok(())
+    }
+
+    /// Ends the run of a task. The task tells so when the run has ended.
+    ///
+    /// # Errors
+    /// See [`Tasks::get`].
+    pub(super) fn cancel(&self, caller: &str, id: &str) -> Result<(), ErrorData> {
+        let (stop, unanswered) = self.with(caller, id, |entry| (entry.stop.clone(), std::mem::take(&mut entry.questions)))?;
+        stop.stop(StopReason::Aborted);
+        drop(unanswered);
+        Ok(())
+    }
+
+    fn with<T>(&self, caller: &str, id: &str, work: impl FnOnce(&mut Entry) -> T) -> Result<T, ErrorData> {
+        let mut all = self.all.lock();
+        all.get_mut(id).filter(|entry| entry.owner.key == caller).map(work).ok_or_else(unknown)
+    }
+}
+
+/// Ends a run when it is dropped.
+struct EndsRun(Option<Stop>);
+
+impl Drop for EndsRun {
+    fn drop(&mut self) {
+        if let Some(stop) = self.0.take() {
+            stop.stop(StopReason::Aborted);
+        }
+    }
+}
+
+impl Entry {
+    fn new(id: &str, owner: Owner, stop: Stop, changed: watch::Sender<()>) -> Self {
+        let now = Timestamp::now().to_string();
+        let mut task = Task::new(id, rmcp::model::TaskStatus::Working, now.clone(), now);
+        task.ttl_ms = u64::try_from(LIFE.as_millis()).ok();
+        task.poll_interval_ms = u64::try_from(POLL.as_millis()).ok();
+        Self { owner, task, state: State::Working, stop, questions: BTreeMap::new(), asked: 0, is_told: false, changed }
+    }
+
+    fn touch(&mut self) {
+        self.task.last_updated_at = Timestamp::now().to_string();
+        // Only the call that began the task waits for changes.
+        let _ = self.changed.send(());
+    }
+
+    fn payload(&self) -> TaskPayload {
+        match &self.state {
+            State::Ended(payload) => payload.clone(),
+            State::Working if self.questions.is_empty() => TaskPayload::Working,
+            State::Working => {
+                let requests = self.questions.iter().map(|(number, (request, _))| (key(*number), request.clone()));
+                TaskPayload::InputRequired { input_requests: requests.collect::<InputRequests>() }
+            }
+        }
+    }
+
+    /// Returns the task as it is now.
+    fn now(&self) -> Task {
+        DetailedTask::new(self.task.clone(), self.payload()).task
+    }
+
+    /// Returns the outcome of a run that nobody knows as a task.
+    fn prompt(self) -> Result<Begun, ErrorData> {
+        match self.state {
+            State::Ended(TaskPayload::Completed { result }) => Ok(Begun::Done(Json::Object(result))),
+            State::Ended(TaskPayload::Failed { error }) => {
+                Err(serde_json::from_value(Json::Object(error)).unwrap_or_else(|_| ErrorData::internal_error("the run failed", None)))
+            }
+            State::Ended(_) | State::Working => {
+                Err(ErrorData::internal_error("the request was cancelled", Some(json!({ "code": "ERR_ABORTED" }))))
+            }
+        }
+    }
+}
+
+/// The key of a question. Keys are unique in the life of a task.
+fn key(number: u64) -> String {
+    format!("q{number}")
+}
+
+fn number(key: &str) -> Option<u64> {
+    key.strip_prefix('q')?.parse().ok()
+}
+
+fn object(json: Json) -> JsonObject {
+    if let Json::Object(object) = json { object } else { JsonObject::new() }
+}
+
+fn unknown() -> ErrorData {
+    ErrorData::invalid_params(
+        "taskId: there is no such task of this caller here. It ended more than 30 minutes after it began, or it is of another process or caller",
+        None,
+    )
+}
+
+#[cfg(test)]
+#[path = "tasks_tests.rs"]
+mod tests;

@@ -1,0 +1,173 @@
+use rmcp::model::{ElicitRequest, TaskStatus};
+
+use super::super::waiting::work;
+use super::*;
+
+fn tasks() -> Tasks {
+    let tasks = Tasks::new(&tokio::runtime::Handle::current(), &CancellationToken::new());
+    Tasks { times: Times { prompt: Duration::from_mins(1), ..tasks.times }, ..tasks }
+}
+
+fn owner(key: &str) -> Owner {
+    Owner { key: key.into(), ended: CancellationToken::new() }
+}
+
+fn form() -> InputRequest {
+    let form = json!({ "mode": "form", "message": "m", "requestedSchema": { "type": "object", "properties": {} } });
+    InputRequest::Elicitation(ElicitRequest::new(serde_json::from_value(form).unwrap()))
+}
+
+/// A run that asks so often, one question after the other, and gives the answers. It ends as soon as it is stopped.
+fn asking(times: usize) -> Run {
+    let (sender, questions) = mpsc::channel(4);
+    let stop = Stop::new();
+    let stopped = stop.clone();
+    let asks = async move {
+        let mut answers = Vec::new();
+        for _ in 0..times {
+            let (answer, answered) = oneshot::channel();
+            let _ = sender.send(Question { request: form(), answer }).await;
+            answers.push(answered.await.unwrap_or_default());
+        }
+        Ok(json!({ "value": answers }))
+    };
+    let work = work(async move {
+        tokio::select! {
+            biased;
+            () = stopped.stopped() => Err(ErrorData::internal_error("stopped", None)),
+            answers = asks => answers,
+        }
+    });
+    Run { work, stop, questions }
+}
+
+/// A run that ends when it is stopped, and not before.
+fn endless() -> Run {
+    let Run { stop, questions, .. } = asking(0);
+    let stopped = stop.clone();
+    let work = work(async move {
+        stopped.stopped().await;
+        Err(ErrorData::internal_error("stopped", None))
+    });
+    Run { work, stop, questions }
+}
+
+async fn begun(tasks: &Tasks, owner: &Owner, run: Run) -> Begun {
+    let Some(place) = tasks.place(owner.clone()) else { panic!("no place") };
+    tasks.begin(place, run, &CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error:?}"))
+}
+
+async fn begin(tasks: &Tasks, owner: &Owner, run: Run) -> String {
+    match begun(tasks, owner, run).await {
+        Begun::Task(created) => created.task.task_id,
+        Begun::Done(done) => panic!("it has ended: {done}"),
+    }
+}
+
+async fn until(tasks: &Tasks, owner: &str, id: &str, status: TaskStatus) -> DetailedTask {
+    loop {
+        let task = tasks.get(owner, id).unwrap().task;
+        if task.status() == status {
+            return task;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+fn is_gone(tasks: &Tasks, caller: &str, id: &str) -> bool {
+    tasks.get(caller, id).is_err() && tasks.cancel(caller, id).is_err() && tasks.answer(caller, id, InputResponses::new()).is_err()
+}
+
+#[tokio::test]
+async fn a_run_that_ends_at_once_is_no_task() {
+    let (tasks, one) = (tasks(), owner("one"));
+    let Begun::Done(result) = begun(&tasks, &one, asking(0)).await else { panic!("a task") };
+    assert_eq!(result["structuredContent"], json!({ "value": [] }));
+    assert!(tasks.all.lock().is_empty());
+}
+
+#[tokio::test]
+async fn each_question_of_a_task_gets_its_answer_and_an_answer_to_no_question_is_left_out() {
+    let (tasks, one) = (tasks(), owner("one"));
+    let id = begin(&tasks, &one, asking(2)).await;
+    for (number, answer) in [(1, "a"), (2, "b")] {
+        let asked = loop {
+            let task = until(&tasks, "one", &id, TaskStatus::InputRequired).await;
+            let TaskPayload::InputRequired { input_requests } = task.payload else { panic!("no question") };
+            if input_requests.contains_key(&key(number)) {
+                break input_requests;
+            }
+        };
+        assert_eq!(asked.len(), 1);
+        let responses = [("q0", "x"), ("nonsense", "x"), (&key(number), answer)];
+        let responses = responses.into_iter().map(|(key, answer)| (key.to_owned(), json!(answer))).collect();
+        tasks.answer("one", &id, responses).unwrap();
+    }
+    let TaskPayload::Completed { result } = until(&tasks, "one", &id, TaskStatus::Completed).await.payload else { panic!("not done") };
+    assert_eq!(result["structuredContent"], json!({ "value": ["a", "b"] }));
+}
+
+#[tokio::test]
+async fn a_run_that_takes_longer_is_a_task_that_its_caller_can_cancel_and_nobody_else_knows() {
+    let one = owner("one");
+    let tasks = Tasks { times: Times { prompt: Duration::ZERO, ..tasks().times }, ..tasks() };
+    let id = begin(&tasks, &one, endless()).await;
+    assert_eq!(tasks.get("one", &id).unwrap().task.status(), TaskStatus::Working);
+    assert!(is_gone(&tasks, "another", &id));
+    tasks.cancel("one", &id).unwrap();
+    until(&tasks, "one", &id, TaskStatus::Cancelled).await;
+}
+
+#[tokio::test]
+async fn a_task_ends_with_its_time() {
+    let one = owner("one");
+    let tasks = Tasks { times: Times { prompt: Duration::ZERO, life: Duration::from_millis(1) }, ..tasks() };
+    let run = endless();
+    let stop = run.stop.clone();
+    // The run may be gone before it is told as a task.
+    let _ = tasks.begin(tasks.place(one).unwrap(), run, &CancellationToken::new()).await;
+    stop.stopped().await;
+    while !tasks.all.lock().is_empty() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_cancelled_in_its_first_moment_ends_its_run() {
+    let (tasks, one, gone) = (tasks(), owner("one"), CancellationToken::new());
+    gone.cancel();
+    let run = endless();
+    let stop = run.stop.clone();
+    assert!(tasks.begin(tasks.place(one).unwrap(), run, &gone).await.is_err());
+    assert_eq!(stop.reason(), Some(StopReason::Aborted));
+    assert!(tasks.all.lock().is_empty());
+}
+
+#[tokio::test]
+async fn tasks_end_with_their_caller() {
+    let (tasks, one) = (tasks(), owner("one"));
+    let run = asking(1);
+    let stop = run.stop.clone();
+    let id = begin(&tasks, &one, run).await;
+    one.ended.cancel();
+    stop.stopped().await;
+    while !is_gone(&tasks, "one", &id) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_caller_with_too_many_tasks_gets_no_more_and_another_does() {
+    let (tasks, one) = (tasks(), owner("one"));
+    let mut ids = Vec::new();
+    for _ in 0..MAX_OF_CALLER {
+        ids.push(begin(&tasks, &one, asking(1)).await);
+    }
+    assert!(tasks.place(one.clone()).is_none());
+    assert!(tasks.place(owner("another")).is_some());
+    tasks.cancel("one", &ids[0]).unwrap();
+    until(&tasks, "one", &ids[0], TaskStatus::Cancelled).await;
+    // Its end was told, so it makes room.
+    assert!(tasks.place(one).is_some());
+    assert!(is_gone(&tasks, "one", &ids[0]) && !is_gone(&tasks, "one", &ids[1]));
+}
