@@ -16,6 +16,9 @@ mod pool;
 mod stdio;
 mod wire;
 
+#[cfg(test)]
+mod abandoned_tests;
+
 pub use clock::CallLimits;
 pub use connection::Connection;
 pub use connection::era::Era;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rmcp::RoleClient;
 use rmcp::service::{Peer, ServiceError};
 
-use crate::client::http::{HttpFailure, failure_of};
+use crate::client::http::{Farewell, HttpFailure, failure_of};
 use crate::client::stdio::process::{OutputRead, ServerProcess};
 use crate::client::wire::answer::{CallFailure, Sent, in_error, too_dense};
 use crate::error::Error;
@@ -27,15 +27,23 @@ const LOOK: Duration = Duration::from_millis(500);
 pub(in crate::client) enum Link {
     Process(ServerProcess),
     /// Streamable HTTP.
-    Remote,
+    Remote(Farewell),
 }
 
 impl Link {
+    /// Ends all running requests of an HTTP server, and sends their cancellations. A process needs none, because it ends with its connection.
+    pub(super) async fn cancel_all(&self) {
+        match self {
+            Self::Process(_) => {}
+            Self::Remote(farewell) => farewell.cancel_all().await,
+        }
+    }
+
     /// Returns how long rmcp may take to close before the process is ended or the session abandoned.
     pub(in crate::client) fn goodbye(&self) -> Duration {
         match self {
             Self::Process(_) => SERVICE_CLOSE,
-            Self::Remote => SESSION_CLOSE,
+            Self::Remote(_) => SESSION_CLOSE,
         }
     }
 
@@ -43,7 +51,7 @@ impl Link {
     pub(in crate::client) async fn ended(&self) -> String {
         match self {
             Self::Process(process) => process.exited().await,
-            Self::Remote => std::future::pending().await,
+            Self::Remote(_) => std::future::pending().await,
         }
     }
 
@@ -62,14 +70,14 @@ impl Link {
     pub(super) async fn ended_soon(&self) -> Option<String> {
         match self {
             Self::Process(process) => tokio::time::timeout(EXIT_NOTICE, process.exited()).await.ok(),
-            Self::Remote => None,
+            Self::Remote(_) => None,
         }
     }
 
     pub(in crate::client) fn has_ended(&self) -> bool {
         match self {
             Self::Process(process) => process.has_exited(),
-            Self::Remote => false,
+            Self::Remote(_) => false,
         }
     }
 
@@ -93,7 +101,7 @@ impl Link {
                 };
                 format!("{status}{}", process.stderr_text())
             }
-            Self::Remote => {
+            Self::Remote(_) => {
                 closed.await;
                 "its connection ended".to_owned()
             }
@@ -104,7 +112,7 @@ impl Link {
     pub(in crate::client) fn exited(&self, server: &str, during: &str, status: String) -> Error {
         let stderr = match self {
             Self::Process(process) => process.stderr_text(),
-            Self::Remote => String::new(),
+            Self::Remote(_) => String::new(),
         };
         Error::ServerExited { server: server.to_owned(), during: during.into(), status: status.into(), stderr: stderr.into() }
     }
@@ -113,7 +121,7 @@ impl Link {
     pub(in crate::client) fn failure(&self, server: &str, what: &str, error: &ServiceError) -> Option<CallFailure> {
         match self {
             Self::Process(_) => None,
-            Self::Remote => {
+            Self::Remote(_) => {
                 let failure = failure_of(error)?;
                 let sent = if failure.never_acted_on() { Sent::No } else { Sent::Maybe };
                 Some(CallFailure { error: http_error(server, what, failure)?, sent })
@@ -124,14 +132,14 @@ impl Link {
     pub(in crate::client) async fn end(&self) {
         match self {
             Self::Process(process) => process.end().await,
-            Self::Remote => {}
+            Self::Remote(_) => {}
         }
     }
 
     pub(in crate::client) fn kill(&self) {
         match self {
             Self::Process(process) => process.kill(),
-            Self::Remote => {}
+            Self::Remote(_) => {}
         }
     }
 }

@@ -8,6 +8,7 @@ pub(in crate::client) mod listening;
 pub(in crate::client) mod offers;
 pub(in crate::client) mod open;
 pub(in crate::client) mod paging;
+pub(in crate::client) mod read_check;
 pub(in crate::client) mod request_scope;
 pub(in crate::client) mod resource_changes;
 pub(in crate::client) mod rounds;
@@ -24,12 +25,13 @@ use rmcp::model::{ClientRequest, GetExtensions as _, PingRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
 use serde_json::Value as Json;
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, Semaphore};
 
 use super::clock::{CallClock, CallLimits, Expired};
 use super::connection::discovery::discover;
 use super::connection::era::Era;
 use super::connection::link::Link;
+use super::connection::read_check::ReadCheck;
 use super::connection::request_scope::{Pending, RequestScope};
 use super::http::raw_result;
 use super::inbound::caller::Caller;
@@ -66,6 +68,9 @@ pub struct Connection {
     pub(super) read_timeout: Duration,
     pub(super) connect_time: Duration,
     pub(super) turns: Arc<tokio::sync::RwLock<()>>,
+    /// Room for open requests.
+    pub(super) room: Arc<Semaphore>,
+    pub(super) read_check: Arc<ReadCheck>,
     pub(super) runtime: Handle,
 }
 
@@ -201,8 +206,10 @@ impl Connection {
         let answer = async {
             let mut request = line.open().ok_or(Unsent(ServiceError::TransportClosed))?;
             self.calls.note(scope.key(), &request.id, Some(request.progress_token.clone()));
-            pending.direct(line, &request.id);
-            if let Err(unwritten) = line.send(&request, method, params).await {
+            pending.unwritten(line, &request.id);
+            let sent = line.send(&request, method, params).await;
+            pending.written();
+            if let Err(unwritten) = sent {
                 let closed = ServiceError::TransportClosed;
                 return if unwritten.is_begun { Ok(Err(closed)) } else { Err(Unsent(closed)) };
             }
@@ -279,6 +286,7 @@ impl Connection {
 
     /// Closes the connection, and ends the server's process with all its children.
     pub async fn close(&self) {
+        self.link.cancel_all().await;
         let mut service = self.service.lock().await;
         let _ = service.close_with_timeout(self.link.goodbye()).await;
         self.link.end().await;

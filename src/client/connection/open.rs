@@ -11,11 +11,13 @@ use rmcp::service::{ClientInitializeError, ClientServiceExt as _, RunningService
 use rmcp::transport::Transport;
 use serde_json::Value as Json;
 use tokio::runtime::Handle;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 use super::discovery::{connect_failed, discover};
 use super::era::{Era, Plan, Refusal};
 use super::link::{EXIT_NOTICE, Link};
+use super::read_check::ReadCheck;
+use super::request_scope::MAX_OPEN_REQUESTS;
 use super::{Connection, Lists, list_changes, millis};
 use crate::catalog::Manifest;
 use crate::client::clock::{CallClock, CallLimits};
@@ -198,6 +200,8 @@ impl Connection {
             read_timeout: launch.clock.limit,
             connect_time: started.elapsed(),
             turns: Arc::default(),
+            room: Arc::new(Semaphore::new(MAX_OPEN_REQUESTS)),
+            read_check: ReadCheck::new(),
             runtime: Handle::current(),
         })
     }
@@ -222,7 +226,7 @@ impl Opening<'_> {
         }
         let owners = Arc::clone(&self.owners);
         let owner_of = Arc::new(move |request: Option<&RequestId>| owners.owner(request));
-        let transport = http_transport(target, self.interceptor(), owner_of, limits).map_err(unrelated)?;
+        let (transport, farewell) = http_transport(target, self.interceptor(), owner_of, limits).map_err(unrelated)?;
         let (service, manifest) = tokio::select! {
             biased;
             outcome = Box::pin(self.begin(transport, plan)) => outcome?,
@@ -231,7 +235,7 @@ impl Opening<'_> {
                 return Err(unrelated(Error::ConnectTimeout { server, limit_ms, hint: String::new().into() }));
             }
         };
-        Ok(Begun { service, manifest, link: Link::Remote, direct: None })
+        Ok(Begun { service, manifest, link: Link::Remote(farewell), direct: None })
     }
 
     async fn attempt_process(&self, (command, program): (&ResolvedCommand, &Path), plan: &Plan) -> std::result::Result<Begun, Failed> {

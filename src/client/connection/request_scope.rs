@@ -5,19 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::RoleClient;
-use rmcp::model::{ClientRequest, PingRequest, RequestId, ServerResult};
-use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, ServiceError};
+use rmcp::model::{RequestId, ServerResult};
+use rmcp::service::{Peer, RequestHandle, ServiceError};
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, oneshot};
 
 use super::Connection;
 use super::era::Era;
 use super::link::Link;
+use super::read_check::ReadCheck;
 use crate::client::clock::{CallClock, CallLimits};
 use crate::client::inbound::caller::Caller;
 use crate::client::inbound::calls::{CallGuard, CallKey};
 use crate::client::stdio::requests::DirectLine;
 use crate::client::wire::answer::CallFailure;
+use crate::error::Error;
 
 /// Longest time that other callers wait until the server shows that it has read a cancellation.
 const TURN_ENDS: Duration = Duration::from_secs(1);
@@ -25,6 +27,9 @@ const TURN_ENDS: Duration = Duration::from_secs(1);
 const PLACE_ENDS: Duration = Duration::from_mins(1);
 /// Time to wait for a question that another thread of the server was about to send when the server read the cancellation.
 const SETTLE: Duration = Duration::from_millis(200);
+/// Maximum number of requests of a connection that wait for their answer, or whose cancellation the server has not taken. Further requests
+/// wait within their own time. Without this limit, requests that nobody waits for would fill the memory where a server takes no cancellations.
+pub(super) const MAX_OPEN_REQUESTS: usize = 1_024;
 const NOBODY_WAITS: &str = "the caller no longer waits";
 
 /// Makes callers take turns on a server whose questions do not name a call.
@@ -43,14 +48,15 @@ pub(in crate::client) struct RequestScope<'a> {
     registration: Option<Registration>,
     /// A sent request whose answer the caller no longer awaits.
     unanswered: Mutex<Option<Request>>,
-    peer: Peer<RoleClient>,
-    runtime: Handle,
+    parting: Option<Parting>,
 }
 
 /// A request that was sent by rmcp (`Typed`) or without rmcp (`Direct`).
 enum Request {
     Typed(Box<RequestHandle<RoleClient>>),
     Direct(Arc<DirectLine>, RequestId),
+    /// A direct request of which nothing is written yet, so that the server does not know it.
+    Unwritten(Arc<DirectLine>, RequestId),
 }
 
 impl Request {
@@ -58,6 +64,7 @@ impl Request {
         match self {
             Self::Typed(handle) => handle.cancel(Some(NOBODY_WAITS.to_owned())).await.unwrap_or_default(),
             Self::Direct(line, id) => line.cancel(&id, NOBODY_WAITS).await,
+            Self::Unwritten(line, id) => line.forget(&id),
         }
     }
 }
@@ -67,6 +74,8 @@ struct Registration {
     turn: Option<Turn>,
     /// True if only the order of messages tells which question belongs to a call.
     by_order: bool,
+    /// Place among the connection's open requests.
+    room: OwnedSemaphorePermit,
 }
 
 impl Connection {
@@ -78,24 +87,20 @@ impl Connection {
         caller: &Arc<dyn Caller>,
     ) -> std::result::Result<RequestScope<'a>, CallFailure> {
         let clock = CallClock::start(limits);
-        let turn = tokio::select! {
+        let admitted = async { (Arc::clone(&self.room).acquire_owned().await, self.turn(caller.as_ref()).await) };
+        let (room, turn) = tokio::select! {
             biased;
-            turn = self.turn(caller.as_ref()) => turn,
+            admitted = admitted => admitted,
             expired = clock.expired() => return Err(CallFailure::unsent(self.expired(what, expired))),
         };
+        // The semaphore is never closed.
+        let room = room.map_err(|error| CallFailure::unsent(Error::Internal(error.to_string().into())))?;
         let by_order = self.era == Era::Initialize && matches!(self.link, Link::Process(_));
         let place = self.calls.enter(what, caller, &clock);
         let key = place.key();
-        let registration = Some(Registration { place, turn, by_order });
-        Ok(RequestScope {
-            what,
-            clock,
-            key,
-            registration,
-            unanswered: Mutex::default(),
-            peer: self.peer.clone(),
-            runtime: self.runtime.clone(),
-        })
+        let registration = Some(Registration { place, turn, by_order, room });
+        let parting = Parting { peer: self.peer.clone(), check: Arc::clone(&self.read_check), runtime: self.runtime.clone() };
+        Ok(RequestScope { what, clock, key, registration, unanswered: Mutex::default(), parting: Some(parting) })
     }
 
     async fn turn(&self, caller: &dyn Caller) -> Option<Turn> {
@@ -129,39 +134,49 @@ impl RequestScope<'_> {
 impl Drop for RequestScope<'_> {
     fn drop(&mut self) {
         let request = self.unanswered.get_mut().take();
-        if let (Some(registration), Some(request)) = (self.registration.take(), request) {
+        if let (Some(registration), Some(request), Some(parting)) = (self.registration.take(), request, self.parting.take()) {
             registration.place.give_up();
-            self.runtime.spawn(leave(registration, request, self.peer.clone()));
+            parting.runtime.clone().spawn(leave(registration, request, parting));
         }
     }
+}
+
+/// Means to end a request that nobody waits for.
+struct Parting {
+    peer: Peer<RoleClient>,
+    check: Arc<ReadCheck>,
+    runtime: Handle,
 }
 
 /// Cancels a request at the server. Keeps the call registered until the server shows that it has read the cancellation. Until then, a
 /// question of the server may belong to this call, and must not be put to the next caller.
-async fn leave(registration: Registration, request: Request, peer: Peer<RoleClient>) {
-    request.cancel().await;
-    let Registration { place, turn, by_order } = registration;
-    place.has_told();
-    if by_order {
-        let settled = async {
-            answer_to_ping(&peer).await;
+async fn leave(registration: Registration, request: Request, parting: Parting) {
+    let Registration { place, turn, by_order, room } = registration;
+    let (told, (cancelled, is_cancelled)) = (place.told(), oneshot::channel());
+    let cancelling = async {
+        // Until a cancellation is handed over, it takes memory, so this has no time limit and keeps its room.
+        request.cancel().await;
+        told.cancel();
+        let _ = cancelled.send(());
+    };
+    let settled = async {
+        if is_cancelled.await.is_ok() && by_order {
+            parting.check.passed(&parting.peer, &parting.runtime).await;
             tokio::time::sleep(SETTLE).await;
-        };
-        tokio::pin!(settled);
-        if tokio::time::timeout(TURN_ENDS, &mut settled).await.is_err() {
-            drop(turn);
-            let _ = tokio::time::timeout(PLACE_ENDS, settled).await;
         }
-    }
-    drop(place);
+    };
+    // The limits of the others' wait include the sending: a server may read nothing, or confirm cancellations slowly.
+    tokio::join!(cancelling, until_settled(settled, turn, place));
+    drop(room);
 }
 
-/// Sends a ping, and resolves once the server has answered it, even with an error, or the connection has ended.
-async fn answer_to_ping(peer: &Peer<RoleClient>) {
-    let ping = ClientRequest::PingRequest(PingRequest::default());
-    if let Ok(handle) = peer.send_cancellable_request(ping, PeerRequestOptions::no_options()).await {
-        let _ = handle.rx.await;
+async fn until_settled(settled: impl Future<Output = ()>, turn: Option<Turn>, place: CallGuard) {
+    tokio::pin!(settled);
+    if tokio::time::timeout(TURN_ENDS, &mut settled).await.is_err() {
+        drop(turn);
+        let _ = tokio::time::timeout(PLACE_ENDS, settled).await;
     }
+    drop(place);
 }
 
 /// A sent request. If it is dropped before its answer, the request is cancelled at the server when the scope ends.
@@ -178,9 +193,17 @@ impl Pending<'_> {
         (&mut handle.rx).await.map_err(|_| ServiceError::TransportClosed)?
     }
 
-    /// Records that the request was sent without rmcp. From then on the server may know the request.
-    pub(in crate::client) fn direct(&mut self, line: &Arc<DirectLine>, id: &RequestId) {
-        self.request = Some(Request::Direct(Arc::clone(line), id.clone()));
+    /// Records that the request is about to be written without rmcp.
+    pub(in crate::client) fn unwritten(&mut self, line: &Arc<DirectLine>, id: &RequestId) {
+        self.request = Some(Request::Unwritten(Arc::clone(line), id.clone()));
+    }
+
+    /// Records that the request was handed over to be written. From then on the server may know the request.
+    pub(in crate::client) fn written(&mut self) {
+        self.request = match self.request.take() {
+            Some(Request::Unwritten(line, id)) => Some(Request::Direct(line, id)),
+            other => other,
+        };
     }
 
     /// Records that the answer came, so that no cancellation is sent.
@@ -191,8 +214,36 @@ impl Pending<'_> {
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        if let Some(request) = self.request.take() {
+        if let Some(Request::Unwritten(line, id)) = &self.request {
+            line.forget(id);
+        } else if let Some(request) = self.request.take() {
             *self.unanswered.lock() = Some(request);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::stdio::outbox::Outbox;
+    use crate::client::stdio::requests::SharedRequests;
+
+    #[tokio::test]
+    async fn a_request_of_which_nothing_was_written_is_forgotten_and_needs_no_cancellation() {
+        let requests = SharedRequests::default();
+        let (outbox, _sender, _writing) = Outbox::new(tokio::io::sink(), 1);
+        let line = Arc::new(DirectLine::new(Arc::clone(&requests), outbox));
+        let unanswered = Mutex::default();
+        for is_written in [false, true] {
+            let request = line.open().unwrap();
+            let mut pending = Pending { request: None, unanswered: &unanswered };
+            pending.unwritten(&line, &request.id);
+            if is_written {
+                pending.written();
+            }
+            drop(pending);
+            let open = requests.lock().pending.len();
+            assert_eq!((unanswered.lock().take().is_some(), open), (is_written, usize::from(is_written)));
         }
     }
 }

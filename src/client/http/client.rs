@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::body::{content_type, is_event_stream, is_json, read_answer, read_refusal};
 use super::budget::{Budget, Reservation};
+use super::cancellation::{OpenRequest, Unanswered};
 use super::exchange::Outgoing;
 use super::failure::HttpFailure;
 use super::raw::{Answer, Awaited, Inbound, Kind, error_in, sort};
@@ -40,7 +41,7 @@ type Failed = StreamableHttpError<HttpFailure>;
 
 /// HTTP client of one server. Its sockets close when the last clone is dropped.
 #[derive(Clone)]
-pub(super) struct HttpClient(Arc<Shared>);
+pub(super) struct HttpClient(pub(super) Arc<Shared>);
 
 pub(super) struct Shared {
     pub(super) endpoint: Endpoint,
@@ -50,6 +51,7 @@ pub(super) struct Shared {
     pub(super) limits: HttpLimits,
     /// Token that cancels all running requests. It is needed because rmcp's worker ignores a cancellation while it starts.
     pub(super) stop: CancellationToken,
+    pub(super) unanswered: Unanswered,
     session: Mutex<Session>,
     server_requests: Mutex<ServerRequests>,
     refusals: Mutex<Refusals>,
@@ -99,6 +101,7 @@ impl HttpClient {
             owner_of,
             limits,
             stop,
+            unanswered: Unanswered::new(),
             session: Mutex::default(),
             server_requests: Mutex::default(),
             refusals: Mutex::default(),
@@ -130,10 +133,11 @@ impl HttpClient {
         let Some(awaited) = Awaited::of(&message) else { return self.notify(&message, &route).await };
         let within = if awaited.kind == Kind::Discover { self.limits.discover } else { self.limits.headers };
         let retry = if awaited.is_safe() { RetryPolicy::Refused } else { RetryPolicy::Unsent };
+        let open = self.open_request(&awaited, &route).map_err(|()| HttpFailure::Closed)?;
         let answered = async {
             let response = self.exchange(&post_of(&message, &route, retry, within)?).await?;
             if response.status().is_success() {
-                self.read(response, &awaited, &route).await
+                self.read(response, &awaited, &route, open).await
             } else {
                 self.refused(response, &awaited, &route).await
             }
@@ -161,6 +165,11 @@ impl HttpClient {
             *self.server_requests() = ServerRequests::default();
             (self.interceptor)(&json!({ "jsonrpc": "2.0", "method": SESSION_RENEWED }));
         }
+    }
+
+    /// Returns whether the server has answered `initialize`, which no server since MCP 2026-07-28 is sent.
+    pub(super) fn session_has_begun(&self) -> bool {
+        self.session().begun
     }
 
     fn session(&self) -> parking_lot::MutexGuard<'_, Session> {
@@ -224,7 +233,7 @@ impl HttpClient {
     }
 
     /// Sends a message that has no answer.
-    async fn notify(&self, message: &ClientJsonRpcMessage, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
+    pub(super) async fn notify(&self, message: &ClientJsonRpcMessage, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
         match message {
             JsonRpcMessage::Response(answer) => self.server_requests().end(&answer.id),
             JsonRpcMessage::Error(answer) => answer.id.iter().for_each(|id| self.server_requests().end(id)),
@@ -256,11 +265,17 @@ impl HttpClient {
     }
 
     /// Reads the answer to a request with a 2xx status.
-    async fn read(&self, response: Response, awaited: &Awaited, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
+    async fn read(
+        &self,
+        response: Response,
+        awaited: &Awaited,
+        route: &Route,
+        open: Option<OpenRequest>,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
         let session = session_of(&response);
         let (status, kind) = (response.status(), content_type(&response));
         if is_event_stream(&kind) {
-            let events = Events::new(self.clone(), route.clone(), Some(awaited.clone()), response);
+            let events = Events::new(self.clone(), route.clone(), Some((awaited.clone(), open)), response);
             return Ok(StreamableHttpPostResponse::Sse(events.into_stream(), session));
         }
         if !is_json(&kind) {

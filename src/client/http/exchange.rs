@@ -62,6 +62,7 @@ impl HttpClient {
             Course { trail: Trail::from(self.endpoint.url.clone()), tries: Attempts::default(), new_tokens: 0, more_scopes: 0 };
         loop {
             let token = self.token(&self.owner(request)).await?;
+            self.unanswered.note_sent(request.id.as_ref());
             let step = match self.send(request, course.trail.here(), token.as_ref()).await {
                 Ok(response) => self.after_answer(request, &mut course, response, token.as_ref()).await?,
                 Err(failure) => self.after_failure(request, &mut course, failure)?,
@@ -107,8 +108,9 @@ impl HttpClient {
     /// Finds the owner at the time when it is needed, because the owner of a stream changes while the stream is open.
     fn owner(&self, request: &Outgoing) -> RequestOwner {
         match &self.endpoint.tokens {
-            Some(_) => (self.owner_of)(request.id.as_ref()),
-            None => RequestOwner::default(),
+            // At the close, only cancellations are sent, and nobody is asked because of them.
+            Some(_) if !self.stop.is_cancelled() => (self.owner_of)(request.id.as_ref()),
+            _ => RequestOwner::default(),
         }
     }
 

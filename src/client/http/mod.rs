@@ -3,6 +3,7 @@
 //! - `target`: checks the address and the headers of a server
 //! - `exchange`: sends one request, with tokens, redirects (`redirect`) and retries (`retry`)
 //! - `client`: implements rmcp's trait, which posts messages, opens streams and ends sessions
+//! - `cancellation`: the unanswered requests, and their cancellations before MCP 2026-07-28
 //! - `stream`: reads event streams (`sse`) and resumes them (`resume`)
 //! - `body`: reads bodies, and limits how much of them is in memory at once (`budget`)
 //! - `raw`: passes results through rmcp unchanged
@@ -10,6 +11,7 @@
 
 mod body;
 mod budget;
+mod cancellation;
 mod client;
 mod exchange;
 mod failure;
@@ -26,10 +28,11 @@ mod token;
 mod transport;
 
 #[cfg(test)]
-mod testing;
+pub(in crate::client) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub(in crate::client) use cancellation::Farewell;
 pub(in crate::client) use client::SESSION_RENEWED;
 pub(in crate::client) use failure::{HttpFailure, failure_of, failure_of_start};
 pub(in crate::client) use raw::{error_of, raw_result};

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::body::{EVENT_STREAM, content_type, is_event_stream, reason};
 use super::budget::Reservation;
+use super::cancellation::OpenRequest;
 use super::client::{HttpClient, protocol_headers, status_failure};
 use super::exchange::{Outgoing, random};
 use super::failure::HttpFailure;
@@ -41,6 +42,8 @@ pub(super) struct Events {
     http: HttpClient,
     route: Route,
     awaited: Option<Awaited>,
+    /// Guard of the request until its answer has arrived.
+    request: Option<OpenRequest>,
     open: Option<Open>,
     position: Position,
     /// Messages for rmcp.
@@ -72,12 +75,15 @@ enum Phase {
 }
 
 impl Events {
-    pub(super) fn new(http: HttpClient, route: Route, awaited: Option<Awaited>, response: Response) -> Self {
+    /// `request` is the request whose answer the stream brings. A stream of the server's own messages has none.
+    pub(super) fn new(http: HttpClient, route: Route, request: Option<(Awaited, Option<OpenRequest>)>, response: Response) -> Self {
+        let (awaited, request) = request.unzip();
         let purpose = if awaited.is_some() { Purpose::Answer } else { Purpose::Common };
         let discover = awaited.as_ref().is_some_and(|awaited| awaited.kind == Kind::Discover);
         let deadline = discover.then(|| Instant::now() + http.limits.discover);
         let (open, position) = (Some(Open::new(response, &http)), Position::start(purpose));
-        Self { http, route, awaited, open, position, ready: VecDeque::new(), phase: Phase::Reading, deadline, rests_until: None }
+        let request = request.flatten();
+        Self { http, route, awaited, request, open, position, ready: VecDeque::new(), phase: Phase::Reading, deadline, rests_until: None }
     }
 
     pub(super) fn into_stream(self) -> BoxStream<'static, Result<Sse, SseError>> {
@@ -219,7 +225,7 @@ impl Events {
             Inbound::Answer(answer) => {
                 self.ready.push_back(answer.into_text());
                 self.phase = Phase::Draining;
-                self.deadline = None;
+                (self.deadline, self.request) = (None, None);
             }
             Inbound::Other => self.ready.push_back(text.unwrap_or_else(|| message.to_string())),
             Inbound::Foreign => tracing::debug!("an answer to an unknown request was skipped"),
@@ -247,7 +253,7 @@ impl Events {
 
     fn end(&mut self) {
         self.phase = Phase::Ended;
-        self.open = None;
+        (self.open, self.request) = (None, None);
     }
 }
 

@@ -73,7 +73,7 @@ pub(in crate::client) fn answer(status: u16, headers: &[(&str, &str)], body: imp
     vec![Piece::Bytes(bytes)]
 }
 
-pub(super) fn json_answer(message: &Json) -> Reply {
+pub(in crate::client) fn json_answer(message: &Json) -> Reply {
     answer(200, &[("content-type", "application/json")], message.to_string())
 }
 
@@ -147,6 +147,12 @@ impl Server {
         self.seen.lock().iter().filter(|seen| seen.what() == what).cloned().collect()
     }
 
+    /// Waits until this many requests of the kind have arrived.
+    pub(in crate::client) async fn until_seen_times(&self, what: &str, times: usize) {
+        let mut came = self.came.clone();
+        patiently(came.wait_for(|_| self.seen(what).len() >= times)).await.unwrap();
+    }
+
     pub(super) async fn until_seen(&self, what: &str) {
         let mut came = self.came.clone();
         patiently(came.wait_for(|_| !self.seen(what).is_empty())).await.unwrap();
@@ -160,7 +166,7 @@ impl Server {
 }
 
 /// Waits for a future, but fails the test after 20 seconds.
-pub(super) async fn patiently<T>(work: impl Future<Output = T>) -> T {
+pub(in crate::client) async fn patiently<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), work).await.expect("the awaited event comes within 20 s")
 }
 
@@ -266,7 +272,7 @@ pub(in crate::client) async fn start(
     limits: HttpLimits,
     era: ClientLifecycleMode,
 ) -> Started {
-    let transport = http_transport(target, interceptor, Arc::new(|_| RequestOwner::default()), limits).unwrap();
+    let transport = http_transport(target, interceptor, Arc::new(|_| RequestOwner::default()), limits).unwrap().0;
     Box::pin(patiently(().serve_with_lifecycle(transport, era))).await
 }
 

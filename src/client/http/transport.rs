@@ -11,6 +11,7 @@ use rmcp::transport::common::client_side_sse::NeverRetry;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
 use tokio_util::sync::CancellationToken;
 
+use super::cancellation::{Farewell, cancelled};
 use super::client::HttpClient;
 use super::failure::HttpFailure;
 use super::target::{CONTROL_TIMEOUT, Endpoint, HttpLimits, HttpTarget};
@@ -24,7 +25,7 @@ const CONCURRENT_REQUESTS: usize = 1_024;
 /// Number of messages that may wait to be handled. A server that sends more is slowed down.
 const QUEUE: usize = 64;
 
-/// Makes the transport of a connection. It connects when the first message is sent. Must be called within a tokio runtime.
+/// Makes the transport of a connection, and its farewell, which comes before the close. The transport connects when the first message is sent. Must be called within a tokio runtime.
 ///
 /// # Errors
 /// `ERR_INSECURE_URL`, or `ERR_CONNECT_FAILED` for an invalid url or header.
@@ -33,7 +34,7 @@ pub(in crate::client) fn http_transport(
     interceptor: Interceptor,
     owner_of: OwnerOf,
     limits: HttpLimits,
-) -> Result<impl Transport<RoleClient> + use<>> {
+) -> Result<(impl Transport<RoleClient> + use<>, Farewell)> {
     let endpoint = Endpoint::of(target)?;
     let web = client_for(&endpoint.url, &limits)
         .map_err(|problem| Error::ConnectFailed { server: target.server.clone(), problem: problem.into() })?;
@@ -49,7 +50,8 @@ pub(in crate::client) fn http_transport(
     config.retry_config = Arc::new(NeverRetry::default());
     let client = HttpClient::new(endpoint, web, interceptor, owner_of, limits, stop.clone());
     let inner = StreamableHttpClientTransport::with_client(client.clone(), config);
-    Ok(HttpTransport { inner, client, discovering: None, overtaken: None, stop })
+    let farewell = Farewell::of(&client);
+    Ok((HttpTransport { inner, client, discovering: None, overtaken: None, is_older: false, stop }, farewell))
 }
 
 struct HttpTransport {
@@ -59,12 +61,15 @@ struct HttpTransport {
     discovering: Option<RequestId>,
     /// Id of the `server/discover` request that was still unanswered when rmcp began the older handshake.
     overtaken: Option<RequestId>,
+    /// True once the handshake of the versions before 2026-07-28 has begun.
+    is_older: bool,
     stop: CancellationToken,
 }
 
 impl Drop for HttpTransport {
     fn drop(&mut self) {
         self.stop.cancel();
+        self.client.unanswered.end();
         // If a handshake is abandoned, rmcp does not end the session. After a close, no session is left.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let client = self.client.clone();
@@ -83,12 +88,25 @@ impl Transport<RoleClient> for HttpTransport {
         if let JsonRpcMessage::Request(request) = &message {
             match &request.request {
                 ClientRequest::DiscoverRequest(_) => self.discovering = Some(request.id.clone()),
-                ClientRequest::InitializeRequest(_) => self.overtaken = self.discovering.take(),
+                ClientRequest::InitializeRequest(_) => (self.overtaken, self.is_older) = (self.discovering.take(), true),
                 _ => {}
             }
         }
+        // The request is looked up before rmcp drops it.
+        let id = cancelled(&message).filter(|_| self.is_older).cloned();
+        let cancelling = id.map(|id| self.client.cancel(&id, message.clone()));
         let sending = self.inner.send(message);
-        async move { sending.await.map_err(HttpFailure::from) }
+        async move {
+            match cancelling {
+                // rmcp's own future is dropped: to make it has ended the request in rmcp's worker, and to await it would send the cancellation.
+                Some(cancelling) => {
+                    drop(sending);
+                    cancelling.await;
+                    Ok(())
+                }
+                None => sending.await.map_err(HttpFailure::from),
+            }
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {

@@ -114,6 +114,47 @@ pub trait Caller: Send + Sync {
     fn pause(&self) -> Option<Box<dyn Send + Sync>>;
 }
 
+/// Remainder of a caller whose call is over, while a question of the server may still belong to the call. It can be asked nothing.
+pub(super) struct GoneCaller {
+    identity: u64,
+    can_elicit: bool,
+    can_sample: bool,
+}
+
+impl GoneCaller {
+    pub(super) fn of(caller: &dyn Caller) -> Self {
+        Self { identity: caller.identity(), can_elicit: caller.can_elicit(), can_sample: caller.can_sample() }
+    }
+}
+
+impl Caller for GoneCaller {
+    fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    fn can_elicit(&self) -> bool {
+        self.can_elicit
+    }
+
+    fn can_sample(&self) -> bool {
+        self.can_sample
+    }
+
+    fn elicit(&self, _elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>> {
+        None
+    }
+
+    fn sample(&self, _sampling: Sampling) -> Option<Reply<Json>> {
+        None
+    }
+
+    fn notice(&self, _server: &str, _tool: &str, _notice: &Notice) {}
+
+    fn pause(&self) -> Option<Box<dyn Send + Sync>> {
+        None
+    }
+}
+
 /// Listener for the events of connections. Must not block.
 pub trait Observer: Send + Sync {
     /// Reports that a connection ended without having been closed by this client.

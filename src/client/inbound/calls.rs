@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::caller::Caller;
+use super::caller::{Caller, GoneCaller};
 use super::question_candidates::QuestionCandidates;
 use super::rate_limit::{NOTICES, Passage, RateLimiter, Share};
 use super::routing::{Candidate, Origin, Route, route};
@@ -113,11 +113,12 @@ impl CallGuard {
     pub(in crate::client) fn give_up(&self) {
         self.calls.tell_left_out(self.key);
         self.over.cancel();
+        self.calls.let_caller_go(self.key);
     }
 
-    /// Records that the server was told about the cancellation of the call.
-    pub(in crate::client) fn has_told(&self) {
-        self.told.cancel();
+    /// Returns the token to cancel once the server was told about the cancellation of the call.
+    pub(in crate::client) fn told(&self) -> CancellationToken {
+        self.told.clone()
     }
 }
 
@@ -321,6 +322,17 @@ impl Calls {
         if let Some((call, dropped @ 1..)) = told {
             (self.left_out)(&call, dropped);
         }
+    }
+
+    /// Drops the caller of a call that is over, with all that it holds, and keeps the part that decides whom a question may be for.
+    fn let_caller_go(&self, key: u64) {
+        let mut entries = self.entries();
+        let Some(entry) = entries.get_mut(&key) else { return };
+        let gone = GoneCaller::of(entry.call.caller.as_ref());
+        let caller = std::mem::replace(&mut entry.call.caller, Arc::new(gone));
+        drop(entries);
+        // The caller's own code may run when it is dropped.
+        drop(caller);
     }
 
     /// Removes a call, and reports its dropped notices. Removing and counting use the same lock, so the count is complete.

@@ -60,7 +60,7 @@ async fn what_answers_a_question_of_a_call_that_is_over_waits_until_its_server_w
     assert!(is_told(), "the server need not be told while the call is in flight");
     place.give_up();
     assert!(!is_told());
-    place.has_told();
+    place.told().cancel();
     assert!(is_told());
     let second = enter(&calls, 1);
     let QuestionRecipient::Call(answered) = calls.ask(Origin::Call(second.key), QuestionKind::Person, None) else {

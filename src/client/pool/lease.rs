@@ -12,7 +12,7 @@ use crate::client::connection::Connection;
 
 /// Use of a connection. While the lease exists, the connection is not closed to make room for another.
 pub struct Lease {
-    pub(super) connection: Arc<Connection>,
+    pub(in crate::client) connection: Arc<Connection>,
     pub(super) origin: LeaseOrigin,
     pub(super) _use: Use,
 }

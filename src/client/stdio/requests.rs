@@ -188,6 +188,11 @@ impl DirectLine {
         self.outbox.send(request.line(method, params)).await
     }
 
+    /// Forgets a request of which nothing was written.
+    pub(in crate::client) fn forget(&self, id: &RequestId) {
+        lock(&self.requests).take(id);
+    }
+
     /// Cancels a request at the server.
     pub(in crate::client) async fn cancel(&self, id: &RequestId, reason: &str) {
         // The request was answered, or the connection has ended.

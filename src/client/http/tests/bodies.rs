@@ -124,7 +124,7 @@ async fn of_events_that_do_not_end_no_more_is_held_than_there_is_room_for() {
         let reading = |_| {
             let awaited = Awaited { id: RequestId::Number(7), kind: Kind::Raw, method: "tools/call".into() };
             let route = Route { session: None, headers: HashMap::new() };
-            let mut events = Events::new(client.clone(), route, Some(awaited), stalled.body(start, end)).into_stream();
+            let mut events = Events::new(client.clone(), route, Some((awaited, None)), stalled.body(start, end)).into_stream();
             stalled.reading(async move { assert!(events.next().await.is_some_and(|event| event.is_ok())) })
         };
         stalled.check((0..BODIES).map(reading).collect()).await;
