@@ -12,7 +12,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hyperlight_mcp::bridge::{Checks, Finding, OfferCall, OfferCaller, ServerCalls, ToolCall, ToolCaller, ToolErrors, ToolSearch};
+use hyperlight_mcp::bridge::{
+    Checks, ResourceOrPromptCall, ResourceOrPromptCaller, ServerCalls, ToolCall, ToolCaller, ToolErrors, ToolFinder, ToolSearch,
+};
 use hyperlight_mcp::catalog::{Catalog, DeclarationStyle, Failures, Manifest, Tool, Wording};
 use hyperlight_mcp::error::{Error, Result};
 use hyperlight_mcp::limits::Limits;
@@ -39,8 +41,8 @@ impl ToolCaller for Canned {
     }
 }
 
-impl OfferCaller for Canned {
-    fn offer(&self, _call: OfferCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
+impl ResourceOrPromptCaller for Canned {
+    fn request_resource_or_prompt(&self, _call: ResourceOrPromptCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
         Box::pin(ready(Ok(Json::Null)))
     }
 }
@@ -105,10 +107,10 @@ impl Path {
                 failures: Failures::Thrown,
             },
         );
-        let finding = Finding { catalog, search: Arc::new(ToolSearch::default()) };
+        let tool_finder = ToolFinder { catalog, search: Arc::new(ToolSearch::default()) };
         let caller = Arc::new(Canned(kind.result.to_string()));
         let redactor = Arc::new(Redactor::new(None, None));
-        let calls = ServerCalls::new(manifests, caller, limits, ToolErrors::Return, redactor, Checks::default(), finding);
+        let calls = ServerCalls::new(manifests, caller, limits, ToolErrors::Return, redactor, Checks::default(), tool_finder);
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let control = RunControl::new(Stop::new(), Deadline::after(Duration::from_hours(1)), runtime.handle().clone());
         let frame = value_frame(&Value::List(kind.arguments.clone()))?;

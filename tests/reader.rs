@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::sandbox::{
-    GuestChoice, HostAnswer, HostCall, HostFunctions, HostReply, LookOwner, ProblemKind, RunControl, RunOutcome, RunRequest, Sandboxes,
+    GuestChoice, HostAnswer, HostCall, HostFunctions, HostReply, ParseOwner, ProblemKind, RunControl, RunOutcome, RunRequest, Sandboxes,
     Stop, Wire,
 };
 use hyperlight_mcp::{Error, Limits};
@@ -37,10 +37,10 @@ impl Scene {
     }
 
     fn run(&self, code: String, timeout: Duration) -> RunOutcome {
-        self.run_for(&LookOwner::default(), code, timeout)
+        self.run_for(&ParseOwner::default(), code, timeout)
     }
 
-    fn run_for(&self, owner: &LookOwner, code: String, timeout: Duration) -> RunOutcome {
+    fn run_for(&self, owner: &ParseOwner, code: String, timeout: Duration) -> RunOutcome {
         let host = Arc::new(Nobody);
         let request =
             RunRequest { code, input: Wire::null(), modules: Arc::new(Vec::new()), host, timeout, stop: Stop::new(), on_log: None };
@@ -56,7 +56,7 @@ impl Scene {
     }
 
     fn finds_what_is_wrong(&self) -> bool {
-        let problems = self.sandboxes.check(&LookOwner::default(), WRONG, &[], &|| true).unwrap().unwrap();
+        let problems = self.sandboxes.check(&ParseOwner::default(), WRONG, &[], &|| true).unwrap().unwrap();
         problems.first().is_some_and(|problem| problem.kind == ProblemKind::Syntax && problem.column == 33)
     }
 }
@@ -96,7 +96,7 @@ async fn code_that_no_parser_survives_ends_a_look_and_nothing_else() {
     let scene = Scene::new();
     for code in hostile() {
         let started = Instant::now();
-        scene.sandboxes.check(&LookOwner::default(), &code, &[], &|| true).unwrap();
+        scene.sandboxes.check(&ParseOwner::default(), &code, &[], &|| true).unwrap();
         // A look has 5 s; what is beyond is the machine's.
         assert!(started.elapsed() < Duration::from_mins(1), "{}", &code[..60]);
     }
@@ -131,7 +131,7 @@ async fn a_run_that_ends_while_its_code_waits_for_a_look_ends_with_its_own_error
     let scene = Scene::new();
     scene.sandboxes.boot().unwrap();
     let typed = "export const handler = (): number => 1".to_owned();
-    let (owner, done, sandboxes) = (LookOwner::default(), AtomicBool::new(false), &scene.sandboxes);
+    let (owner, done, sandboxes) = (ParseOwner::default(), AtomicBool::new(false), &scene.sandboxes);
     let wanted = || !done.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -151,7 +151,7 @@ async fn a_run_that_ends_while_its_code_waits_for_a_look_ends_with_its_own_error
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_code_of_many_owners_keeps_nobody_else_waiting() {
     let scene = Scene::new();
-    let hostile: Vec<_> = (0..6).map(|_| LookOwner::default()).collect();
+    let hostile: Vec<_> = (0..6).map(|_| ParseOwner::default()).collect();
     let (done, sandboxes) = (AtomicBool::new(false), &scene.sandboxes);
     let wanted = || !done.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
@@ -188,7 +188,7 @@ async fn hostile_code_of_many_owners_keeps_nobody_else_waiting() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_not_looked_at_is_told_apart_from_what_is_fine() {
     let scene = Scene::new();
-    let check = |code: &str| scene.sandboxes.check(&LookOwner::default(), code, &[], &|| true).unwrap();
+    let check = |code: &str| scene.sandboxes.check(&ParseOwner::default(), code, &[], &|| true).unwrap();
     assert_eq!(check("export const handler = () => 1"), Some(Vec::new()));
     assert_eq!(check(&endless()), None);
     // Too deep to begin.
@@ -226,7 +226,7 @@ async fn no_reader_is_left_behind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_its_program_no_code_is_read() {
     let sandboxes = Sandboxes::new(GuestChoice::Auto, Arc::default(), tokio::runtime::Handle::current(), "/nowhere/reader");
-    let error = sandboxes.check(&LookOwner::default(), WRONG, &[], &|| true).unwrap_err();
+    let error = sandboxes.check(&ParseOwner::default(), WRONG, &[], &|| true).unwrap_err();
     assert_eq!(error.code(), "ERR_IO");
     assert!(error.to_string().contains("/nowhere/reader"), "{error}");
 }
@@ -238,7 +238,7 @@ async fn a_look_that_is_not_wanted_any_more_ends() {
     let wanted = || asked.fetch_add(1, Ordering::Relaxed) < 2;
     let endless = endless();
     let started = Instant::now();
-    assert_eq!(scene.sandboxes.check(&LookOwner::default(), &endless, &[], &wanted).unwrap(), None);
+    assert_eq!(scene.sandboxes.check(&ParseOwner::default(), &endless, &[], &wanted).unwrap(), None);
     assert!(asked.load(Ordering::Relaxed) == 3, "asked until it was not wanted");
     assert!(started.elapsed() < Duration::from_secs(5));
     assert_eq!(scene.readers().len(), 0);

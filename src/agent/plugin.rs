@@ -11,7 +11,7 @@ use super::definitions::{Tool, ToolDefinition};
 use super::tools::AgentTools;
 use crate::catalog::ModuleSummary;
 use crate::error::{Error, Result};
-use crate::gateway::{ApprovedServer, Gateway, Look};
+use crate::gateway::{ApprovalRead, ApprovedServer, Gateway};
 use crate::limits::Limits;
 use crate::trust::Canonical;
 
@@ -89,18 +89,18 @@ impl Plugin {
         self.tools.definitions()
     }
 
-    /// Returns the manifest. `look` sets whether the approvals are read again or the last known ones are used.
+    /// Returns the manifest. `approval_read` sets whether the approvals are read again or the last known ones are used.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
-    pub fn manifest(&self, look: Look) -> Result<PluginManifest> {
+    pub fn manifest(&self, approval_read: ApprovalRead) -> Result<PluginManifest> {
         let tools = self.tools.parts();
         let command = PluginPart {
             name: COMMAND,
             description: "lists, enables, disables, shows, approves, revokes, tests and searches MCP servers".to_owned(),
             may: "manages servers for the person who types it, approvals included: never hand it what a model wrote",
         };
-        let modules = self.gateway.approved_servers(look)?.into_iter().map(module).collect();
+        let modules = self.gateway.approved_servers(approval_read)?.into_iter().map(module).collect();
         let mut manifest = PluginManifest {
             name: NAME,
             version: env!("CARGO_PKG_VERSION"),
@@ -121,7 +121,7 @@ impl Plugin {
     /// # Errors
     /// `ERR_PLUGIN_NOT_APPROVED` if the last known manifest has another digest.
     pub fn approve(&self, digest: &str) -> Result<()> {
-        if self.manifest(Look::Last)?.digest != digest {
+        if self.manifest(ApprovalRead::Cached)?.digest != digest {
             return Err(Error::PluginNotApproved { problem: "the digest does not match its current manifest" });
         }
         *self.approval() = Some(digest.to_owned());
@@ -132,15 +132,15 @@ impl Plugin {
     ///
     /// # Errors
     /// The errors of [`Plugin::manifest`].
-    pub fn is_approved(&self, look: Look) -> Result<bool> {
-        let digest = self.manifest(look)?.digest;
+    pub fn is_approved(&self, approval_read: ApprovalRead) -> Result<bool> {
+        let digest = self.manifest(approval_read)?.digest;
         Ok(self.approval().as_deref() == Some(&digest))
     }
 
     /// Returns whether the plugin is on.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
-        self.gateway.check_on().is_ok()
+        self.gateway.check_plugin_on().is_ok()
     }
 
     /// Switches the plugin on. Enables the servers that were enabled before, if their approval is still valid, and returns their names. If
@@ -164,14 +164,14 @@ impl Plugin {
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
     pub fn modules(&self) -> Result<Vec<ModuleSummary>> {
-        match self.gateway.list_modules_by(Look::Last) {
+        match self.gateway.list_modules_by(ApprovalRead::Cached) {
             Err(Error::PluginOff) => Ok(Vec::new()),
             modules => modules,
         }
     }
 
     fn check_approved(&self) -> Result<()> {
-        if self.is_approved(Look::Now)? {
+        if self.is_approved(ApprovalRead::Fresh)? {
             return Ok(());
         }
         let problem = if self.approval().is_none() { "nobody has approved it" } else { "it has changed since it was approved" };

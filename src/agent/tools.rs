@@ -16,9 +16,9 @@ use super::servers;
 use crate::blocking::blocking;
 use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
-use crate::gateway::{Agent, CodeReport, Look, RunOptions, Sandbox};
+use crate::gateway::{Agent, ApprovalRead, CodeReport, RunOptions, Sandbox};
 use crate::results::{MIN_RESULT_TOKENS, fit_json};
-use crate::sandbox::{LookOwner, Stop, Value};
+use crate::sandbox::{ParseOwner, Stop, Value};
 
 /// Number of simultaneous calls of tools that do not run code.
 const MAX_CALLS: usize = 16;
@@ -41,7 +41,7 @@ pub struct AgentTools {
     pub(super) agent: Agent,
     sandbox: OnceCell<Arc<Sandbox>>,
     /// Owner of code checks that are made before the sandbox exists.
-    look_owner: LookOwner,
+    parse_owner: ParseOwner,
     options: AgentOptions,
     tools: Vec<Tool>,
     max_result_tokens: usize,
@@ -66,7 +66,7 @@ impl AgentTools {
         Ok(Self {
             agent,
             sandbox: OnceCell::new_with(sandbox),
-            look_owner: LookOwner::default(),
+            parse_owner: ParseOwner::default(),
             tools: options.tools()?,
             max_result_tokens: options.result_tokens()?,
             max_pending_runs,
@@ -84,8 +84,8 @@ impl AgentTools {
     pub fn definitions(&self) -> Result<Vec<ToolDefinition>> {
         let servers = match self.options.describe_servers {
             Some(budget) => Some(match self.sandbox.get() {
-                Some(sandbox) => sandbox.system_message_by(Some(budget), None, Look::Last)?,
-                None => self.agent.system_message_by(Some(budget), ToolErrors::default(), Look::Last)?,
+                Some(sandbox) => sandbox.system_message_by(Some(budget), None, ApprovalRead::Cached)?,
+                None => self.agent.system_message_by(Some(budget), ToolErrors::default(), ApprovalRead::Cached)?,
             }),
             None => None,
         };
@@ -127,7 +127,7 @@ impl AgentTools {
 
     async fn answer(&self, name: &str, arguments: &Json, options: ExecuteOptions) -> Result<Json> {
         let tool = Tool::named(name).filter(|tool| self.tools.contains(tool)).ok_or_else(|| self.unknown(name))?;
-        self.agent.check_on()?;
+        self.agent.check_plugin_on()?;
         let given = read(tool.name(), tool.fields(), arguments)?;
         if tool == Tool::RunJavascript {
             return self.run(given, options).await;
@@ -137,13 +137,13 @@ impl AgentTools {
         let answer = tokio::select! {
             biased;
             () = stop.stopped() => Err(stop.error("tool call", 0)),
-            answer = self.agent.unless_closed(self.look_or_manage(tool, given)) => answer,
+            answer = self.agent.unless_closed(self.query_or_manage(tool, given)) => answer,
         }?;
         // Declarations are sanitised when they are built. They may also be longer than the limit for other texts.
         Ok(if tool == Tool::Describe { answer } else { self.agent.shown_to_model(&answer) })
     }
 
-    async fn look_or_manage(&self, tool: Tool, given: ToolArguments) -> Result<Json> {
+    async fn query_or_manage(&self, tool: Tool, given: ToolArguments) -> Result<Json> {
         match tool {
             Tool::Search => self.search(&given),
             Tool::Describe => self.describe(&given),
@@ -186,7 +186,7 @@ impl AgentTools {
     /// over, as an unfinished check says nothing about the code.
     async fn check(&self, code: String, timeout_ms: Option<u64>, stop: &Stop) -> Result<CodeReport> {
         let (agent, sandbox, stop) = (self.agent.clone(), self.sandbox.get().cloned(), stop.clone());
-        let owner = self.look_owner.clone();
+        let owner = self.parse_owner.clone();
         let deadline = timeout_ms.map(|timeout_ms| Instant::now() + Duration::from_millis(timeout_ms));
         blocking(move || {
             let wanted = || stop.reason().is_none() && deadline.is_none_or(|deadline| Instant::now() < deadline);

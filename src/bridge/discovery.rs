@@ -26,7 +26,7 @@ pub struct ToolSearch {
 }
 
 /// The catalogue and the index in which a run finds tools.
-pub struct Finding {
+pub struct ToolFinder {
     pub catalog: Catalog,
     pub search: Arc<ToolSearch>,
 }
@@ -98,7 +98,7 @@ impl ServerCalls {
     /// Implements `search(query, { limit?, servers? })`.
     pub(super) fn search(&self, arguments: Arguments) -> HostReply {
         let found = query_of(arguments, self.limits.max_argument_bytes);
-        let found = found.and_then(|query| self.finding.search.search(&self.manifests, &self.finding.catalog, &query));
+        let found = found.and_then(|query| self.tool_finder.search.search(&self.manifests, &self.tool_finder.catalog, &query));
         let found = found.and_then(|found| serde_json::to_value(found).map_err(|error| Error::Internal(error.to_string().into())));
         match found.and_then(|found| self.capped("the result of search".to_owned(), found)) {
             Ok(found) => HostReply::Value(Value::from(found)),
@@ -116,7 +116,7 @@ impl ServerCalls {
             Arguments::Oversize(size) => Err(oversize("describe", size, self.limits.max_argument_bytes)),
             Arguments::Invalid(problem) => Err(invalid("describe", &format!("takes values that JSON can represent: {problem}"))),
         };
-        let described = what.and_then(|what| self.finding.catalog.describe(&what)).and_then(|text| {
+        let described = what.and_then(|what| self.tool_finder.catalog.describe(&what)).and_then(|text| {
             let (size, limit) = (text.len(), self.limits.max_response_bytes);
             if size > limit {
                 let what = "these declarations (describe one tool instead)".to_owned();

@@ -6,8 +6,8 @@
 mod arguments;
 mod discovery;
 mod modules;
-mod offers;
 mod parallel;
+mod resources_and_prompts;
 mod saved;
 mod schemas;
 mod server_calls;
@@ -16,10 +16,12 @@ mod warnings;
 
 pub use arguments::tool_arguments;
 pub(crate) use arguments::{check_sendable, inexact};
-pub use discovery::{Finding, ToolMatch, ToolQuery, ToolSearch};
+pub use discovery::{ToolFinder, ToolMatch, ToolQuery, ToolSearch};
 pub(crate) use modules::guest_modules;
 pub use modules::{CatalogEntry, MCP_MODULE, module_name, server_module};
-pub use offers::{OfferCall, OfferCaller, PromptEntry, ResourceEntry, prompt_arguments, prompt_entries, resource_entries};
+pub use resources_and_prompts::{
+    PromptEntry, ResourceEntry, ResourceOrPromptCall, ResourceOrPromptCaller, prompt_arguments, prompt_entries, resource_entries,
+};
 pub use schemas::{ArgumentChecks, OutputChecks, ToolSchemas};
 pub use server_calls::{Checks, ServerCalls, ToolCall, ToolCaller};
 pub(crate) use shape::tool_result;

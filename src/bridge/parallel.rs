@@ -18,8 +18,8 @@ use crate::queue::queue_now;
 
 /// Tells if a server accepts concurrent calls: `parallel` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pace {
-    SideBySide,
+pub(super) enum Concurrency {
+    Parallel,
     OneAtATime,
 }
 
@@ -33,16 +33,16 @@ pub(super) enum Turn {
 }
 
 /// Returns the turn of a tool's call, according to the approved annotations of the tool.
-pub(super) fn turn_of_call(pace: Pace, approved: &Tool) -> Turn {
+pub(super) fn turn_of_call(concurrency: Concurrency, approved: &Tool) -> Turn {
     let hint = |name: &str| approved.annotations.as_ref().and_then(|hints| hints.get(name)).and_then(Json::as_bool) == Some(true);
-    if hint("readOnlyHint") || hint("idempotentHint") { turn_of_read(pace) } else { Turn::Alone }
+    if hint("readOnlyHint") || hint("idempotentHint") { turn_of_read(concurrency) } else { Turn::Alone }
 }
 
 /// Returns the turn of a read, which is a request for a resource or a prompt.
-pub(super) fn turn_of_read(pace: Pace) -> Turn {
-    match pace {
-        Pace::SideBySide => Turn::Shared,
-        Pace::OneAtATime => Turn::Alone,
+pub(super) fn turn_of_read(concurrency: Concurrency) -> Turn {
+    match concurrency {
+        Concurrency::Parallel => Turn::Shared,
+        Concurrency::OneAtATime => Turn::Alone,
     }
 }
 
@@ -83,8 +83,8 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn turn(pace: Pace, annotations: &Json) -> Turn {
-        turn_of_call(pace, &serde_json::from_value(json!({ "name": "t", "annotations": annotations })).unwrap())
+    fn turn(concurrency: Concurrency, annotations: &Json) -> Turn {
+        turn_of_call(concurrency, &serde_json::from_value(json!({ "name": "t", "annotations": annotations })).unwrap())
     }
 
     #[test]
@@ -97,10 +97,10 @@ mod tests {
             (json!({ "readOnlyHint": "true", "idempotentHint": 1 }), Turn::Alone),
             (json!({ "destructiveHint": false }), Turn::Alone),
         ] {
-            assert_eq!(turn(Pace::SideBySide, &annotations), expected, "{annotations}");
-            assert_eq!(turn(Pace::OneAtATime, &annotations), Turn::Alone);
+            assert_eq!(turn(Concurrency::Parallel, &annotations), expected, "{annotations}");
+            assert_eq!(turn(Concurrency::OneAtATime, &annotations), Turn::Alone);
         }
-        assert_eq!((turn_of_read(Pace::SideBySide), turn_of_read(Pace::OneAtATime)), (Turn::Shared, Turn::Alone));
+        assert_eq!((turn_of_read(Concurrency::Parallel), turn_of_read(Concurrency::OneAtATime)), (Turn::Shared, Turn::Alone));
     }
 
     /// Returns the guard if the lane has let the call in.

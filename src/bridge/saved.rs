@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::offers::{given, invalid};
+use super::resources_and_prompts::{given, invalid};
 use super::server_calls::ServerCalls;
 use crate::error::{Error, Result};
 use crate::results::part;

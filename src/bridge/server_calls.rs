@@ -10,10 +10,10 @@ use std::time::Duration;
 use serde_json::{Map, Value as Json};
 
 use super::arguments::tool_arguments;
-use super::discovery::Finding;
+use super::discovery::ToolFinder;
 use super::modules::{MCP_FUNCTIONS, MCP_MODULE, ServerModules, catalog_entries, server_of};
-use super::offers::OfferCaller;
-use super::parallel::{Lanes, Pace, turn_of_call};
+use super::parallel::{Concurrency, Lanes, turn_of_call};
+use super::resources_and_prompts::ResourceOrPromptCaller;
 use super::schemas::{ArgumentChecks, OutputChecks};
 use super::shape::{ToolErrors, shape, tool_result};
 use super::warnings::Warnings;
@@ -53,12 +53,12 @@ pub struct Checks {
 pub struct ServerCalls {
     pub(super) manifests: BTreeMap<String, Arc<Manifest>>,
     caller: Arc<dyn ToolCaller>,
-    pub(super) offers: Arc<dyn OfferCaller>,
+    pub(super) resources_and_prompts: Arc<dyn ResourceOrPromptCaller>,
     pub(super) limits: Arc<Limits>,
     errors: ToolErrors,
     redactor: Arc<Redactor>,
     checks: Checks,
-    pub(super) finding: Finding,
+    pub(super) tool_finder: ToolFinder,
     pub(super) saved: Arc<Mutex<SavedValues>>,
     /// The servers that accept one call at a time.
     one_at_a_time: BTreeSet<String>,
@@ -70,25 +70,25 @@ impl ServerCalls {
     #[must_use]
     pub fn new(
         manifests: BTreeMap<String, Arc<Manifest>>,
-        caller: Arc<impl ToolCaller + OfferCaller + 'static>,
+        caller: Arc<impl ToolCaller + ResourceOrPromptCaller + 'static>,
         limits: Arc<Limits>,
         errors: ToolErrors,
         redactor: Arc<Redactor>,
         checks: Checks,
-        finding: Finding,
+        tool_finder: ToolFinder,
     ) -> Self {
-        let offers = Arc::clone(&caller) as Arc<dyn OfferCaller>;
+        let resources_and_prompts = Arc::clone(&caller) as Arc<dyn ResourceOrPromptCaller>;
         // No value is saved unless `with_saved` sets a store.
         let saved = Arc::new(Mutex::new(SavedValues::new(0, Duration::from_millis(limits.max_saved_age_ms))));
         Self {
             manifests,
             caller,
-            offers,
+            resources_and_prompts,
             limits,
             errors,
             redactor,
             checks,
-            finding,
+            tool_finder,
             saved,
             one_at_a_time: BTreeSet::new(),
             lanes: Lanes::default(),
@@ -133,7 +133,7 @@ impl ServerCalls {
         if module == MCP_MODULE {
             return match function.as_str() {
                 "call" => self.call_raw(arguments, control),
-                "read" | "prompt" => self.start_offer(&function, arguments, control),
+                "read" | "prompt" => self.start_resource_or_prompt_request(&function, arguments, control),
                 other => HostAnswer::Ready(self.answer(other, arguments)),
             };
         }
@@ -158,7 +158,7 @@ impl ServerCalls {
             "search" => self.search(arguments),
             "describe" => self.describe(arguments),
             "saved" => self.saved(arguments),
-            "resources" | "prompts" => self.list_offers(function, arguments),
+            "resources" | "prompts" => self.list_resources_or_prompts(function, arguments),
             other => self.throw(Error::unknown_tool(MCP_MODULE, other, MCP_FUNCTIONS.map(|name| (name, name)))),
         }
     }
@@ -183,7 +183,7 @@ impl ServerCalls {
         let checked = self.checks.arguments.check(server, &manifest, tool, arguments);
         let (arguments, warning) = checked.map_err(|error| self.clean(error))?;
         self.warn(warning);
-        let turn = self.lanes.enter(server, turn_of_call(self.pace(server), approved));
+        let turn = self.lanes.enter(server, turn_of_call(self.concurrency(server), approved));
         let (server, tool) = (server.to_owned(), tool.to_owned());
         let sent = self.caller.call(ToolCall { server: server.clone(), tool: tool.clone(), arguments, control: Some(control.clone()) });
         let waiting = control.wait_for_turn();
@@ -199,8 +199,8 @@ impl ServerCalls {
         })
     }
 
-    pub(super) fn pace(&self, server: &str) -> Pace {
-        if self.one_at_a_time.contains(server) { Pace::OneAtATime } else { Pace::SideBySide }
+    pub(super) fn concurrency(&self, server: &str) -> Concurrency {
+        if self.one_at_a_time.contains(server) { Concurrency::OneAtATime } else { Concurrency::Parallel }
     }
 
     pub(super) fn warn(&self, warning: Option<String>) {

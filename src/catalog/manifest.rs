@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::names::assign_identifiers;
-use super::offers::{Prompt, Resource, ResourceTemplate};
+use super::resources_and_prompts::{Prompt, Resource, ResourceTemplate};
 use super::type_names::TypeNames;
 use super::uri_template::UriTemplate;
 use crate::error::Error;

@@ -33,26 +33,26 @@ const MAX_NAME_CHARS: usize = 64;
 
 /// The names that are in use.
 #[derive(Default)]
-struct Given {
+struct UsedNames {
     taken: HashSet<String>,
     /// The next number to try for each name.
     numbers: HashMap<String, usize>,
 }
 
 /// Chooses names within one module, in addition to the names of its tools' types.
-pub(super) struct NameGiver<'a> {
-    before: &'a Given,
-    own: Given,
+pub(super) struct NameAllocator<'a> {
+    before: &'a UsedNames,
+    own: UsedNames,
 }
 
-impl<'a> NameGiver<'a> {
-    fn beside(before: &'a Given) -> Self {
-        Self { before, own: Given::default() }
+impl<'a> NameAllocator<'a> {
+    fn beside(before: &'a UsedNames) -> Self {
+        Self { before, own: UsedNames::default() }
     }
 
     /// Returns a name that is unique in the module.
     pub(super) fn name(&mut self, wanted: &str) -> String {
-        let Given { taken, numbers } = &mut self.own;
+        let UsedNames { taken, numbers } = &mut self.own;
         let number = numbers.entry(wanted.to_owned()).or_insert_with(|| self.before.numbers.get(wanted).copied().unwrap_or(1));
         loop {
             let name = if *number == 1 { wanted.to_owned() } else { format!("{wanted}{number}") };
@@ -66,7 +66,7 @@ impl<'a> NameGiver<'a> {
 
 /// The names of each tool's input type and output type.
 pub(super) struct TypeNames {
-    given: Given,
+    given: UsedNames,
     /// Names of the input and output types by the tools' raw names.
     tools: HashMap<String, (String, String)>,
 }
@@ -75,18 +75,21 @@ impl TypeNames {
     /// Names the input and output types of `tools`. `identifiers` are the functions' names: no type may get one of them.
     pub(super) fn new(tools: &[Tool], identifiers: &BTreeMap<String, String>) -> Self {
         let taken = TAKEN.into_iter().map(ToOwned::to_owned).chain(identifiers.values().cloned()).collect();
-        let mut given = Given { taken, numbers: HashMap::new() };
-        let mut giver = NameGiver::beside(&given);
+        let mut given = UsedNames { taken, numbers: HashMap::new() };
+        let mut name_allocator = NameAllocator::beside(&given);
         let mut named = HashMap::with_capacity(tools.len());
         for tool in tools {
             // If two tools share a name, a call means the first.
             if !named.contains_key(&tool.name) {
                 let base = pascal(&identifiers[&tool.name], "Tool");
                 // The name of an output type is reserved even if the tool has none. Adding an output schema then changes no other name.
-                named.insert(tool.name.clone(), (giver.name(&format!("{base}Input")), giver.name(&format!("{base}Output"))));
+                named.insert(
+                    tool.name.clone(),
+                    (name_allocator.name(&format!("{base}Input")), name_allocator.name(&format!("{base}Output"))),
+                );
             }
         }
-        let Given { taken, numbers } = giver.own;
+        let UsedNames { taken, numbers } = name_allocator.own;
         given.taken.extend(taken);
         given.numbers.extend(numbers);
         Self { given, tools: named }
@@ -98,8 +101,8 @@ impl TypeNames {
     }
 
     /// Returns a chooser of names for the other types of the module.
-    pub(super) fn giver(&self) -> NameGiver<'_> {
-        NameGiver::beside(&self.given)
+    pub(super) fn name_allocator(&self) -> NameAllocator<'_> {
+        NameAllocator::beside(&self.given)
     }
 }
 

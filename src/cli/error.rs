@@ -8,7 +8,7 @@ use super::session::Session;
 use super::untrusted::indented;
 use crate::command::{Tone, printable};
 use crate::config::INPUT_ADVICE;
-use crate::error::{AuthorizationLack, Error};
+use crate::error::{Error, MissingCallback};
 
 /// Error code for a missing config.
 pub(super) const NO_CONFIG: &str = "ERR_NO_CONFIG";
@@ -91,13 +91,13 @@ fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> 
         }
         Error::NotEnabled { server } => format!("server \"{server}\" is not among the servers of this run: add it to --servers"),
         Error::ConfigUnreadable { path, problem } => others(format!("the config {} cannot be read: {}", path.shown(), problem.shown())),
-        Error::AuthorizationRequired { server, issuer, lack: AuthorizationLack::Issuer } => {
+        Error::AuthorizationRequired { server, issuer, lack: MissingCallback::Issuer } => {
             let issuer = issuer.as_ref().map_or_else(|| "an authorization server", |issuer| issuer.shown());
             others(format!(
                 "server \"{server}\" names the authorization server {issuer}, which is not in the config, so the credential was not sent there. Run this command in a terminal, where a person can confirm the authorization server, or set oauth.issuer in the config"
             ))
         }
-        Error::AuthorizationRequired { server, lack: AuthorizationLack::Page, .. } => {
+        Error::AuthorizationRequired { server, lack: MissingCallback::Page, .. } => {
             format!(
                 "server \"{server}\" needs authorization: run this command in a terminal, where a person can open the sign-in page, or put a token into headers.Authorization of the server's entry in the config"
             )

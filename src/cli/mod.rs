@@ -33,7 +33,7 @@ use error::CliError;
 use session::Session;
 
 pub use args::Program;
-pub use import::{Found, Secret, found_in};
+pub use import::{FoundServer, Secret, found_in};
 pub use terminal::{Screens, json_text};
 pub use values::milliseconds;
 

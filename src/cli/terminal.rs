@@ -179,7 +179,7 @@ impl Terminal {
     /// Asks for a secret. The answer does not appear on the screen.
     pub(super) async fn ask_secret(&self, question: &str) -> Option<String> {
         let _turn = self.asking.lock().await;
-        let hidden = Hidden::begin(self);
+        let hidden = HiddenInput::begin(self);
         let answer = self.answer(question).await;
         drop(hidden);
         // The line break of the answer was not shown either. If the input has ended, `answer` has printed a line break already.
@@ -194,7 +194,7 @@ impl Terminal {
         if self.screens.input {
             let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         }
-        let asked = Asked::begin(self);
+        let asked = PromptGuard::begin(self);
         self.say(question);
         let (sender, answer) = tokio::sync::oneshot::channel();
         // This is a separate thread, as it may wait for a person forever, and nothing may wait for this thread.
@@ -232,25 +232,25 @@ impl Terminal {
 }
 
 /// Guard that prevents progress output on the line in which a person types.
-struct Asked<'t>(&'t Terminal);
+struct PromptGuard<'t>(&'t Terminal);
 
-impl<'t> Asked<'t> {
+impl<'t> PromptGuard<'t> {
     fn begin(terminal: &'t Terminal) -> Self {
         terminal.last_line().question = true;
         Self(terminal)
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PromptGuard<'_> {
     fn drop(&mut self) {
         self.0.last_line().question = false;
     }
 }
 
 /// Guard that hides typed text while it exists. Does nothing if standard input is not a terminal.
-struct Hidden<'t>(&'t Terminal);
+struct HiddenInput<'t>(&'t Terminal);
 
-impl<'t> Hidden<'t> {
+impl<'t> HiddenInput<'t> {
     fn begin(terminal: &'t Terminal) -> Self {
         if let Ok(visible) = tcgetattr(io::stdin()) {
             let mut hidden = visible.clone();
@@ -263,7 +263,7 @@ impl<'t> Hidden<'t> {
     }
 }
 
-impl Drop for Hidden<'_> {
+impl Drop for HiddenInput<'_> {
     fn drop(&mut self) {
         self.0.show_typing();
     }

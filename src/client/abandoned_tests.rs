@@ -49,7 +49,7 @@ impl Observer for Anybody {
     fn resource_updated(&self, _server: &str, _uri: &str) {}
     fn elicited(&self, _server: &str) {}
     fn question_cancelled(&self, _server: &str, _reason: &str) {}
-    fn may_be_heard(&self, _server: &str) -> bool {
+    fn may_send_messages(&self, _server: &str) -> bool {
         true
     }
     fn nobody_in_particular(&self) -> Arc<dyn Caller> {

@@ -9,7 +9,7 @@ mod definition;
 mod env_file;
 mod filters;
 mod inputs;
-mod learnt;
+mod inserted_value;
 mod loaders;
 mod oauth;
 mod parse;
@@ -38,7 +38,7 @@ pub use definition::{
 };
 pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
 pub use filters::{UriFilter, UriMatcher, covers};
-pub use learnt::{Learnt, Source};
+pub use inserted_value::{InsertedValue, Source};
 pub use loaders::loads_code;
 pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};

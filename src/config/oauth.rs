@@ -3,7 +3,7 @@
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
-use super::learnt::Source;
+use super::inserted_value::Source;
 use super::server::Reader;
 use super::substitute::Filler;
 use super::template::{Allowed, Part, Template};

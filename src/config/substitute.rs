@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::definition::{Origin, ServerDefinition, Transport};
 use super::env_file::{MAX_ENV_FILE_BYTES, MAX_NAME_CHARS, parse_env_file};
-use super::learnt::{Learnt, Source};
+use super::inserted_value::{InsertedValue, Source};
 use super::loaders::loads_code;
 use super::oauth::{self, OAuthSettings};
 use super::template::{Allowed, Part, Placeholder, Template};
@@ -35,7 +35,7 @@ pub struct ResolvedCommand {
     pub environment: Vec<(String, SecretString)>,
     pub working_directory: PathBuf,
     /// Values from variables, inputs and the environment file, for redaction. None of them is empty, and a value may appear twice.
-    pub secrets: Vec<Learnt>,
+    pub secrets: Vec<InsertedValue>,
 }
 
 /// A Streamable HTTP address without placeholders.
@@ -46,7 +46,7 @@ pub struct ResolvedHttp {
     pub headers: Vec<(String, SecretString)>,
     pub oauth: Option<OAuthSettings>,
     /// Values from variables and inputs, and the secrets of `oauth`, for redaction. None of them is empty, and a value may appear twice.
-    pub secrets: Vec<Learnt>,
+    pub secrets: Vec<InsertedValue>,
 }
 
 /// The advice for an input that nobody can be asked for.
@@ -190,7 +190,7 @@ pub(super) struct Filler<'a> {
     surroundings: &'a Surroundings,
     inputs: &'a BTreeMap<String, SecretString>,
     problems: Vec<Problem>,
-    secrets: Vec<Learnt>,
+    secrets: Vec<InsertedValue>,
 }
 
 impl<'a> Filler<'a> {
@@ -198,7 +198,7 @@ impl<'a> Filler<'a> {
         Self { origin, surroundings, inputs, problems: Vec::new(), secrets: Vec::new() }
     }
 
-    fn finish(self) -> Result<Vec<Learnt>> {
+    fn finish(self) -> Result<Vec<InsertedValue>> {
         if self.problems.is_empty() { Ok(self.secrets) } else { Err(self.origin.error(self.problems)) }
     }
 
@@ -274,7 +274,7 @@ impl<'a> Filler<'a> {
     /// Keeps a value for redaction. Ignores an empty value.
     pub(super) fn keep(&mut self, value: &str, source: Source) {
         if !value.is_empty() {
-            self.secrets.push(Learnt { value: SecretString::from(value), source });
+            self.secrets.push(InsertedValue { value: SecretString::from(value), source });
         }
     }
 

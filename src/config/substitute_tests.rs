@@ -43,8 +43,8 @@ fn environment(resolved: &ResolvedCommand) -> Vec<String> {
     resolved.environment.iter().map(|(name, value)| format!("{name}={}", value.expose_secret())).collect()
 }
 
-fn exposed(secrets: &[Learnt]) -> Vec<&str> {
-    secrets.iter().map(|learnt| learnt.value.expose_secret()).collect()
+fn exposed(secrets: &[InsertedValue]) -> Vec<&str> {
+    secrets.iter().map(|secret| secret.value.expose_secret()).collect()
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn inputs_are_replaced_and_are_secrets() {
         .unwrap();
     assert_eq!(environment(&resolved)[..2], ["A=1234:k", "B=1234"]);
     assert_eq!(exposed(&resolved.secrets), ["1234", "k", "1234:k", "1234"]);
-    assert!(resolved.secrets.iter().all(|learnt| learnt.source == Source::Confidential));
+    assert!(resolved.secrets.iter().all(|secret| secret.source == Source::Confidential));
 }
 
 #[test]
@@ -110,8 +110,8 @@ fn what_a_person_types_is_blanked_whatever_it_looks_like_and_what_it_is_in_too()
     let stdio = resolve_command(&stdio, &surroundings(), &typed, Locality::Anywhere, missing).unwrap().unwrap();
     let http = server(r#"{ "url": "https://x/${input:key}", "headers": { "A": "Bearer ${input:pin}" } }"#);
     let http = resolve_http(&http, &surroundings(), &typed).unwrap().unwrap();
-    let blanked = |secrets: &[Learnt]| {
-        secrets.iter().filter(|learnt| learnt.is_redactable()).map(|learnt| learnt.value.expose_secret().to_owned()).collect::<Vec<_>>()
+    let blanked = |secrets: &[InsertedValue]| {
+        secrets.iter().filter(|secret| secret.is_redactable()).map(|secret| secret.value.expose_secret().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(blanked(&stdio.secrets), ["swordfish", "48291734", "is 48291734"]);
     assert_eq!(blanked(&http.secrets), ["48291734", "swordfish", "Bearer swordfish"]);

@@ -10,14 +10,14 @@ const MAX_PROBLEM_BYTES: usize = 500;
 
 /// The step of an authorization that needs a person, and for which the agent gave no callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AuthorizationLack {
+pub enum MissingCallback {
     /// A person must allow the access in a browser.
     Page,
     /// A person must confirm the issuer that would receive a credential of the config.
     Issuer,
 }
 
-impl Display for AuthorizationLack {
+impl Display for MissingCallback {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Page => {
@@ -32,7 +32,7 @@ impl Display for AuthorizationLack {
 
 impl Error {
     /// Returns `ERR_AUTHORIZATION_REQUIRED`. The issuer is cut to its limit.
-    pub(crate) fn authorization_required(server: &str, issuer: Option<&str>, lack: AuthorizationLack) -> Self {
+    pub(crate) fn authorization_required(server: &str, issuer: Option<&str>, lack: MissingCallback) -> Self {
         Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(|issuer| line_of(issuer, MAX_ISSUER_BYTES)), lack }
     }
 

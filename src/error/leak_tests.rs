@@ -1,6 +1,6 @@
 //! Every variant of [`Error`] with a secret in each text field: neither an error that nobody redacted nor a redacted one shows it.
 
-use super::{AuthorizationLack, Error, ErrorText, OwnText};
+use super::{Error, ErrorText, MissingCallback, OwnText};
 use crate::redact::Redactor;
 use crate::text::Problem;
 
@@ -28,7 +28,7 @@ use Holds::{Foreign, Nothing, Own};
 // long: one line for each variant.
 fn every_variant() -> Vec<(Holds, Error)> {
     let server = || "weather".to_owned();
-    let lack = AuthorizationLack::Page;
+    let lack = MissingCallback::Page;
     let (line, column) = (Some(1), Some(1));
     let mut all = vec![
         (Own, Error::InvalidOption { method: "m", problem: quoted() }),

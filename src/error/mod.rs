@@ -14,7 +14,7 @@ mod known_names;
 mod leak_tests;
 mod redaction;
 
-pub use authorization::AuthorizationLack;
+pub use authorization::MissingCallback;
 use authorization::of_issuer;
 
 use crate::text::{nearest, sanitise_line};
@@ -206,7 +206,7 @@ pub enum Error {
 
     /// The server needs an authorization, and no callback can ask a person for it.
     #[error("server \"{server}\" needs an authorization{}, and there is nobody to ask. {lack}", of_issuer(.issuer.as_ref()))]
-    AuthorizationRequired { server: String, issuer: Option<ErrorText>, lack: AuthorizationLack },
+    AuthorizationRequired { server: String, issuer: Option<ErrorText>, lack: MissingCallback },
 
     /// No token could be obtained for the server.
     #[error("server \"{server}\" could not be authorized{}: {}", of_issuer(.issuer.as_ref()), .problem.shown())]

@@ -10,7 +10,7 @@
 //! A second error type that only redaction produces would also report a forgotten redaction at compile time. It would double the signature of
 //! every function between a server and the exits, and a closed field protects the secret just as well.
 
-use super::{AuthorizationLack, Error, ErrorProblems, ErrorText, OwnText};
+use super::{Error, ErrorProblems, ErrorText, MissingCallback, OwnText};
 use crate::redact::Redactor;
 
 /// A part of an error that can be redacted. The trait is not implemented for `String`, so an error with such a field does not compile.
@@ -48,7 +48,7 @@ macro_rules! unchanged_by_redaction {
         }
     })* };
 }
-unchanged_by_redaction!(&'static str, usize, u64, u32, i64, AuthorizationLack);
+unchanged_by_redaction!(&'static str, usize, u64, u32, i64, MissingCallback);
 
 /// Redacts a field. A field named `server` stays as it is: it holds the name of a server in the config, or the name that a caller asked for.
 macro_rules! redact_field {

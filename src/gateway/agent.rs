@@ -16,7 +16,7 @@ use super::grants::Grants;
 use crate::error::{Error, Result};
 use crate::registry::AgentId;
 use crate::results::SavedValues;
-use crate::sandbox::LookOwner;
+use crate::sandbox::ParseOwner;
 
 /// Longest name of an agent, in characters.
 const MAX_NAME_CHARS: usize = 64;
@@ -62,7 +62,7 @@ pub(super) struct Identity {
     /// Values that the agent's sandboxes have saved.
     saved: Mutex<Vec<Weak<Mutex<SavedValues>>>>,
     /// Identifies the agent to the code parser where it has no sandbox.
-    pub(super) look_owner: LookOwner,
+    pub(super) parse_owner: ParseOwner,
     pub(super) closed: CancellationToken,
     /// Its runs and calls, for which its end waits.
     pub(super) work: TaskTracker,
@@ -124,8 +124,8 @@ impl Identity {
         listener: Option<EventListener>,
         closed: &CancellationToken,
     ) -> Self {
-        let (grants, saved, look_owner, work) = (Grants::default(), Mutex::default(), LookOwner::default(), TaskTracker::new());
-        Self { id, name, callbacks, listener, grants, saved, look_owner, closed: closed.child_token(), work, core }
+        let (grants, saved, parse_owner, work) = (Grants::default(), Mutex::default(), ParseOwner::default(), TaskTracker::new());
+        Self { id, name, callbacks, listener, grants, saved, parse_owner, closed: closed.child_token(), work, core }
     }
 
     /// Notes the saved values of a sandbox, which end with the agent.

@@ -12,7 +12,9 @@ use crate::catalog::Manifest;
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::registry::Decider;
-use crate::trust::{ApprovalBasis, ApprovalRequest, CommandRequest, ManifestRequest, Standing, Subject, filter_manifest, manifest_digest};
+use crate::trust::{
+    ApprovalBasis, ApprovalRequest, ApprovalStatus, CommandRequest, ManifestRequest, Subject, filter_manifest, manifest_digest,
+};
 
 impl Gateway {
     /// Returns everything that a person must see before approving a server. At stage `manifest`, the server is started and its tools are read.
@@ -55,7 +57,7 @@ impl Gateway {
     async fn request(&self, name: &str) -> Result<ApprovalRequest> {
         let server = self.server(name)?;
         let subject = self.core.full_subject(&server).await?;
-        if let Standing::Unapproved(lack) = self.core.trust.approvals.standing(&subject)? {
+        if let ApprovalStatus::Unapproved(lack) = self.core.trust.approvals.approval_status(&subject)? {
             return Ok(ApprovalRequest::Command(Box::new(CommandRequest::new(&server, &subject, Some(lack)))));
         }
         let (live, manifest) = self.discover(&server).await?;
@@ -73,13 +75,13 @@ impl Gateway {
     /// `ERR_DIGEST_CHANGED` if no shown request has the digest, or the request has changed since; `ERR_NOT_APPROVED` if the approval was revoked
     /// meanwhile; without a digest, the errors of connecting.
     pub async fn approve(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
-        let outcome = self.say_yes(name, digest, valid_for).await;
+        let outcome = self.approve_request(name, digest, valid_for).await;
         self.core.registry.approval_changed(name);
         self.core.connections.forget_failures(name);
         self.core.forget_grants(name);
         if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
-            self.core.learnt.note(name, &self.core.subject(&server).digest, |learnt| learnt.changed.clear());
-            if let Ok(Standing::Full(manifest)) = self.core.standing(&server) {
+            self.core.server_facts.note(name, &self.core.subject(&server).digest, |server_facts| server_facts.changed.clear());
+            if let Ok(ApprovalStatus::Full(manifest)) = self.core.approval_status(&server) {
                 // Computes the names that runs import. For very many tools this takes a moment, so the next run should not have to do it.
                 manifest.identifiers();
             }
@@ -87,7 +89,7 @@ impl Gateway {
         outcome.map_err(|error| self.core.redacted(error))
     }
 
-    async fn say_yes(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
+    async fn approve_request(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let server = self.server(name)?;
         let approvals = &self.core.trust.approvals;
         // Read first, so that this approval does not undo a revocation that happens during the following steps.
@@ -103,7 +105,7 @@ impl Gateway {
         }
         let is_shown = |(command, manifest): &&(String, Arc<Manifest>)| *command == subject.digest && manifest_digest(manifest) == digest;
         let shown = self.shown().get(name).filter(is_shown).map(|(_, manifest)| Arc::clone(manifest));
-        let command_holds = !matches!(approvals.standing(&subject)?, Standing::Unapproved(_));
+        let command_holds = !matches!(approvals.approval_status(&subject)?, ApprovalStatus::Unapproved(_));
         match shown {
             Some(manifest) if command_holds => self.record_manifest(&subject, manifest, valid_for, basis).await,
             _ => Err(Error::DigestChanged { server: name.to_owned() }),
@@ -177,7 +179,7 @@ impl Gateway {
 
     /// Fails if no stage of the server's approval is valid, so that nothing of it may be started.
     pub(super) fn check_startable(&self, server: &ServerDefinition) -> Result<()> {
-        self.core.standing(server)?.require_command(&server.name)
+        self.core.approval_status(server)?.require_command(&server.name)
     }
 
     fn shown(&self) -> MutexGuard<'_, HashMap<String, (String, Arc<Manifest>)>> {
@@ -196,7 +198,7 @@ impl Agent {
         if server.disabled {
             return Err(Error::ServerDisabled { server: name.to_owned() });
         }
-        self.core.standing(&server).map_err(|error| self.core.redacted(error))?.require_full(name)?;
+        self.core.approval_status(&server).map_err(|error| self.core.redacted(error))?.require_full(name)?;
         self.core.registry.enable(name, decider, self.identity.id)?;
         self.core.connections.forget_failures(name);
         Ok(())

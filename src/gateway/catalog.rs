@@ -5,16 +5,16 @@ use serde::Serialize;
 
 use super::agent::{Agent, Identity};
 use super::agent_modules::agent_guest_modules;
+use super::approval_cache::ApprovalRead;
 use super::core::Core;
-use super::looked::Look;
 use super::sandbox::Sandbox;
 use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
 use crate::catalog::{AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording};
 use crate::error::{Error, Result};
 use crate::registry::{AgentId, ServerStatus};
-use crate::sandbox::{GuestModule, Importable, LookOwner, Problem, StillWanted};
+use crate::sandbox::{GuestModule, Importable, ParseOwner, Problem, StillWanted};
 use crate::text::{sanitise_line, sanitise_text};
-use crate::trust::Standing;
+use crate::trust::ApprovalStatus;
 
 /// The default budget of the part of a system prompt, in tokens.
 pub const DEFAULT_BUDGET_TOKENS: usize = 2_000;
@@ -51,15 +51,15 @@ impl Core {
     }
 
     /// Returns the catalogue of what an agent sees.
-    fn catalog(&self, agent: AgentId, modules: Vec<AgentModuleInfo>, errors: ToolErrors, look: Look) -> Result<Catalog> {
-        let servers = self.visible_servers_by(agent, look).map_err(|error| self.redacted(error))?;
+    fn catalog(&self, agent: AgentId, modules: Vec<AgentModuleInfo>, errors: ToolErrors, approval_read: ApprovalRead) -> Result<Catalog> {
+        let servers = self.visible_servers_by(agent, approval_read).map_err(|error| self.redacted(error))?;
         Ok(Catalog::new(servers, modules, self.declaration_style(errors)))
     }
 
     fn check(
         &self,
         identity: &Identity,
-        owner: &LookOwner,
+        owner: &ParseOwner,
         code: &str,
         agent: &[GuestModule],
         wanted: StillWanted<'_>,
@@ -72,12 +72,12 @@ impl Core {
         let servers = self.visible_servers(identity.id).map_err(|error| self.redacted(error))?;
         let modules: Vec<_> = guest_modules(&servers).iter().chain(agent).map(Importable::from).collect();
         // Counts the check as a run of the plugin's period, so that switching the plugin off ends it.
-        let period = self.check_on()?;
+        let period = self.check_plugin_on()?;
         let _run = period.runs.token();
         let is_wanted = || wanted() && !period.ended.is_cancelled() && !identity.closed.is_cancelled();
         let problems = self.sandboxes.check(owner, code, &modules, &is_wanted).map_err(|error| self.redacted(error))?;
         identity.check_open()?;
-        self.check_on()?;
+        self.check_plugin_on()?;
         let looked = problems.is_some();
         let problems = problems.unwrap_or_default();
         Ok(CodeReport { ok: problems.is_empty(), looked, problems })
@@ -86,12 +86,12 @@ impl Core {
 
 impl Agent {
     pub(super) fn catalog(&self, errors: ToolErrors) -> Result<Catalog> {
-        self.catalog_by(errors, Look::Now)
+        self.catalog_by(errors, ApprovalRead::Fresh)
     }
 
-    fn catalog_by(&self, errors: ToolErrors, look: Look) -> Result<Catalog> {
+    fn catalog_by(&self, errors: ToolErrors, approval_read: ApprovalRead) -> Result<Catalog> {
         self.identity.check_open()?;
-        self.core.catalog(self.identity.id, Vec::new(), errors, look)
+        self.core.catalog(self.identity.id, Vec::new(), errors, approval_read)
     }
 
     /// Returns the TypeScript declarations of a module (`weather`, `mcp-weather`, `host:mcp-weather`, `host:mcp`), or of all modules.
@@ -107,16 +107,16 @@ impl Agent {
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
     pub fn list_modules(&self) -> Result<Vec<ModuleSummary>> {
-        self.list_modules_by(Look::Now)
+        self.list_modules_by(ApprovalRead::Fresh)
     }
 
-    /// Lists the modules. `look` selects the approvals on disk, or those that were read last.
+    /// Lists the modules. `approval_read` selects the approvals on disk, or those that were read last.
     ///
     /// # Errors
     /// The errors of [`Agent::list_modules`].
-    pub fn list_modules_by(&self, look: Look) -> Result<Vec<ModuleSummary>> {
-        let catalog = self.catalog_by(ToolErrors::default(), look);
-        self.core.asked_by(look);
+    pub fn list_modules_by(&self, approval_read: ApprovalRead) -> Result<Vec<ModuleSummary>> {
+        let catalog = self.catalog_by(ToolErrors::default(), approval_read);
+        self.core.refresh_if_cached(approval_read);
         Ok(catalog?.list_modules())
     }
 
@@ -147,12 +147,13 @@ impl Agent {
     /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
     pub fn server_info(&self, name: &str) -> Result<ServerInfo> {
         let entry = self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
-        let status = self.status(&entry, Look::Now).map_err(|error| self.core.redacted(error))?;
+        let status = self.status(&entry, ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?;
         let server = self.core.registry.server(name).ok();
-        let standing = server.map(|server| self.core.standing(&server)).transpose().map_err(|error| self.core.redacted(error))?;
+        let approval_status =
+            server.map(|server| self.core.approval_status(&server)).transpose().map_err(|error| self.core.redacted(error))?;
         let style = self.core.declaration_style(ToolErrors::default());
-        let offer = match standing {
-            Some(Standing::Full(manifest)) => Some(Catalog::server_offer(name, &manifest, &style)),
+        let offer = match approval_status {
+            Some(ApprovalStatus::Full(manifest)) => Some(Catalog::server_offer(name, &manifest, &style)),
             _ => None,
         };
         Ok(ServerInfo { status, offer })
@@ -174,16 +175,16 @@ impl Agent {
     /// # Errors
     /// `ERR_INVALID_OPTION` where the budget is too small for anything; and the errors of [`Agent::list_modules`].
     pub fn system_message(&self, budget_tokens: Option<usize>, errors: ToolErrors) -> Result<String> {
-        self.system_message_by(budget_tokens, errors, Look::Now)
+        self.system_message_by(budget_tokens, errors, ApprovalRead::Fresh)
     }
 
-    /// Returns the part of a system prompt. `look` selects the approvals on disk, or those that were read last.
+    /// Returns the part of a system prompt. `approval_read` selects the approvals on disk, or those that were read last.
     ///
     /// # Errors
     /// The errors of [`Agent::system_message`].
-    pub fn system_message_by(&self, budget_tokens: Option<usize>, errors: ToolErrors, look: Look) -> Result<String> {
-        let catalog = self.catalog_by(errors, look);
-        self.core.asked_by(look);
+    pub fn system_message_by(&self, budget_tokens: Option<usize>, errors: ToolErrors, approval_read: ApprovalRead) -> Result<String> {
+        let catalog = self.catalog_by(errors, approval_read);
+        self.core.refresh_if_cached(approval_read);
         catalog?.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(error))
     }
 
@@ -192,11 +193,11 @@ impl Agent {
     /// # Errors
     /// The errors of [`Agent::list_modules`], and `ERR_CODE_TOO_LARGE`.
     pub fn check(&self, code: &str) -> Result<CodeReport> {
-        self.check_while(&self.identity.look_owner, code, &|| true)
+        self.check_while(&self.identity.parse_owner, code, &|| true)
     }
 
     /// Checks code within an owner's share of the parser's capacity. The check ends as soon as `wanted` returns false.
-    pub(crate) fn check_while(&self, owner: &LookOwner, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
+    pub(crate) fn check_while(&self, owner: &ParseOwner, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
         self.core.check(&self.identity, owner, code, &[], wanted)
     }
 }
@@ -224,14 +225,19 @@ impl Sandbox {
     /// # Errors
     /// The errors of [`Agent::system_message`].
     pub fn system_message(&self, budget_tokens: Option<usize>, errors: Option<ToolErrors>) -> Result<String> {
-        self.system_message_by(budget_tokens, errors, Look::Now)
+        self.system_message_by(budget_tokens, errors, ApprovalRead::Fresh)
     }
 
     /// # Errors
     /// The errors of [`Agent::system_message`].
-    pub fn system_message_by(&self, budget_tokens: Option<usize>, errors: Option<ToolErrors>, look: Look) -> Result<String> {
-        let catalog = self.core.catalog(self.identity.id, self.module_infos(), errors.unwrap_or(self.tool_errors), look);
-        self.core.asked_by(look);
+    pub fn system_message_by(
+        &self,
+        budget_tokens: Option<usize>,
+        errors: Option<ToolErrors>,
+        approval_read: ApprovalRead,
+    ) -> Result<String> {
+        let catalog = self.core.catalog(self.identity.id, self.module_infos(), errors.unwrap_or(self.tool_errors), approval_read);
+        self.core.refresh_if_cached(approval_read);
         // The error of the catalog names the gateway's method, so it is replaced by the sandbox's.
         let ours = |error: Error| match error {
             Error::InvalidOption { problem, .. } => Error::InvalidOption { method: "Sandbox.systemMessage", problem },
@@ -249,12 +255,12 @@ impl Sandbox {
     /// Does the same as [`Agent::check_while`].
     pub(crate) fn check_while(&self, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
         let modules = agent_guest_modules(&self.modules());
-        let report = self.core.check(&self.identity, &self.look_owner, code, &modules, &|| wanted() && !self.is_closed());
+        let report = self.core.check(&self.identity, &self.parse_owner, code, &modules, &|| wanted() && !self.is_closed());
         if self.is_closed() { Err(Error::Closed { what: "sandbox" }) } else { report }
     }
 
     pub(super) fn catalog(&self, errors: Option<ToolErrors>) -> Result<Catalog> {
-        self.core.catalog(self.identity.id, self.module_infos(), errors.unwrap_or(self.tool_errors), Look::Now)
+        self.core.catalog(self.identity.id, self.module_infos(), errors.unwrap_or(self.tool_errors), ApprovalRead::Fresh)
     }
 
     /// Returns the agent's descriptions of its own modules.

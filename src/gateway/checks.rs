@@ -11,7 +11,7 @@ use crate::bridge::{ArgumentChecks, Checks, OutputChecks, ToolSchemas};
 use crate::config::{ArgumentCheck, SchemaViolations, ServerDefinition};
 use crate::error::Result;
 use crate::registry::AgentId;
-use crate::trust::Standing;
+use crate::trust::ApprovalStatus;
 
 /// The modes of the checks for servers whose config does not set them.
 pub(super) struct CheckDefaults {
@@ -70,7 +70,7 @@ impl Core {
     pub(super) fn check_result(&self, server: &str, tool: &str, result: &Json) -> Result<()> {
         let definition = self.registry.server(server)?;
         // The approval was revoked while the call was pending. The answer is returned without a check.
-        let Standing::Full(manifest) = self.standing(&definition)? else { return Ok(()) };
+        let ApprovalStatus::Full(manifest) = self.approval_status(&definition)? else { return Ok(()) };
         let checked = self.output_checks().check(server, &manifest, tool, result)?;
         if let Some(warning) = checked {
             self.events.warn(warning);

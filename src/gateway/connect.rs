@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::callbacks::CallScope;
 use super::core::Core;
 use super::events::Event;
-use super::journal::Note;
+use super::server_logs::Note;
 use crate::client::{Closed, ConnectionRequest, Lease, LeaseOrigin};
 use crate::config::{ServerDefinition, read_env_file};
 use crate::error::{Error, Result};
@@ -33,7 +33,7 @@ impl Core {
         patience: Duration,
     ) -> Result<Lease> {
         self.check_open()?;
-        let period = self.check_on()?;
+        let period = self.check_plugin_on()?;
         let wanted = wanted(server, patience);
         // Another call of the run may be connecting to this server and asking a person.
         let waiting = control.map(RunControl::wait_for_turn);
@@ -53,7 +53,7 @@ impl Core {
         if !matches!(outcome, Err(Error::Closed { .. } | Error::PluginOff | Error::NotApproved { .. } | Error::TooManyConnections { .. })) {
             self.registry.record(&server.name, &outcome);
             if let Err(error) = &outcome {
-                self.events.journal.note(&server.name, Note::Failed(error.clone()));
+                self.events.server_logs.note(&server.name, Note::Failed(error.clone()));
             }
         }
         let connection = outcome?;
@@ -72,7 +72,7 @@ impl Core {
         self.report_drift(server, &live)?;
         if connection.origin() != LeaseOrigin::Shared {
             let changed = self.registry.quarantined(&server.name);
-            self.learnt.note(&server.name, &self.subject(server).digest, |learnt| learnt.changed = changed);
+            self.server_facts.note(&server.name, &self.subject(server).digest, |server_facts| server_facts.changed = changed);
             self.resubscribe(server, &connection).await;
         }
         Ok(connection)
@@ -82,7 +82,7 @@ impl Core {
     fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope) {
         let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
         self.events.trace(Event::Connected { server: server.name.clone(), connect_ms });
-        self.learnt.note(&server.name, &self.subject(server).digest, |learnt| learnt.era = Some(connection.era()));
+        self.server_facts.note(&server.name, &self.subject(server).digest, |server_facts| server_facts.era = Some(connection.era()));
         let why = match connection.origin() {
             LeaseOrigin::Shared | LeaseOrigin::First | LeaseOrigin::After(Closed::Ended) => return,
             LeaseOrigin::After(Closed::Lost) => "it had ended",
@@ -95,7 +95,7 @@ impl Core {
     /// Records that a server asks questions that name no call, because the next connection must know this at its start.
     pub(super) fn remember_elicits(&self, name: &str) {
         if let Ok(server) = self.registry.server(name) {
-            self.learnt.note(name, &self.subject(&server).digest, |learnt| learnt.elicits = true);
+            self.server_facts.note(name, &self.subject(&server).digest, |server_facts| server_facts.elicits = true);
         }
     }
 }

@@ -9,16 +9,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::agent::{Agents, Identity};
+use super::approval_cache::ApprovalCache;
 use super::callbacks::{CallScope, CallbackChain};
 use super::checks::CheckDefaults;
 use super::events::Events;
-use super::learnt::LearntServers;
-use super::looked::Looked;
 use super::observer::session;
 use super::options::ConfigSource;
+use super::plugin_switch::PluginSwitch;
 use super::request::Subscriptions;
+use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
-use super::switch::Switch;
 use crate::bridge::ToolSearch;
 use crate::catalog::Manifest;
 use crate::client::{Connections, TokenStore};
@@ -53,10 +53,10 @@ pub(super) struct Core {
     pub(super) closed: CancellationToken,
     /// Work of others that ends with the gateway, and for which its end waits.
     pub(super) attached: TaskTracker,
-    pub(super) switch: Switch,
+    pub(super) plugin_switch: PluginSwitch,
     pub(super) redactor: Arc<Redactor>,
     pub(super) events: Events,
-    pub(super) learnt: LearntServers,
+    pub(super) server_facts: ServerFactsStore,
     pub(super) tokens: TokenStore,
     /// This core, for work that must not keep the gateway alive.
     pub(super) weak: Weak<Core>,
@@ -65,7 +65,7 @@ pub(super) struct Core {
 /// The approvals, and the state that approvals are compared with.
 pub(super) struct TrustState {
     pub(super) approvals: ApprovalStore,
-    pub(super) looked: Looked,
+    pub(super) approval_cache: ApprovalCache,
     pub(super) executables: Arc<Executables>,
     /// Manifests that a person was shown and has not approved yet, by server. Each has the digest of the command under which it was read.
     pub(super) shown: Mutex<HashMap<String, (String, Arc<Manifest>)>>,

@@ -7,7 +7,7 @@ use super::events::Event;
 use crate::catalog::Manifest;
 use crate::config::ServerDefinition;
 use crate::error::Result;
-use crate::trust::{Drift, Standing, filter_manifest, filter_warnings};
+use crate::trust::{ApprovalStatus, Drift, filter_manifest, filter_warnings};
 
 impl Core {
     /// Reports the differences between a live manifest and the approved one, once for each live manifest.
@@ -18,7 +18,7 @@ impl Core {
         for warning in filter_warnings(server, live) {
             self.events.warn(warning);
         }
-        let Standing::Full(approved) = self.standing(server)? else { return Ok(()) };
+        let ApprovalStatus::Full(approved) = self.approval_status(server)? else { return Ok(()) };
         let drift = Drift::of_calls(&approved, &filter_manifest(server, live));
         self.registry.set_quarantined(&server.name, drift.changed.iter().chain(&drift.removed).cloned().collect());
         if !drift.is_empty() {

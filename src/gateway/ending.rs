@@ -10,7 +10,7 @@ use super::Gateway;
 use super::agent::Identity;
 use super::core::Core;
 use crate::error::{Error, Result};
-use crate::trust::Standing;
+use crate::trust::ApprovalStatus;
 
 /// The reason why a server is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +69,8 @@ impl Core {
 
     /// Returns whether no stage of a server's approval is valid. Reads the approval again.
     pub(super) fn is_unapproved(&self, name: &str) -> bool {
-        let standing = self.registry.server(name).and_then(|server| self.standing(&server));
-        matches!(standing, Ok(Standing::Unapproved(_)))
+        let approval_status = self.registry.server(name).and_then(|server| self.approval_status(&server));
+        matches!(approval_status, Ok(ApprovalStatus::Unapproved(_)))
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::journal::Journal;
 use super::reload::ReloadReport;
+use super::server_logs::ServerLogs;
 use crate::redact::Redactor;
 use crate::trust::Drift;
 
@@ -121,7 +121,7 @@ pub(super) struct Events {
     /// True if each connection and each call is an event as well.
     pub(super) trace: bool,
     /// The log files for events that concern a server.
-    pub(super) journal: Journal,
+    pub(super) server_logs: ServerLogs,
 }
 
 impl Events {
@@ -131,7 +131,7 @@ impl Events {
 
     /// Sends an event to this listener, or to the gateway's listener if there is none.
     pub(super) fn send_to(&self, listener: Option<&EventListener>, event: &Event) {
-        self.journal.event(event.clone());
+        self.server_logs.event(event.clone());
         self.tell(listener, event);
     }
 
@@ -160,7 +160,7 @@ impl Events {
         if self.traces() {
             self.tell(None, &event);
         }
-        self.journal.event(event);
+        self.server_logs.event(event);
     }
 }
 
@@ -181,8 +181,8 @@ mod tests {
             let heard = Arc::clone(&heard);
             move |event| heard.lock().push(event)
         });
-        let journal = Journal::new(folder.path(), Arc::clone(&redactor));
-        Events { listener: Some(listener), redactor, trace: false, journal }.send(event);
+        let server_logs = ServerLogs::new(folder.path(), Arc::clone(&redactor));
+        Events { listener: Some(listener), redactor, trace: false, server_logs }.send(event);
         let mut heard = heard.lock();
         heard.remove(0)
     }

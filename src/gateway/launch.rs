@@ -11,12 +11,12 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::callbacks::{CallScope, CallbackChain, pause};
 use super::core::{Core, Inputs};
 use super::events::Event;
-use super::journal::Note;
+use super::server_logs::Note;
 use super::subject::{ReadFile, locality};
 use crate::blocking::blocking;
 use crate::client::{Caller, CheckApproved, ConnectClock, HttpTarget, Launch, OAuth, OAuthContext, OnSecret, Target};
 use crate::config::{
-    Learnt, ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http,
+    InsertedValue, ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http,
     resolve_roots,
 };
 use crate::error::{Error, Result};
@@ -41,7 +41,7 @@ impl Core {
         }
         let missing = || Error::Internal(format!("server \"{}\" has neither a command nor a url", server.name).into());
         let command = command.ok_or_else(missing)?;
-        self.learn_secrets(server, &command);
+        self.register_secrets(server, &command);
         let program = self.approved_program(server, subject, &command).await?;
         let clock = ConnectClock::start(Some(&command.command), server.connect_timeout_ms, self.limits.connect_timeout_ms);
         self.launch_of(server, Target::Process { command, program }, clock, self.caller(scope, control))
@@ -78,7 +78,7 @@ impl Core {
         let context = OAuthContext {
             store: self.tokens.clone(),
             check_approved: self.approval_check(server),
-            on_secret: learn_token(&self.redactor),
+            on_secret: register_token(&self.redactor),
             allow_insecure: server.allow_insecure_http,
         };
         let tokens = OAuth::new(&server.name, url.expose_secret(), oauth.unwrap_or_default(), context)?;
@@ -90,19 +90,19 @@ impl Core {
     fn launch_of(&self, server: &ServerDefinition, target: Target, clock: ConnectClock, caller: Arc<dyn Caller>) -> Result<Launch> {
         let roots = resolve_roots(server, &self.surroundings)?;
         let redactor = Arc::clone(&self.redactor);
-        let (journal, name) = (self.events.journal.clone(), server.name.clone());
-        let learnt = self.learnt.get(&server.name, &self.subject(server).digest);
+        let (server_logs, name) = (self.events.server_logs.clone(), server.name.clone());
+        let server_facts = self.server_facts.get(&server.name, &self.subject(server).digest);
         Ok(Launch {
             server: server.name.clone(),
             target,
             redact: Arc::new(move |words| words.open(&redactor)),
-            on_stderr: Arc::new(move |line| journal.note(&name, Note::Stderr(line.to_owned()))),
+            on_stderr: Arc::new(move |line| server_logs.note(&name, Note::Stderr(line.to_owned()))),
             caller,
             clock,
             protocol_version: server.protocol_version.map(|version| version.as_str().to_owned()),
-            era: learnt.era,
+            era: server_facts.era,
             roots,
-            elicits: server.elicits || learnt.elicits,
+            elicits: server.elicits || server_facts.elicits,
         })
     }
 
@@ -117,11 +117,11 @@ impl Core {
 
     /// Returns the subject of a valid approval.
     pub(super) fn check_approved(&self, server: &ServerDefinition, read_file: ReadFile<'_>) -> Result<Subject> {
-        let mut judged = None;
-        let judge = |approval: &Approval| judged.insert(self.judged_by(server, approval, read_file)).clone();
-        let standing = self.trust.approvals.standing_of(&server.name, judge)?;
-        standing.require_command(&server.name)?;
-        judged.ok_or_else(|| Error::Internal("a valid approval was not checked".into()))
+        let mut current_subject = None;
+        let judge = |approval: &Approval| current_subject.insert(self.current_subject_with(server, approval, read_file)).clone();
+        let approval_status = self.trust.approvals.approval_status_of(&server.name, judge)?;
+        approval_status.require_command(&server.name)?;
+        current_subject.ok_or_else(|| Error::Internal("a valid approval was not checked".into()))
     }
 
     /// Returns the values of the inputs that a server uses. A server without inputs waits for no answer.
@@ -151,7 +151,7 @@ impl Core {
     }
 
     /// Registers secrets for redaction: values from outside the config, and literals that look secret, in arguments too.
-    fn learn_secrets(&self, server: &ServerDefinition, command: &ResolvedCommand) {
+    fn register_secrets(&self, server: &ServerDefinition, command: &ResolvedCommand) {
         self.redactor.add(redactable(&command.secrets));
         self.learn_within(command.arguments.iter().map(String::as_str));
         let options = command.arguments.windows(2).filter(|pair| pair[0].starts_with('-') && !pair[1].starts_with('-'));
@@ -188,7 +188,7 @@ impl Core {
         let found = blocking(move || Ok(path.and_then(|path| executables.at(&path)))).await?;
         // The environment of the real command may lead to another program than the one that was looked at before.
         let subject = Subject { executable: found.clone(), ..subject };
-        self.trust.approvals.standing(&subject)?.require_command(&server.name)?;
+        self.trust.approvals.approval_status(&subject)?.require_command(&server.name)?;
         if let Some((known, found)) = known.zip(found).filter(|(known, found)| known != found) {
             tracing::warn!(server = server.name, "the program changed since its command was approved");
             self.events.send(&Event::ExecutableChanged {
@@ -207,14 +207,14 @@ impl Core {
 }
 
 /// Returns a listener that registers each new token for redaction at once. Every value that it gets is a secret, so no rule checks its look.
-fn learn_token(redactor: &Arc<Redactor>) -> OnSecret {
+fn register_token(redactor: &Arc<Redactor>) -> OnSecret {
     let redactor = Arc::clone(redactor);
     Arc::new(move |secret| redactor.add([secret]))
 }
 
 /// Returns the values in a server's settings that must be redacted.
-fn redactable(secrets: &[Learnt]) -> impl Iterator<Item = &SecretString> {
-    secrets.iter().filter(|learnt| learnt.is_redactable()).map(|learnt| &learnt.value)
+fn redactable(secrets: &[InsertedValue]) -> impl Iterator<Item = &SecretString> {
+    secrets.iter().filter(|secret| secret.is_redactable()).map(|secret| &secret.value)
 }
 
 /// Returns the folders in which the server's program is searched: its own PATH, or the default folders of execvp(3).
@@ -386,7 +386,7 @@ mod tests {
             let core = &scene.gateway.core;
             scene.approve(&core.subject(&scene.server));
             let (_, command) = core.approved_command(&scene.server, &Inputs::new(), &read_env_file).unwrap();
-            core.learn_secrets(&scene.server, &command.unwrap());
+            core.register_secrets(&scene.server, &command.unwrap());
             assert_eq!(core.redactor.redact(&format!("401 for {secret}")), "401 for [redacted]", "{entry}");
         }
     }
@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn a_token_is_redacted_from_the_moment_it_is_there_whatever_it_looks_like() {
         let redactor = Arc::new(Redactor::new(None, None));
-        let on_secret = learn_token(&redactor);
+        let on_secret = register_token(&redactor);
         assert_eq!(redactor.redact("401 for swordfish"), "401 for swordfish");
         on_secret(&SecretString::from("swordfish"));
         assert_eq!(redactor.redact("401 for swordfish"), "401 for [redacted]");

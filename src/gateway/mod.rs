@@ -3,6 +3,8 @@
 mod agent;
 mod agent_modules;
 mod approval;
+mod approval_cache;
+mod availability;
 mod callbacks;
 mod caller;
 mod catalog;
@@ -15,25 +17,23 @@ mod ending;
 mod events;
 mod form;
 mod grants;
-mod journal;
 mod launch;
-mod learnt;
-mod looked;
 mod model_tools;
 mod observer;
-mod offers;
 mod open_gateways;
 mod options;
+mod plugin_switch;
 mod registration;
 mod reload;
 mod request;
+mod resources_and_prompts;
 mod results;
 mod run_end;
 mod sandbox;
+mod server_facts;
+mod server_logs;
 mod slots;
-mod standing;
 mod subject;
-mod switch;
 mod watch;
 
 use parking_lot::Mutex;
@@ -49,32 +49,32 @@ use tokio_util::task::TaskTracker;
 pub use crate::client::{Completed, ElicitationAnswer, Form, Question};
 pub use agent::{Agent, IdentityOptions};
 pub use agent_modules::AgentModule;
+pub use approval_cache::ApprovalRead;
 pub use callbacks::{
     Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, IssuerQuestion, SamplingQuestion,
 };
 pub use catalog::{CodeReport, ServerInfo};
 pub(crate) use ending::Attached;
 pub use events::{Event, EventListener};
-pub use journal::LogLine;
-pub use looked::Look;
 pub use model_tools::ApprovedServer;
 pub use open_gateways::OpenGateways;
 pub use options::{EnableAtOpen, GatewayOptions};
 pub use reload::ReloadReport;
 pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
+pub use server_logs::LogLine;
 
 use self::agent::Agents;
+use self::approval_cache::ApprovalCache;
 use self::checks::CheckDefaults;
 use self::core::{Core, People, RequestState, RunDefaults, TrustState};
 use self::events::Events;
-use self::journal::Journal;
-use self::learnt::LearntServers;
-use self::looked::Looked;
 use self::observer::CoreObserver;
+use self::plugin_switch::PluginSwitch;
 use self::request::Request;
 use self::results::check_budget;
-use self::switch::Switch;
+use self::server_facts::ServerFactsStore;
+use self::server_logs::ServerLogs;
 use crate::bridge::{ToolErrors, check_sendable, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
@@ -83,7 +83,7 @@ use crate::redact::Redactor;
 use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
 use crate::sandbox::{HypervisorReport, Stop};
 use crate::text::sanitise_line;
-use crate::trust::{ApprovalStore, Executables, Standing, filter_manifest, filter_warnings};
+use crate::trust::{ApprovalStatus, ApprovalStore, Executables, filter_manifest, filter_warnings};
 
 /// The `source` of all servers in their status.
 const SOURCE: &str = "config";
@@ -194,17 +194,17 @@ impl Gateway {
         let config = source.read()?;
         let mut warnings = config.warnings.clone();
         let limits = Arc::new(options.limits.clone());
-        let journal = Journal::new(&options.state_folder(), Arc::clone(redactor));
-        let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace, journal };
+        let server_logs = ServerLogs::new(&options.state_folder(), Arc::clone(redactor));
+        let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace, server_logs };
         let incidents = events.clone();
         let on_incident = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
         let approvals = ApprovalStore::open(&options.state_folder(), on_incident)?;
         warnings.extend(approvals.warning().map(str::to_owned));
         let callbacks = CallbackChain::default().within(options.callbacks.clone());
-        let learnt = LearntServers::open(&options.state_folder());
+        let server_facts = ServerFactsStore::open(&options.state_folder());
         let trust = TrustState {
             approvals,
-            looked: Looked::new(options.runtime.clone()),
+            approval_cache: ApprovalCache::new(options.runtime.clone()),
             executables: Arc::new(Executables::default()),
             shown: Mutex::default(),
         };
@@ -232,15 +232,15 @@ impl Gateway {
             surroundings,
             closed,
             attached: TaskTracker::new(),
-            switch: Switch::default(),
+            plugin_switch: PluginSwitch::default(),
             redactor: Arc::clone(redactor),
             events,
-            learnt,
+            server_facts,
             tokens: TokenStore::new(options.state_folder().join(TOKENS)),
         });
         let gateway = Self::of(&core);
         gateway.warn_at_open(warnings);
-        gateway.core.look_at_all();
+        gateway.core.read_all_approvals();
         gateway.enable_at_open(&options.enable)?;
         if options.watch {
             gateway.core.watch_config();
@@ -324,7 +324,7 @@ impl Gateway {
     /// `ERR_UNKNOWN_SERVER`.
     pub fn logs(&self, name: &str, lines: usize) -> Result<Vec<LogLine>> {
         self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
-        Ok(self.core.events.journal.read(name, lines))
+        Ok(self.core.events.server_logs.read(name, lines))
     }
 
     /// Closes the gateway: ends its runs, calls, connections and processes.
@@ -332,8 +332,8 @@ impl Gateway {
         self.begin_close();
         self.core.end_attached().await;
         self.core.connections.close_all().await;
-        self.core.events.journal.close().await;
-        self.core.trust.looked.end();
+        self.core.events.server_logs.close().await;
+        self.core.trust.approval_cache.end();
     }
 
     fn enable_at_open(&self, enable: &EnableAtOpen) -> Result<()> {
@@ -384,16 +384,16 @@ impl Agent {
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
     pub fn servers(&self) -> Result<Vec<ServerStatus>> {
-        self.servers_by(Look::Now)
+        self.servers_by(ApprovalRead::Fresh)
     }
 
-    /// Lists the status of all servers. `look` selects the approvals on disk, or the approvals that were read last.
+    /// Lists the status of all servers. `approval_read` selects the approvals on disk, or the approvals that were read last.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
-    pub fn servers_by(&self, look: Look) -> Result<Vec<ServerStatus>> {
-        let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry, look)).collect();
-        self.core.asked_by(look);
+    pub fn servers_by(&self, approval_read: ApprovalRead) -> Result<Vec<ServerStatus>> {
+        let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry, approval_read)).collect();
+        self.core.refresh_if_cached(approval_read);
         statuses.map_err(|error| self.core.redacted(error))
     }
 
@@ -411,7 +411,7 @@ impl Agent {
     /// `ERR_INVALID_OPTION`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
     pub fn sandbox_with(&self, options: SandboxOptions) -> Result<Arc<Sandbox>> {
         check_budget("Gateway.sandbox", options.max_result_tokens)?;
-        self.check_on()?;
+        self.check_plugin_on()?;
         self.core.sandboxes.boot().map_err(|error| self.core.redacted(error))?;
         Ok(Arc::new(Sandbox::new(self, options)))
     }
@@ -435,43 +435,43 @@ impl Agent {
 
     /// Returns the approved tools that the server has changed or removed. Before this gateway connects to the server, the names come from the last
     /// connection of any process.
-    fn quarantined(&self, server: &ServerDefinition, standing: &Standing, look: Look) -> Vec<String> {
-        match standing {
-            Standing::Full(_) if !self.core.registry.is_compared(&server.name) => {
-                self.core.learnt.get(&server.name, &self.core.digest_by(server, look)).changed
+    fn quarantined(&self, server: &ServerDefinition, approval_status: &ApprovalStatus, approval_read: ApprovalRead) -> Vec<String> {
+        match approval_status {
+            ApprovalStatus::Full(_) if !self.core.registry.is_compared(&server.name) => {
+                self.core.server_facts.get(&server.name, &self.core.digest_by(server, approval_read)).changed
             }
             _ => self.core.registry.quarantined(&server.name),
         }
     }
 
-    fn status(&self, entry: &Entry, look: Look) -> Result<ServerStatus> {
+    fn status(&self, entry: &Entry, approval_read: ApprovalRead) -> Result<ServerStatus> {
         let server = match entry {
             Entry::Valid(server) => server,
             Entry::Invalid(server) => return Ok(invalid_status(&server.name, &self.core.redacted(server.error.clone()))),
         };
-        let standing = self.core.standing_by(server, look)?;
+        let approval_status = self.core.approval_status_by(server, approval_read)?;
         let registry = &self.core.registry;
         let last_error = registry.last_error(&server.name);
         let connection = self.core.connections.state(&server.name);
-        let state = match &standing {
+        let state = match &approval_status {
             _ if server.disabled => ServerState::Disabled,
             _ if connection == ConnectionState::Connected => ServerState::Connected,
             _ if connection == ConnectionState::Connecting => ServerState::Connecting,
             _ if last_error.is_some() => ServerState::Error,
-            Standing::Unapproved(_) => ServerState::Unapproved,
-            Standing::Command => ServerState::CommandApproved,
-            Standing::Full(_) => ServerState::Idle,
+            ApprovalStatus::Unapproved(_) => ServerState::Unapproved,
+            ApprovalStatus::Command => ServerState::CommandApproved,
+            ApprovalStatus::Full(_) => ServerState::Idle,
         };
         Ok(ServerStatus {
             name: server.name.clone(),
             state,
-            approved: matches!(standing, Standing::Full(_)),
+            approved: matches!(approval_status, ApprovalStatus::Full(_)),
             // While a plugin is off, enabled servers are reported as not enabled; they become enabled again when the plugin is switched on.
-            enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_on().is_ok(),
+            enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_plugin_on().is_ok(),
             disabled_by_person: registry.is_disabled_by_person(&server.name),
             source: SOURCE,
-            tools: if let Standing::Full(manifest) = &standing { manifest.tool_names() } else { Vec::new() },
-            quarantined: self.quarantined(server, &standing, look),
+            tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
+            quarantined: self.quarantined(server, &approval_status, approval_read),
             last_error,
         })
     }

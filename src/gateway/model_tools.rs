@@ -3,12 +3,12 @@
 use serde_json::Value as Json;
 
 use super::events::Event;
-use super::{Agent, ConnectionReport, Gateway, Look, Reconnect, Sandbox};
+use super::{Agent, ApprovalRead, ConnectionReport, Gateway, Reconnect, Sandbox};
 use crate::bridge::{ToolErrors, server_module};
 use crate::error::Result;
 use crate::limits::Limits;
 use crate::registry::Decider;
-use crate::trust::{ApprovalRequest, Gate, Standing, gate, manifest_digest};
+use crate::trust::{ApprovalRequest, ApprovalStatus, Gate, gate, manifest_digest};
 
 /// A server whose command and manifest a person has approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,18 +31,18 @@ impl Agent {
         self.catalog(errors)?.describe(what).map_err(|error| self.core.redacted(error))
     }
 
-    /// Returns all approved servers, enabled or not. `look` selects the approvals on disk, or those that were read last.
+    /// Returns all approved servers, enabled or not. `approval_read` selects the approvals on disk, or those that were read last.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
-    pub fn approved_servers(&self, look: Look) -> Result<Vec<ApprovedServer>> {
+    pub fn approved_servers(&self, approval_read: ApprovalRead) -> Result<Vec<ApprovedServer>> {
         self.identity.check_open()?;
-        let standings: Vec<_> =
-            self.core.registry.servers().into_iter().map(|server| (self.core.standing_by(&server, look), server)).collect();
-        self.core.asked_by(look);
+        let approval_statuses: Vec<_> =
+            self.core.registry.servers().into_iter().map(|server| (self.core.approval_status_by(&server, approval_read), server)).collect();
+        self.core.refresh_if_cached(approval_read);
         let mut approved = Vec::new();
-        for (standing, server) in standings {
-            let Standing::Full(manifest) = standing.map_err(|error| self.core.redacted(error))? else { continue };
+        for (approval_status, server) in approval_statuses {
+            let ApprovalStatus::Full(manifest) = approval_status.map_err(|error| self.core.redacted(error))? else { continue };
             let asks = |name: &str| manifest.tool(name).is_some_and(|tool| gate(server.confirm, tool) != Gate::Open);
             let functions = server_module(&server.name, &manifest).functions;
             approved.push(ApprovedServer {

@@ -26,7 +26,7 @@ impl CoreObserver {
 impl Observer for CoreObserver {
     fn lost(&self, server: &str, reason: &str) {
         // The reason contains the server's last lines on stderr.
-        let reason = if self.may_be_heard(server) { reason } else { ENDED };
+        let reason = if self.may_send_messages(server) { reason } else { ENDED };
         self.send(&Event::ConnectionLost { server: server.to_owned(), reason: reason.to_owned() });
     }
 
@@ -70,8 +70,8 @@ impl Observer for CoreObserver {
         self.send(&Event::ElicitationCancelled { server: server.to_owned(), reason: reason.to_owned() });
     }
 
-    fn may_be_heard(&self, server: &str) -> bool {
-        self.0.upgrade().is_some_and(|core| core.may_be_heard(server))
+    fn may_send_messages(&self, server: &str) -> bool {
+        self.0.upgrade().is_some_and(|core| core.may_send_messages(server))
     }
 
     fn ends_unapproved(&self, server: &str) -> bool {

@@ -3,7 +3,7 @@
 
 use serde_json::Value as Json;
 
-use super::{Agent, CallOptions, Look};
+use super::{Agent, ApprovalRead, CallOptions};
 use crate::bridge::{ToolErrors, server_module, shape, tool_arguments};
 use crate::error::{Error, Result};
 use crate::sandbox::{Arguments, GuestModule, HostReply, Stop, Value};
@@ -13,12 +13,12 @@ impl Agent {
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_APPROVAL_STORE`.
-    pub fn approved_module(&self, name: &str, look: Look) -> Result<GuestModule> {
+    pub fn approved_module(&self, name: &str, approval_read: ApprovalRead) -> Result<GuestModule> {
         self.identity.check_open()?;
         let server = self.core.open_server(name)?;
-        let standing = self.core.standing_by(&server, look);
-        self.core.asked_by(look);
-        let manifest = standing.map_err(|error| self.core.redacted(error))?.require_full(name)?;
+        let approval_status = self.core.approval_status_by(&server, approval_read);
+        self.core.refresh_if_cached(approval_read);
+        let manifest = approval_status.map_err(|error| self.core.redacted(error))?.require_full(name)?;
         Ok(server_module(name, &manifest))
     }
 

@@ -63,7 +63,7 @@ impl Gateway {
         self.core.registry.replace(config);
         let core = Arc::clone(&self.core);
         blocking(move || {
-            core.look_at_all();
+            core.read_all_approvals();
             Ok(())
         })
         .await?;
@@ -116,7 +116,7 @@ impl Gateway {
             Entry::Invalid(server) => Canonical::new("invalid").text(&self.core.redacted(server.error.clone()).to_string()),
             Entry::Valid(server) => {
                 let approved = Subject::new(server, key, Circumstances::default()).digest;
-                with_conduct(Canonical::new("valid").text(&approved), server)
+                with_call_settings(Canonical::new("valid").text(&approved), server)
             }
         };
         self.core.registry.entries().iter().map(|entry| (entry.name().to_owned(), key.authenticate(&form(entry)))).collect()
@@ -124,7 +124,7 @@ impl Gateway {
 }
 
 /// Adds the fields that determine how and when a server is called. Each field of an entry is either here or in the approval's digest.
-fn with_conduct(form: Canonical, server: &ServerDefinition) -> Canonical {
+fn with_call_settings(form: Canonical, server: &ServerDefinition) -> Canonical {
     let ServerDefinition {
         call_timeout_ms,
         connect_timeout_ms,

@@ -12,18 +12,18 @@ use super::agent_modules::{AgentModule, AgentModules, RunHost, check};
 use super::callbacks::{CallScope, CallbackChain, Callbacks};
 use super::core::Core;
 use super::events::EventListener;
+use super::plugin_switch::ActivePeriod;
 use super::request::RunRequests;
 use super::results::check_budget;
 use super::run_end::RunEnd;
-use super::switch::Period;
-use crate::bridge::{Finding, ServerCalls, ToolErrors};
+use crate::bridge::{ServerCalls, ToolErrors, ToolFinder};
 use crate::catalog::Catalog;
 use crate::config::Parallel;
 use crate::error::{Error, Result};
 use crate::queue::queue_now;
 use crate::redact::Redactor;
 use crate::results::{Omission, SavedValues};
-use crate::sandbox::{LOG_CUT_MARK, LogEntry, LogListener, LookOwner, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
+use crate::sandbox::{LOG_CUT_MARK, LogEntry, LogListener, ParseOwner, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
 
 /// Options of one run.
 #[derive(Default)]
@@ -79,7 +79,7 @@ pub struct Sandbox {
     /// The whole values that were cut in results of earlier runs.
     pub(super) saved: Arc<Mutex<SavedValues>>,
     /// Identifies this sandbox to the code parser, which shares its capacity between owners.
-    pub(super) look_owner: LookOwner,
+    pub(super) parse_owner: ParseOwner,
     callbacks: CallbackChain,
     modules: Mutex<AgentModules>,
     /// Locked by the present run. The lock is fair, so runs start in the order of the calls.
@@ -97,8 +97,8 @@ impl Sandbox {
         let saved = SavedValues::new(core.limits.max_saved_bytes, Duration::from_millis(core.limits.max_saved_age_ms));
         let saved = Arc::new(Mutex::new(saved));
         identity.keep_saved(&saved);
-        let (look_owner, modules, turn) = (LookOwner::default(), Mutex::default(), Arc::default());
-        Self { core, identity, tool_errors, max_result_tokens, saved, look_owner, callbacks, modules, turn, closed }
+        let (parse_owner, modules, turn) = (ParseOwner::default(), Mutex::default(), Arc::default());
+        Self { core, identity, tool_errors, max_result_tokens, saved, parse_owner, callbacks, modules, turn, closed }
     }
 
     /// Adds an agent's own module as `host:<name>` for runs that start afterwards.
@@ -133,7 +133,7 @@ impl Sandbox {
         // The place in the queue is taken here, so that runs start in the order of the calls.
         let turn = queue_now(Arc::clone(&self.turn).lock_owned());
         // The run belongs to the present period of the plugin's switch. It does not run after a later switch-on.
-        let period = self.core.check_on();
+        let period = self.core.check_plugin_on();
         let work = self.identity.work.token();
         async move {
             let _work = work;
@@ -154,7 +154,7 @@ impl Sandbox {
         }
     }
 
-    async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &Period) -> RunReport {
+    async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &ActivePeriod) -> RunReport {
         let scope = CallScope::new(&self.identity, &self.callbacks, options.callbacks, options.run_id, options.on_event);
         let scope = Arc::new(scope.with_max_questions(self.core.limits.max_questions));
         let end = RunEnd { closed: self.closed.clone(), switched_off: period.ended.clone(), stop: stop.clone() };
@@ -173,10 +173,10 @@ impl Sandbox {
             on_log: options.on_log.map(|listener| self.redacting(listener)),
         };
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        let (core, look_owner) = (Arc::clone(&self.core), self.look_owner.clone());
+        let (core, parse_owner) = (Arc::clone(&self.core), self.parse_owner.clone());
         let thread = std::thread::Builder::new().name("hyperlight-mcp-run".to_owned()).spawn(move || {
             // `send` fails only if the caller no longer waits.
-            let _ = sender.send(core.sandboxes.run_for(&look_owner, request));
+            let _ = sender.send(core.sandboxes.run_for(&parse_owner, request));
         });
         if let Err(error) = thread {
             return failed(self.core.redacted(Error::io("a thread for the run", &error)));
@@ -207,7 +207,7 @@ impl Sandbox {
         drop(self.turn.lock().await);
     }
 
-    async fn outcome(&self, receiver: tokio::sync::oneshot::Receiver<RunOutcome>, stop: &Stop, period: &Period) -> RunOutcome {
+    async fn outcome(&self, receiver: tokio::sync::oneshot::Receiver<RunOutcome>, stop: &Stop, period: &ActivePeriod) -> RunOutcome {
         let mut receiver = receiver;
         let outcome = tokio::select! {
             outcome = &mut receiver => outcome,
@@ -233,8 +233,8 @@ impl Sandbox {
         let catalog = Catalog::new(manifests.clone(), self.module_infos(), self.core.declaration_style(errors));
         let one_at_a_time = self.core.registry.servers().into_iter().filter(|server| server.parallel == Parallel::No);
         let one_at_a_time = one_at_a_time.map(|server| server.name.clone()).collect();
-        let finding = Finding { catalog, search: Arc::clone(&self.core.runs.search) };
-        let servers = ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, self.core.checks(), finding);
+        let tool_finder = ToolFinder { catalog, search: Arc::clone(&self.core.runs.search) };
+        let servers = ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, self.core.checks(), tool_finder);
         Ok(RunHost {
             servers: Arc::new(servers.with_saved(Arc::clone(&self.saved)).with_one_at_a_time(one_at_a_time)),
             agent: self.modules().clone(),

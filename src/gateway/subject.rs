@@ -37,13 +37,13 @@ impl Core {
         if pinned.is_some() {
             return Subject::new(server, key, Circumstances { executable, pinned, folder, addresses });
         }
-        let known = self.trust.looked.computed(server, folder.as_ref(), &addresses);
+        let known = self.trust.approval_cache.computed(server, folder.as_ref(), &addresses);
         let subject = known.unwrap_or_else(|| {
             let subject = Subject::new(server, key, Circumstances { executable: None, pinned, folder, addresses });
             if let Some(definition) =
                 self.registry.server(&server.name).ok().filter(|definition| std::ptr::eq(Arc::as_ptr(definition), server))
             {
-                self.trust.looked.keep(definition, subject.clone());
+                self.trust.approval_cache.keep(definition, subject.clone());
             }
             subject
         });

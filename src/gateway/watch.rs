@@ -55,7 +55,7 @@ impl Pending {
 impl Core {
     /// Reads the config again whenever its file has changed, until the gateway closes. A config that is no file does not change.
     pub(super) fn watch_config(&self) {
-        if let (Some(runtime), Some(_)) = (self.trust.looked.runtime(), self.source.path()) {
+        if let (Some(runtime), Some(_)) = (self.trust.approval_cache.runtime(), self.source.path()) {
             let (core, closed) = (Weak::clone(&self.weak), self.closed.clone());
             drop(runtime.spawn(async move {
                 tokio::select! {
@@ -113,9 +113,9 @@ mod tests {
     fn a_burst_is_one_change_and_an_endless_one_is_read_after_a_time() {
         let ([one, two], start) = (versions(), Instant::now());
         let mut pending = Pending::default();
-        let due = (0..60_u64).map(|look| {
-            let found = if look % 2 == 0 { &one } else { &two };
-            pending.is_due(Some(found.clone()), None, start + Duration::from_millis(100 * look))
+        let due = (0..60_u64).map(|approval_read| {
+            let found = if approval_read % 2 == 0 { &one } else { &two };
+            pending.is_due(Some(found.clone()), None, start + Duration::from_millis(100 * approval_read))
         });
         assert_eq!(due.collect::<Vec<_>>().iter().position(|due| *due), Some(50));
     }

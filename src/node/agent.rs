@@ -14,7 +14,7 @@ use super::events::{EventSink, after_events};
 use super::gateway::Gateway;
 use super::host_module::wire_of;
 use super::identity::Agent;
-use super::options::Whose;
+use super::options::CallbackOwner;
 use super::reply::{Reply, promise};
 use super::runtime::Core;
 use super::sandbox::{Sandbox, run_setup, started};
@@ -22,7 +22,7 @@ use super::{glue, options};
 use crate::agent::{AgentOptions, AgentTools, ExecuteOptions, Plugin};
 use crate::bridge::ToolErrors;
 use crate::error::Result;
-use crate::gateway::{CallOptions, Look};
+use crate::gateway::{ApprovalRead, CallOptions};
 use crate::sandbox::{Stop, Value};
 
 const PLUGIN: &str = "Gateway.plugin";
@@ -95,8 +95,8 @@ impl Caller {
         let make = env.create_function_from_closure::<(), Object<'static>, _>("make", move |context| {
             let env = Env::from_raw(context.env.raw());
             let (server, config, names): (String, String, String) = (context.get(0)?, context.get(1)?, context.get(2)?);
-            let read = options::read::<FunctionsOptions>(FUNCTIONS, &config, &names, Whose::Agent);
-            let made = read.and_then(|config| Ok((config.tool_errors, caller.agent.approved_module(&server, Look::Last)?)));
+            let read = options::read::<FunctionsOptions>(FUNCTIONS, &config, &names, CallbackOwner::Agent);
+            let made = read.and_then(|config| Ok((config.tool_errors, caller.agent.approved_module(&server, ApprovalRead::Cached)?)));
             let (errors, module) = made.map_err(|error| glue::thrown(&env, &error))?;
             let functions: Vec<_> = module.functions.into_iter().map(|function| (function.name, function.target)).collect();
             let mut made = Object::new(&env)?;
@@ -209,7 +209,7 @@ fn execute(env: &Env, core: &Core, tools: &Arc<AgentTools>, events: Option<Event
     let execute = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("execute", move |context| {
         let env = Env::from_raw(context.env.raw());
         let (name, arguments): (String, String) = (context.get(0)?, context.get(1)?);
-        let checked = options::check_callbacks("AgentTool.execute", &context.get::<String>(2)?, Whose::Agent);
+        let checked = options::check_callbacks("AgentTool.execute", &context.get::<String>(2)?, CallbackOwner::Agent);
         checked.map_err(|error| glue::thrown(&env, &error))?;
         let own = EventSink::new(context.get(3)?)?;
         let (callbacks, run_setup) = (callbacks(&env, context.get(4)?)?, own.clone().map(|own| run_setup(Some(own))));
@@ -232,9 +232,9 @@ fn plugin_object<'env>(env: &'env Env, core: &Core, plugin: &Arc<Plugin>, events
     let mut made = Object::new(env)?;
     made.set("execute", execute(env, core, &plugin.tools(), events)?)?;
     made.set("definitions", reading(env, "definitions", plugin, Plugin::definitions)?)?;
-    made.set("manifest", reading(env, "manifest", plugin, |plugin| plugin.manifest(Look::Last))?)?;
+    made.set("manifest", reading(env, "manifest", plugin, |plugin| plugin.manifest(ApprovalRead::Cached))?)?;
     made.set("modules", reading(env, "modules", plugin, Plugin::modules)?)?;
-    made.set("isApproved", reading(env, "isApproved", plugin, |plugin| plugin.is_approved(Look::Last))?)?;
+    made.set("isApproved", reading(env, "isApproved", plugin, |plugin| plugin.is_approved(ApprovalRead::Cached))?)?;
     made.set("isEnabled", reading(env, "isEnabled", plugin, |plugin| Ok(plugin.is_enabled()))?)?;
     let approving = Arc::clone(plugin);
     let approve = env.create_function_from_closure::<(), (), _>("approve", move |context| {
@@ -299,7 +299,7 @@ fn call_function<'env>(
         let env = Env::from_raw(context.env.raw());
         let tool: String = context.get(0)?;
         let wire = wire_of(&context, 1)?;
-        let checked = options::read::<NoOptions>(FUNCTIONS, &context.get::<String>(3)?, &context.get::<String>(4)?, Whose::Agent);
+        let checked = options::read::<NoOptions>(FUNCTIONS, &context.get::<String>(3)?, &context.get::<String>(4)?, CallbackOwner::Agent);
         let own = EventSink::new(context.get(5)?)?;
         let on_event = own.clone().map(EventSink::event_listener);
         let options = CallOptions { callbacks: callbacks(&env, context.get(6)?)?, on_event, timeout_ms: None };

@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json};
 use super::callbacks::callbacks;
 use super::events::{EventSink, after_events};
 use super::host_module::wire_of;
-use super::options::Whose;
+use super::options::CallbackOwner;
 use super::reply::{Parts, Reply, method, promise, promise_of};
 use super::runtime::Core;
 use super::sandbox::{Sandbox, started};
@@ -36,12 +36,12 @@ pub(super) struct CallParts {
     pub(super) arguments: Wire,
     data: String,
     callbacks: String,
-    whose: Whose,
+    callback_owner: CallbackOwner,
 }
 
 impl CallParts {
     pub(super) fn options<T: DeserializeOwned>(&self, method: &'static str) -> Result<T> {
-        options::read(method, &self.data, &self.callbacks, self.whose)
+        options::read(method, &self.data, &self.callbacks, self.callback_owner)
     }
 
     /// Reads the options that all calls have, and adds them to the callbacks of the call.
@@ -66,8 +66,8 @@ pub(super) fn timed(options: CallOptions, timeout_ms: Option<NonZeroU64>) -> Cal
 
 impl Caller {
     /// Returns whose callbacks this caller may pass.
-    pub(super) fn whose(&self) -> Whose {
-        Whose::of(&self.agent)
+    pub(super) fn callback_owner(&self) -> CallbackOwner {
+        CallbackOwner::of(&self.agent)
     }
 
     /// Runs a method whose arguments and result are plain data.
@@ -102,8 +102,8 @@ impl Caller {
         let caller = self.clone();
         let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>(name, move |context| {
             let env = Env::from_raw(context.env.raw());
-            let (arguments, whose) = (wire_of(&context, 1)?, caller.whose());
-            let parts = CallParts { names: context.get(0)?, arguments, data: context.get(3)?, callbacks: context.get(4)?, whose };
+            let (arguments, callback_owner) = (wire_of(&context, 1)?, caller.callback_owner());
+            let parts = CallParts { names: context.get(0)?, arguments, data: context.get(3)?, callbacks: context.get(4)?, callback_owner };
             let asked = callbacks(&env, context.get(5)?)?;
             let events = EventSink::new(context.get(6)?)?;
             let on_event = events.clone().map(EventSink::event_listener);
@@ -141,7 +141,7 @@ impl Caller {
         let start = env.create_function_from_closure::<(), Object<'static>, _>("sandbox", move |context| {
             let env = Env::from_raw(context.env.raw());
             let (data, names): (String, String) = (context.get(0)?, context.get(1)?);
-            let read = options::read::<options::SandboxOptions>(method, &data, &names, caller.whose());
+            let read = options::read::<options::SandboxOptions>(method, &data, &names, caller.callback_owner());
             let events = EventSink::new(context.get(2)?)?.or_else(|| caller.events.clone());
             let asked = callbacks(&env, context.get(3)?)?;
             let (agent, owner, told) = (caller.agent.clone(), caller.clone(), events.clone());

@@ -103,22 +103,22 @@ fn spread(Request { id, function, wire, .. }: Request) -> DispatchParts {
 /// Calls of one module that wait for their answer.
 pub(super) struct Pending {
     module: u64,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingAnswers>,
 }
 
 /// The senders of answers, by the call's id. `None` once the environment has ended.
-struct Waiting {
+struct PendingAnswers {
     next: u32,
     senders: Option<HashMap<u32, oneshot::Sender<Wire>>>,
 }
 
 impl Pending {
     pub(super) fn new(calls: &Calls) -> Self {
-        let waiting = Mutex::new(Waiting { next: 0, senders: Some(HashMap::new()) });
+        let waiting = Mutex::new(PendingAnswers { next: 0, senders: Some(HashMap::new()) });
         Self { module: calls.modules.fetch_add(1, Ordering::Relaxed), waiting }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, PendingAnswers> {
         self.waiting.lock()
     }
 
@@ -154,12 +154,12 @@ impl Pending {
 }
 
 /// Removes a call from the waiting calls when the caller drops its future.
-struct Forget {
+struct RemoveOnDrop {
     pending: Arc<Pending>,
     id: u32,
 }
 
-impl Drop for Forget {
+impl Drop for RemoveOnDrop {
     fn drop(&mut self) {
         drop(self.pending.remove(self.id));
     }
@@ -199,7 +199,7 @@ impl Dispatch {
         let Self { calls, module } = self;
         let pending = Arc::clone(&module.pending);
         let (id, receiver) = pending.add().ok_or_else(closed)?;
-        let _forget = Forget { pending: Arc::clone(&pending), id };
+        let _forget = RemoveOnDrop { pending: Arc::clone(&pending), id };
         calls.queue().push(pending.module, Request { id, function, wire, module });
         calls.wake();
         receiver.await.map_err(|_| closed())

@@ -13,13 +13,13 @@ use serde_json::{Map, Value as Json};
 use super::callbacks::callbacks;
 use super::caller::Caller;
 use super::events::EventSink;
-use super::options::Whose;
+use super::options::CallbackOwner;
 use super::reply::{Reply, method, promise_of};
 use super::runtime::Core;
 use super::{glue, options};
 use crate::blocking::blocking;
 use crate::error::Result;
-use crate::gateway::{GatewayOptions, Look};
+use crate::gateway::{ApprovalRead, GatewayOptions};
 
 const WATCHDOG: &str = "hyperlight-mcp-watchdog";
 
@@ -53,7 +53,7 @@ impl Gateway {
                 "Gateway.open",
                 &context.get::<String>(0)?,
                 &context.get::<String>(1)?,
-                Whose::Operator,
+                CallbackOwner::Operator,
             );
             let asked = callbacks(&env, context.get(3)?)?;
             let core = Core::start().map_err(|error| glue::thrown(&env, &error))?;
@@ -102,7 +102,7 @@ impl Gateway {
     /// `ERR_APPROVAL_STORE`.
     #[napi(catch_unwind, ts_return_type = "ServerStatus[]")]
     pub fn servers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
-        let servers = self.inner.servers_by(Look::Last).map_err(|error| glue::thrown(env, &error))?;
+        let servers = self.inner.servers_by(ApprovalRead::Cached).map_err(|error| glue::thrown(env, &error))?;
         let json = serde_json::to_string(&servers).map_err(|error| napi::Error::from_reason(error.to_string()))?;
         glue::call(env, "parse", FnArgs::from((json,)))
     }

@@ -9,7 +9,7 @@ use super::callbacks::callbacks;
 use super::caller::Caller;
 use super::events::EventSink;
 use super::gateway::Gateway;
-use super::options::Whose;
+use super::options::CallbackOwner;
 use super::reply::{Reply, promise};
 use super::{glue, options};
 use crate::gateway::IdentityOptions;
@@ -107,7 +107,7 @@ impl Gateway {
         let make = env.create_function_from_closure::<(), Agent, _>("make", move |context| {
             let env = Env::from_raw(context.env.raw());
             let (label, data, names): (String, String, String) = (context.get(0)?, context.get(1)?, context.get(2)?);
-            let read = options::read::<NoOptions>(AGENT, &data, &names, Whose::Agent);
+            let read = options::read::<NoOptions>(AGENT, &data, &names, CallbackOwner::Agent);
             read.map_err(|error| glue::thrown(&env, &error))?;
             let own = EventSink::new(context.get(3)?)?;
             let options =

@@ -22,13 +22,13 @@ const OPERATORS: [&str; 3] = ["onInput", "onAuthorize", "onIssuer"];
 
 /// The party that passes callbacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum CallbackOwner {
     Operator,
     /// A named agent, or one call of a model's tool.
     Agent,
 }
 
-impl Whose {
+impl CallbackOwner {
     pub(super) fn of(agent: &Agent) -> Self {
         if agent.is_operator() { Self::Operator } else { Self::Agent }
     }
@@ -148,15 +148,15 @@ impl OpenOptions {
 }
 
 /// Reads the options of a method, and checks the names of its callbacks.
-pub(super) fn read<T: DeserializeOwned>(method: &'static str, data: &str, callbacks: &str, whose: Whose) -> Result<T> {
-    check_callbacks(method, callbacks, whose)?;
+pub(super) fn read<T: DeserializeOwned>(method: &'static str, data: &str, callbacks: &str, callback_owner: CallbackOwner) -> Result<T> {
+    check_callbacks(method, callbacks, callback_owner)?;
     from_json(method, data)
 }
 
 /// Checks the names of callbacks, which are a JSON list.
-pub(super) fn check_callbacks(method: &'static str, callbacks: &str, whose: Whose) -> Result<()> {
+pub(super) fn check_callbacks(method: &'static str, callbacks: &str, callback_owner: CallbackOwner) -> Result<()> {
     let callbacks: Vec<String> = serde_json::from_str(callbacks).map_err(|error| Error::Internal(error.to_string().into()))?;
-    let checked = callbacks.iter().try_for_each(|callback| whose.check(callback));
+    let checked = callbacks.iter().try_for_each(|callback| callback_owner.check(callback));
     checked.map_err(|problem| Error::InvalidOption { method, problem: problem.into() })
 }
 
@@ -208,27 +208,27 @@ mod tests {
     use super::*;
 
     fn problem(data: &str) -> String {
-        read::<OpenOptions>("Gateway.open", data, "[]", Whose::Operator).unwrap_err().to_string()
+        read::<OpenOptions>("Gateway.open", data, "[]", CallbackOwner::Operator).unwrap_err().to_string()
     }
 
     #[test]
     fn an_unknown_key_is_an_error_that_names_it() {
         assert!(problem(r#"{ "confgPath": "x" }"#).contains("confgPath"));
         assert!(problem(r#"{ "limits": { "maxServer": 1 } }"#).contains("maxServer"));
-        let error = read::<OpenOptions>("Gateway.open", "{}", r#"["onAproval"]"#, Whose::Operator).unwrap_err();
+        let error = read::<OpenOptions>("Gateway.open", "{}", r#"["onAproval"]"#, CallbackOwner::Operator).unwrap_err();
         assert!(error.to_string().contains("onAproval"));
     }
 
     #[test]
     fn an_agent_cannot_answer_what_is_asked_of_the_operator() {
-        assert!(check_callbacks("Gateway.agent", r#"["onApproval", "onElicit", "onSample", "onEvent"]"#, Whose::Agent).is_ok());
+        assert!(check_callbacks("Gateway.agent", r#"["onApproval", "onElicit", "onSample", "onEvent"]"#, CallbackOwner::Agent).is_ok());
         for callback in OPERATORS {
             let names = format!(r#"["{callback}"]"#);
-            assert!(check_callbacks("Gateway.open", &names, Whose::Operator).is_ok());
-            let error = check_callbacks("Gateway.agent", &names, Whose::Agent).unwrap_err();
+            assert!(check_callbacks("Gateway.open", &names, CallbackOwner::Operator).is_ok());
+            let error = check_callbacks("Gateway.agent", &names, CallbackOwner::Agent).unwrap_err();
             assert!(error.code() == "ERR_INVALID_OPTION" && error.to_string().contains("Gateway.open"), "{error}");
         }
-        let error = check_callbacks("Gateway.agent", r#"["onAproval"]"#, Whose::Agent).unwrap_err().to_string();
+        let error = check_callbacks("Gateway.agent", r#"["onAproval"]"#, CallbackOwner::Agent).unwrap_err().to_string();
         assert!(error.contains("onAproval: unknown option") && !error.contains("onInput"), "{error}");
     }
 

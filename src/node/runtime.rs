@@ -46,9 +46,9 @@ impl Running {
 }
 
 /// A late task: one that started after [`Core::begin_close`]. It is counted until it ends or is dropped.
-struct Late(Arc<Shared>);
+struct LateTask(Arc<Shared>);
 
-impl Drop for Late {
+impl Drop for LateTask {
     fn drop(&mut self) {
         let mut running = self.0.runtime.lock();
         running.late -= 1;
@@ -114,7 +114,7 @@ impl Core {
         // A late task is not among the tasks that the gateway's end waits for.
         running.late += 1;
         drop(running);
-        let late = Late(Arc::clone(&self.0));
+        let late = LateTask(Arc::clone(&self.0));
         handle.spawn(async move {
             work.await;
             drop(late);

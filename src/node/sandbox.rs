@@ -14,7 +14,7 @@ use super::callbacks::callbacks;
 use super::caller::Caller;
 use super::events::{EventSink, after_events};
 use super::host_module::{JavaScriptModule, wire_of};
-use super::options::Whose;
+use super::options::CallbackOwner;
 use super::reply::{Reply, method, promise};
 use super::runtime::Core;
 use super::{glue, options};
@@ -39,12 +39,12 @@ pub struct Sandbox {
     pub(super) inner: Arc<crate::gateway::Sandbox>,
     pub(super) events: Option<EventSink>,
     /// Whose callbacks its runs may have.
-    whose: Whose,
+    callback_owner: CallbackOwner,
 }
 
 impl Sandbox {
     pub(super) fn new(caller: &Caller, inner: Arc<crate::gateway::Sandbox>, events: Option<EventSink>) -> Self {
-        Self { core: caller.core.clone(), inner, events, whose: caller.whose() }
+        Self { core: caller.core.clone(), inner, events, callback_owner: caller.callback_owner() }
     }
 
     /// Runs a method whose arguments and result are plain data.
@@ -106,11 +106,11 @@ impl Sandbox {
     )]
     pub fn run<'env>(&self, env: &'env Env, code: Unknown<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         let (core, inner, events) = (self.core.clone(), Arc::clone(&self.inner), self.events.clone());
-        let whose = self.whose;
+        let callback_owner = self.callback_owner;
         let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("run", move |context| {
             let stop = Stop::new();
             let events = EventSink::new(context.get(3)?)?.or_else(|| events.clone());
-            let work = prepare(&context, events.clone(), &stop, whose)?;
+            let work = prepare(&context, events.clone(), &stop, callback_owner)?;
             // The run is queued here, on JavaScript's thread, so that runs start in the order of the calls.
             let work = work.map(|(code, options)| inner.run(code, options));
             let env = Env::from_raw(context.env.raw());
@@ -146,11 +146,11 @@ impl Sandbox {
 type Prepared = crate::error::Result<(String, RunOptions)>;
 
 /// Reads the arguments `(code, data, callbackNames, sink, asked, inputJson, inputBlobs)` from the glue.
-fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop, whose: Whose) -> napi::Result<Prepared> {
+fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop, callback_owner: CallbackOwner) -> napi::Result<Prepared> {
     let asked = callbacks(context.env, context.get(4)?)?;
     let input = wire_of(context, 5)?;
     let code: String = context.get(0)?;
-    let read = options::read::<options::RunOptions>("Sandbox.run", &context.get::<String>(1)?, &context.get::<String>(2)?, whose);
+    let read = options::read::<options::RunOptions>("Sandbox.run", &context.get::<String>(1)?, &context.get::<String>(2)?, callback_owner);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     Ok(read.map(|given| {
         let options = RunOptions {

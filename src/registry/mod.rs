@@ -54,7 +54,7 @@ pub struct AgentId(pub u64);
 
 /// The decision of a person whether agents see a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Switch {
+enum PersonDecision {
     On,
     /// No person has decided. A model may enable the server for its agent.
     #[default]
@@ -77,7 +77,7 @@ struct AgentState {
 /// The state of one server besides its definition.
 #[derive(Debug, Default)]
 struct Live {
-    switch: Switch,
+    decision: PersonDecision,
     agents: BTreeMap<AgentId, AgentState>,
     last_error: Option<LastError>,
     /// Cancelled when the server is revoked, disabled by a person, or configured in another way: pending calls of all agents end.
@@ -98,19 +98,19 @@ impl Live {
     }
 
     fn is_enabled(&self, agent: AgentId) -> bool {
-        match (self.switch, self.agents.get(&agent).and_then(|state| state.enabled)) {
-            (Switch::Off, _) => false,
+        match (self.decision, self.agents.get(&agent).and_then(|state| state.enabled)) {
+            (PersonDecision::Off, _) => false,
             (_, Some(enabled)) => enabled,
-            (switch, None) => switch == Switch::On,
+            (decision, None) => decision == PersonDecision::On,
         }
     }
 
     /// Ends what is pending, and forgets all but the last error and the number of decisions, which only ever grows.
-    fn end(&mut self, switch: Switch) {
+    fn end(&mut self, decision: PersonDecision) {
         self.ended.cancel();
         let of_agents = self.agents.values().map(|state| state.decisions).max().unwrap_or(0);
         let decisions = self.decisions + of_agents + 1;
-        *self = Self { switch, last_error: self.last_error.take(), decisions, ..Self::default() };
+        *self = Self { decision, last_error: self.last_error.take(), decisions, ..Self::default() };
     }
 }
 
@@ -144,7 +144,7 @@ impl Registry {
         if let Some(only) = &self.only {
             // Before anybody can find the new servers.
             for entry in config.entries.iter().filter(|entry| !only.contains(entry.name())) {
-                self.live().entry(entry.name().to_owned()).or_default().switch = Switch::Off;
+                self.live().entry(entry.name().to_owned()).or_default().decision = PersonDecision::Off;
             }
         }
         *self.configured.write() = Arc::new(config);
@@ -201,10 +201,10 @@ impl Registry {
         let live = all.entry(name.to_owned()).or_default();
         match decider {
             Decider::Person => {
-                live.switch = Switch::On;
+                live.decision = PersonDecision::On;
                 live.agents.values_mut().for_each(|state| state.enabled = None);
             }
-            Decider::Model if live.switch == Switch::Off => return Err(Error::DisabledByPerson { server: name.to_owned() }),
+            Decider::Model if live.decision == PersonDecision::Off => return Err(Error::DisabledByPerson { server: name.to_owned() }),
             Decider::Model => live.agent(agent).enabled = Some(true),
         }
         Ok(())
@@ -212,7 +212,7 @@ impl Registry {
 
     /// Hides the server from the runs of all agents, for a person, and ends what is pending.
     pub fn disable(&self, name: &str) {
-        self.end(name, |_| Switch::Off);
+        self.end(name, |_| PersonDecision::Off);
     }
 
     /// Hides the server from the runs of one agent, for its model, and ends the agent's pending calls.
@@ -234,7 +234,7 @@ impl Registry {
 
     /// Ends what is pending where the server lost its approval, or its entry. A server that a person had disabled stays disabled.
     pub fn retire(&self, name: &str) {
-        self.end(name, |before| if before == Switch::Off { before } else { Switch::Undecided });
+        self.end(name, |before| if before == PersonDecision::Off { before } else { PersonDecision::Undecided });
     }
 
     /// Ends the server's pending calls. An enabled server stays enabled.
@@ -242,16 +242,16 @@ impl Registry {
         let mut all = self.live();
         let live = all.entry(name.to_owned()).or_default();
         let kept: Vec<_> = live.agents.iter().filter_map(|(agent, state)| state.enabled.map(|enabled| (*agent, enabled))).collect();
-        live.end(live.switch);
+        live.end(live.decision);
         for (agent, enabled) in kept {
             live.agent(agent).enabled = Some(enabled);
         }
     }
 
-    fn end(&self, name: &str, switch: impl FnOnce(Switch) -> Switch) {
+    fn end(&self, name: &str, decision: impl FnOnce(PersonDecision) -> PersonDecision) {
         let mut all = self.live();
         let live = all.entry(name.to_owned()).or_default();
-        live.end(switch(live.switch));
+        live.end(decision(live.decision));
     }
 
     /// Returns whether the runs of an agent see the server: it is enabled, and the config does not say `disabled: true` by now.
@@ -280,7 +280,7 @@ impl Registry {
     /// Returns whether a person has disabled the server here, so that no model can enable it.
     #[must_use]
     pub fn is_disabled_by_person(&self, name: &str) -> bool {
-        self.live().get(name).is_some_and(|live| live.switch == Switch::Off)
+        self.live().get(name).is_some_and(|live| live.decision == PersonDecision::Off)
     }
 
     /// Returns the token that is cancelled when the server is revoked, disabled by a person, or changed.

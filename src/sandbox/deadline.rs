@@ -28,7 +28,7 @@ struct Clock {
     passed: PausableClock,
     limit: Duration,
     questions: usize,
-    guest: Guest,
+    guest: GuestActivity,
     /// For each call of the run, the number of its current waits for a person or for its turn. A call without a wait is working.
     calls: BTreeMap<CallKey, usize>,
     next: CallKey,
@@ -39,16 +39,16 @@ type CallKey = u64;
 
 /// The guest's activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Guest {
+enum GuestActivity {
     /// The guest waits for its calls, and has no timer of its own.
-    Waits,
+    Waiting,
     /// The guest executes in its VM, the host works for it, or it waits for a timer.
-    Works,
+    Working,
 }
 
 /// The reason why a call waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WaitsFor {
+enum WaitReason {
     Person,
     /// The call waits for other calls of the same run.
     Turn,
@@ -56,7 +56,7 @@ enum WaitsFor {
 
 impl Clock {
     fn start(limit: Duration, now: Instant) -> Self {
-        Self { passed: PausableClock::start(now), limit, questions: 0, guest: Guest::Works, calls: BTreeMap::new(), next: 0 }
+        Self { passed: PausableClock::start(now), limit, questions: 0, guest: GuestActivity::Working, calls: BTreeMap::new(), next: 0 }
     }
 
     fn remaining(&self, now: Instant) -> Duration {
@@ -77,16 +77,16 @@ impl Clock {
     }
 
     /// Begins a wait of a call, or of the whole run if `call` is `None`.
-    fn pause(&mut self, call: Option<CallKey>, what: WaitsFor, now: Instant) {
-        self.questions += usize::from(what == WaitsFor::Person);
+    fn pause(&mut self, call: Option<CallKey>, what: WaitReason, now: Instant) {
+        self.questions += usize::from(what == WaitReason::Person);
         if let Some(waits) = call.and_then(|call| self.calls.get_mut(&call)) {
             *waits += 1;
         }
         self.set(now);
     }
 
-    fn resume(&mut self, call: Option<CallKey>, what: WaitsFor, now: Instant) {
-        self.questions = self.questions.saturating_sub(usize::from(what == WaitsFor::Person));
+    fn resume(&mut self, call: Option<CallKey>, what: WaitReason, now: Instant) {
+        self.questions = self.questions.saturating_sub(usize::from(what == WaitReason::Person));
         // A wait may end after its call has ended.
         if let Some(waits) = call.and_then(|call| self.calls.get_mut(&call)) {
             *waits = waits.saturating_sub(1);
@@ -94,13 +94,13 @@ impl Clock {
         self.set(now);
     }
 
-    fn guest(&mut self, guest: Guest, now: Instant) {
+    fn guest(&mut self, guest: GuestActivity, now: Instant) {
         self.guest = guest;
         self.set(now);
     }
 
     fn set(&mut self, now: Instant) {
-        let stands = self.questions > 0 && self.guest == Guest::Waits && self.calls.values().all(|waits| *waits > 0);
+        let stands = self.questions > 0 && self.guest == GuestActivity::Waiting && self.calls.values().all(|waits| *waits > 0);
         if stands { self.passed.pause(now) } else { self.passed.resume(now) }
     }
 }
@@ -123,15 +123,15 @@ impl Deadline {
     /// Stops the clock while a person is asked about this call, until the pause is dropped. The clock still runs while the guest or another
     /// call of the run works. Pauses may overlap.
     pub(super) fn pause_of(&self, call: Option<CallKey>) -> Pause {
-        self.waiting(call, WaitsFor::Person)
+        self.waiting(call, WaitReason::Person)
     }
 
     /// Marks the call as waiting for other calls of its run, until the pause is dropped.
     pub(super) fn turn_of(&self, call: Option<CallKey>) -> Pause {
-        self.waiting(call, WaitsFor::Turn)
+        self.waiting(call, WaitReason::Turn)
     }
 
-    fn waiting(&self, call: Option<CallKey>, what: WaitsFor) -> Pause {
+    fn waiting(&self, call: Option<CallKey>, what: WaitReason) -> Pause {
         self.change(|clock, now| clock.pause(call, what, now));
         Pause { deadline: self.clone(), call, what }
     }
@@ -143,7 +143,7 @@ impl Deadline {
 
     /// Marks the guest as waiting only for its calls, until the returned guard is dropped.
     pub(super) fn outside(&self) -> GuestWaiting<'_> {
-        self.change(|clock, now| clock.guest(Guest::Waits, now));
+        self.change(|clock, now| clock.guest(GuestActivity::Waiting, now));
         GuestWaiting(self)
     }
 
@@ -201,7 +201,7 @@ impl Deadline {
 pub struct Pause {
     deadline: Deadline,
     call: Option<CallKey>,
-    what: WaitsFor,
+    what: WaitReason,
 }
 
 impl Drop for Pause {
@@ -235,7 +235,7 @@ pub(super) struct GuestWaiting<'a>(&'a Deadline);
 
 impl Drop for GuestWaiting<'_> {
     fn drop(&mut self) {
-        self.0.change(|clock, now| clock.guest(Guest::Works, now));
+        self.0.change(|clock, now| clock.guest(GuestActivity::Working, now));
     }
 }
 
@@ -247,14 +247,14 @@ mod tests {
 
     /// The clock of a run whose guest waits for its calls.
     fn waiting_for(limit: Duration, start: Instant) -> Clock {
-        Clock { guest: Guest::Waits, ..Clock::start(limit, start) }
+        Clock { guest: GuestActivity::Waiting, ..Clock::start(limit, start) }
     }
 
     #[test]
     fn a_guest_that_has_never_waited_for_a_call_works() {
         let start = Instant::now();
         let mut clock = Clock::start(10 * SECOND, start);
-        clock.pause(None, WaitsFor::Person, start);
+        clock.pause(None, WaitReason::Person, start);
         assert_eq!(clock.remaining(start + 3 * SECOND), 7 * SECOND);
     }
 
@@ -262,12 +262,12 @@ mod tests {
     fn time_that_a_person_takes_is_not_counted() {
         let start = Instant::now();
         let mut clock = waiting_for(10 * SECOND, start);
-        clock.pause(None, WaitsFor::Person, start + 4 * SECOND);
-        clock.pause(None, WaitsFor::Person, start + 5 * SECOND);
+        clock.pause(None, WaitReason::Person, start + 4 * SECOND);
+        clock.pause(None, WaitReason::Person, start + 5 * SECOND);
         assert_eq!(clock.remaining(start + 3600 * SECOND), 6 * SECOND);
-        clock.resume(None, WaitsFor::Person, start + 100 * SECOND);
+        clock.resume(None, WaitReason::Person, start + 100 * SECOND);
         assert_eq!(clock.remaining(start + 200 * SECOND), 6 * SECOND);
-        clock.resume(None, WaitsFor::Person, start + 1000 * SECOND);
+        clock.resume(None, WaitReason::Person, start + 1000 * SECOND);
         assert_eq!(clock.remaining(start + 1004 * SECOND), 2 * SECOND);
         assert_eq!(clock.remaining(start + 1007 * SECOND), Duration::ZERO);
     }
@@ -276,14 +276,14 @@ mod tests {
     fn what_the_guest_does_while_a_person_is_asked_is_its_own_time() {
         let start = Instant::now();
         let mut clock = waiting_for(10 * SECOND, start);
-        clock.pause(None, WaitsFor::Person, start);
-        clock.guest(Guest::Works, start + 100 * SECOND);
+        clock.pause(None, WaitReason::Person, start);
+        clock.guest(GuestActivity::Working, start + 100 * SECOND);
         assert_eq!(clock.remaining(start + 103 * SECOND), 7 * SECOND);
-        clock.guest(Guest::Waits, start + 104 * SECOND);
+        clock.guest(GuestActivity::Waiting, start + 104 * SECOND);
         assert_eq!(clock.remaining(start + 200 * SECOND), 6 * SECOND);
-        clock.resume(None, WaitsFor::Person, start + 200 * SECOND);
+        clock.resume(None, WaitReason::Person, start + 200 * SECOND);
         assert_eq!(clock.remaining(start + 201 * SECOND), 5 * SECOND);
-        clock.guest(Guest::Works, start + 201 * SECOND);
+        clock.guest(GuestActivity::Working, start + 201 * SECOND);
         assert_eq!(clock.remaining(start + 202 * SECOND), 4 * SECOND);
     }
 
@@ -292,7 +292,7 @@ mod tests {
         let start = Instant::now();
         let mut clock = waiting_for(10 * SECOND, start);
         let asking = clock.begin(start);
-        clock.pause(Some(asking), WaitsFor::Person, start);
+        clock.pause(Some(asking), WaitReason::Person, start);
         assert_eq!(clock.remaining(start + 100 * SECOND), 10 * SECOND);
         let working = clock.begin(start + 100 * SECOND);
         assert_eq!(clock.remaining(start + 103 * SECOND), 7 * SECOND);
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(clock.remaining(start + 200 * SECOND), 7 * SECOND);
         // A wait that ends after its cancelled call does not stop the clock.
         clock.end(asking, start + 200 * SECOND);
-        clock.resume(Some(asking), WaitsFor::Person, start + 200 * SECOND);
+        clock.resume(Some(asking), WaitReason::Person, start + 200 * SECOND);
         assert_eq!(clock.remaining(start + 201 * SECOND), 6 * SECOND);
     }
 
@@ -309,13 +309,13 @@ mod tests {
         let start = Instant::now();
         let mut clock = waiting_for(10 * SECOND, start);
         let (first, behind) = (clock.begin(start), clock.begin(start));
-        clock.pause(Some(behind), WaitsFor::Turn, start);
+        clock.pause(Some(behind), WaitReason::Turn, start);
         assert_eq!(clock.remaining(start + SECOND), 9 * SECOND);
-        clock.pause(Some(first), WaitsFor::Person, start + SECOND);
+        clock.pause(Some(first), WaitReason::Person, start + SECOND);
         assert_eq!(clock.remaining(start + 100 * SECOND), 9 * SECOND);
-        clock.resume(Some(first), WaitsFor::Person, start + 100 * SECOND);
+        clock.resume(Some(first), WaitReason::Person, start + 100 * SECOND);
         clock.end(first, start + 101 * SECOND);
-        clock.resume(Some(behind), WaitsFor::Turn, start + 101 * SECOND);
+        clock.resume(Some(behind), WaitReason::Turn, start + 101 * SECOND);
         assert_eq!(clock.remaining(start + 102 * SECOND), 7 * SECOND);
     }
 

@@ -108,7 +108,7 @@ pub(super) struct ExchangeLimits {
 
 /// The outstanding calls of one run. Dropping it cancels them.
 pub(super) struct Exchange {
-    board: Arc<Board>,
+    shared: Arc<SharedState>,
     in_flight: InFlightCalls,
     ended: CancellationToken,
     limits: ExchangeLimits,
@@ -116,12 +116,12 @@ pub(super) struct Exchange {
 
 impl Exchange {
     pub(super) fn new(limits: ExchangeLimits) -> Self {
-        Self { board: Arc::new(Board::new(limits)), in_flight: InFlightCalls::default(), ended: CancellationToken::new(), limits }
+        Self { shared: Arc::new(SharedState::new(limits)), in_flight: InFlightCalls::default(), ended: CancellationToken::new(), limits }
     }
 
     /// Returns whether there is room for a call with arguments of `load` bytes, and for its reply.
     pub(super) fn admits(&self, load: usize) -> bool {
-        let state = self.board.state();
+        let state = self.shared.state();
         let outstanding = state.running + state.done.len();
         let has_room = outstanding < MAX_OUTSTANDING && state.load + load <= self.limits.arguments && !state.fills_an_answer();
         outstanding == 0 || has_room
@@ -129,15 +129,15 @@ impl Exchange {
 
     /// Registers a call and starts it.
     pub(super) fn add(&self, control: &RunControl, number: u32, load: usize, answer: HostAnswer) {
-        let slot = Slot::take(Arc::clone(&self.board), number, load);
+        let running_call = RunningCall::take(Arc::clone(&self.shared), number, load);
         let capacity = self.limits.answer;
         let mut answer = match answer {
-            HostAnswer::Ready(reply) => return slot.give(fitting(reply, capacity)),
+            HostAnswer::Ready(reply) => return running_call.give(fitting(reply, capacity)),
             HostAnswer::Later(answer) => answer,
         };
         // The first poll happens here and not in the task, so that calls are sent in the order of the agent's code.
         if let Poll::Ready(reply) = control.poll_once(&mut answer) {
-            return slot.give(fitting(reply, capacity));
+            return running_call.give(fitting(reply, capacity));
         }
         let (call, ended) = (self.in_flight.add(answer), self.ended.clone());
         control.spawn(async move {
@@ -145,7 +145,7 @@ impl Exchange {
                 biased;
                 () = ended.cancelled() => {}
                 // The reply is serialized here, because a value takes more memory than its text, and many calls may end at the same time.
-                Some(reply) = call.reply() => slot.give(fitting(reply, capacity)),
+                Some(reply) = call.reply() => running_call.give(fitting(reply, capacity)),
             }
         });
     }
@@ -154,15 +154,15 @@ impl Exchange {
     /// buffer has extra room for the answer's header. `left` is the number of calls that were not accepted.
     pub(super) fn collect(&self, control: &RunControl, wait: Wait, left: usize) -> Vec<u8> {
         let began = Instant::now();
-        let goes_on = matches!(self.board.state().outlook(&wait, began, began), WaitDecision::Continue);
-        let board = Arc::clone(&self.board);
+        let goes_on = matches!(self.shared.state().decision(&wait, began, began), WaitDecision::Continue);
+        let shared = Arc::clone(&self.shared);
         // If a timer of the guest can end this wait, the time counts as the guest's own time.
         let _outside = wait.most.is_none().then(|| control.outside());
         // An error means that the run was stopped meanwhile. The run records the reason, and the guest is being stopped.
-        if !goes_on && control.wait(async move { board.wait(&wait, began).await }).is_err() {
+        if !goes_on && control.wait(async move { shared.wait(&wait, began).await }).is_err() {
             return Vec::new();
         }
-        to_frame(left, &self.board.state().take())
+        to_frame(left, &self.shared.state().take())
     }
 
     /// Cancels all outstanding calls. When this returns, none is in progress.
@@ -178,12 +178,12 @@ impl Drop for Exchange {
     }
 }
 
-struct Board {
+struct SharedState {
     state: Mutex<State>,
     changed: Notify,
 }
 
-impl Board {
+impl SharedState {
     fn new(limits: ExchangeLimits) -> Self {
         Self { state: Mutex::new(State::new(limits)), changed: Notify::new() }
     }
@@ -194,8 +194,8 @@ impl Board {
 
     async fn wait(&self, wait: &Wait, began: Instant) {
         loop {
-            let outlook = self.state().outlook(wait, began, Instant::now());
-            match outlook {
+            let decision = self.state().decision(wait, began, Instant::now());
+            match decision {
                 WaitDecision::Continue => return,
                 WaitDecision::Wait(None) => self.changed.notified().await,
                 WaitDecision::Wait(Some(end)) => tokio::select! {
@@ -243,7 +243,7 @@ impl State {
         self.held >= self.limits.answer
     }
 
-    fn outlook(&self, wait: &Wait, began: Instant, now: Instant) -> WaitDecision {
+    fn decision(&self, wait: &Wait, began: Instant, now: Instant) -> WaitDecision {
         // On `Instant` overflow, there is no limit.
         let most = wait.most.and_then(|most| began.checked_add(most));
         let wanted = if wait.until.is_empty() {
@@ -310,20 +310,20 @@ fn footprint(reply: &Wire) -> usize {
 }
 
 /// The registration of a running call. Dropping it records the end of the call, for whatever reason the call ended.
-struct Slot {
-    board: Arc<Board>,
+struct RunningCall {
+    shared: Arc<SharedState>,
     number: u32,
     load: usize,
     reply: Option<Wire>,
 }
 
-impl Slot {
-    fn take(board: Arc<Board>, number: u32, load: usize) -> Self {
-        let mut state = board.state();
+impl RunningCall {
+    fn take(shared: Arc<SharedState>, number: u32, load: usize) -> Self {
+        let mut state = shared.state();
         state.running += 1;
         state.load += load;
         drop(state);
-        Self { board, number, load, reply: None }
+        Self { shared, number, load, reply: None }
     }
 
     fn give(mut self, reply: Wire) {
@@ -331,7 +331,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for RunningCall {
     fn drop(&mut self) {
         // A slot without a reply has two possible reasons: the run has ended, and its guest gets no more answers (`RunBinding::dispatch`),
         // or the call's task has panicked.
@@ -339,8 +339,8 @@ impl Drop for Slot {
             let error = Error::Internal("a call ended without an answer".into());
             fitting(thrown_by(&error), usize::MAX)
         });
-        self.board.state().put(self.number, self.load, reply, Instant::now());
-        self.board.changed.notify_one();
+        self.shared.state().put(self.number, self.load, reply, Instant::now());
+        self.shared.changed.notify_one();
     }
 }
 
@@ -384,33 +384,33 @@ mod tests {
     fn a_batch_comes_back_whole_unless_its_last_calls_are_much_slower() {
         let began = Instant::now();
         let (all, any) = (state(0, &[1, 2], Some(began + 40 * MS)), wait(None, &[]));
-        assert_eq!(all.outlook(&any, began, began + 40 * MS), WaitDecision::Continue);
-        assert_eq!(state(2, &[], None).outlook(&any, began, began + 40 * MS), WaitDecision::Wait(None));
+        assert_eq!(all.decision(&any, began, began + 40 * MS), WaitDecision::Continue);
+        assert_eq!(state(2, &[], None).decision(&any, began, began + 40 * MS), WaitDecision::Wait(None));
         let some = state(1, &[1], Some(began + 40 * MS));
-        assert_eq!(some.outlook(&any, began, began + 41 * MS), WaitDecision::Wait(Some(began + 50 * MS)));
-        assert_eq!(some.outlook(&any, began, began + 50 * MS), WaitDecision::Continue);
+        assert_eq!(some.decision(&any, began, began + 41 * MS), WaitDecision::Wait(Some(began + 50 * MS)));
+        assert_eq!(some.decision(&any, began, began + 50 * MS), WaitDecision::Continue);
         let fast = state(1, &[1], Some(began));
-        assert_eq!(fast.outlook(&any, began, began), WaitDecision::Wait(Some(began + QUIET_MIN)));
+        assert_eq!(fast.decision(&any, began, began), WaitDecision::Wait(Some(began + QUIET_MIN)));
     }
 
     #[test]
     fn a_guest_that_waits_for_some_calls_waits_for_no_others_and_for_all_of_these() {
         let began = Instant::now();
         let some = state(1, &[1, 2], Some(began));
-        assert_eq!(some.outlook(&wait(None, &[1, 2]), began, began), WaitDecision::Continue);
-        assert_eq!(some.outlook(&wait(None, &[1, 3]), began, began + 99 * MS), WaitDecision::Wait(None));
+        assert_eq!(some.decision(&wait(None, &[1, 2]), began, began), WaitDecision::Continue);
+        assert_eq!(some.decision(&wait(None, &[1, 3]), began, began + 99 * MS), WaitDecision::Wait(None));
         // The guest does not wait for a number that is not outstanding.
-        assert_eq!(state(0, &[], None).outlook(&wait(None, &[7]), began, began), WaitDecision::Continue);
+        assert_eq!(state(0, &[], None).decision(&wait(None, &[7]), began, began), WaitDecision::Continue);
     }
 
     #[test]
     fn a_timer_ends_the_wait_whatever_else_it_is_for() {
         let began = Instant::now();
         let none = state(1, &[], None);
-        assert_eq!(none.outlook(&wait(Some(5 * MS), &[]), began, began), WaitDecision::Wait(Some(began + 5 * MS)));
-        assert_eq!(none.outlook(&wait(Some(5 * MS), &[1]), began, began + 5 * MS), WaitDecision::Continue);
-        assert_eq!(none.outlook(&wait(Some(Duration::ZERO), &[]), began, began), WaitDecision::Continue);
-        assert_eq!(none.outlook(&wait(Some(Duration::MAX), &[]), began, began), WaitDecision::Wait(None));
+        assert_eq!(none.decision(&wait(Some(5 * MS), &[]), began, began), WaitDecision::Wait(Some(began + 5 * MS)));
+        assert_eq!(none.decision(&wait(Some(5 * MS), &[1]), began, began + 5 * MS), WaitDecision::Continue);
+        assert_eq!(none.decision(&wait(Some(Duration::ZERO), &[]), began, began), WaitDecision::Continue);
+        assert_eq!(none.decision(&wait(Some(Duration::MAX), &[]), began, began), WaitDecision::Wait(None));
     }
 
     #[test]
@@ -456,16 +456,16 @@ mod tests {
     #[test]
     fn while_an_answers_worth_of_replies_waits_no_call_is_started_and_the_guest_goes_on() {
         let exchange = Exchange::new(LIMITS);
-        let slots = [1, 2].map(|number| Slot::take(Arc::clone(&exchange.board), number, 0));
-        let [first, _running] = slots;
+        let running_calls = [1, 2].map(|number| RunningCall::take(Arc::clone(&exchange.shared), number, 0));
+        let [first, _running] = running_calls;
         assert!(exchange.admits(0));
         first.give(reply(&"x".repeat(1000)));
         assert!(!exchange.admits(0));
         let now = Instant::now();
-        assert_eq!(exchange.board.state().outlook(&wait(None, &[2]), now, now), WaitDecision::Continue);
-        assert_eq!(exchange.board.state().take().len(), 1);
+        assert_eq!(exchange.shared.state().decision(&wait(None, &[2]), now, now), WaitDecision::Continue);
+        assert_eq!(exchange.shared.state().take().len(), 1);
         assert!(exchange.admits(0));
-        assert_eq!(exchange.board.state().outlook(&wait(None, &[2]), now, now), WaitDecision::Wait(None));
+        assert_eq!(exchange.shared.state().decision(&wait(None, &[2]), now, now), WaitDecision::Wait(None));
     }
 
     #[test]
@@ -487,14 +487,14 @@ mod tests {
     fn there_is_room_for_so_many_calls_and_so_much_of_arguments_and_always_for_one() {
         let exchange = Exchange::new(ExchangeLimits { answer: 1 << 20, replies: 1 << 20, ..LIMITS });
         assert!(exchange.admits(101));
-        let first = Slot::take(Arc::clone(&exchange.board), 0, 60);
+        let first = RunningCall::take(Arc::clone(&exchange.shared), 0, 60);
         assert!(exchange.admits(40) && !exchange.admits(41));
-        let others: Vec<_> = (1..256).map(|number| Slot::take(Arc::clone(&exchange.board), number, 0)).collect();
+        let others: Vec<_> = (1..256).map(|number| RunningCall::take(Arc::clone(&exchange.shared), number, 0)).collect();
         assert!(!exchange.admits(0));
         drop((first, others));
         // The calls have ended, but the guest has not taken their replies.
         assert!(!exchange.admits(0));
-        assert_eq!(exchange.board.state().take().len(), 256);
+        assert_eq!(exchange.shared.state().take().len(), 256);
         assert!(exchange.admits(100));
     }
 }

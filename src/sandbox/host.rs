@@ -13,9 +13,9 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::alarm::Alarm;
 use super::deadline::{CallTime, Deadline, GuestWaiting, Pause};
 use super::stop::Stop;
+use super::thread_waker::ThreadWaker;
 use super::value::{Value, Wire};
 
 /// The longest time that a runtime's shutdown may take between the end of its timers and the end of its tasks.
@@ -150,8 +150,8 @@ impl RunControl {
         let mut ended = pin!(ended);
         let mut changing = pin!(self.deadline.changing());
         let mut future = pin!(future);
-        let alarm = Arc::new(Alarm::new());
-        let waker = Waker::from(Arc::clone(&alarm));
+        let thread_waker = Arc::new(ThreadWaker::new());
+        let waker = Waker::from(Arc::clone(&thread_waker));
         let mut context = Context::from_waker(&waker);
         loop {
             // This check comes first, because tokio's timers panic once their runtime has ended.
@@ -167,9 +167,9 @@ impl RunControl {
             let polling = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context)));
             match polling {
                 Ok(Poll::Ready(output)) => return Ok(output),
-                Ok(Poll::Pending) => alarm.wait(until),
+                Ok(Poll::Pending) => thread_waker.wait(until),
                 // The runtime may have ended since the check above.
-                Err(_) if ends_soon(&alarm, ended.as_mut(), &mut context) => return Err(Stopped),
+                Err(_) if ends_soon(&thread_waker, ended.as_mut(), &mut context) => return Err(Stopped),
                 Err(panic) => resume_unwind(panic),
             }
         }
@@ -236,7 +236,7 @@ impl Drop for RuntimeWatch {
 }
 
 /// Returns whether the run or its runtime ends within a moment.
-fn ends_soon(alarm: &Alarm, mut ended: Pin<&mut impl Future<Output = ()>>, context: &mut Context<'_>) -> bool {
+fn ends_soon(thread_waker: &ThreadWaker, mut ended: Pin<&mut impl Future<Output = ()>>, context: &mut Context<'_>) -> bool {
     let until = Instant::now() + END_OF_RUNTIME;
     loop {
         if ended.as_mut().poll(context).is_ready() {
@@ -245,7 +245,7 @@ fn ends_soon(alarm: &Alarm, mut ended: Pin<&mut impl Future<Output = ()>>, conte
         if Instant::now() >= until {
             return false;
         }
-        alarm.wait(Some(until));
+        thread_waker.wait(Some(until));
     }
 }
 

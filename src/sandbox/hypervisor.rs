@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::guest::{GuestChoice, GuestKind};
 use super::image::{GuestImage, Origin};
-use super::kept::{KeptSnapshots, Key};
+use super::snapshot_store::{Key, SnapshotStore};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::redact::Redactor;
@@ -72,7 +72,7 @@ enum Failure {
 }
 
 /// Loads or boots the first guest of the choice that this machine can run.
-pub(super) fn boot(choice: GuestChoice, limits: &Limits, kept: Option<&KeptSnapshots>) -> Result<GuestImage> {
+pub(super) fn boot(choice: GuestChoice, limits: &Limits, kept: Option<&SnapshotStore>) -> Result<GuestImage> {
     check_device().map_err(no_hypervisor)?;
     // The lock is held while a guest boots, so that sandboxes that start at the same time wait for the same boot.
     let mut known = KNOWN.lock();
@@ -96,7 +96,7 @@ impl Known {
         kind: GuestKind,
         choice: GuestChoice,
         limits: &Limits,
-        kept: Option<&KeptSnapshots>,
+        kept: Option<&SnapshotStore>,
     ) -> std::result::Result<GuestImage, Failure> {
         if let Some(position) = self.images.iter().position(|image| image.is_for(kind, limits)) {
             let image = self.images.remove(position);
@@ -142,7 +142,7 @@ impl Known {
 }
 
 /// Loads the image of a kept snapshot, if a VM starts from that snapshot.
-fn load(kind: GuestKind, limits: &Limits, kept: &KeptSnapshots) -> Option<GuestImage> {
+fn load(kind: GuestKind, limits: &Limits, kept: &SnapshotStore) -> Option<GuestImage> {
     let started = Instant::now();
     let snapshot = kept.load(&Key::new(kind, limits))?;
     GuestImage::tried(Arc::new(snapshot), kind, limits, started)
@@ -151,7 +151,7 @@ fn load(kind: GuestKind, limits: &Limits, kept: &KeptSnapshots) -> Option<GuestI
 }
 
 /// Writes an image's snapshot to disk on a thread of its own.
-fn save(image: &GuestImage, key: Key, kept: KeptSnapshots, standard_fails: bool) {
+fn save(image: &GuestImage, key: Key, kept: SnapshotStore, standard_fails: bool) {
     let image = image.clone();
     let thread = std::thread::Builder::new().name("hyperlight-mcp-keep".to_owned());
     let spawned = thread.spawn(move || match kept.save(&key, &image.snapshot(), standard_fails) {

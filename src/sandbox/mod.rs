@@ -3,7 +3,6 @@
 //! This module does not depend on MCP. A [`Sandboxes`] boots a guest once, or loads the snapshot that another process has kept. Each run
 //! gets its own VM from that snapshot, so a run finds no data of another run. A few VMs are kept ready for the next runs.
 
-mod alarm;
 mod calls;
 mod check_value;
 mod deadline;
@@ -14,7 +13,6 @@ mod host;
 mod hypervisor;
 mod image;
 mod in_flight;
-mod kept;
 mod log;
 mod module;
 mod outcome;
@@ -23,8 +21,10 @@ mod reader;
 mod run;
 mod run_binding;
 mod script;
+mod snapshot_store;
 mod sources;
 mod stop;
+mod thread_waker;
 mod value;
 mod value_parts;
 mod watch;
@@ -46,7 +46,7 @@ pub(crate) use image::reply_capacity;
 pub use log::{LOG_CUT_MARK, LogEntry, LogLevel};
 pub use module::{GuestModule, GuestModules, ModuleFunction};
 pub use pool::WarmVms;
-pub use reader::{LookOwner, StillWanted, serve_reader};
+pub use reader::{ParseOwner, StillWanted, serve_reader};
 pub use run::{LogListener, RunOutcome, RunRequest, RunStats};
 pub use script::{Export, Importable, Problem, ProblemKind, check, is_function_type, to_javascript};
 pub use stop::{Stop, StopReason};
@@ -56,10 +56,10 @@ use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::redact::Redactor;
 use image::GuestImage;
-use kept::KeptSnapshots;
 use pool::Pool;
 use reader::{Asker, ScriptReader};
 use run::RunContext;
+use snapshot_store::SnapshotStore;
 
 /// Boots the guest at its first use, and runs each piece of code in its own VM. A separate process parses the code first.
 pub struct Sandboxes {
@@ -70,7 +70,7 @@ pub struct Sandboxes {
     reader: ScriptReader,
     image: OnceLock<Result<GuestImage>>,
     pool: Pool,
-    kept: Option<KeptSnapshots>,
+    kept: Option<SnapshotStore>,
 }
 
 impl Sandboxes {
@@ -91,7 +91,7 @@ impl Sandboxes {
     /// Sets the folder in which the guest's snapshot is kept for other processes. Only the user may access it.
     #[must_use]
     pub fn with_snapshots(self, folder: impl Into<PathBuf>) -> Self {
-        Self { kept: Some(KeptSnapshots::new(folder.into())), ..self }
+        Self { kept: Some(SnapshotStore::new(folder.into())), ..self }
     }
 
     /// Boots the guest if necessary, and starts to make VMs for the next runs. The first boot blocks for 100 to 400 ms, most of it for the
@@ -115,12 +115,12 @@ impl Sandboxes {
     /// Runs code on the calling thread and returns its outcome.
     #[must_use]
     pub fn run(&self, request: RunRequest) -> RunOutcome {
-        self.run_for(&LookOwner::default(), request)
+        self.run_for(&ParseOwner::default(), request)
     }
 
     /// Runs code like [`Self::run`]. The time to parse the code counts against the owner's share of the reader.
     #[must_use]
-    pub fn run_for(&self, owner: &LookOwner, request: RunRequest) -> RunOutcome {
+    pub fn run_for(&self, owner: &ParseOwner, request: RunRequest) -> RunOutcome {
         let runtime = self.runtime.lock().clone().ok_or(Error::Closed { what: "gateway" });
         match runtime.and_then(|runtime| Ok((self.image()?, runtime))) {
             Ok((image, runtime)) => self.run_context(image, owner, &runtime).run(request),
@@ -140,7 +140,7 @@ impl Sandboxes {
     ///
     /// # Errors
     /// `ERR_IO` if the reader program cannot be started.
-    pub fn check(&self, owner: &LookOwner, code: &str, modules: &[Importable], wanted: StillWanted<'_>) -> Result<Option<Vec<Problem>>> {
+    pub fn check(&self, owner: &ParseOwner, code: &str, modules: &[Importable], wanted: StillWanted<'_>) -> Result<Option<Vec<Problem>>> {
         let look = || self.reader.check(code, modules, Asker { owner, wanted });
         // The runtime moves the other tasks of this worker thread to another thread.
         match Handle::try_current() {
@@ -166,7 +166,7 @@ impl Sandboxes {
         self.runtime.lock().take();
     }
 
-    fn run_context<'a>(&'a self, image: &'a GuestImage, owner: &'a LookOwner, runtime: &'a Handle) -> RunContext<'a> {
+    fn run_context<'a>(&'a self, image: &'a GuestImage, owner: &'a ParseOwner, runtime: &'a Handle) -> RunContext<'a> {
         RunContext { image, pool: &self.pool, reader: &self.reader, owner, limits: &self.limits, runtime }
     }
 

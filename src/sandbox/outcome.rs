@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use super::check_value::check_value;
 use super::deadline::Deadline;
 use super::module::GuestModules;
-use super::reader::{Asker, LookOwner, Reading, ScriptReader, StillWanted};
+use super::reader::{Asker, ParseOwner, Reading, ScriptReader, StillWanted};
 use super::run::REQUIRE_PROLOGUE;
 use super::script::{Importable, declares_require, instead_of_global};
 use super::stop::Stop;
@@ -22,7 +22,7 @@ const TOO_LONG: &str = "the description of the problem is too long to be shown";
 pub(super) struct AgentCode<'a> {
     pub(super) reader: &'a ScriptReader,
     /// The owner whose share of the reader is used.
-    pub(super) owner: &'a LookOwner,
+    pub(super) owner: &'a ParseOwner,
     /// The modules that the code can import.
     pub(super) modules: &'a dyn GuestModules,
     pub(super) stop: &'a Stop,

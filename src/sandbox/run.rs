@@ -15,7 +15,7 @@ use super::log::LogEntry;
 use super::module::GuestModules;
 use super::outcome::{AgentCode, finish};
 use super::pool::Pool;
-use super::reader::{LookOwner, Reading, ScriptReader};
+use super::reader::{ParseOwner, Reading, ScriptReader};
 use super::script::declares_require;
 use super::sources::Sources;
 use super::stop::Stop;
@@ -83,7 +83,7 @@ pub(super) struct RunContext<'a> {
     pub(super) image: &'a GuestImage,
     pub(super) pool: &'a Pool,
     pub(super) reader: &'a ScriptReader,
-    pub(super) owner: &'a LookOwner,
+    pub(super) owner: &'a ParseOwner,
     pub(super) limits: &'a Arc<Limits>,
     pub(super) runtime: &'a Handle,
 }

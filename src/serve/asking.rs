@@ -35,7 +35,7 @@ pub(super) struct Question {
 
 /// The way to the client.
 #[derive(Clone)]
-pub(super) enum Way {
+pub(super) enum ClientChannel {
     /// A request of the server, up to protocol 2025-11-25.
     Request(Peer<RoleServer>),
     /// An answer to the client's own request, since protocol 2026-07-28.
@@ -45,14 +45,14 @@ pub(super) enum Way {
 /// The kinds of questions that a client can answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a capability of the protocol, and none follows from another")]
-pub(super) struct Asks {
+pub(super) struct QuestionSupport {
     forms: bool,
     urls: bool,
     sampling: bool,
     roots: bool,
 }
 
-impl From<Option<&ClientCapabilities>> for Asks {
+impl From<Option<&ClientCapabilities>> for QuestionSupport {
     fn from(capabilities: Option<&ClientCapabilities>) -> Self {
         let Some(capabilities) = capabilities else { return Self::default() };
         let elicitation = capabilities.elicitation.as_ref();
@@ -68,8 +68,8 @@ impl From<Option<&ClientCapabilities>> for Asks {
 
 /// The callbacks of one call.
 pub(super) struct ClientCallbacks {
-    pub(super) way: Way,
-    pub(super) asks: Asks,
+    pub(super) channel: ClientChannel,
+    pub(super) support: QuestionSupport,
     pub(super) allowed: AllowedWrites,
     /// The roots of the client, which is asked once in a call.
     pub(super) roots: Arc<OnceCell<Vec<String>>>,
@@ -80,12 +80,12 @@ impl Callbacks for ClientCallbacks {
         if self.allowed.allows(&question.server, &question.tool) {
             return Some(Box::pin(async { Ok(Decision::Once) }));
         }
-        if !self.asks.forms {
+        if !self.support.forms {
             return None;
         }
-        let choices = choices(question, matches!(self.way, Way::Request(_)));
-        let (form, way) = (permission(question, &choices), self.way.clone());
-        Some(Box::pin(async move { Ok(decision(&elicited(&way.ask(form).await?), &choices)) }))
+        let choices = choices(question, matches!(self.channel, ClientChannel::Request(_)));
+        let (form, channel) = (permission(question, &choices), self.channel.clone());
+        Some(Box::pin(async move { Ok(decision(&elicited(&channel.ask(form).await?), &choices)) }))
     }
 
     fn advice(&self) -> Option<&'static str> {
@@ -93,14 +93,14 @@ impl Callbacks for ClientCallbacks {
     }
 
     fn can_elicit(&self) -> bool {
-        self.asks.forms || self.asks.urls
+        self.support.forms || self.support.urls
     }
 
     fn elicit(&self, question: &ElicitationQuestion) -> Option<Answer<ElicitationAnswer>> {
         let says = |message: &str| format!("{} asks: {message}", asker(&question.elicitation.server, question.elicitation.tool.as_deref()));
         let params = match &question.elicitation.question {
-            Asked::Form { message, requested_schema } if self.asks.forms => form(says(message), requested_schema)?,
-            Asked::Url { message, url, elicitation_id } if self.asks.urls => ElicitRequestParams::UrlElicitationParams {
+            Asked::Form { message, requested_schema } if self.support.forms => form(says(message), requested_schema)?,
+            Asked::Url { message, url, elicitation_id } if self.support.urls => ElicitRequestParams::UrlElicitationParams {
                 meta: None,
                 message: says(message),
                 url: url.clone(),
@@ -108,16 +108,16 @@ impl Callbacks for ClientCallbacks {
             },
             Asked::Form { .. } | Asked::Url { .. } => return None,
         };
-        let (way, request) = (self.way.clone(), InputRequest::Elicitation(ElicitRequest::new(params)));
-        Some(Box::pin(async move { Ok(elicited(&way.ask(request).await?)) }))
+        let (channel, request) = (self.channel.clone(), InputRequest::Elicitation(ElicitRequest::new(params)));
+        Some(Box::pin(async move { Ok(elicited(&channel.ask(request).await?)) }))
     }
 
     fn can_sample(&self) -> bool {
-        self.asks.sampling
+        self.support.sampling
     }
 
     fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {
-        if !self.asks.sampling {
+        if !self.support.sampling {
             return None;
         }
         let mut params: CreateMessageRequestParams = serde_json::from_value(question.sampling.params.clone()).ok()?;
@@ -129,18 +129,18 @@ impl Callbacks for ClientCallbacks {
             Some(prompt) => format!("{from}\n\n{prompt}"),
             None => from,
         });
-        let (way, request) = (self.way.clone(), InputRequest::CreateMessage(CreateMessageRequest::new(params)));
-        Some(Box::pin(async move { way.ask(request).await }))
+        let (channel, request) = (self.channel.clone(), InputRequest::CreateMessage(CreateMessageRequest::new(params)));
+        Some(Box::pin(async move { channel.ask(request).await }))
     }
 
     fn roots(&self) -> Option<Answer<Vec<String>>> {
-        if !self.asks.roots {
+        if !self.support.roots {
             return None;
         }
-        let (way, known) = (self.way.clone(), Arc::clone(&self.roots));
+        let (channel, known) = (self.channel.clone(), Arc::clone(&self.roots));
         Some(Box::pin(async move {
             let asked = known.get_or_try_init(|| async {
-                let answer = way.ask(InputRequest::ListRoots(ListRootsRequest::default())).await?;
+                let answer = channel.ask(InputRequest::ListRoots(ListRootsRequest::default())).await?;
                 Ok::<_, Error>(roots(&answer))
             });
             asked.await.cloned()
@@ -148,7 +148,7 @@ impl Callbacks for ClientCallbacks {
     }
 }
 
-impl Way {
+impl ClientChannel {
     async fn ask(self, request: InputRequest) -> Result<Json> {
         match self {
             Self::Request(peer) => ask_now(&peer, request).await,

@@ -11,8 +11,8 @@ use serde_json::{Map, Value as Json, json};
 use super::ServeOptions;
 use super::answers::refused;
 use super::handler::{Answer, Handler, in_rounds, with_meta};
-use super::offers::Offers;
-use super::waiting::Step;
+use super::paused_calls::Step;
+use super::resources_and_prompts::ResourcesAndPrompts;
 use crate::agent;
 use crate::blocking::blocking;
 use crate::catalog::DirectTool;
@@ -54,10 +54,10 @@ impl Handler {
         if self.served.0.options.direct == Direct::Off {
             return Ok(Vec::new());
         }
-        let (agent, offers) = self.offers(context).await?;
+        let (agent, items) = self.items(context).await?;
         let options = self.served.0.options.clone();
         let listed = blocking(move || listed(&options, &agent)).await.map_err(|error| refused(&error))?;
-        Ok(listed.into_iter().map(|tool| definition(tool, &offers)).collect())
+        Ok(listed.into_iter().map(|tool| definition(tool, &items)).collect())
     }
 
     /// Calls a tool of a server. The call passes all checks of the gateway, as a call by the code of a run does.
@@ -116,7 +116,7 @@ fn found(options: &ServeOptions, agent: &Agent, name: &str) -> Result<Option<(St
     Ok((is_listed && options.direct.has(&server)).then_some((server, tool)))
 }
 
-fn definition(tool: DirectTool, offers: &Offers) -> Tool {
+fn definition(tool: DirectTool, items: &ResourcesAndPrompts) -> Tool {
     let DirectTool { name, server, tool: _, title, description, input_schema, output_schema, annotations, meta } = tool;
     let mut definition = Tool::default();
     definition.name = name.into();
@@ -125,7 +125,7 @@ fn definition(tool: DirectTool, offers: &Offers) -> Tool {
     definition.input_schema = Arc::new(input_schema);
     definition.output_schema = output_schema.map(Arc::new);
     definition.annotations = annotations.as_ref().map(hints);
-    definition.meta = Some(MetaObject::from(with_served_view(meta, &server, offers)));
+    definition.meta = Some(MetaObject::from(with_served_view(meta, &server, items)));
     definition
 }
 
@@ -137,13 +137,13 @@ fn hints(annotations: &Json) -> ToolAnnotations {
 }
 
 /// Puts the URI under which the view of a tool is served in the place of the server's own.
-fn with_served_view(meta: Map<String, Json>, server: &str, offers: &Offers) -> Map<String, Json> {
+fn with_served_view(meta: Map<String, Json>, server: &str, items: &ResourcesAndPrompts) -> Map<String, Json> {
     let mut meta = Json::Object(meta);
     for place in ["/ui/resourceUri", "/ui~1resourceUri"] {
         if let Some(uri) = meta.pointer_mut(place)
             && let Some(own) = uri.as_str()
         {
-            *uri = offers.served_view(server, own).into();
+            *uri = items.served_view(server, own).into();
         }
     }
     if let Json::Object(meta) = meta { meta } else { Map::new() }

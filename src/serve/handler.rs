@@ -20,19 +20,19 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::answers::{no_such_resource, refused};
-use super::asking::{Asks, ClientCallbacks, Way};
+use super::asking::{ClientCallbacks, ClientChannel, QuestionSupport};
 use super::http::{Owner, Principal};
 use super::listeners::{SentEvents, listener};
-use super::offers::{self, Offers, Target};
-use super::session::{Session, Slot, Told};
+use super::paused_calls::{Step, work};
+use super::resources_and_prompts::{self, ResourcesAndPrompts, Target};
+use super::session::{ClientNotification, Session, SessionCell};
 use super::stateless::Keeper;
 use super::tasks::{Begun, Place, Run};
-use super::waiting::{Step, work};
 use super::{Served, answers, changes, stateless, subscriptions};
 use crate::agent::{ExecuteOptions, Tool};
 use crate::blocking::blocking;
 use crate::bridge::ToolErrors;
-use crate::gateway::{Agent, CallOptions, Completed, Look, RunOptions};
+use crate::gateway::{Agent, ApprovalRead, CallOptions, Completed, RunOptions};
 use crate::sandbox::{Stop, StopReason};
 
 /// Questions of one call that wait at once, since protocol 2026-07-28.
@@ -46,7 +46,7 @@ pub(super) type Answer<T> = std::result::Result<T, ErrorData>;
 pub struct Handler {
     pub(super) served: Served,
     number: u64,
-    slot: Slot,
+    session_cell: SessionCell,
     caller: Principal,
     ended: CancellationToken,
     _ends_with_this: DropGuard,
@@ -72,37 +72,37 @@ impl Handler {
         let ended = CancellationToken::new();
         let ends_with_this = ended.clone().drop_guard();
         let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
-        Self { served, number, slot: Slot::default(), caller, ended, _ends_with_this: ends_with_this }
+        Self { served, number, session_cell: SessionCell::default(), caller, ended, _ends_with_this: ends_with_this }
     }
 
     /// The place of the session, for whoever ends the connection.
-    pub(super) fn slot(&self) -> Slot {
-        Arc::clone(&self.slot)
+    pub(super) fn session_cell(&self) -> SessionCell {
+        Arc::clone(&self.session_cell)
     }
 
     /// Returns the session, which begins with the first request.
     pub(super) fn session(&self, context: &RequestContext<RoleServer>) -> Answer<Arc<Session>> {
-        if let Some(session) = self.slot.get() {
+        if let Some(session) = self.session_cell.get() {
             return Ok(Arc::clone(session));
         }
         let client = context.client_info();
         let name = self.caller.agent.as_deref().or_else(|| client.as_ref().map(|client| client.name.as_str()));
         // Without a session, the connection ends with this request.
-        let told = stateless::owner(context).is_none().then(|| Told::Client(context.peer.clone()));
+        let told = stateless::owner(context).is_none().then(|| ClientNotification::Client(context.peer.clone()));
         let opened = Session::open(&self.served.0, name, told);
         let opened = opened.map_err(|error| refused(&error))?;
-        Ok(Arc::clone(self.slot.get_or_init(|| opened)))
+        Ok(Arc::clone(self.session_cell.get_or_init(|| opened)))
     }
 
     fn agent(&self, context: &RequestContext<RoleServer>) -> Answer<Agent> {
         Ok(self.session(context)?.agent.clone())
     }
 
-    fn client(&self, context: &RequestContext<RoleServer>, way: Way) -> Answer<Client> {
+    fn client(&self, context: &RequestContext<RoleServer>, channel: ClientChannel) -> Answer<Client> {
         let session = self.session(context)?;
         let callbacks = Arc::new(ClientCallbacks {
-            way,
-            asks: Asks::from(context.client_capabilities().as_ref()),
+            channel,
+            support: QuestionSupport::from(context.client_capabilities().as_ref()),
             allowed: self.served.0.options.allow_writes.clone(),
             roots: Arc::default(),
         });
@@ -123,21 +123,21 @@ impl Handler {
         W: Future<Output = Answer<Json>> + Send + 'static,
     {
         if !in_rounds(&context) {
-            let client = self.client(&context, Way::Request(context.peer.clone()))?;
+            let client = self.client(&context, ClientChannel::Request(context.peer.clone()))?;
             let stop = client.stop.clone();
             return until_cancelled(&context, &stop, Box::pin(worked(client.events.clone(), work_of(client)))).await.map(Step::Done);
         }
         let Input { state, responses, bound } = input;
-        let waiting = &self.served.0.waiting;
+        let paused_calls = &self.served.0.paused_calls;
         if let Some(state) = state {
-            let (round, stop) = waiting.resume(&state, &responses.unwrap_or_default(), bound)?;
+            let (round, stop) = paused_calls.resume(&state, &responses.unwrap_or_default(), bound)?;
             return until_cancelled(&context, &stop, round).await;
         }
         let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
-        let client = self.client(&context, Way::Round(sender))?;
+        let client = self.client(&context, ClientChannel::Round(sender))?;
         let stop = client.stop.clone();
         let working = work(worked(client.events.clone(), work_of(client)));
-        let round = waiting.begin(self.caller.key.clone(), working, stop.clone(), questions, bound);
+        let round = paused_calls.begin(self.caller.key.clone(), working, stop.clone(), questions, bound);
         until_cancelled(&context, &stop, Box::pin(round)).await
     }
 
@@ -157,16 +157,16 @@ impl Handler {
         Input { state, responses, bound: json!([self.caller.key, request]).to_string().into_bytes() }
     }
 
-    pub(super) async fn offers(&self, context: &RequestContext<RoleServer>) -> Answer<(Agent, Offers)> {
+    pub(super) async fn items(&self, context: &RequestContext<RoleServer>) -> Answer<(Agent, ResourcesAndPrompts)> {
         let agent = self.agent(context)?;
         let asked = agent.clone();
-        let read = blocking(move || Offers::read(&asked)).await.map_err(|error| refused(&error))?;
+        let read = blocking(move || ResourcesAndPrompts::read(&asked)).await.map_err(|error| refused(&error))?;
         Ok((agent, read))
     }
 
     async fn prompt(&self, context: &RequestContext<RoleServer>, name: &str) -> Answer<(String, String)> {
-        let (agent, offers) = self.offers(context).await?;
-        let prompts = offers::prompts(&agent, offers.servers()).map_err(|error| refused(&error))?;
+        let (agent, items) = self.items(context).await?;
+        let prompts = resources_and_prompts::prompts(&agent, items.servers()).map_err(|error| refused(&error))?;
         let found = prompts.into_iter().find(|prompt| prompt.name == name);
         let found = found.ok_or_else(|| ErrorData::invalid_params(format!("there is no prompt \"{name}\""), None))?;
         Ok((found.entry.server, found.entry.name))
@@ -236,7 +236,7 @@ impl ServerHandler for Handler {
             .build();
         let mut info = ServerConfig::new(capabilities);
         info.server_info = Implementation::new("hyperlight-mcp", env!("CARGO_PKG_VERSION"));
-        info.instructions = self.served.0.gateway.system_message_by(None, ToolErrors::default(), Look::Last).ok();
+        info.instructions = self.served.0.gateway.system_message_by(None, ToolErrors::default(), ApprovalRead::Cached).ok();
         info
     }
 
@@ -304,7 +304,7 @@ impl ServerHandler for Handler {
         let input = self.input(request.request_state, request.input_responses, &bound);
         if let (None, Some(keeper)) = (&input.state, &keeper) {
             match keeper.session() {
-                Ok(Some(session)) => drop(self.slot.set(session)),
+                Ok(Some(session)) => drop(self.session_cell.set(session)),
                 Ok(None) => {}
                 Err(error) => return Ok(CallToolResponse::from(answers::result(stateless::refusal(&error)))),
             }
@@ -331,7 +331,7 @@ impl ServerHandler for Handler {
         let is_first = input.state.is_none();
         if let Some(place) = self.task_place(&context).filter(|_| is_first && tool == Tool::RunJavascript) {
             let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
-            let client = self.client(&context, Way::Round(sender))?;
+            let client = self.client(&context, ClientChannel::Round(sender))?;
             let run = Run { stop: client.stop.clone(), work: work(worked(client.events.clone(), work_of(client))), questions };
             return Ok(match self.served.0.tasks.begin(place, run, &context.ct).await? {
                 Begun::Done(result) => CallToolResponse::from(typed::<CallToolResult>(result)?),
@@ -353,7 +353,7 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Answer<ListResourcesResult> {
-        Ok(ListResourcesResult::with_all_items(self.offers(&context).await?.1.resources()))
+        Ok(ListResourcesResult::with_all_items(self.items(&context).await?.1.resources()))
     }
 
     async fn list_resource_templates(
@@ -361,17 +361,18 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Answer<ListResourceTemplatesResult> {
-        Ok(ListResourceTemplatesResult::with_all_items(self.offers(&context).await?.1.templates()))
+        Ok(ListResourceTemplatesResult::with_all_items(self.items(&context).await?.1.templates()))
     }
 
     async fn read_resource(&self, request: ReadResourceRequestParams, context: RequestContext<RoleServer>) -> Answer<ReadResourceResponse> {
-        let (agent, offers) = self.offers(&context).await?;
+        let (agent, items) = self.items(&context).await?;
         let served = request.uri;
         let asked = served.clone();
-        let (server, uri) = match offers.target(&served).ok_or_else(|| answers::about(no_such_resource(), &served))? {
-            Target::Of { server, uri } => (server, uri),
+        let (server, uri) = match items.target(&served).ok_or_else(|| answers::about(no_such_resource(), &served))? {
+            Target::ServerResource { server, uri } => (server, uri),
             Target::Types { server } => {
-                let (text, mime) = blocking(move || offers::types(&agent, &server)).await.map_err(|error| refused(&error))?;
+                let (text, mime) =
+                    blocking(move || resources_and_prompts::types(&agent, &server)).await.map_err(|error| refused(&error))?;
                 let contents = json!({ "contents": [{ "uri": served, "mimeType": mime, "text": text }] });
                 return Ok(ReadResourceResponse::from(answers::complete::<ReadResourceResult>(contents)?));
             }
@@ -379,7 +380,7 @@ impl ServerHandler for Handler {
         let input = self.input(request.request_state, request.input_responses, &json!(["resources/read", served]));
         let step = self.asking(context, input, move |client| async move {
             let read = client.session.agent.read_resource(&server, &uri, client.call_options(), &client.stop).await;
-            read.map(|contents| offers::renamed(with_meta(contents), &uri, &served)).map_err(|error| refused(&error))
+            read.map(|contents| resources_and_prompts::renamed(with_meta(contents), &uri, &served)).map_err(|error| refused(&error))
         });
         Ok(match step.await.map_err(|error| answers::about(error, &asked))? {
             Step::Done(contents) => ReadResourceResponse::from(answers::complete::<ReadResourceResult>(contents)?),
@@ -388,14 +389,14 @@ impl ServerHandler for Handler {
     }
 
     async fn subscribe(&self, request: SubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
-        let (session, (_, offers)) = (self.session(&context)?, self.offers(&context).await?);
-        subscriptions::subscribe(&session, &offers, &request.uri).await
+        let (session, (_, items)) = (self.session(&context)?, self.items(&context).await?);
+        subscriptions::subscribe(&session, &items, &request.uri).await
     }
 
     async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
-        let (session, (_, offers)) = (self.session(&context)?, self.offers(&context).await?);
-        match offers.target(&request.uri).ok_or_else(no_such_resource)? {
-            Target::Of { server, uri } => session.unsubscribe(&server, &uri).await.map_err(|error| refused(&error)),
+        let (session, (_, items)) = (self.session(&context)?, self.items(&context).await?);
+        match items.target(&request.uri).ok_or_else(no_such_resource)? {
+            Target::ServerResource { server, uri } => session.unsubscribe(&server, &uri).await.map_err(|error| refused(&error)),
             Target::Types { .. } => Ok(()),
         }
     }
@@ -405,9 +406,9 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Answer<ListPromptsResult> {
-        let (agent, offers) = self.offers(&context).await?;
-        let prompts = offers::prompts(&agent, offers.servers()).map_err(|error| refused(&error))?;
-        Ok(ListPromptsResult::with_all_items(prompts.iter().map(offers::prompt_definition).collect()))
+        let (agent, items) = self.items(&context).await?;
+        let prompts = resources_and_prompts::prompts(&agent, items.servers()).map_err(|error| refused(&error))?;
+        Ok(ListPromptsResult::with_all_items(prompts.iter().map(resources_and_prompts::prompt_definition).collect()))
     }
 
     async fn get_prompt(&self, request: GetPromptRequestParams, context: RequestContext<RoleServer>) -> Answer<GetPromptResponse> {
@@ -435,14 +436,14 @@ impl ServerHandler for Handler {
             }
             Reference::Resource(_) => {
                 let uri = reference["uri"].as_str().unwrap_or_default().to_owned();
-                let (_, offers) = self.offers(&context).await?;
-                let server = offers.template_server(&uri);
+                let (_, items) = self.items(&context).await?;
+                let server = items.template_server(&uri);
                 let server = server.ok_or_else(|| ErrorData::invalid_params("there is no such resource template", None))?;
                 (server, Completed::Template(uri))
             }
             _ => return Err(ErrorData::invalid_params("ref: must be a prompt or a resource template", None)),
         };
-        let client = self.client(&context, Way::Request(context.peer.clone()))?;
+        let client = self.client(&context, ClientChannel::Request(context.peer.clone()))?;
         let argument = json!(request.argument);
         let text = |field: &str| argument[field].as_str().unwrap_or_default().to_owned();
         let known: Map<String, Json> = match request.context {

@@ -17,7 +17,7 @@ const MAX_WAITING: usize = 256;
 /// Time for which an outcome waits for the events before it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-enum Told {
+enum ClientNotification {
     Progress(ProgressNotificationParam),
     Log(LoggingMessageNotificationParam),
     /// All events before this one are sent.
@@ -26,19 +26,19 @@ enum Told {
 
 /// The events of one call that are on their way to its client.
 #[derive(Clone)]
-pub(super) struct SentEvents(mpsc::Sender<Told>);
+pub(super) struct SentEvents(mpsc::Sender<ClientNotification>);
 
 impl SentEvents {
     /// Waits until all events so far are sent, but not for a client that does not read.
     pub(super) async fn all(self) {
         let (sender, sent) = oneshot::channel();
-        let told = async move {
-            if self.0.send(Told::All(sender)).await.is_ok() {
+        let notification = async move {
+            if self.0.send(ClientNotification::All(sender)).await.is_ok() {
                 // The sending task has ended, and sends no more.
                 let _ = sent.await;
             }
         };
-        let _ = tokio::time::timeout(PATIENCE, told).await;
+        let _ = tokio::time::timeout(PATIENCE, notification).await;
     }
 }
 
@@ -54,18 +54,18 @@ pub(super) fn listener(
     token: Option<ProgressToken>,
     least: Option<LoggingLevel>,
 ) -> (EventListener, SentEvents) {
-    let (sender, mut receiver) = mpsc::channel::<Told>(MAX_WAITING);
+    let (sender, mut receiver) = mpsc::channel::<ClientNotification>(MAX_WAITING);
     runtime.spawn(async move {
         let mut count = 0.0;
-        while let Some(told) = receiver.recv().await {
-            let sent = match told {
-                Told::Progress(mut progress) => {
+        while let Some(notification) = receiver.recv().await {
+            let sent = match notification {
+                ClientNotification::Progress(mut progress) => {
                     count += 1.0;
                     progress.progress = count;
                     peer.notify_progress(progress).await
                 }
-                Told::Log(log) => peer.notify_logging_message(log).await,
-                Told::All(sent) => {
+                ClientNotification::Log(log) => peer.notify_logging_message(log).await,
+                ClientNotification::All(sent) => {
                     // The outcome may have stopped waiting.
                     let _ = sent.send(());
                     Ok(())
@@ -78,13 +78,13 @@ pub(super) fn listener(
     });
     let events = SentEvents(sender.clone());
     let on_event: EventListener = Arc::new(move |event: Json| {
-        let told = match event["type"].as_str() {
-            Some("progress") => token.clone().map(|token| Told::Progress(progress(token, &event))),
-            Some("server-log") => log(&event, least).map(Told::Log),
+        let notification = match event["type"].as_str() {
+            Some("progress") => token.clone().map(|token| ClientNotification::Progress(progress(token, &event))),
+            Some("server-log") => log(&event, least).map(ClientNotification::Log),
             _ => None,
         };
-        if let Some(told) = told {
-            let _ = sender.try_send(told);
+        if let Some(notification) = notification {
+            let _ = sender.try_send(notification);
         }
     });
     (on_event, events)
@@ -142,8 +142,8 @@ mod tests {
     fn logs_below_the_clients_level_stay_here() {
         let event = |level: &str| json!({ "server": "s", "level": level, "data": "d", "logger": "l" });
         assert!(log(&event("info"), Some(LoggingLevel::Warning)).is_none());
-        let told = log(&event("error"), Some(LoggingLevel::Warning)).unwrap();
-        assert_eq!((told.level, told.logger.as_deref()), (LoggingLevel::Error, Some("s: l")));
+        let notification = log(&event("error"), Some(LoggingLevel::Warning)).unwrap();
+        assert_eq!((notification.level, notification.logger.as_deref()), (LoggingLevel::Error, Some("s: l")));
         assert!(log(&event("debug"), Some(LoggingLevel::Debug)).is_some());
         assert!(log(&event("emergency"), None).is_none());
     }

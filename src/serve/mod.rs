@@ -16,7 +16,8 @@ mod handler;
 mod handles;
 pub mod http;
 mod listeners;
-mod offers;
+mod paused_calls;
+mod resources_and_prompts;
 mod served;
 mod session;
 mod standard;
@@ -24,7 +25,6 @@ mod stateless;
 mod stdio;
 mod subscriptions;
 mod tasks;
-mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,9 +44,9 @@ pub use stdio::serve_stdio;
 use self::changes::Changes;
 use self::handles::Handles;
 use self::http::{Metrics, Principal};
+use self::paused_calls::PausedCalls;
 use self::session::Session;
 use self::tasks::Tasks;
-use self::waiting::Waiting;
 
 /// Options of a served gateway.
 #[derive(Debug, Clone, Default)]
@@ -69,7 +69,7 @@ struct Shared {
     gateway: Gateway,
     options: ServeOptions,
     changes: Changes,
-    waiting: Waiting,
+    paused_calls: PausedCalls,
     /// Sessions that callers without one have left, for their saved values.
     handles: Handles<Session>,
     tasks: Tasks,
@@ -99,7 +99,7 @@ impl Served {
             gateway,
             options,
             changes: Changes::default(),
-            waiting: Waiting::new(&key),
+            paused_calls: PausedCalls::new(&key),
             handles: Handles::new(&key, max_bytes, max_age),
             tasks: Tasks::new(runtime, &closed),
             metrics: Arc::default(),
@@ -153,7 +153,7 @@ impl Shared {
             }
         }
         let seen: Vec<_> =
-            gateway.approved_servers(crate::gateway::Look::Now)?.into_iter().map(|server| (server.name, server.digest)).collect();
+            gateway.approved_servers(crate::gateway::ApprovalRead::Fresh)?.into_iter().map(|server| (server.name, server.digest)).collect();
         Ok(format!("{seen:?}"))
     }
 }

@@ -22,13 +22,13 @@ const MAX_NAME_CHARS: usize = 64;
 const MAX_UPDATES: usize = 256;
 
 /// The place of a connection's session, which exists from its first request.
-pub(super) type Slot = Arc<OnceLock<Arc<Session>>>;
+pub(super) type SessionCell = Arc<OnceLock<Arc<Session>>>;
 
 /// The URI under which a client has subscribed to a resource, by server and the server's own URI.
 type Subscribed = Arc<Mutex<BTreeMap<(String, String), String>>>;
 
 /// The way of updates to a client.
-pub(super) enum Told {
+pub(super) enum ClientNotification {
     Client(Peer<RoleServer>),
     /// The stream of `subscriptions/listen` (MCP 2026-07-28).
     Stream(SubscriptionSink),
@@ -45,7 +45,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Opens the session of a client that calls itself `name`. `told`: the way of its updates.
-    pub(super) fn open(shared: &Shared, name: Option<&str>, told: Option<Told>) -> Result<Arc<Self>> {
+    pub(super) fn open(shared: &Shared, name: Option<&str>, told: Option<ClientNotification>) -> Result<Arc<Self>> {
         let name = shared.options.agent.clone().unwrap_or_else(|| agent_name(name));
         let subscribed = Subscribed::default();
         let on_event = told.map(|told| updates(&shared.runtime, told, Arc::clone(&subscribed)));
@@ -88,13 +88,13 @@ fn agent_name(client: Option<&str>) -> String {
 }
 
 /// Returns a listener that tells the client of changed resources to which its agent has subscribed, in their order.
-fn updates(runtime: &tokio::runtime::Handle, told: Told, subscribed: Subscribed) -> crate::gateway::EventListener {
+fn updates(runtime: &tokio::runtime::Handle, told: ClientNotification, subscribed: Subscribed) -> crate::gateway::EventListener {
     let (sender, mut receiver) = mpsc::channel::<String>(MAX_UPDATES);
     runtime.spawn(async move {
         while let Some(uri) = receiver.recv().await {
             let is_sent = match &told {
-                Told::Client(peer) => peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await.is_ok(),
-                Told::Stream(sink) => sink.notify_resource_updated(uri).await.is_ok(),
+                ClientNotification::Client(peer) => peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await.is_ok(),
+                ClientNotification::Stream(sink) => sink.notify_resource_updated(uri).await.is_ok(),
             };
             if !is_sent {
                 return;

@@ -24,7 +24,7 @@ where
 {
     let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_LINE_BYTES);
     let handler = served.handler(&Principal::default());
-    let session = handler.slot();
+    let session = handler.session_cell();
     let running = match handler.serve_with_ct(Backpressure::new(transport), stop.clone()).await {
         Ok(running) => running,
         Err(_) if stop.is_cancelled() => return Ok(()),

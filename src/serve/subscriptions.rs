@@ -10,8 +10,8 @@ use rmcp::model::SubscriptionFilter;
 use rmcp::service::{SubscriptionContext, SubscriptionSink};
 
 use super::answers::{no_such_resource, refused};
-use super::offers::{Offers, Target};
-use super::session::{Session, Told};
+use super::resources_and_prompts::{ResourcesAndPrompts, Target};
+use super::session::{ClientNotification, Session};
 use super::{Shared, changes};
 use crate::blocking::blocking;
 
@@ -59,13 +59,13 @@ async fn subscribed(shared: &Shared, caller: Option<&str>, context: &Subscriptio
     let Some(uris) = context.accepted().resource_subscriptions.as_ref().filter(|uris| !uris.is_empty()) else { return Ok(None) };
     let client = context.request_context().client_info();
     let name = caller.or_else(|| client.as_ref().map(|client| client.name.as_str()));
-    let session = Session::open(shared, name, Some(Told::Stream(context.sink().clone()))).map_err(|error| refused(&error))?;
+    let session = Session::open(shared, name, Some(ClientNotification::Stream(context.sink().clone()))).map_err(|error| refused(&error))?;
     let agent = session.agent.clone();
-    let offers = blocking(move || Offers::read(&agent)).await.map_err(|error| refused(&error))?;
+    let items = blocking(move || ResourcesAndPrompts::read(&agent)).await.map_err(|error| refused(&error))?;
     let mut declarations = Vec::new();
     for uri in uris {
-        subscribe(&session, &offers, uri).await?;
-        if let Some(Target::Types { .. }) = offers.target(uri) {
+        subscribe(&session, &items, uri).await?;
+        if let Some(Target::Types { .. }) = items.target(uri) {
             declarations.push(uri.clone());
         }
     }
@@ -86,9 +86,9 @@ async fn tell(sink: &SubscriptionSink, declarations: &[String]) {
 ///
 /// # Errors
 /// The failure of the server that has the resource.
-pub(super) async fn subscribe(session: &Session, offers: &Offers, uri: &str) -> Result<(), ErrorData> {
-    match offers.target(uri).ok_or_else(no_such_resource)? {
-        Target::Of { server, uri: own } => session.subscribe(&server, &own, uri).await.map_err(|error| refused(&error)),
+pub(super) async fn subscribe(session: &Session, items: &ResourcesAndPrompts, uri: &str) -> Result<(), ErrorData> {
+    match items.target(uri).ok_or_else(no_such_resource)? {
+        Target::ServerResource { server, uri: own } => session.subscribe(&server, &own, uri).await.map_err(|error| refused(&error)),
         // The declarations change with the lists, which is told anyway.
         Target::Types { .. } => Ok(()),
     }

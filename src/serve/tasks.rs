@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::answers;
 use super::asking::Question;
 use super::http::Owner;
-use super::waiting::Work;
+use super::paused_calls::Work;
 use crate::results::{SAVED_ID_BYTES, saved_id};
 use crate::sandbox::{Stop, StopReason};
 

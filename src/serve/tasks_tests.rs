@@ -1,6 +1,6 @@
 use rmcp::model::{ElicitRequest, TaskStatus};
 
-use super::super::waiting::work;
+use super::super::paused_calls::work;
 use super::*;
 
 fn tasks() -> Tasks {

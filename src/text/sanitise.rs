@@ -49,12 +49,12 @@ pub struct Hidden {
 /// ```
 #[must_use]
 pub fn sanitise_text(text: &str, max_chars: usize) -> String {
-    cut(clean(text, Manner::Text), max_chars)
+    cut(clean(text, SanitiseMode::Text), max_chars)
 }
 
 /// Removes only invisible characters and terminal control sequences. Use it for text outside of comments and code spans.
 pub(crate) fn visible(text: &str) -> String {
-    clean(text, Manner::Visible)
+    clean(text, SanitiseMode::Visible)
 }
 
 /// Sanitises a text like [`sanitise_text`] and puts it in one line, for names and titles. Consecutive line breaks and tabs become one
@@ -67,7 +67,7 @@ pub(crate) fn visible(text: &str) -> String {
 /// ```
 #[must_use]
 pub fn sanitise_line(text: &str, max_chars: usize) -> String {
-    cut(clean(text, Manner::Line), max_chars)
+    cut(clean(text, SanitiseMode::Line), max_chars)
 }
 
 /// Sanitises every string and every key of a value. A part deeper than 64 levels becomes `true`, the schema that accepts everything.
@@ -167,7 +167,7 @@ pub(crate) fn is_unseen(character: char) -> bool {
 
 /// Selects the changes that are made to a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Manner {
+enum SanitiseMode {
     /// Removes invisible characters only.
     Visible,
     /// Also makes ends of comments and backticks harmless.
@@ -177,7 +177,7 @@ enum Manner {
 }
 
 /// Sanitises a text in one pass.
-fn clean(text: &str, manner: Manner) -> String {
+fn clean(text: &str, manner: SanitiseMode) -> String {
     let mut out = String::with_capacity(text.len());
     // The last character of the output. A removed character between `*` and `/` must not hide the end of a comment.
     let mut last = '\0';
@@ -185,7 +185,7 @@ fn clean(text: &str, manner: Manner) -> String {
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
         let Some(mut visible) = next_visible(character, &mut characters) else { continue };
-        let breaks = manner == Manner::Line && matches!(visible, '\n' | '\t');
+        let breaks = manner == SanitiseMode::Line && matches!(visible, '\n' | '\t');
         if breaks {
             if broke {
                 continue;
@@ -194,8 +194,8 @@ fn clean(text: &str, manner: Manner) -> String {
         }
         broke = breaks;
         match visible {
-            '/' if last == '*' && manner != Manner::Visible => out.push(' '),
-            '`' if manner != Manner::Visible => visible = '\'',
+            '/' if last == '*' && manner != SanitiseMode::Visible => out.push(' '),
+            '`' if manner != SanitiseMode::Visible => visible = '\'',
             _ => {}
         }
         out.push(visible);

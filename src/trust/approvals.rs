@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::approval_status::{ApprovalStatus, NotApprovedReason, approval_status};
 use super::digest::manifest_digest;
 use super::document::{Approval, Approvals, Content, new_id, read, write};
 use super::key::MachineKey;
 use super::revocations::{ApprovalBasis, Revocations, revoked_meanwhile};
-use super::standing::{NotApprovedReason, Standing, standing};
 use super::subject::Subject;
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
@@ -96,20 +96,24 @@ impl ApprovalStore {
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE` if the file cannot be read. Then nothing is approved.
-    pub fn standing(&self, subject: &Subject) -> Result<Standing> {
-        self.standing_of(&subject.server, |_| subject)
+    pub fn approval_status(&self, subject: &Subject) -> Result<ApprovalStatus> {
+        self.approval_status_of(&subject.server, |_| subject)
     }
 
-    /// Returns the same as [`Self::standing`]. `subject` is called only if the server has an approval. So for a server without an approval, no file
+    /// Returns the same as [`Self::approval_status`]. `subject` is called only if the server has an approval. So for a server without an approval, no file
     /// that its entry names is read.
     ///
     /// # Errors
-    /// The same as for [`Self::standing`].
-    pub fn standing_of<S: std::borrow::Borrow<Subject>>(&self, server: &str, subject: impl FnOnce(&Approval) -> S) -> Result<Standing> {
+    /// The same as for [`Self::approval_status`].
+    pub fn approval_status_of<S: std::borrow::Borrow<Subject>>(
+        &self,
+        server: &str,
+        subject: impl FnOnce(&Approval) -> S,
+    ) -> Result<ApprovalStatus> {
         let approvals = self.read()?;
         Ok(match self.counting(&approvals, server) {
-            Some(approval) => standing(Some(approval), subject(approval).borrow(), SystemTime::now()),
-            None => Standing::Unapproved(NotApprovedReason::Never),
+            Some(approval) => approval_status(Some(approval), subject(approval).borrow(), SystemTime::now()),
+            None => ApprovalStatus::Unapproved(NotApprovedReason::Never),
         })
     }
 
@@ -117,29 +121,29 @@ impl ApprovalStore {
     ///
     /// # Errors
     /// The error of the last reading.
-    pub fn known_standing(&self, server: &str, subject: Option<&Subject>) -> Result<Standing> {
+    pub fn cached_approval_status(&self, server: &str, subject: Option<&Subject>) -> Result<ApprovalStatus> {
         let approvals = self.last().outcome.clone()?;
         Ok(match (self.counting(&approvals, server), subject) {
-            (Some(approval), Some(subject)) => standing(Some(approval), subject, SystemTime::now()),
-            _ => Standing::Unapproved(NotApprovedReason::Never),
+            (Some(approval), Some(subject)) => approval_status(Some(approval), subject, SystemTime::now()),
+            _ => ApprovalStatus::Unapproved(NotApprovedReason::Never),
         })
     }
 
     /// Returns the approval if it covers both stages and is valid for this subject now.
     ///
     /// # Errors
-    /// The same as for [`Self::standing`].
+    /// The same as for [`Self::approval_status`].
     pub fn full_approval_of(&self, server: &str, subject: impl FnOnce(&Approval) -> Subject) -> Result<Option<Approval>> {
         let approvals = self.read()?;
         let Some(approval) = self.counting(&approvals, server) else { return Ok(None) };
-        let holds = matches!(standing(Some(approval), &subject(approval), SystemTime::now()), Standing::Full(_));
+        let holds = matches!(approval_status(Some(approval), &subject(approval), SystemTime::now()), ApprovalStatus::Full(_));
         Ok(holds.then(|| approval.clone()))
     }
 
     /// Returns the approval of a server, even if it is no longer valid.
     ///
     /// # Errors
-    /// The same as for [`Self::standing`].
+    /// The same as for [`Self::approval_status`].
     pub fn approval(&self, server: &str) -> Result<Option<Approval>> {
         let approvals = self.read()?;
         Ok(self.counting(&approvals, server).cloned())
@@ -149,12 +153,12 @@ impl ApprovalStore {
     /// written only if no revocation comes between this moment and the writing.
     ///
     /// # Errors
-    /// The same as for [`Self::standing`].
+    /// The same as for [`Self::approval_status`].
     pub fn basis(&self, server: &str) -> Result<ApprovalBasis> {
         // The count is taken before the file is read, so that a revocation during the reading is noticed too.
         let revocations = self.revocations().count(server);
         let approvals = self.read()?;
-        let first_id = self.counting(&approvals, server).map(|approval| approval.lineage().to_owned());
+        let first_id = self.counting(&approvals, server).map(|approval| approval.first_approval_id().to_owned());
         Ok(ApprovalBasis { first_id, revocations, recorded: approvals.revocations_of(server) })
     }
 
@@ -171,7 +175,7 @@ impl ApprovalStore {
             let mut known = servers.remove(&subject.server);
             let mut fresh = fresh;
             if let Some(known) = &mut known {
-                known.lineage().clone_into(&mut first_id);
+                known.first_approval_id().clone_into(&mut first_id);
                 fresh.direct_names = std::mem::take(&mut known.direct_names);
             }
             let fresh = Approval { first_id: first_id.clone(), ..fresh };
@@ -209,7 +213,7 @@ impl ApprovalStore {
             *known = Approval {
                 executable: known.executable.take(),
                 direct_names: std::mem::take(&mut known.direct_names),
-                first_id: known.lineage().to_owned(),
+                first_id: known.first_approval_id().to_owned(),
                 manifest: Some(manifest),
                 manifest_digest: Some(digest),
                 expires_at: fresh.expires_at.or(known.expires_at),

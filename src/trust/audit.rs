@@ -122,7 +122,7 @@ pub fn audit_manifest(manifest: &Manifest) -> Vec<Finding> {
             break;
         }
     }
-    audit.offers(manifest);
+    audit.resources_and_prompts(manifest);
     audit.finish()
 }
 
@@ -190,7 +190,7 @@ impl Audit {
         self.findings
     }
 
-    fn offers(&mut self, manifest: &Manifest) {
+    fn resources_and_prompts(&mut self, manifest: &Manifest) {
         for resource in &manifest.resources {
             let owner = Some(Owner::Resource(&resource.uri));
             self.text(&resource.uri, owner, "uri");

@@ -55,8 +55,8 @@ pub fn tool_digest(tool: &Tool) -> String {
 /// Returns the SHA-256 of everything that a server declares about a resource, a template or a prompt. `kind` keeps the digests of different kinds
 /// apart.
 #[must_use]
-pub(super) fn offer_digest<T: Serialize>(kind: &str, offer: &T) -> String {
-    digest(&Canonical::new("hyperlight-mcp offer 1").text(kind).json(&json!(offer)))
+pub(super) fn item_digest<T: Serialize>(kind: &str, item: &T) -> String {
+    digest(&Canonical::new("hyperlight-mcp offer 1").text(kind).json(&json!(item)))
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub struct Approval {
 impl Approval {
     /// Returns the id that further approvals keep and a revocation ends. For files of versions without `first_id`, returns the approval's own id.
     #[must_use]
-    pub fn lineage(&self) -> &str {
+    pub fn first_approval_id(&self) -> &str {
         if self.first_id.is_empty() { &self.id } else { &self.first_id }
     }
 

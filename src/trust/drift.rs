@@ -9,7 +9,7 @@ use crate::catalog::{Manifest, Tool};
 
 /// The result of the comparison of one tool with its approved form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolStanding {
+pub enum ToolComparison {
     /// The tool equals its approved form.
     Unchanged,
     /// The tool exists, but differs from its approved form. It is quarantined.
@@ -133,12 +133,12 @@ impl Drift {
 
 /// Compares one approved tool with the same tool of the live server.
 #[must_use]
-pub fn tool_standing(approved: &Tool, live: &Manifest) -> ToolStanding {
+pub fn compare_tool(approved: &Tool, live: &Manifest) -> ToolComparison {
     match live.tool(&approved.name) {
-        None => ToolStanding::Vanished,
+        None => ToolComparison::Vanished,
         // This comparison gives the same result as one of the digests, without computing them.
-        Some(tool) if tool.is_called_as(approved) => ToolStanding::Unchanged,
-        Some(_) => ToolStanding::Changed,
+        Some(tool) if tool.is_called_as(approved) => ToolComparison::Unchanged,
+        Some(_) => ToolComparison::Changed,
     }
 }
 
@@ -263,8 +263,8 @@ mod tests {
         let expected =
             Drift { added: vec!["new".into()], removed: vec!["gone".into()], changed: vec!["changed".into()], ..Drift::default() };
         assert_eq!(drift, expected);
-        let standings = approved.tools.iter().map(|tool| tool_standing(tool, &live)).collect::<Vec<_>>();
-        assert_eq!(standings, [ToolStanding::Unchanged, ToolStanding::Changed, ToolStanding::Vanished]);
+        let standings = approved.tools.iter().map(|tool| compare_tool(tool, &live)).collect::<Vec<_>>();
+        assert_eq!(standings, [ToolComparison::Unchanged, ToolComparison::Changed, ToolComparison::Vanished]);
     }
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(Drift::between(&approved, &live).changed, ["a"]);
         assert_eq!(differences(&approved, &live)[0].field, "_meta");
         assert!(Drift::of_calls(&approved, &live).is_empty());
-        assert_eq!(tool_standing(&plain, &live), ToolStanding::Unchanged);
+        assert_eq!(compare_tool(&plain, &live), ToolComparison::Unchanged);
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(found[0].after, Some(json!("reads a file and mails it")));
     }
 
-    fn offers(description: &str) -> Manifest {
+    fn resources_and_prompts(description: &str) -> Manifest {
         serde_json::from_value(json!({
             "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": [],
             "resources": [{ "uri": "a:b", "name": "r", "description": description }, { "uri": "a:same", "name": "r" }],
@@ -304,13 +304,13 @@ mod tests {
 
     #[test]
     fn resources_templates_and_prompts_are_compared_as_tools_are() {
-        let drift = Drift::between(&offers("x"), &offers("y"));
+        let drift = Drift::between(&resources_and_prompts("x"), &resources_and_prompts("y"));
         let changed = |name: &str| Changes { changed: vec![name.into()], ..Changes::default() };
         assert_eq!((&drift.resources, &drift.resource_templates, &drift.prompts), (&changed("a:b"), &changed("a:{x}"), &changed("p")));
         assert!(drift.changed.is_empty() && !drift.is_empty());
-        let drift = Drift::between(&manifest(&[]), &offers("x"));
+        let drift = Drift::between(&manifest(&[]), &resources_and_prompts("x"));
         assert_eq!((drift.resources.added.len(), drift.prompts.added.len()), (2, 1));
-        let found = json!(differences(&offers("x"), &offers("y")));
+        let found = json!(differences(&resources_and_prompts("x"), &resources_and_prompts("y")));
         assert_eq!(found[0], json!({ "resource": "a:b", "field": "description", "before": "x", "after": "y" }));
         assert_eq!(
             (&found[1]["resourceTemplate"], &found[2]["prompt"], &found[2]["field"]),
@@ -333,8 +333,11 @@ mod tests {
 
     #[test]
     fn a_kind_without_changes_is_not_spoken_of() {
-        assert_eq!(json!(Drift::between(&offers("x"), &offers("x"))), json!({ "added": [], "removed": [], "changed": [] }));
-        let drift = json!(Drift::between(&offers("x"), &manifest(&[])));
+        assert_eq!(
+            json!(Drift::between(&resources_and_prompts("x"), &resources_and_prompts("x"))),
+            json!({ "added": [], "removed": [], "changed": [] })
+        );
+        let drift = json!(Drift::between(&resources_and_prompts("x"), &manifest(&[])));
         assert_eq!(drift["prompts"], json!({ "added": [], "removed": ["p"], "changed": [] }));
         assert_eq!(drift["resourceTemplates"]["removed"], json!(["a:{x}"]));
     }

@@ -2,6 +2,7 @@
 //! person sees.
 
 mod allowed_writes;
+mod approval_status;
 mod approvals;
 mod audit;
 mod audit_rules;
@@ -13,33 +14,32 @@ mod executable;
 mod folder;
 mod gate;
 mod key;
-mod offers;
 mod processes;
 mod request;
+mod resources_and_prompts;
 mod revocations;
 mod shown;
 mod shown_value;
-mod standing;
 mod subject;
 
 pub use allowed_writes::AllowedWrites;
+pub use approval_status::{ApprovalStatus, NotApprovedReason};
 pub use approvals::{ApprovalStore, IncidentListener};
 pub use audit::{Finding, audit_manifest, audit_text};
 pub use audit_rules::Severity;
 pub use canonical::Canonical;
 pub use digest::{manifest_digest, tool_digest};
 pub use document::{Approval, Approvals, Content, read as read_approvals};
-pub use drift::{Changes, Difference, Drift, Item, ToolStanding, differences, tool_standing};
+pub use drift::{Changes, Difference, Drift, Item, ToolComparison, compare_tool, differences};
 pub use executable::{Executable, Executables, locate_program};
 pub use folder::deciding_folder;
 pub use gate::{Decision, Gate, gate, read_gate};
 pub use key::MachineKey;
-pub use offers::{
+pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary};
+pub use resources_and_prompts::{
     PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_manifest, filter_warnings, shown_prompt, shown_resource, shown_template,
 };
-pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary};
 pub use revocations::ApprovalBasis;
 pub(crate) use shown::{METADATA_FIELD, address_of, input_lines, oauth_lines, shown_header};
 pub use shown::{addresses_of, shown_variable};
-pub use standing::{NotApprovedReason, Standing};
 pub use subject::{Circumstances, Subject};

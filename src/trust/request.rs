@@ -4,16 +4,16 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde_json::Value as Json;
 
+use super::approval_status::NotApprovedReason;
 use super::audit::{Finding, audit_manifest};
 use super::digest::{manifest_digest, tool_digest};
 use super::drift::{Difference, Drift, differences};
 use super::executable::Executable;
-use super::offers::{
+use super::resources_and_prompts::{
     MAX_NAME_CHARS, PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_warnings, prompt_summaries, resource_summaries,
     template_summaries,
 };
 use super::shown::{METADATA_FIELD, URL_FIELD, addresses_of, header_lines, input_lines, oauth_lines, shown_variable};
-use super::standing::NotApprovedReason;
 use super::subject::Subject;
 use crate::catalog::{Manifest, Tool};
 use crate::config::{Address, Confirm, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code, redirects_traffic};

@@ -8,7 +8,7 @@ use crate::error::Error;
 /// The state of a server's approval at the moment when somebody approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalBasis {
-    /// [`Approval::lineage`](super::Approval::lineage) of the approval that counted then. A revocation in another process ends it.
+    /// [`Approval::first_approval_id`](super::Approval::first_approval_id) of the approval that counted then. A revocation in another process ends it.
     pub(super) first_id: Option<String>,
     /// Number of revocations in this process at that moment.
     pub(super) revocations: u64,
@@ -19,7 +19,7 @@ pub struct ApprovalBasis {
 impl ApprovalBasis {
     /// Returns whether the file records no revocation since: neither of the approval that counted then, nor of one that came and went.
     pub(super) fn is_of(&self, server: &str, now: &Approvals) -> bool {
-        let counts = |first_id: &str| now.get(server).is_some_and(|approval| approval.lineage() == first_id);
+        let counts = |first_id: &str| now.get(server).is_some_and(|approval| approval.first_approval_id() == first_id);
         self.recorded == now.revocations_of(server) && self.first_id.as_deref().is_none_or(counts)
     }
 }

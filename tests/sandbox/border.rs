@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::*;
-use hyperlight_mcp::sandbox::{Importable, LookOwner};
+use hyperlight_mcp::sandbox::{Importable, ParseOwner};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agent_code_has_no_name_for_what_the_prelude_alone_has() {
@@ -25,7 +25,7 @@ async fn agent_code_has_no_name_for_what_the_prelude_alone_has() {
     let sandboxes = sandboxes();
     for name in names {
         let code = format!("import {{ finish }} from {name:?}; export const handler = () => finish");
-        let problems = sandboxes.check(&LookOwner::default(), &code, &Vec::<Importable>::new(), &|| true).unwrap().unwrap();
+        let problems = sandboxes.check(&ParseOwner::default(), &code, &Vec::<Importable>::new(), &|| true).unwrap().unwrap();
         assert_eq!(problems.len(), 1, "{name}: {problems:?}");
         let outcome = run(&Arc::new(super::sandboxes()), request(&code)).await;
         assert_eq!(outcome.value.unwrap_err().code(), "ERR_CODE_SYNTAX", "{name}");

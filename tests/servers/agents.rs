@@ -16,20 +16,20 @@ use hyperlight_mcp::sandbox::{Stop, Value};
 use hyperlight_mcp::trust::Decision;
 use serde_json::{Value as Json, json};
 
-use crate::support::asking::{ONE, Room, Told, accepted, decline};
+use crate::support::asking::{ONE, RecordedEvents, Setup, accepted, decline};
 use crate::support::{object, patience, until, within};
 
 const NOTE: &str = "fixture://note.txt";
 const WATCHED: [&[&str]; 2] = [&["--resources"], &["--resources", "--era", "2026"]];
 
 /// Somebody who answers every question with their name, and notes what they were asked.
-struct Voice {
+struct NamedPerson {
     name: String,
     decision: Decision,
     asked: Mutex<Vec<String>>,
 }
 
-impl Voice {
+impl NamedPerson {
     fn named(name: &str) -> Arc<Self> {
         Self::deciding(name, Decision::Once)
     }
@@ -51,7 +51,7 @@ impl Voice {
     }
 }
 
-impl Callbacks for Voice {
+impl Callbacks for NamedPerson {
     fn approve_call(&self, question: &ApprovalQuestion) -> Option<Answer<Decision>> {
         self.note(format!("{} {}", question.tool, json!(question.args)));
         let decision = self.decision;
@@ -93,19 +93,19 @@ async fn thought() {
     tokio::time::sleep(Duration::from_millis(3)).await;
 }
 
-fn agent_of(room: &Room, voice: &Arc<Voice>) -> Agent {
-    room.gateway.agent(&voice.name, IdentityOptions { callbacks: Some(voice.callbacks()), on_event: None }).unwrap()
+fn agent_of(setup: &Setup, voice: &Arc<NamedPerson>) -> Agent {
+    setup.gateway.agent(&voice.name, IdentityOptions { callbacks: Some(voice.callbacks()), on_event: None }).unwrap()
 }
 
-fn silent(room: &Room, name: &str) -> Agent {
-    room.gateway.agent(name, IdentityOptions::default()).unwrap()
+fn silent(setup: &Setup, name: &str) -> Agent {
+    setup.gateway.agent(name, IdentityOptions::default()).unwrap()
 }
 
 /// A server whose writes ask, and a gateway whose operator would say yes to all.
-async fn asking_room(flags: &[&str]) -> (Room, Arc<Voice>) {
-    let operator = Voice::deciding("operator", Decision::Session);
-    let room = Room::asked_by(flags, &json!({ "confirm": "writes", "elicits": true }), Some(operator.callbacks())).await;
-    (room, operator)
+async fn asking_room(flags: &[&str]) -> (Setup, Arc<NamedPerson>) {
+    let operator = NamedPerson::deciding("operator", Decision::Session);
+    let setup = Setup::asked_by(flags, &json!({ "confirm": "writes", "elicits": true }), Some(operator.callbacks())).await;
+    (setup, operator)
 }
 
 async fn call(agent: &Agent, tool: &str, arguments: Json) -> Result<Json> {
@@ -133,8 +133,8 @@ async fn manage(agent: &Agent, action: &str) -> Json {
 }
 
 /// A call that is pending until something ends it, and has reached the server.
-async fn pending(room: &Room, agent: &Agent) -> tokio::task::JoinHandle<Result<Json>> {
-    let sent = || room.scene.events(ONE).iter().filter(|event| event["name"] == "hang").count();
+async fn pending(setup: &Setup, agent: &Agent) -> tokio::task::JoinHandle<Result<Json>> {
+    let sent = || setup.test_folder.events(ONE).iter().filter(|event| event["name"] == "hang").count();
     let (before, agent) = (sent(), agent.clone());
     let call = tokio::spawn(async move { agent.call_tool(ONE, "hang", object(json!({})), CallOptions::default(), &Stop::new()).await });
     until("the call to arrive", || (sent() > before).then_some(())).await;
@@ -157,9 +157,9 @@ fn value(report: RunReport) -> Json {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_yes_of_one_agent_is_not_anothers() {
-    let (room, operator) = asking_room(&[]).await;
-    let (first, second) = (Voice::deciding("first", Decision::Session), Voice::deciding("second", Decision::Deny));
-    let (agent, other) = (agent_of(&room, &first), agent_of(&room, &second));
+    let (setup, operator) = asking_room(&[]).await;
+    let (first, second) = (NamedPerson::deciding("first", Decision::Session), NamedPerson::deciding("second", Decision::Deny));
+    let (agent, other) = (agent_of(&setup, &first), agent_of(&setup, &second));
     for _ in 0..3 {
         assert_eq!(write(&agent).await, "no error");
     }
@@ -167,22 +167,22 @@ async fn a_session_yes_of_one_agent_is_not_anothers() {
     assert_eq!(write(&other).await, "ERR_CALL_DENIED");
     assert_eq!((second.asked().len(), operator.asked().len()), (1, 0));
     // The operator's own yes is the operator's alone as well, and an agent's is not the operator's.
-    assert_eq!(write(&room.gateway).await, "no error");
+    assert_eq!(write(&setup.gateway).await, "no error");
     assert_eq!(operator.asked().len(), 1);
     assert_eq!(write(&other).await, "ERR_CALL_DENIED");
     // Two agents of one name are two agents.
-    let twin = agent_of(&room, &first);
+    let twin = agent_of(&setup, &first);
     assert_eq!(write(&twin).await, "no error");
     assert_eq!(first.asked().len(), 2);
-    room.gateway.close().await;
+    setup.gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_about_an_agents_call_reaches_its_callbacks_and_no_others() {
     for flags in [&[][..], &["--era", "2026"]] {
-        let (room, operator) = asking_room(flags).await;
-        let (first, second) = (Voice::named("first"), Voice::named("second"));
-        let (agent, other) = (agent_of(&room, &first), agent_of(&room, &second));
+        let (setup, operator) = asking_room(flags).await;
+        let (first, second) = (NamedPerson::named("first"), NamedPerson::named("second"));
+        let (agent, other) = (agent_of(&setup, &first), agent_of(&setup, &second));
         let answer = call(&agent, "elicit", json!({ "message": "whose?" })).await.unwrap();
         assert_eq!(answer["structuredContent"], accepted("first"), "{flags:?}");
         let answer = call(&other, "sample", json!({ "prompt": "whose model?" })).await.unwrap();
@@ -190,15 +190,15 @@ async fn a_question_about_an_agents_call_reaches_its_callbacks_and_no_others() {
         assert!(first.asked().iter().any(|asked| asked == "whose?") && second.asked().iter().any(|asked| asked == "whose model?"));
         assert!(!first.asked().iter().any(|asked| asked == "whose model?") && !second.asked().iter().any(|asked| asked == "whose?"));
         assert_eq!(operator.asked(), [""; 0]);
-        room.gateway.close().await;
+        setup.gateway.close().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_without_callbacks_has_nobody_to_ask_though_the_operator_has_some() {
-    let operator = Voice::deciding("operator", Decision::Session);
-    let room = Room::asked_by(&[], &json!({ "confirm": "writes" }), Some(operator.callbacks())).await;
-    let agent = silent(&room, "lonely");
+    let operator = NamedPerson::deciding("operator", Decision::Session);
+    let setup = Setup::asked_by(&[], &json!({ "confirm": "writes" }), Some(operator.callbacks())).await;
+    let agent = silent(&setup, "lonely");
     assert_eq!(write(&agent).await, "ERR_CALL_DENIED");
     let sandbox = agent.sandbox(ToolErrors::Return, None).unwrap();
     assert_eq!(
@@ -209,35 +209,35 @@ async fn an_agent_without_callbacks_has_nobody_to_ask_though_the_operator_has_so
     );
     assert_eq!(operator.asked(), [""; 0]);
 
-    let open = Room::asked_by(&[], &json!({ "confirm": "never" }), Some(operator.callbacks())).await;
+    let open = Setup::asked_by(&[], &json!({ "confirm": "never" }), Some(operator.callbacks())).await;
     let answer = call(&silent(&open, "lonely"), "elicit", json!({})).await.unwrap();
     assert_eq!(answer["structuredContent"], decline());
     assert_eq!(operator.asked(), [""; 0]);
-    room.gateway.close().await;
+    setup.gateway.close().await;
     open.gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn callbacks_of_one_tool_call_of_a_model_are_asked_about_its_run_alone() {
-    let (room, operator) = asking_room(&[]).await;
-    let (agents, one, two) = (Voice::named("agent"), Voice::named("one"), Voice::named("two"));
-    let tools = tools_of(&agent_of(&room, &agents));
-    let ask = async |voice: Option<&Arc<Voice>>| {
+    let (setup, operator) = asking_room(&[]).await;
+    let (agents, one, two) = (NamedPerson::named("agent"), NamedPerson::named("one"), NamedPerson::named("two"));
+    let tools = tools_of(&agent_of(&setup, &agents));
+    let ask = async |voice: Option<&Arc<NamedPerson>>| {
         let code = "import { elicit } from 'host:mcp-one'; export const handler = () => elicit({}).content.answer";
-        let options = ExecuteOptions { callbacks: voice.map(Voice::callbacks), ..ExecuteOptions::default() };
+        let options = ExecuteOptions { callbacks: voice.map(NamedPerson::callbacks), ..ExecuteOptions::default() };
         let answer = tools.execute_with("run_javascript", &json!({ "code": code }), options).await.unwrap();
         answer["value"].clone()
     };
     assert_eq!([ask(Some(&one)).await, ask(Some(&two)).await, ask(None).await], ["one", "two", "agent"]);
     assert_eq!([&one, &two, &agents, &operator].map(|voice| voice.asked().len()), [1, 1, 1, 0]);
-    room.gateway.close().await;
+    setup.gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_disables_for_its_agent_alone_and_a_person_for_all() {
-    let room = Room::open(&[]).await;
-    let (agent, other) = (silent(&room, "first"), silent(&room, "second"));
-    let [own, others] = [pending(&room, &agent).await, pending(&room, &other).await];
+    let setup = Setup::open(&[]).await;
+    let (agent, other) = (silent(&setup, "first"), silent(&setup, "second"));
+    let [own, others] = [pending(&setup, &agent).await, pending(&setup, &other).await];
     assert_eq!(manage(&agent, "disable").await["disabled"], true);
     assert_eq!(ended(own).await, "ERR_NOT_ENABLED");
     assert_eq!(code(&agent, "echo", json!({ "value": 1 })).await, "ERR_NOT_ENABLED");
@@ -245,55 +245,55 @@ async fn a_model_disables_for_its_agent_alone_and_a_person_for_all() {
     assert!(agent.list_modules().unwrap().iter().all(|module| module.specifier != "host:mcp-one"));
     assert!(other.list_modules().unwrap().iter().any(|module| module.specifier == "host:mcp-one"));
     // A test of the connection by one model leaves the calls of the other alone, too.
-    let spawned = room.scene.count(ONE, "spawn");
+    let spawned = setup.test_folder.count(ONE, "spawn");
     assert_eq!(manage(&agent, "test").await["connected"], true);
-    assert_eq!((room.scene.count(ONE, "spawn"), others.is_finished()), (spawned, false));
+    assert_eq!((setup.test_folder.count(ONE, "spawn"), others.is_finished()), (spawned, false));
     assert_eq!(manage(&agent, "reload").await["error"]["code"], "ERR_OPERATOR_ONLY");
 
     assert_eq!(manage(&agent, "enable").await["usable"], true);
-    let own = pending(&room, &agent).await;
-    room.gateway.disable(ONE).await.unwrap();
+    let own = pending(&setup, &agent).await;
+    setup.gateway.disable(ONE).await.unwrap();
     assert_eq!([ended(own).await, ended(others).await], ["ERR_NOT_ENABLED"; 2]);
     assert_eq!(manage(&agent, "enable").await["error"]["code"], "ERR_DISABLED_BY_PERSON");
-    room.gateway.close().await;
+    setup.gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_no_agent_sees_any_more_loses_its_process() {
-    let room = Room::open(&[]).await;
-    let agent = silent(&room, "only");
+    let setup = Setup::open(&[]).await;
+    let agent = silent(&setup, "only");
     assert_eq!(code(&agent, "echo", json!({ "value": 1 })).await, "no error");
     manage(&agent, "disable").await;
-    assert_eq!(room.scene.servers_running().len(), 1, "the operator still sees it");
-    manage(&room.gateway, "disable").await;
-    room.scene.all_servers_gone().await;
-    room.gateway.close().await;
+    assert_eq!(setup.test_folder.servers_running().len(), 1, "the operator still sees it");
+    manage(&setup.gateway, "disable").await;
+    setup.test_folder.all_servers_gone().await;
+    setup.gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resource_that_changes_is_told_to_whom_has_subscribed_and_to_nobody_else() {
     for flags in WATCHED {
-        let room = Room::open(flags).await;
-        let (told, told_other) = (Told::default(), Told::default());
-        let agent = |told: &Told| {
+        let setup = Setup::open(flags).await;
+        let (told, told_other) = (RecordedEvents::default(), RecordedEvents::default());
+        let agent = |told: &RecordedEvents| {
             let options = IdentityOptions { callbacks: None, on_event: Some(told.listener()) };
-            room.gateway.agent("watcher", options).unwrap()
+            setup.gateway.agent("watcher", options).unwrap()
         };
         let (first, second, third) = (agent(&told), agent(&told_other), agent(&told_other));
-        let updates = |told: &Told| told.all("resource-updated").len();
+        let updates = |told: &RecordedEvents| told.all("resource-updated").len();
         first.subscribe(ONE, NOTE).await.unwrap();
         call(&first, "touch", json!({})).await.unwrap();
         until("the event", || (updates(&told) == 1).then_some(())).await;
-        assert_eq!((updates(&told_other), updates(&room.told)), (0, 0), "{flags:?}");
+        assert_eq!((updates(&told_other), updates(&setup.told)), (0, 0), "{flags:?}");
 
         // With the end of one subscription, the other goes on; with the last one, the server is asked for no more.
         second.subscribe(ONE, NOTE).await.unwrap();
         first.unsubscribe(ONE, NOTE).await.unwrap();
         call(&first, "touch", json!({})).await.unwrap();
         until("the other's event", || (updates(&told_other) == 1).then_some(())).await;
-        assert_eq!((updates(&told), updates(&room.told)), (1, 0));
+        assert_eq!((updates(&told), updates(&setup.told)), (1, 0));
         let method = if flags.len() == 1 { "resources/unsubscribe" } else { "notifications/cancelled" };
-        let unsubscribed = || room.scene.events(ONE).iter().filter(|event| event["method"] == method).count();
+        let unsubscribed = || setup.test_folder.events(ONE).iter().filter(|event| event["method"] == method).count();
         third.subscribe(ONE, NOTE).await.unwrap();
         second.close().await;
         call(&third, "touch", json!({})).await.unwrap();
@@ -302,26 +302,26 @@ async fn a_resource_that_changes_is_told_to_whom_has_subscribed_and_to_nobody_el
         // It is dropped, and not closed.
         drop(third);
         until("the server to be told", || (unsubscribed() > before).then_some(())).await;
-        room.gateway.close().await;
+        setup.gateway.close().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_disables_a_server_ends_the_subscriptions_of_its_agent() {
-    let room = Room::open(WATCHED[0]).await;
-    let (agent, other) = (silent(&room, "first"), silent(&room, "second"));
+    let setup = Setup::open(WATCHED[0]).await;
+    let (agent, other) = (silent(&setup, "first"), silent(&setup, "second"));
     agent.subscribe(ONE, NOTE).await.unwrap();
     manage(&agent, "disable").await;
-    room.scene.logged(ONE, "request", |event| event["method"] == "resources/unsubscribe").await;
+    setup.test_folder.logged(ONE, "request", |event| event["method"] == "resources/unsubscribe").await;
     call(&other, "touch", json!({})).await.unwrap();
-    assert_eq!(room.told.all("resource-updated").len(), 0);
-    room.gateway.close().await;
+    assert_eq!(setup.told.all("resource-updated").len(), 0);
+    setup.gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn saved_values_belong_to_a_sandbox_and_end_with_its_agent() {
-    let room = Room::open(&[]).await;
-    let (agent, other) = (silent(&room, "first"), silent(&room, "second"));
+    let setup = Setup::open(&[]).await;
+    let (agent, other) = (silent(&setup, "first"), silent(&setup, "second"));
     let sandbox = |agent: &Agent| {
         let options = SandboxOptions { max_result_tokens: Some(200), ..SandboxOptions::default() };
         agent.sandbox_with(options).unwrap()
@@ -334,19 +334,19 @@ async fn saved_values_belong_to_a_sandbox_and_end_with_its_agent() {
     agent.close().await;
     assert_eq!(run(&own, &read).await.outcome.value.unwrap_err().code(), "ERR_CLOSED");
     assert_eq!(value(run(&others, "1").await), 1);
-    room.gateway.close().await;
+    setup.gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn close_ends_what_is_of_the_agent_and_nothing_else() {
-    let room = Room::open(&["--resources"]).await;
-    let (agent, other) = (silent(&room, "first"), silent(&room, "second"));
+    let setup = Setup::open(&["--resources"]).await;
+    let (agent, other) = (silent(&setup, "first"), silent(&setup, "second"));
     let sandbox = agent.sandbox(ToolErrors::Return, None).unwrap();
     let tools = tools_of(&agent);
-    let [own, others] = [pending(&room, &agent).await, pending(&room, &other).await];
+    let [own, others] = [pending(&setup, &agent).await, pending(&setup, &other).await];
     let start = |code: &str| tokio::spawn(sandbox.run(code.to_owned(), RunOptions::default()));
     let (running, queued) = (start("export const handler = () => { for (;;); }"), start("export const handler = () => 1"));
-    let server = room.scene.pid(ONE).await;
+    let server = setup.test_folder.pid(ONE).await;
     within(patience(), "the end of an agent", agent.close()).await;
     assert_eq!(ended(own).await, "ERR_CLOSED");
     for run in [running, queued] {
@@ -358,7 +358,7 @@ async fn close_ends_what_is_of_the_agent_and_nothing_else() {
     assert_eq!(code(&agent, "echo", json!({ "value": 1 })).await, "ERR_CLOSED");
     assert_eq!(code_of(agent.sandbox(ToolErrors::Return, None)), "ERR_CLOSED");
     assert_eq!(code_of(agent.declarations(None, ToolErrors::Return)), "ERR_CLOSED");
-    assert_eq!(code_of(agent.approved_module(ONE, hyperlight_mcp::gateway::Look::Now)), "ERR_CLOSED");
+    assert_eq!(code_of(agent.approved_module(ONE, hyperlight_mcp::gateway::ApprovalRead::Fresh)), "ERR_CLOSED");
     assert_eq!(code_of(agent.subscribe(ONE, NOTE).await), "ERR_CLOSED");
     let answer = tools.execute("manage_mcp", &json!({ "action": "enable", "server": ONE }), &Stop::new()).await.unwrap();
     assert_eq!(answer["error"]["code"], "ERR_CLOSED");
@@ -366,10 +366,10 @@ async fn close_ends_what_is_of_the_agent_and_nothing_else() {
 
     assert!(!others.is_finished());
     assert_eq!(code(&other, "echo", json!({ "value": 1 })).await, "no error");
-    assert_eq!((room.scene.pid(ONE).await, room.scene.servers_running().len()), (server, 1));
-    room.gateway.close().await;
+    assert_eq!((setup.test_folder.pid(ONE).await, setup.test_folder.servers_running().len()), (server, 1));
+    setup.gateway.close().await;
     assert_eq!(ended(others).await, "ERR_CLOSED");
-    assert_eq!(code_of(room.gateway.agent("late", IdentityOptions::default())), "ERR_CLOSED");
+    assert_eq!(code_of(setup.gateway.agent("late", IdentityOptions::default())), "ERR_CLOSED");
 }
 
 /// Never answers, and tells when it is no longer waited for.
@@ -388,12 +388,12 @@ impl Callbacks for Thinking {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pending_question_ends_with_its_agent() {
-    let (room, operator) = asking_room(&[]).await;
+    let (setup, operator) = asking_room(&[]).await;
     let thinking = Arc::new(());
     let waited_for = Arc::downgrade(&thinking);
     let person = Arc::new(Thinking(Mutex::new(Some(thinking))));
     let agent =
-        room.gateway.agent("slow", IdentityOptions { callbacks: Some(Arc::clone(&person) as _), ..IdentityOptions::default() }).unwrap();
+        setup.gateway.agent("slow", IdentityOptions { callbacks: Some(Arc::clone(&person) as _), ..IdentityOptions::default() }).unwrap();
     let asking = tokio::spawn({
         let agent = agent.clone();
         async move { write(&agent).await }
@@ -402,26 +402,26 @@ async fn a_pending_question_ends_with_its_agent() {
     agent.close().await;
     assert_eq!(asking.await.unwrap(), "ERR_CLOSED");
     assert!(waited_for.upgrade().is_none());
-    let sent = room.scene.events(ONE).iter().filter(|event| event["name"] == "write_note").count();
+    let sent = setup.test_folder.events(ONE).iter().filter(|event| event["name"] == "write_note").count();
     assert_eq!((operator.asked(), sent), (Vec::new(), 0));
-    room.gateway.close().await;
+    setup.gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revocation_takes_back_the_session_grants_of_all_agents() {
-    let (room, _) = asking_room(&[]).await;
-    let voices = ["first", "second"].map(|name| Voice::deciding(name, Decision::Session));
-    let agents = [agent_of(&room, &voices[0]), agent_of(&room, &voices[1])];
+    let (setup, _) = asking_room(&[]).await;
+    let voices = ["first", "second"].map(|name| NamedPerson::deciding(name, Decision::Session));
+    let agents = [agent_of(&setup, &voices[0]), agent_of(&setup, &voices[1])];
     for agent in &agents {
         assert_eq!(write(agent).await, "no error");
     }
-    room.gateway.revoke(ONE).await.unwrap();
-    room.gateway.approve(ONE, None, None).await.unwrap();
-    room.gateway.enable(ONE).unwrap();
+    setup.gateway.revoke(ONE).await.unwrap();
+    setup.gateway.approve(ONE, None, None).await.unwrap();
+    setup.gateway.enable(ONE).unwrap();
     for (agent, voice) in agents.iter().zip(&voices) {
         assert_eq!((write(agent).await, voice.asked().len()), ("no error", 2));
     }
-    room.gateway.close().await;
+    setup.gateway.close().await;
 }
 
 /// One request of an interleaving: the agent that makes it, and what it asks.
@@ -473,11 +473,11 @@ async fn take(agent: &Agent, name: &str, sandbox: &Arc<Sandbox>, number: usize, 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_two_agents_ask_at_once_every_answer_goes_to_its_own() {
     for flags in [&["--tools", "write_note,elicit,sample"][..], &["--era", "2026"]] {
-        let operator = Voice::deciding("operator", Decision::Session);
-        let room = Room::asked_by(flags, &json!({ "confirm": "writes", "elicits": true }), Some(operator.callbacks())).await;
+        let operator = NamedPerson::deciding("operator", Decision::Session);
+        let setup = Setup::asked_by(flags, &json!({ "confirm": "writes", "elicits": true }), Some(operator.callbacks())).await;
         for seed in 1..=8 {
-            let voices = [Voice::named("yes"), Voice::deciding("no", Decision::Deny)];
-            let agents = [agent_of(&room, &voices[0]), agent_of(&room, &voices[1])];
+            let voices = [NamedPerson::named("yes"), NamedPerson::deciding("no", Decision::Deny)];
+            let agents = [agent_of(&setup, &voices[0]), agent_of(&setup, &voices[1])];
             let sandboxes = [0, 1].map(|index: usize| agents[index].sandbox(ToolErrors::Return, None).unwrap());
             let steps = interleaving(seed);
             let taken = steps
@@ -494,6 +494,6 @@ async fn whatever_two_agents_ask_at_once_every_answer_goes_to_its_own() {
             join_all(agents.iter().map(Agent::close)).await;
         }
         assert_eq!(operator.asked(), [""; 0]);
-        room.gateway.close().await;
+        setup.gateway.close().await;
     }
 }

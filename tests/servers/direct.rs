@@ -6,19 +6,19 @@ use hyperlight_mcp::sandbox::Stop;
 use hyperlight_mcp::{Gateway, GatewayOptions, Result};
 use serde_json::{Value as Json, json};
 
-use crate::support::{FIXTURE, Scene, guest_choice, object};
+use crate::support::{FIXTURE, TestFolder, guest_choice, object};
 
 /// Opens a gateway on two servers, whose tools would have one name: `c_d` of `b`, and `d` of `b-c`.
-fn open(scene: &Scene, order: [&str; 2]) -> Gateway {
+fn open(test_folder: &TestFolder, order: [&str; 2]) -> Gateway {
     let server = |name: &str| {
         let tool = if name == "b" { "c_d" } else { "d" };
-        json!({ "command": FIXTURE, "args": scene.arguments(name, &["--tools", "none", "--extra-tool", tool]), "confirm": "never" })
+        json!({ "command": FIXTURE, "args": test_folder.arguments(name, &["--tools", "none", "--extra-tool", tool]), "confirm": "never" })
     };
     let servers: serde_json::Map<String, Json> = order.iter().map(|name| ((*name).to_owned(), server(name))).collect();
-    let mut options = GatewayOptions::new(scene.watchdog_program(), tokio::runtime::Handle::current());
+    let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
     options.config = Some(json!({ "mcpServers": servers }));
-    options.state_dir = Some(scene.path("state"));
-    options.workspace_folder = Some(scene.path(""));
+    options.state_dir = Some(test_folder.path("state"));
+    options.workspace_folder = Some(test_folder.path(""));
     options.guest = guest_choice();
     Gateway::open(options).unwrap()
 }
@@ -39,8 +39,8 @@ async fn call(gateway: &Gateway, name: &str) -> Result<Json> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_tool_that_was_approved_first_keeps_the_name_in_each_process_and_each_order() {
-    let scene = Scene::new();
-    let gateway = open(&scene, ["b-c", "b"]);
+    let test_folder = TestFolder::new();
+    let gateway = open(&test_folder, ["b-c", "b"]);
     approve(&gateway, "b").await;
     approve(&gateway, "b-c").await;
     let first = listed(&gateway, NameStyle::Underscore);
@@ -48,7 +48,7 @@ async fn the_tool_that_was_approved_first_keeps_the_name_in_each_process_and_eac
     assert!(first[1].2.starts_with("mcp_b_c_d_"), "{first:?}");
     let other = first[1].2.clone();
     gateway.close().await;
-    let later = open(&scene, ["b", "b-c"]);
+    let later = open(&test_folder, ["b", "b-c"]);
     for name in ["b-c", "b"] {
         later.enable(name).unwrap();
     }
@@ -62,8 +62,8 @@ async fn the_tool_that_was_approved_first_keeps_the_name_in_each_process_and_eac
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_is_known_while_its_tool_is_approved_and_called_while_its_server_is_enabled() {
-    let scene = Scene::new();
-    let gateway = open(&scene, ["b", "b-c"]);
+    let test_folder = TestFolder::new();
+    let gateway = open(&test_folder, ["b", "b-c"]);
     assert_eq!(call(&gateway, "mcp_b_c_d").await.unwrap_err().code(), "ERR_UNKNOWN_TOOL");
     approve(&gateway, "b").await;
     let agent = gateway.agent("reader", IdentityOptions::default()).unwrap();

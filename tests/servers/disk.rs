@@ -7,26 +7,26 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hyperlight_mcp::gateway::{CallOptions, Look};
+use hyperlight_mcp::gateway::{ApprovalRead, CallOptions};
 use hyperlight_mcp::registry::ServerState;
 use hyperlight_mcp::sandbox::Stop;
 use hyperlight_mcp::trust::ApprovalRequest;
 use hyperlight_mcp::{Gateway, GatewayOptions};
 use serde_json::{Map, Value as Json, json};
 
-use crate::support::{FIXTURE, Scene, guest_choice, patience, within, write_script};
+use crate::support::{FIXTURE, TestFolder, guest_choice, patience, within, write_script};
 
-fn options(scene: &Scene, servers: &Json) -> GatewayOptions {
-    let mut options = GatewayOptions::new(scene.watchdog_program(), tokio::runtime::Handle::current());
+fn options(test_folder: &TestFolder, servers: &Json) -> GatewayOptions {
+    let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
     options.config = Some(json!({ "mcpServers": servers }));
-    options.state_dir = Some(scene.path("state"));
-    options.workspace_folder = Some(scene.path(""));
+    options.state_dir = Some(test_folder.path("state"));
+    options.workspace_folder = Some(test_folder.path(""));
     options.guest = guest_choice();
     options
 }
 
-fn server(scene: &Scene, name: &str) -> Json {
-    json!({ "command": FIXTURE, "args": scene.arguments(name, &[]), "confirm": "never" })
+fn server(test_folder: &TestFolder, name: &str) -> Json {
+    json!({ "command": FIXTURE, "args": test_folder.arguments(name, &[]), "confirm": "never" })
 }
 
 fn pipe(path: &Path) {
@@ -37,7 +37,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-fn state(gateway: &Gateway, look: Look) -> ServerState {
+fn state(gateway: &Gateway, look: ApprovalRead) -> ServerState {
     gateway.servers_by(look).unwrap()[0].state
 }
 
@@ -52,12 +52,12 @@ async fn call(gateway: &Gateway, name: &str) -> &'static str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_entry_that_names_a_device_or_a_pipe_holds_nobody_up() {
-    let scene = Scene::new();
-    pipe(&scene.path("pipe"));
-    std::os::unix::fs::symlink(scene.path("pipe"), scene.path("link")).unwrap();
+    let test_folder = TestFolder::new();
+    pipe(&test_folder.path("pipe"));
+    std::os::unix::fs::symlink(test_folder.path("pipe"), test_folder.path("link")).unwrap();
     let entry = |command: &str| json!({ "command": command, "pinExecutable": true, "envFile": "pipe", "pinValues": true });
     let servers = json!({ "zero": entry("/dev/zero"), "pipe": entry("./pipe"), "link": entry("./link"), "folder": entry("./") });
-    let gateway = Gateway::open(options(&scene, &servers)).unwrap();
+    let gateway = Gateway::open(options(&test_folder, &servers)).unwrap();
     let clone = gateway.clone();
     let states = blocking("the servers", move || clone.servers()).await.unwrap();
     assert!(states.len() == 4 && states.iter().all(|status| status.state == ServerState::Unapproved));
@@ -73,23 +73,23 @@ async fn an_entry_that_names_a_device_or_a_pipe_holds_nobody_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_config_that_is_a_pipe_is_an_error_and_not_waited_for() {
-    let scene = Scene::new();
-    pipe(&scene.path("config.json"));
-    let mut options = options(&scene, &json!({}));
-    (options.config, options.config_path) = (None, Some(scene.path("config.json")));
+    let test_folder = TestFolder::new();
+    pipe(&test_folder.path("config.json"));
+    let mut options = options(&test_folder, &json!({}));
+    (options.config, options.config_path) = (None, Some(test_folder.path("config.json")));
     let error = blocking("the gateway", move || Gateway::open(options)).await.err().unwrap();
     assert!(error.code() == "ERR_CONFIG_UNREADABLE" && error.to_string().contains("not a regular file"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_holds_the_lock_of_the_approvals_is_ended_and_its_revocation_recorded() {
-    let scene = Scene::new();
-    let (lock, held) = (scene.path("state/approved-mcp.lock"), scene.path("hold"));
-    let fixture = format!("{FIXTURE} {}", scene.arguments("one", &[]).join(" "));
+    let test_folder = TestFolder::new();
+    let (lock, held) = (test_folder.path("state/approved-mcp.lock"), test_folder.path("hold"));
+    let fixture = format!("{FIXTURE} {}", test_folder.arguments("one", &[]).join(" "));
     let script = format!("if [ -e {0} ]; then exec flock {1} {fixture}; else exec {fixture}; fi", held.display(), lock.display());
-    write_script(&scene.path("server"), &script);
-    let servers = json!({ "one": { "command": scene.path("server"), "confirm": "never" } });
-    let gateway = Gateway::open(options(&scene, &servers)).unwrap();
+    write_script(&test_folder.path("server"), &script);
+    let servers = json!({ "one": { "command": test_folder.path("server"), "confirm": "never" } });
+    let gateway = Gateway::open(options(&test_folder, &servers)).unwrap();
     gateway.approve("one", None, None).await.unwrap();
     gateway.enable("one").unwrap();
     fs::write(&held, "").unwrap();
@@ -97,46 +97,49 @@ async fn a_server_that_holds_the_lock_of_the_approvals_is_ended_and_its_revocati
     assert!(File::open(&lock).unwrap().try_lock().is_err(), "the server holds the lock");
 
     within(patience(), "the revocation", gateway.revoke("one")).await.unwrap();
-    assert_eq!(scene.servers_running(), [""; 0]);
-    assert_eq!(state(&Gateway::open(options(&scene, &servers)).unwrap(), Look::Now), ServerState::Unapproved);
+    assert_eq!(test_folder.servers_running(), [""; 0]);
+    assert_eq!(state(&Gateway::open(options(&test_folder, &servers)).unwrap(), ApprovalRead::Fresh), ServerState::Unapproved);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revocation_that_cannot_be_recorded_ends_the_server_says_so_and_holds_here() {
-    let scene = Scene::new();
-    let servers = json!({ "one": server(&scene, "one") });
-    let gateway = Gateway::open(options(&scene, &servers)).unwrap();
+    let test_folder = TestFolder::new();
+    let servers = json!({ "one": server(&test_folder, "one") });
+    let gateway = Gateway::open(options(&test_folder, &servers)).unwrap();
     gateway.approve("one", None, None).await.unwrap();
     gateway.enable("one").unwrap();
     assert_eq!(call(&gateway, "one").await, "no error");
     // Where the lock was, there is a folder: not even root can lock it as a file.
-    let lock = scene.path("state/approved-mcp.lock");
+    let lock = test_folder.path("state/approved-mcp.lock");
     fs::remove_file(&lock).unwrap();
     fs::create_dir(&lock).unwrap();
 
     let error = within(patience(), "the revocation", gateway.revoke("one")).await.unwrap_err();
     assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("could not be recorded"), "{error}");
     assert!(error.to_string().contains("revoke again"), "{error}");
-    assert_eq!(scene.servers_running(), [""; 0]);
-    assert_eq!((state(&gateway, Look::Last), state(&gateway, Look::Now)), (ServerState::Unapproved, ServerState::Unapproved));
+    assert_eq!(test_folder.servers_running(), [""; 0]);
+    assert_eq!(
+        (state(&gateway, ApprovalRead::Cached), state(&gateway, ApprovalRead::Fresh)),
+        (ServerState::Unapproved, ServerState::Unapproved)
+    );
     assert_eq!(call(&gateway, "one").await, "ERR_NOT_APPROVED");
     assert_eq!(gateway.enable("one").unwrap_err().code(), "ERR_NOT_APPROVED");
 
     fs::remove_dir(&lock).unwrap();
     gateway.revoke("one").await.unwrap();
-    assert_eq!(state(&Gateway::open(options(&scene, &servers)).unwrap(), Look::Now), ServerState::Unapproved);
+    assert_eq!(state(&Gateway::open(options(&test_folder, &servers)).unwrap(), ApprovalRead::Fresh), ServerState::Unapproved);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_for_a_lock_holds_up_nobody_else() {
-    let scene = Scene::new();
-    let servers = json!({ "one": server(&scene, "one"), "two": server(&scene, "two") });
-    let gateway = Gateway::open(options(&scene, &servers)).unwrap();
+    let test_folder = TestFolder::new();
+    let servers = json!({ "one": server(&test_folder, "one"), "two": server(&test_folder, "two") });
+    let gateway = Gateway::open(options(&test_folder, &servers)).unwrap();
     for name in ["one", "two"] {
         gateway.approve(name, None, None).await.unwrap();
         gateway.enable(name).unwrap();
     }
-    let lock = File::open(scene.path("state/approved-mcp.lock")).unwrap();
+    let lock = File::open(test_folder.path("state/approved-mcp.lock")).unwrap();
     lock.lock().unwrap();
     // As many as the runtime has threads, and more.
     let waiting: Vec<_> = (0..8)
@@ -148,7 +151,7 @@ async fn who_waits_for_a_lock_holds_up_nobody_else() {
         })
         .collect();
     within(patience(), "its end", async {
-        while !scene.servers_running().iter().all(|line| line.contains("log-two")) {
+        while !test_folder.servers_running().iter().all(|line| line.contains("log-two")) {
             tokio::task::yield_now().await;
         }
     })
@@ -162,34 +165,34 @@ async fn who_waits_for_a_lock_holds_up_nobody_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_found_last_is_told_without_reading_and_looked_at_again_soon() {
-    let scene = Scene::new();
-    let servers = json!({ "one": server(&scene, "one") });
-    let (here, there) = (Gateway::open(options(&scene, &servers)).unwrap(), Gateway::open(options(&scene, &servers)).unwrap());
+    let test_folder = TestFolder::new();
+    let servers = json!({ "one": server(&test_folder, "one") });
+    let (here, there) = (Gateway::open(options(&test_folder, &servers)).unwrap(), Gateway::open(options(&test_folder, &servers)).unwrap());
     there.approve("one", None, None).await.unwrap();
-    assert_eq!(state(&here, Look::Last), ServerState::Unapproved);
+    assert_eq!(state(&here, ApprovalRead::Cached), ServerState::Unapproved);
     within(patience(), "the approval", async {
-        while state(&here, Look::Last) != ServerState::Idle {
+        while state(&here, ApprovalRead::Cached) != ServerState::Idle {
             tokio::task::yield_now().await;
         }
     })
     .await;
     // Nobody opens this: it would be an error.
-    let path = scene.path("state/approved-mcp.json");
+    let path = test_folder.path("state/approved-mcp.json");
     fs::remove_file(&path).unwrap();
     pipe(&path);
-    assert_eq!(state(&there, Look::Last), ServerState::Connected);
+    assert_eq!(state(&there, ApprovalRead::Cached), ServerState::Connected);
     assert_eq!(here.servers().unwrap_err().code(), "ERR_APPROVAL_STORE");
-    assert_eq!(here.servers_by(Look::Last).unwrap_err().code(), "ERR_APPROVAL_STORE", "it is known by now");
+    assert_eq!(here.servers_by(ApprovalRead::Cached).unwrap_err().code(), "ERR_APPROVAL_STORE", "it is known by now");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_state_folder_that_others_see_is_closed_with_a_warning_and_one_that_they_write_is_refused() {
-    let scene = Scene::new();
-    let folder = scene.path("state");
+    let test_folder = TestFolder::new();
+    let folder = test_folder.path("state");
     fs::create_dir(&folder).unwrap();
     fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
     let heard: Arc<Mutex<Vec<Json>>> = Arc::default();
-    let mut given = options(&scene, &json!({}));
+    let mut given = options(&test_folder, &json!({}));
     let listener = Arc::clone(&heard);
     given.on_event = Some(Arc::new(move |event| listener.lock().unwrap().push(event)));
     Gateway::open(given).unwrap();
@@ -198,7 +201,7 @@ async fn a_state_folder_that_others_see_is_closed_with_a_warning_and_one_that_th
     assert!(heard.len() == 1 && heard[0]["message"].as_str().unwrap().contains("mode 755"), "{heard:?}");
 
     fs::set_permissions(&folder, Permissions::from_mode(0o775)).unwrap();
-    let error = Gateway::open(options(&scene, &json!({}))).err().unwrap();
+    let error = Gateway::open(options(&test_folder, &json!({}))).err().unwrap();
     assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("chmod 700"), "{error}");
     assert_eq!(mode(&folder), 0o775);
 }

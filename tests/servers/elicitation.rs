@@ -9,18 +9,18 @@ use hyperlight_mcp::sandbox::{Stop, StopReason};
 use serde_json::{Value as Json, json};
 use tokio::sync::Barrier;
 
-use crate::support::asking::{ONE, Person, Room, accepted, cancel, decline, for_person, ready};
+use crate::support::asking::{ONE, Person, Setup, accepted, cancel, decline, for_person, ready};
 use crate::support::{patience, send, until, within};
 
 const MANY: usize = 50;
 
 /// Many calls at once, each for a person of its own who answers with their number. Gives the server's results, after it was
 /// looked at that nobody was asked another's question.
-async fn ask_many(room: &Room, many: usize, delay_ms: u64) -> Vec<Json> {
+async fn ask_many(setup: &Setup, many: usize, delay_ms: u64) -> Vec<Json> {
     let people: Vec<_> = (0..many).map(|number| Person::answering(&number.to_string())).collect();
     let calls = people.iter().enumerate().map(|(number, person)| async move {
         let arguments = json!({ "message": format!("question {number}"), "delay_ms": delay_ms });
-        room.ask(person, "elicit", arguments).await
+        setup.ask(person, "elicit", arguments).await
     });
     let results = within(patience(), "all answers", join_all(calls)).await;
     for (number, person) in people.iter().enumerate() {
@@ -37,7 +37,7 @@ fn assert_each_got_its_own(results: &[Json]) {
 }
 
 /// People who all answer only once all of them have been asked: nobody may wait for another's turn.
-async fn ask_all_at_once(room: &Room, many: usize) {
+async fn ask_all_at_once(setup: &Setup, many: usize) {
     let barrier = Arc::new(Barrier::new(many));
     let calls = (0..many).map(|number| {
         let barrier = Arc::clone(&barrier);
@@ -49,27 +49,27 @@ async fn ask_all_at_once(room: &Room, many: usize) {
                 Ok(ElicitationAnswer::Accept(Some(json!({ "answer": message }))))
             })
         });
-        async move { room.ask(&person, "elicit", json!({ "message": number.to_string() })).await }
+        async move { setup.ask(&person, "elicit", json!({ "message": number.to_string() })).await }
     });
     let results = within(patience(), "all to be asked at once", join_all(calls)).await;
     assert_each_got_its_own(&results);
-    assert_eq!(room.told.cancelled(), [""; 0]);
+    assert_eq!(setup.told.cancelled(), [""; 0]);
 }
 
 /// A call that stays in flight for a person until it is stopped.
-fn hold<'a>(room: &'a Room, person: Option<&Arc<Person>>, stop: &'a Stop) -> impl Future<Output = ()> + use<'a> {
+fn hold<'a>(setup: &'a Setup, person: Option<&Arc<Person>>, stop: &'a Stop) -> impl Future<Output = ()> + use<'a> {
     let options = person.map(for_person).unwrap_or_default();
     async move {
-        let outcome = room.call_with("hang", json!({}), options, stop).await;
+        let outcome = setup.call_with("hang", json!({}), options, stop).await;
         assert_eq!(outcome.unwrap_err().code(), "ERR_ABORTED");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_callers_that_share_an_old_server_never_get_each_others_questions_or_answers() {
-    let room = Room::open(&[]).await;
+    let setup = Setup::open(&[]).await;
     let mut cancelled = 0;
-    for (number, result) in ask_many(&room, MANY, 100).await.into_iter().enumerate() {
+    for (number, result) in ask_many(&setup, MANY, 100).await.into_iter().enumerate() {
         if result == cancel() {
             cancelled += 1;
         } else {
@@ -77,126 +77,126 @@ async fn fifty_callers_that_share_an_old_server_never_get_each_others_questions_
         }
     }
     // Whoever was not asked was told so, by name.
-    let reasons = room.told.cancelled();
+    let reasons = setup.told.cancelled();
     assert_eq!(reasons.len(), cancelled);
     assert!(reasons.iter().all(|reason| reason.contains("several callers") && reason.contains("take turns")), "{reasons:?}");
 
     // Now it is known that this server asks.
-    assert_each_got_its_own(&ask_many(&room, MANY, 0).await);
-    assert_eq!(room.told.cancelled().len(), cancelled);
-    assert_eq!(room.scene.count(ONE, "spawn"), 1);
+    assert_each_got_its_own(&ask_many(&setup, MANY, 0).await);
+    assert_eq!(setup.told.cancelled().len(), cancelled);
+    assert_eq!(setup.test_folder.count(ONE, "spawn"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_it_is_not_certain_whose_question_it_is_nobody_is_asked() {
-    let room = Room::open(&[]).await;
+    let setup = Setup::open(&[]).await;
     let (first, second, stop) = (Person::answering("first"), Person::answering("second"), Stop::new());
     let asking = async {
-        room.scene.called(ONE, "hang").await;
-        assert_eq!(room.ask(&second, "elicit", json!({})).await, cancel());
+        setup.test_folder.called(ONE, "hang").await;
+        assert_eq!(setup.ask(&second, "elicit", json!({})).await, cancel());
         stop.stop(StopReason::Aborted);
     };
-    tokio::join!(hold(&room, Some(&first), &stop), asking);
-    assert_eq!((first.asked().len(), second.asked().len(), room.told.cancelled().len()), (0, 0, 1));
+    tokio::join!(hold(&setup, Some(&first), &stop), asking);
+    assert_eq!((first.asked().len(), second.asked().len(), setup.told.cancelled().len()), (0, 0, 1));
     // The reason says to call again: that is enough.
-    assert_eq!(room.ask(&second, "elicit", json!({})).await, accepted("second"));
+    assert_eq!(setup.ask(&second, "elicit", json!({})).await, accepted("second"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_question_of_a_server_reaches_the_only_caller() {
-    let room = Room::open(&[]).await;
+    let setup = Setup::open(&[]).await;
     let person = Person::answering("42");
-    assert_eq!(room.ask(&person, "elicit", json!({ "message": "What is six by seven?" })).await, accepted("42"));
+    assert_eq!(setup.ask(&person, "elicit", json!({ "message": "What is six by seven?" })).await, accepted("42"));
     let [question] = person.asked().try_into().unwrap();
     assert_eq!((&question["server"], &question["tool"], &question["mode"]), (&json!(ONE), &json!("elicit"), &json!("form")));
     assert_eq!(question["requestedSchema"]["required"], json!(["answer"]));
     assert_eq!(question.get("runId"), None);
-    assert_eq!(room.told.cancelled(), [""; 0]);
+    assert_eq!(setup.told.cancelled(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_has_asked_is_remembered_with_its_definition() {
-    let room = Room::open(&[]).await;
-    assert_eq!(room.ask(&Person::answering("yes"), "elicit", json!({})).await, accepted("yes"));
+    let setup = Setup::open(&[]).await;
+    assert_eq!(setup.ask(&Person::answering("yes"), "elicit", json!({})).await, accepted("yes"));
 
-    let room = room.reopened(&[]).await;
-    assert_each_got_its_own(&ask_many(&room, 10, 20).await);
-    assert_eq!(room.told.cancelled(), [""; 0]);
+    let setup = setup.reopened(&[]).await;
+    assert_each_got_its_own(&ask_many(&setup, 10, 20).await);
+    assert_eq!(setup.told.cancelled(), [""; 0]);
 
     // Of another one nothing is known, though it has the same name.
-    let room = room.reopened(&["--blank-lines"]).await;
+    let setup = setup.reopened(&["--blank-lines"]).await;
     let (holder, asked, stop) = (Person::answering("holder"), Person::answering("asked"), Stop::new());
     let asking = async {
-        room.scene.called(ONE, "hang").await;
-        assert_eq!(room.ask(&asked, "elicit", json!({})).await, cancel());
+        setup.test_folder.called(ONE, "hang").await;
+        assert_eq!(setup.ask(&asked, "elicit", json!({})).await, cancel());
         stop.stop(StopReason::Aborted);
     };
-    tokio::join!(hold(&room, Some(&holder), &stop), asking);
+    tokio::join!(hold(&setup, Some(&holder), &stop), asking);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_of_a_server_that_elicits_by_its_config_are_apart_from_the_start() {
-    let room = Room::with(&[], &json!({ "elicits": true }), None).await;
-    assert_each_got_its_own(&ask_many(&room, MANY, 5).await);
-    assert_eq!(room.told.cancelled(), [""; 0]);
+    let setup = Setup::with(&[], &json!({ "elicits": true }), None).await;
+    assert_each_got_its_own(&ask_many(&setup, MANY, 5).await);
+    assert_eq!(setup.told.cancelled(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_that_cannot_be_asked_do_not_wait_for_one_another_and_decline() {
-    let room = Room::with(&[], &json!({ "elicits": true }), None).await;
+    let setup = Setup::with(&[], &json!({ "elicits": true }), None).await;
     let stop = Stop::new();
     let others = async {
-        room.scene.called(ONE, "hang").await;
-        assert_eq!(room.call("echo", json!({ "value": 1 })).await.unwrap()["structuredContent"]["value"], 1);
+        setup.test_folder.called(ONE, "hang").await;
+        assert_eq!(setup.call("echo", json!({ "value": 1 })).await.unwrap()["structuredContent"]["value"], 1);
         // Whoever of them is meant: there is nobody to ask.
-        assert_eq!(room.call("elicit", json!({})).await.unwrap()["structuredContent"], decline());
+        assert_eq!(setup.call("elicit", json!({})).await.unwrap()["structuredContent"], decline());
         stop.stop(StopReason::Aborted);
     };
-    let ((), ()) = within(patience(), "the others", Box::pin(async { tokio::join!(hold(&room, None, &stop), others) })).await;
-    assert_eq!(room.told.cancelled(), [""; 0]);
+    let ((), ()) = within(patience(), "the others", Box::pin(async { tokio::join!(hold(&setup, None, &stop), others) })).await;
+    assert_eq!(setup.told.cancelled(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_that_can_be_asked_has_the_connection_to_itself() {
-    let room = Room::with(&[], &json!({ "elicits": true }), None).await;
+    let setup = Setup::with(&[], &json!({ "elicits": true }), None).await;
     let (person, stop) = (Person::answering("mine"), Stop::new());
     let asking = async {
-        room.scene.called(ONE, "hang").await;
-        assert_eq!(room.ask_after(&person, &stop).await, accepted("mine"));
+        setup.test_folder.called(ONE, "hang").await;
+        assert_eq!(setup.ask_after(&person, &stop).await, accepted("mine"));
     };
-    tokio::join!(hold(&room, None, &stop), asking);
+    tokio::join!(hold(&setup, None, &stop), asking);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn those_who_were_in_flight_when_a_server_was_first_heard_asking_count_as_well() {
-    let room = Room::open(&[]).await;
+    let setup = Setup::open(&[]).await;
     let (holder, person, stop) = (Person::answering("holder"), Person::answering("mine"), Stop::new());
     let asking = async {
-        room.scene.called(ONE, "hang").await;
-        assert_eq!(room.ask(&person, "elicit", json!({})).await, cancel());
+        setup.test_folder.called(ONE, "hang").await;
+        assert_eq!(setup.ask(&person, "elicit", json!({})).await, cancel());
         // From now on callers are kept apart: this one waits for the one that began before that was known.
-        assert_eq!(room.ask_after(&person, &stop).await, accepted("mine"));
+        assert_eq!(setup.ask_after(&person, &stop).await, accepted("mine"));
     };
-    tokio::join!(hold(&room, Some(&holder), &stop), asking);
+    tokio::join!(hold(&setup, Some(&holder), &stop), asking);
     assert_eq!(holder.asked().len(), 0);
-    assert_eq!(room.told.cancelled().len(), 1);
+    assert_eq!(setup.told.cancelled().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_aborted_call_still_asks_reaches_nobody_else() {
-    let room = Room::with(&[], &json!({ "elicits": true }), None).await;
-    room.call("echo", json!({ "value": 1 })).await.unwrap();
-    let server = room.scene.pid(ONE).await;
-    let calls = || room.scene.events(ONE).iter().filter(|event| event["name"] == "elicit").count();
+    let setup = Setup::with(&[], &json!({ "elicits": true }), None).await;
+    setup.call("echo", json!({ "value": 1 })).await.unwrap();
+    let server = setup.test_folder.pid(ONE).await;
+    let calls = || setup.test_folder.events(ONE).iter().filter(|event| event["name"] == "elicit").count();
     for round in 0..10 {
         let (stop, next) = (Stop::new(), Person::answering("next"));
         let gone = Person::answering("gone");
         let aborted = async {
             let arguments = json!({ "message": "for the one that is gone", "delay_ms": 50 });
-            let outcome = room.call_with("elicit", arguments, for_person(&gone), &stop).await;
+            let outcome = setup.call_with("elicit", arguments, for_person(&gone), &stop).await;
             assert_eq!(outcome.unwrap_err().code(), "ERR_ABORTED");
             let message = format!("question {round}");
-            assert_eq!(room.ask(&next, "elicit", json!({ "message": message, "delay_ms": 50 })).await, accepted("next"));
+            assert_eq!(setup.ask(&next, "elicit", json!({ "message": message, "delay_ms": 50 })).await, accepted("next"));
             assert_eq!(next.messages(), [message]);
         };
         // The server sleeps over the abort, and wakes up when it is time to ask: whether it reads or asks first is open.
@@ -215,22 +215,22 @@ async fn what_an_aborted_call_still_asks_reaches_nobody_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_innermost_that_can_answer_is_asked() {
     let outer = Person::answering("outer");
-    let room = Room::with(&[], &json!({}), Some(&outer)).await;
+    let setup = Setup::with(&[], &json!({}), Some(&outer)).await;
     let inner = Person::answering("inner");
-    assert_eq!(room.ask(&inner, "elicit", json!({})).await, accepted("inner"));
+    assert_eq!(setup.ask(&inner, "elicit", json!({})).await, accepted("inner"));
     assert_eq!((inner.asked().len(), outer.asked().len()), (1, 0));
     let only_a_model = Person::modelling(|_| unreachable!("nobody asks it"));
-    assert_eq!(room.ask(&only_a_model, "elicit", json!({})).await, accepted("outer"));
-    assert_eq!(room.call("elicit", json!({})).await.unwrap()["structuredContent"], accepted("outer"));
+    assert_eq!(setup.ask(&only_a_model, "elicit", json!({})).await, accepted("outer"));
+    assert_eq!(setup.call("elicit", json!({})).await.unwrap()["structuredContent"], accepted("outer"));
     assert_eq!((inner.asked().len(), outer.asked().len()), (1, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_anybody_to_ask_a_server_is_told_decline() {
     for flags in [&[] as &[_], &["--era", "2026"]] {
-        let room = Room::open(flags).await;
-        assert_eq!(room.call("elicit", json!({})).await.unwrap()["structuredContent"], decline(), "{flags:?}");
-        assert_eq!(room.told.cancelled(), [""; 0]);
+        let setup = Setup::open(flags).await;
+        assert_eq!(setup.call("elicit", json!({})).await.unwrap()["structuredContent"], decline(), "{flags:?}");
+        assert_eq!(setup.told.cancelled(), [""; 0]);
     }
 }
 
@@ -238,10 +238,10 @@ async fn without_anybody_to_ask_a_server_is_told_decline() {
 async fn outside_of_a_call_the_gateways_person_is_asked_and_no_callers() {
     let keeper = Person::answering("keeper");
     for (gateways, expected) in [(Some(&keeper), accepted("keeper")), (None, decline())] {
-        let room = Room::with(&[], &json!({}), gateways).await;
+        let setup = Setup::with(&[], &json!({}), gateways).await;
         let caller = Person::answering("caller");
-        room.call_for(&caller, "elicit_outside", json!({ "delay_ms": 100 })).await.unwrap();
-        let answer = room.scene.logged(ONE, "outside-answer", |_| true).await["answer"].clone();
+        setup.call_for(&caller, "elicit_outside", json!({ "delay_ms": 100 })).await.unwrap();
+        let answer = setup.test_folder.logged(ONE, "outside-answer", |_| true).await["answer"].clone();
         assert_eq!(answer, expected);
         assert_eq!(caller.asked().len(), 0);
     }
@@ -251,41 +251,41 @@ async fn outside_of_a_call_the_gateways_person_is_asked_and_no_callers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn since_2026_fifty_callers_are_asked_at_once_and_none_waits_for_a_turn() {
-    let room = Room::open(&["--era", "2026"]).await;
-    ask_all_at_once(&room, MANY).await;
-    assert_eq!(room.scene.count(ONE, "request-state-mismatch") + room.scene.count(ONE, "input-responses-mismatch"), 0);
-    assert_eq!(room.scene.count(ONE, "spawn"), 1);
+    let setup = Setup::open(&["--era", "2026"]).await;
+    ask_all_at_once(&setup, MANY).await;
+    assert_eq!(setup.test_folder.count(ONE, "request-state-mismatch") + setup.test_folder.count(ONE, "input-responses-mismatch"), 0);
+    assert_eq!(setup.test_folder.count(ONE, "spawn"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn over_http_the_stream_tells_whose_question_it_is() {
     for flags in [&[] as &[_], &["--http-sse"], &["--era", "2026"]] {
-        let room = Room::remote(flags, None).await;
-        ask_all_at_once(&room, 20).await;
+        let setup = Setup::remote(flags, None).await;
+        ask_all_at_once(&setup, 20).await;
         // What was asked before changes nothing about that.
-        ask_all_at_once(&room, 20).await;
+        ask_all_at_once(&setup, 20).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn over_http_a_question_outside_of_a_call_reaches_the_gateways_person_as_well() {
     let keeper = Person::answering("keeper");
-    let room = Room::remote(&[], Some(&keeper)).await;
+    let setup = Setup::remote(&[], Some(&keeper)).await;
     let caller = Person::answering("caller");
-    room.call_for(&caller, "elicit_outside", json!({ "delay_ms": 100 })).await.unwrap();
-    assert_eq!(room.scene.logged(ONE, "outside-answer", |_| true).await["answer"], accepted("keeper"));
+    setup.call_for(&caller, "elicit_outside", json!({ "delay_ms": 100 })).await.unwrap();
+    assert_eq!(setup.test_folder.logged(ONE, "outside-answer", |_| true).await["answer"], accepted("keeper"));
     assert_eq!((caller.asked().len(), keeper.asked().len()), (0, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn several_questions_of_one_call_go_to_its_person_one_after_the_other() {
     for flags in [&[] as &[_], &["--era", "2026"]] {
-        let room = Room::open(flags).await;
+        let setup = Setup::open(flags).await;
         let person = Person::reacting(|question| {
             let answer = if json!(question)["message"] == "The first question" { "one" } else { "two" };
             ready(Ok(ElicitationAnswer::Accept(Some(json!({ "answer": answer })))))
         });
-        let answers = room.ask(&person, "elicit_twice", json!({})).await;
+        let answers = setup.ask(&person, "elicit_twice", json!({})).await;
         assert_eq!(answers, json!({ "first": accepted("one"), "second": accepted("two") }), "{flags:?}");
         assert_eq!(person.messages(), ["The first question", "The second question, after one"]);
     }
@@ -294,16 +294,16 @@ async fn several_questions_of_one_call_go_to_its_person_one_after_the_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_asks_without_end_is_answered_no_more_and_that_is_told_once() {
     for flags in [&[] as &[_], &["--era", "2026"]] {
-        let room = Room::open(flags).await;
+        let setup = Setup::open(flags).await;
         let person = Person::answering("yes");
-        let counts = room.ask(&person, "elicit_flood", json!({ "count": 1_000 })).await;
+        let counts = setup.ask(&person, "elicit_flood", json!({ "count": 1_000 })).await;
         // Those that come faster than any can be answered are refused as they are read.
         let not_asked = counts["cancelled"].as_u64().unwrap() + counts["errors"].as_u64().unwrap();
         assert_eq!((&counts["accepted"], &counts["declined"], not_asked), (&json!(20), &json!(0), 980), "{flags:?}: {counts}");
         assert_eq!(person.asked().len(), 20);
-        let [reason] = room.told.cancelled().try_into().unwrap();
+        let [reason] = setup.told.cancelled().try_into().unwrap();
         assert!(reason.contains("elicit_flood") && reason.contains("too many"), "{reason}");
         // The next call has questions of its own again.
-        assert_eq!(room.ask(&person, "elicit", json!({})).await, accepted("yes"));
+        assert_eq!(setup.ask(&person, "elicit", json!({})).await, accepted("yes"));
     }
 }

@@ -14,16 +14,16 @@ use hyperlight_mcp::{Gateway, GatewayOptions, Result};
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
 
-use crate::support::{FIXTURE, Scene, emulated, guest_choice, object, patience, scaled, until, within, write_script};
+use crate::support::{FIXTURE, TestFolder, emulated, guest_choice, object, patience, scaled, until, within, write_script};
 
 /// A run's or call's end from outside takes no longer.
 const STOP_LIMIT: Duration = Duration::from_millis(100);
 
-fn options(scene: &Scene, servers: &Json) -> GatewayOptions {
-    let mut options = GatewayOptions::new(scene.watchdog_program(), tokio::runtime::Handle::current());
+fn options(test_folder: &TestFolder, servers: &Json) -> GatewayOptions {
+    let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
     options.config = Some(json!({ "mcpServers": servers }));
-    options.state_dir = Some(scene.path("state"));
-    options.workspace_folder = Some(scene.path(""));
+    options.state_dir = Some(test_folder.path("state"));
+    options.workspace_folder = Some(test_folder.path(""));
     options.guest = guest_choice();
     if emulated() {
         options.limits.connect_timeout_ms *= 8;
@@ -31,18 +31,18 @@ fn options(scene: &Scene, servers: &Json) -> GatewayOptions {
     options
 }
 
-fn server(scene: &Scene, name: &str, flags: &[&str]) -> Json {
-    json!({ "command": FIXTURE, "args": scene.arguments(name, flags), "confirm": "never" })
+fn server(test_folder: &TestFolder, name: &str, flags: &[&str]) -> Json {
+    json!({ "command": FIXTURE, "args": test_folder.arguments(name, flags), "confirm": "never" })
 }
 
 /// A gateway with servers `one` and `two`.
-fn open(scene: &Scene) -> Gateway {
-    Gateway::open(options(scene, &json!({ "one": server(scene, "one", &[]), "two": server(scene, "two", &[]) }))).unwrap()
+fn open(test_folder: &TestFolder) -> Gateway {
+    Gateway::open(options(test_folder, &json!({ "one": server(test_folder, "one", &[]), "two": server(test_folder, "two", &[]) }))).unwrap()
 }
 
 /// The same, with `one` approved and enabled.
-async fn open_with_one(scene: &Scene) -> Gateway {
-    let gateway = open(scene);
+async fn open_with_one(test_folder: &TestFolder) -> Gateway {
+    let gateway = open(test_folder);
     gateway.approve("one", None, None).await.unwrap();
     gateway.enable("one").unwrap();
     gateway
@@ -108,8 +108,8 @@ impl AgentModule for Gate {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_runs_before_its_command_is_approved() {
-    let scene = Scene::new();
-    let gateway = open(&scene);
+    let test_folder = TestFolder::new();
+    let gateway = open(&test_folder);
     let digest = command_digest(&gateway, "one").await;
     assert_eq!(code_of(gateway.test("one")).await, "ERR_NOT_APPROVED");
     assert_eq!(gateway.enable("one").unwrap_err().code(), "ERR_NOT_APPROVED");
@@ -125,17 +125,17 @@ async fn nothing_runs_before_its_command_is_approved() {
     let code = "import { call, tools } from 'host:mcp'; export const handler = () => { try { call('one', 'echo', { value: 1 }) } catch (e) { return [tools(), e.code] } }";
     assert_eq!(value(run(&sandbox, code).await), json!([[], "ERR_UNKNOWN_SERVER"]));
     assert_eq!(state(&gateway, "one"), (ServerState::Unapproved, false, false));
-    assert_eq!((scene.events("one"), scene.running()), (Vec::new(), Vec::new()));
+    assert_eq!((test_folder.events("one"), test_folder.running()), (Vec::new(), Vec::new()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn approval_has_two_stages_and_a_digest_starts_nothing() {
-    let scene = Scene::new();
-    let gateway = open(&scene);
+    let test_folder = TestFolder::new();
+    let gateway = open(&test_folder);
     let command = command_digest(&gateway, "one").await;
     gateway.approve("one", Some(&command), None).await.unwrap();
     assert_eq!(state(&gateway, "one"), (ServerState::CommandApproved, false, false));
-    assert_eq!(scene.events("one"), Vec::<Json>::new());
+    assert_eq!(test_folder.events("one"), Vec::<Json>::new());
 
     let request = manifest_request(&gateway, "one").await;
     assert!(!request.approved && request.changes.is_none());
@@ -149,7 +149,7 @@ async fn approval_has_two_stages_and_a_digest_starts_nothing() {
     gateway.enable("one").unwrap();
     assert_eq!(call(&gateway, "one", "echo", json!({ "value": 1 })).await.unwrap()["structuredContent"], json!({ "value": 1 }));
     assert_eq!(state(&gateway, "one"), (ServerState::Connected, true, true));
-    assert_eq!((scene.count("one", "spawn"), scene.count("two", "spawn")), (1, 0));
+    assert_eq!((test_folder.count("one", "spawn"), test_folder.count("two", "spawn")), (1, 0));
     gateway.close().await;
 }
 
@@ -157,10 +157,10 @@ async fn approval_has_two_stages_and_a_digest_starts_nothing() {
 async fn a_yes_that_is_under_way_does_not_undo_a_revocation_whichever_process_revokes() {
     for stage in ["command", "tools", "both"] {
         for is_elsewhere in [false, true] {
-            let scene = Scene::new();
-            let (gateway, elsewhere) = (open_with_one(&scene).await, open(&scene));
+            let test_folder = TestFolder::new();
+            let (gateway, elsewhere) = (open_with_one(&test_folder).await, open(&test_folder));
             let digest = match stage {
-                "command" => Some(command_digest(&open(&scene), "two").await),
+                "command" => Some(command_digest(&open(&test_folder), "two").await),
                 "tools" => Some(manifest_request(&gateway, "one").await.digest),
                 _ => None,
             };
@@ -178,7 +178,7 @@ async fn a_yes_that_is_under_way_does_not_undo_a_revocation_whichever_process_re
             }
             assert!(!state(&gateway, name).1, "{stage}");
             assert_eq!(gateway.enable(name).unwrap_err().code(), "ERR_NOT_APPROVED", "{stage}");
-            assert!(!state(&open(&scene), name).1, "{stage}");
+            assert!(!state(&open(&test_folder), name).1, "{stage}");
             gateway.close().await;
         }
     }
@@ -186,11 +186,11 @@ async fn a_yes_that_is_under_way_does_not_undo_a_revocation_whichever_process_re
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_is_of_the_command_as_it_was_shown() {
-    let scene = Scene::new();
-    let before = open_with_one(&scene).await;
+    let test_folder = TestFolder::new();
+    let before = open_with_one(&test_folder).await;
     let shown = command_digest(&before, "two").await;
-    let changed = json!({ "one": server(&scene, "one", &["--noise"]), "two": server(&scene, "two", &["--noise"]) });
-    let after = Gateway::open(options(&scene, &changed)).unwrap();
+    let changed = json!({ "one": server(&test_folder, "one", &["--noise"]), "two": server(&test_folder, "two", &["--noise"]) });
+    let after = Gateway::open(options(&test_folder, &changed)).unwrap();
     assert_eq!(state(&after, "one"), (ServerState::Unapproved, false, false));
     assert_eq!(after.enable("one").unwrap_err().code(), "ERR_NOT_APPROVED");
     assert_eq!(code_of(after.approve("two", Some(&shown), None)).await, "ERR_DIGEST_CHANGED");
@@ -199,11 +199,11 @@ async fn an_approval_is_of_the_command_as_it_was_shown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn other_tools_than_those_approved_are_shown_as_changes() {
-    let scene = Scene::new();
-    let (program, log) = (scene.path("server"), scene.path("log-one"));
+    let test_folder = TestFolder::new();
+    let (program, log) = (test_folder.path("server"), test_folder.path("log-one"));
     let serve = |flags: &str| write_script(&program, &format!("exec {FIXTURE} --log {} {flags}", log.display()));
     serve("--tools echo,pid");
-    let gateway = Gateway::open(options(&scene, &json!({ "one": { "command": program, "confirm": "never" } }))).unwrap();
+    let gateway = Gateway::open(options(&test_folder, &json!({ "one": { "command": program, "confirm": "never" } }))).unwrap();
     gateway.approve("one", None, None).await.unwrap();
     let first = manifest_request(&gateway, "one").await;
     assert!(first.approved);
@@ -225,9 +225,9 @@ async fn other_tools_than_those_approved_are_shown_as_changes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_lasts_and_a_revocation_elsewhere_ends_it() {
-    let scene = Scene::new();
-    let elsewhere = open_with_one(&scene).await;
-    let mut options = options(&scene, &json!({ "one": server(&scene, "one", &[]), "two": server(&scene, "two", &[]) }));
+    let test_folder = TestFolder::new();
+    let elsewhere = open_with_one(&test_folder).await;
+    let mut options = options(&test_folder, &json!({ "one": server(&test_folder, "one", &[]), "two": server(&test_folder, "two", &[]) }));
     options.enable = EnableAtOpen::Approved;
     let here = Gateway::open(options).unwrap();
     assert_eq!(state(&here, "one"), (ServerState::Idle, true, true));
@@ -237,23 +237,23 @@ async fn an_approval_lasts_and_a_revocation_elsewhere_ends_it() {
     let sandbox = here.sandbox(ToolErrors::Return, None).unwrap();
     let code = "import { tools } from 'host:mcp'; export const handler = () => tools().length";
     assert_eq!(value(run(&sandbox, code).await), json!(0));
-    scene.all_servers_gone().await;
+    test_folder.all_servers_gone().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revocation_elsewhere_counts_while_a_connection_lives() {
-    let scene = Scene::new();
-    let here = open_with_one(&scene).await;
+    let test_folder = TestFolder::new();
+    let here = open_with_one(&test_folder).await;
     call(&here, "one", "echo", json!({ "value": 1 })).await.unwrap();
-    open(&scene).revoke("one").await.unwrap();
+    open(&test_folder).revoke("one").await.unwrap();
     assert_eq!(code_of(call(&here, "one", "echo", json!({ "value": 1 }))).await, "ERR_NOT_APPROVED");
-    assert_eq!(scene.servers_running(), [""; 0]);
+    assert_eq!(test_folder.servers_running(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approved_command_alone_lets_no_tool_be_called() {
-    let scene = Scene::new();
-    let (here, elsewhere) = (open_with_one(&scene).await, open(&scene));
+    let test_folder = TestFolder::new();
+    let (here, elsewhere) = (open_with_one(&test_folder).await, open(&test_folder));
     elsewhere.revoke("one").await.unwrap();
     elsewhere.approve("one", Some(&command_digest(&elsewhere, "one").await), None).await.unwrap();
     // Enabled here, when its tools were approved as well.
@@ -263,21 +263,21 @@ async fn an_approved_command_alone_lets_no_tool_be_called() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn revoking_and_disabling_end_what_is_live() {
-    let scene = Scene::new();
-    let gateway = open_with_one(&scene).await;
+    let test_folder = TestFolder::new();
+    let gateway = open_with_one(&test_folder).await;
     for revoked in [false, true] {
         let pending = call(&gateway, "one", "hang", json!({}));
         let ending = async {
-            scene.called("one", "hang").await;
+            test_folder.called("one", "hang").await;
             if revoked { gateway.revoke("one").await } else { gateway.disable("one").await }
         };
         let (outcome, ended) = within(scaled(Duration::from_secs(5)), "the end", Box::pin(async { tokio::join!(pending, ending) })).await;
         ended.unwrap();
         let expected = if revoked { "ERR_NOT_APPROVED" } else { "ERR_NOT_ENABLED" };
         assert_eq!(outcome.unwrap_err().code(), expected);
-        assert_eq!(scene.servers_running(), [""; 0]);
+        assert_eq!(test_folder.servers_running(), [""; 0]);
         assert_eq!(code_of(call(&gateway, "one", "hang", json!({}))).await, expected);
-        std::fs::remove_file(scene.path("log-one")).unwrap();
+        std::fs::remove_file(test_folder.path("log-one")).unwrap();
         if !revoked {
             gateway.enable("one").unwrap();
         }
@@ -286,11 +286,11 @@ async fn revoking_and_disabling_end_what_is_live() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_names_what_is_not_there() {
-    let scene = Scene::new();
-    let mut filtered = server(&scene, "one", &[]);
+    let test_folder = TestFolder::new();
+    let mut filtered = server(&test_folder, "one", &[]);
     filtered["allowTools"] = json!(["echo", "pid"]);
     filtered["denyTools"] = json!(["pid"]);
-    let gateway = Gateway::open(options(&scene, &json!({ "one": filtered }))).unwrap();
+    let gateway = Gateway::open(options(&test_folder, &json!({ "one": filtered }))).unwrap();
     gateway.approve("one", None, None).await.unwrap();
     gateway.enable("one").unwrap();
     assert_eq!(gateway.test("one").await.unwrap().tools, ["echo"]);
@@ -305,15 +305,15 @@ async fn a_call_names_what_is_not_there() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_uses_servers_as_modules_and_an_import_starts_nothing() {
-    let scene = Scene::new();
-    open_with_one(&scene).await.close().await;
-    let gateway = open(&scene);
+    let test_folder = TestFolder::new();
+    open_with_one(&test_folder).await.close().await;
+    let gateway = open(&test_folder);
     gateway.enable("one").unwrap();
     let sandbox = gateway.sandbox(ToolErrors::Return, None).unwrap();
     let import = "import { get_forecast, image, error, crash } from 'host:mcp-one'; import { call, tools } from 'host:mcp';";
     let idle = format!("{import} export const handler = () => [typeof get_forecast, tools('one').length > 20]");
     assert_eq!(value(run(&sandbox, &idle).await), json!(["function", true]));
-    assert_eq!(scene.count("one", "spawn"), 1);
+    assert_eq!(test_folder.count("one", "spawn"), 1);
     let code = format!(
         "{import} export const handler = () => [get_forecast({{ location: 'Austin, TX' }}), image().data.length, error({{ message: 'no' }}),
         call('one', 'get-forecast', {{ location: 'x' }}).isError, crash({{ code: 5 }}).code, get_forecast({{ location: 'again' }}).temperature]"
@@ -322,14 +322,14 @@ async fn a_program_uses_servers_as_modules_and_an_import_starts_nothing() {
     assert_eq!(report.outcome.stats.calls, 6);
     let sky = json!({ "temperature": 93, "conditions": "sunny" });
     assert_eq!(value(report), json!([sky, 16, { "error": "no" }, false, "ERR_SERVER_EXITED", 93]));
-    assert_eq!(scene.count("one", "spawn"), 3);
+    assert_eq!(test_folder.count("one", "spawn"), 3);
     gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_sees_the_servers_that_were_approved_and_enabled_when_it_started() {
-    let scene = Scene::new();
-    let gateway = open_with_one(&scene).await;
+    let test_folder = TestFolder::new();
+    let gateway = open_with_one(&test_folder).await;
     let sandbox = gateway.sandbox(ToolErrors::Return, None).unwrap();
     let gate = Gate::default();
     sandbox.host_module("gate", Arc::new(gate.clone())).unwrap();
@@ -361,28 +361,28 @@ async fn a_run_sees_the_servers_that_were_approved_and_enabled_when_it_started()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_abort_ends_a_call_at_once_and_the_server_is_told() {
-    let scene = Scene::new();
-    let gateway = open_with_one(&scene).await;
+    let test_folder = TestFolder::new();
+    let gateway = open_with_one(&test_folder).await;
     let stop = Stop::new();
     let pending = async {
         let outcome = gateway.call_tool("one", "hang", object(json!({})), CallOptions::default(), &stop).await;
         (outcome.unwrap_err().code(), Instant::now())
     };
     let aborting = async {
-        let id = scene.called("one", "hang").await;
+        let id = test_folder.called("one", "hang").await;
         stop.stop(StopReason::Aborted);
         (id, Instant::now())
     };
     let ((code, ended), (id, aborted)) = tokio::join!(pending, aborting);
     assert_eq!(code, "ERR_ABORTED");
     assert!(ended.saturating_duration_since(aborted) < scaled(STOP_LIMIT));
-    scene.cancelled("one", &id).await;
+    test_folder.cancelled("one", &id).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runs_end_ends_its_pending_call_and_the_sandbox_goes_on() {
-    let scene = Scene::new();
-    let gateway = open_with_one(&scene).await;
+    let test_folder = TestFolder::new();
+    let gateway = open_with_one(&test_folder).await;
     let sandbox = gateway.sandbox(ToolErrors::Return, None).unwrap();
     let code = "import { hang } from 'host:mcp-one'; export const handler = () => hang({})";
     let limit = scaled(Duration::from_millis(500));
@@ -392,14 +392,14 @@ async fn a_runs_end_ends_its_pending_call_and_the_sandbox_goes_on() {
     assert_eq!(report.outcome.value.unwrap_err().code(), "ERR_RUN_TIMEOUT");
     // The promise is 100 ms; the rest is for a machine that is busy with other tests.
     assert!(started.elapsed() < limit + scaled(STOP_LIMIT * 3), "{:?}", started.elapsed());
-    scene.cancelled("one", &scene.called("one", "hang").await).await;
+    test_folder.cancelled("one", &test_folder.called("one", "hang").await).await;
     assert_eq!(value(run(&sandbox, "export const handler = () => 1").await), json!(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn closing_ends_everything_and_leaves_nothing_running() {
-    let scene = Scene::new();
-    let gateway = open_with_one(&scene).await;
+    let test_folder = TestFolder::new();
+    let gateway = open_with_one(&test_folder).await;
     gateway.approve("two", None, None).await.unwrap();
     let sandbox = gateway.sandbox(ToolErrors::Return, None).unwrap();
     let gate = Gate::default();
@@ -408,7 +408,7 @@ async fn closing_ends_everything_and_leaves_nothing_running() {
     let closing = async {
         gate.reached.notified().await;
         gate.opened.notify_one();
-        scene.called("one", "hang").await;
+        test_folder.called("one", "hang").await;
         within(scaled(Duration::from_millis(4500)), "close", gateway.close()).await;
     };
     let pending = call(&gateway, "one", "hang", json!({}));
@@ -417,18 +417,19 @@ async fn closing_ends_everything_and_leaves_nothing_running() {
     for error in [looping.outcome.value.unwrap_err(), queued.outcome.value.unwrap_err(), called.unwrap_err()] {
         assert_eq!(error.code(), "ERR_CLOSED", "{error}");
     }
-    assert_eq!(scene.running(), [""; 0]);
+    assert_eq!(test_folder.running(), [""; 0]);
     assert_eq!(code_of(gateway.test("one")).await, "ERR_CLOSED");
     assert_eq!(code_of(gateway.approve("one", None, None)).await, "ERR_CLOSED");
     assert_eq!(code_of(call(&gateway, "one", "echo", json!({}))).await, "ERR_CLOSED");
     assert_eq!(gateway.sandbox(ToolErrors::Return, None).err().unwrap().code(), "ERR_CLOSED");
-    assert_eq!(scene.running(), [""; 0]);
+    assert_eq!(test_folder.running(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_that_was_approved_in_another_form_while_its_server_connected_is_refused() {
-    let scene = Scene::new();
-    let (program, started, may_go_on, log) = (scene.path("server"), scene.path("started"), scene.path("may-go-on"), scene.path("log-one"));
+    let test_folder = TestFolder::new();
+    let (program, started, may_go_on, log) =
+        (test_folder.path("server"), test_folder.path("started"), test_folder.path("may-go-on"), test_folder.path("log-one"));
     let script = format!(
         "touch {}; until [ -e {} ]; do sleep 0.01; done; exec {FIXTURE} --log {}",
         started.display(),
@@ -436,7 +437,7 @@ async fn a_tool_that_was_approved_in_another_form_while_its_server_connected_is_
         log.display()
     );
     write_script(&program, &script);
-    let options = || options(&scene, &json!({ "one": { "command": program, "args": [], "confirm": "never" } }));
+    let options = || options(&test_folder, &json!({ "one": { "command": program, "args": [], "confirm": "never" } }));
     std::fs::write(&may_go_on, "").unwrap();
     let first = Gateway::open(options()).unwrap();
     first.approve("one", None, None).await.unwrap();
@@ -449,7 +450,7 @@ async fn a_tool_that_was_approved_in_another_form_while_its_server_connected_is_
     let approving = async {
         until("the start of its process", || started.exists().then_some(())).await;
         // As another process does it, which saw the tool described in another way.
-        let store = ApprovalStore::open(&scene.path("state"), Arc::new(|_| ())).unwrap();
+        let store = ApprovalStore::open(&test_folder.path("state"), Arc::new(|_| ())).unwrap();
         let approval = store.approval("one").unwrap().unwrap();
         let mut manifest = (**approval.manifest.as_ref().unwrap()).clone();
         manifest.tools.iter_mut().find(|tool| tool.name == "echo").unwrap().description = Some("Deletes all.".to_owned());

@@ -7,13 +7,13 @@ use hyperlight_mcp::trust::ApprovalRequest;
 use hyperlight_mcp::{Gateway, GatewayOptions};
 use serde_json::{Value as Json, json};
 
-use crate::support::{FIXTURE, Scene, emulated, guest_choice, told, write_script};
+use crate::support::{FIXTURE, TestFolder, emulated, guest_choice, told, write_script};
 
-fn open(scene: &Scene, server: &Json) -> Gateway {
-    let mut options = GatewayOptions::new(scene.watchdog_program(), tokio::runtime::Handle::current());
+fn open(test_folder: &TestFolder, server: &Json) -> Gateway {
+    let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
     options.config = Some(json!({ "mcpServers": { "one": server } }));
-    options.state_dir = Some(scene.path("state"));
-    options.workspace_folder = Some(scene.path(""));
+    options.state_dir = Some(test_folder.path("state"));
+    options.workspace_folder = Some(test_folder.path(""));
     options.guest = guest_choice();
     if emulated() {
         options.limits.connect_timeout_ms *= 8;
@@ -22,26 +22,26 @@ fn open(scene: &Scene, server: &Json) -> Gateway {
 }
 
 /// A script that serves, after it has written its own name to the file `told`.
-fn server_script(scene: &Scene) -> String {
-    let (told, log) = (scene.path("told"), scene.path("log-one"));
+fn server_script(test_folder: &TestFolder) -> String {
+    let (told, log) = (test_folder.path("told"), test_folder.path("log-one"));
     format!("echo $0 >> {}; exec {FIXTURE} --log {}", told.display(), log.display())
 }
 
-fn told_names(scene: &Scene) -> String {
-    fs::read_to_string(scene.path("told")).unwrap_or_default()
+fn told_names(test_folder: &TestFolder) -> String {
+    fs::read_to_string(test_folder.path("told")).unwrap_or_default()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_the_system_cannot_start_gives_way_to_no_other_of_its_name() {
-    let scene = Scene::new();
+    let test_folder = TestFolder::new();
     for folder in ["first", "second"] {
-        fs::create_dir(scene.path(folder)).unwrap();
+        fs::create_dir(test_folder.path(folder)).unwrap();
     }
-    let (first, second) = (scene.path("first/tool"), scene.path("second/tool"));
+    let (first, second) = (test_folder.path("first/tool"), test_folder.path("second/tool"));
     write_script(&first, "");
-    write_script(&second, &server_script(&scene));
-    let path = format!("{}:{}:/bin:/usr/bin", scene.path("first").display(), scene.path("second").display());
-    let gateway = open(&scene, &json!({ "command": "tool", "env": { "PATH": path }, "pinExecutable": true }));
+    write_script(&second, &server_script(&test_folder));
+    let path = format!("{}:{}:/bin:/usr/bin", test_folder.path("first").display(), test_folder.path("second").display());
+    let gateway = open(&test_folder, &json!({ "command": "tool", "env": { "PATH": path }, "pinExecutable": true }));
     // Neither an interpreter that does not exist, nor none at all, makes the next program of this name start.
     for (text, advice) in [("#!/no/such/interpreter\n", "interpreter that a script names"), ("\u{0}\u{1}", "in its first line")] {
         fs::write(&first, text).unwrap();
@@ -49,49 +49,49 @@ async fn a_program_that_the_system_cannot_start_gives_way_to_no_other_of_its_nam
         assert_eq!(request.executable.unwrap().path, first.canonicalize().unwrap());
         let error = gateway.approve("one", None, None).await.unwrap_err();
         assert!(error.code() == "ERR_SPAWN_FAILED" && told(&error).contains(advice), "{}", told(&error));
-        assert_eq!(told_names(&scene), "");
+        assert_eq!(told_names(&test_folder), "");
     }
     gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_this_user_may_not_start_is_passed_over() {
-    let scene = Scene::new();
+    let test_folder = TestFolder::new();
     for folder in ["first", "second"] {
-        fs::create_dir(scene.path(folder)).unwrap();
+        fs::create_dir(test_folder.path(folder)).unwrap();
     }
-    fs::write(scene.path("first/tool"), "#!/bin/sh\n").unwrap();
-    write_script(&scene.path("second/tool"), &server_script(&scene));
-    let path = format!("{}:{}:/bin:/usr/bin", scene.path("first").display(), scene.path("second").display());
-    let gateway = open(&scene, &json!({ "command": "tool", "env": { "PATH": path } }));
+    fs::write(test_folder.path("first/tool"), "#!/bin/sh\n").unwrap();
+    write_script(&test_folder.path("second/tool"), &server_script(&test_folder));
+    let path = format!("{}:{}:/bin:/usr/bin", test_folder.path("first").display(), test_folder.path("second").display());
+    let gateway = open(&test_folder, &json!({ "command": "tool", "env": { "PATH": path } }));
     gateway.approve("one", None, None).await.unwrap();
-    assert_eq!(told_names(&scene).trim(), scene.path("second/tool").display().to_string());
+    assert_eq!(told_names(&test_folder).trim(), test_folder.path("second/tool").display().to_string());
     gateway.close().await;
 }
 
 /// Programs with several functions choose one by their own name, and scripts look for files beside their own path.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_gets_the_name_of_its_command_and_a_script_its_path() {
-    let scene = Scene::new();
-    fs::create_dir(scene.path("bin")).unwrap();
-    let path = format!("{}:/bin:/usr/bin", scene.path("bin").display());
+    let test_folder = TestFolder::new();
+    fs::create_dir(test_folder.path("bin")).unwrap();
+    let path = format!("{}:/bin:/usr/bin", test_folder.path("bin").display());
     // A link to a program that is another one under another name.
-    symlink("/bin/sh", scene.path("bin/many")).unwrap();
-    write_script(&scene.path("script"), &server_script(&scene));
-    symlink(scene.path("script"), scene.path("bin/linked")).unwrap();
-    let linked = scene.path("bin/linked").display().to_string();
+    symlink("/bin/sh", test_folder.path("bin/many")).unwrap();
+    write_script(&test_folder.path("script"), &server_script(&test_folder));
+    symlink(test_folder.path("script"), test_folder.path("bin/linked")).unwrap();
+    let linked = test_folder.path("bin/linked").display().to_string();
     let cases = [
-        (json!("many"), json!(["-c", server_script(&scene)]), "many".to_owned()),
-        (json!("./bin/many"), json!(["-c", server_script(&scene)]), "./bin/many".to_owned()),
+        (json!("many"), json!(["-c", server_script(&test_folder)]), "many".to_owned()),
+        (json!("./bin/many"), json!(["-c", server_script(&test_folder)]), "./bin/many".to_owned()),
         (json!("linked"), json!([]), linked.clone()),
         (json!(linked), json!([]), linked),
     ];
     for (command, arguments, name) in cases {
-        let _ = fs::remove_file(scene.path("told"));
+        let _ = fs::remove_file(test_folder.path("told"));
         let server = json!({ "command": command, "args": arguments, "env": { "PATH": path }, "pinExecutable": true });
-        let gateway = open(&scene, &server);
+        let gateway = open(&test_folder, &server);
         gateway.approve("one", None, None).await.unwrap();
         gateway.close().await;
-        assert_eq!(told_names(&scene).trim(), name);
+        assert_eq!(told_names(&test_folder).trim(), name);
     }
 }

@@ -9,14 +9,14 @@ use hyperlight_mcp::sandbox::Value;
 use hyperlight_mcp::{Error, Gateway, GatewayOptions};
 use serde_json::{Value as Json, json};
 
-use crate::support::{Scene, guest_choice, patience, within};
+use crate::support::{TestFolder, guest_choice, patience, within};
 
-fn sandbox(scene: &Scene, max_result_tokens: Option<usize>) -> (Gateway, Arc<Sandbox>) {
+fn sandbox(test_folder: &TestFolder, max_result_tokens: Option<usize>) -> (Gateway, Arc<Sandbox>) {
     let options = GatewayOptions {
         config: Some(json!({})),
-        state_dir: Some(scene.path("state")),
+        state_dir: Some(test_folder.path("state")),
         guest: guest_choice(),
-        ..GatewayOptions::new(scene.watchdog_program(), tokio::runtime::Handle::current())
+        ..GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current())
     };
     let gateway = Gateway::open(options).unwrap();
     let sandbox = gateway.sandbox_with(SandboxOptions { max_result_tokens, ..SandboxOptions::default() }).unwrap();
@@ -35,8 +35,8 @@ fn value(report: &RunReport) -> Json {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_is_cut_to_its_budget_and_kept_for_later_runs() {
-    let scene = Scene::new();
-    let (gateway, sandbox) = sandbox(&scene, Some(300));
+    let test_folder = TestFolder::new();
+    let (gateway, sandbox) = sandbox(&test_folder, Some(300));
     let report =
         run(&sandbox, "export const handler = () => ({ name: 'n', lines: Array.from({ length: 900 }, (_, n) => 'line ' + n) })").await;
     let id = report.saved_as.clone().unwrap();
@@ -53,8 +53,8 @@ async fn a_value_is_cut_to_its_budget_and_kept_for_later_runs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_rendered_for_a_model_within_one_budget() {
-    let scene = Scene::new();
-    let (gateway, sandbox) = sandbox(&scene, None);
+    let test_folder = TestFolder::new();
+    let (gateway, sandbox) = sandbox(&test_folder, None);
     let told = async |code: &str, budget| {
         let run = sandbox.run_for_model(code.to_owned(), RunOptions::default(), budget);
         within(patience(), "a run", run).await

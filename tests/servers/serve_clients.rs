@@ -18,7 +18,7 @@ use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, ErrorData,
 use serde_json::{Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{FIXTURE, Scene, guest_choice, object};
+use crate::support::{FIXTURE, TestFolder, guest_choice, object};
 
 /// A person who allows each call that asks.
 struct Person;
@@ -41,13 +41,13 @@ fn eras() -> [ClientLifecycleMode; 2] {
     [ClientLifecycleMode::Initialize, ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }]
 }
 
-async fn served(scene: &Scene) -> Served {
+async fn served(test_folder: &TestFolder) -> Served {
     let runtime = tokio::runtime::Handle::current();
-    let mut options = GatewayOptions::new(scene.watchdog_program(), runtime.clone());
-    let fixture = json!({ "command": FIXTURE, "args": scene.arguments("fixture", &["--tools", "get-forecast,write_note"]) });
+    let mut options = GatewayOptions::new(test_folder.watchdog_program(), runtime.clone());
+    let fixture = json!({ "command": FIXTURE, "args": test_folder.arguments("fixture", &["--tools", "get-forecast,write_note"]) });
     options.config = Some(json!({ "mcpServers": { "fixture": fixture } }));
-    options.state_dir = Some(scene.path("state"));
-    options.workspace_folder = Some(scene.path(""));
+    options.state_dir = Some(test_folder.path("state"));
+    options.workspace_folder = Some(test_folder.path(""));
     options.guest = guest_choice();
     let gateway = Gateway::open(options).unwrap();
     gateway.approve("fixture", None, None).await.unwrap();
@@ -85,8 +85,8 @@ async fn drive(client: &Client) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rmcps_client_drives_every_tool_over_two_streams() {
-    let scene = Scene::new();
-    let served = served(&scene).await;
+    let test_folder = TestFolder::new();
+    let served = served(&test_folder).await;
     for era in eras() {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (input, output) = tokio::io::split(ours);
@@ -102,8 +102,8 @@ async fn rmcps_client_drives_every_tool_over_two_streams() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rmcps_client_drives_every_tool_over_http() {
-    let scene = Scene::new();
-    let served = served(&scene).await;
+    let test_folder = TestFolder::new();
+    let served = served(&test_folder).await;
     let (handlers, metrics) = (served.clone(), Arc::clone(served.metrics()));
     let server = listen(HttpOptions::default(), move |principal| handlers.handler(principal), metrics, CancellationToken::new());
     let server = server.await.unwrap();

@@ -10,26 +10,26 @@ use hyperlight_mcp::{Error, Gateway, GatewayOptions, Result};
 use secrecy::SecretString;
 use serde_json::{Value as Json, json};
 
-use crate::support::{FIXTURE, Scene, emulated, guest_choice, object, patience, within, write_script};
+use crate::support::{FIXTURE, TestFolder, emulated, guest_choice, object, patience, within, write_script};
 
 /// All that a gateway said of itself.
 type Heard = Arc<Mutex<Vec<Json>>>;
 
 struct Case {
-    scene: Scene,
+    test_folder: TestFolder,
     heard: Heard,
 }
 
 impl Case {
     fn new() -> Self {
-        Self { scene: Scene::new(), heard: Heard::default() }
+        Self { test_folder: TestFolder::new(), heard: Heard::default() }
     }
 
     fn options(&self, config: &Json) -> GatewayOptions {
-        let mut options = GatewayOptions::new(self.scene.watchdog_program(), tokio::runtime::Handle::current());
+        let mut options = GatewayOptions::new(self.test_folder.watchdog_program(), tokio::runtime::Handle::current());
         options.config = Some(config.clone());
-        options.state_dir = Some(self.scene.path("state"));
-        options.workspace_folder = Some(self.scene.path(""));
+        options.state_dir = Some(self.test_folder.path("state"));
+        options.workspace_folder = Some(self.test_folder.path(""));
         options.guest = guest_choice();
         options.trace = true;
         let heard = Arc::clone(&self.heard);
@@ -41,7 +41,7 @@ impl Case {
     }
 
     fn server(&self, name: &str, more: Json) -> Json {
-        let mut server = json!({ "command": FIXTURE, "args": self.scene.arguments(name, &[]) });
+        let mut server = json!({ "command": FIXTURE, "args": self.test_folder.arguments(name, &[]) });
         server.as_object_mut().unwrap().extend(object(more));
         server
     }
@@ -144,8 +144,8 @@ async fn a_tool_that_vanishes_says_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_comes_back_with_other_tools_is_compared_anew() {
     let case = Case::new();
-    let program = case.scene.path("server");
-    let log = case.scene.path("log-one");
+    let program = case.test_folder.path("server");
+    let log = case.test_folder.path("log-one");
     let serve = |flags: &str| write_script(&program, &format!("exec {FIXTURE} --log {} {flags}", log.display()));
     serve("--tools echo,pid");
     let config = json!({ "mcpServers": { "one": { "command": program } } });
@@ -165,8 +165,8 @@ async fn a_server_that_comes_back_with_other_tools_is_compared_anew() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pinned_program_that_was_swapped_starts_only_after_approval() {
     let case = Case::new();
-    let program = case.scene.path("server");
-    let log = case.scene.path("log-one");
+    let program = case.test_folder.path("server");
+    let log = case.test_folder.path("log-one");
     let serve = |comment: &str| write_script(&program, &format!("exec {FIXTURE} --log {} # {comment}", log.display()));
     serve("ours");
     let config = json!({ "mcpServers": { "one": { "command": program, "pinExecutable": true } } });
@@ -196,21 +196,21 @@ async fn an_approval_that_was_given_for_a_time_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_yes_to_a_path_of_one_folder_starts_nothing_in_another() {
     let case = Case::new();
-    let log = case.scene.path("log-one").display().to_string();
+    let log = case.test_folder.path("log-one").display().to_string();
     let config = json!({ "mcpServers": { "one": { "command": "sh", "args": ["server"] } } });
     let open = |folder: &str| {
-        let options = GatewayOptions { workspace_folder: Some(case.scene.path(folder)), ..case.options(&config) };
+        let options = GatewayOptions { workspace_folder: Some(case.test_folder.path(folder)), ..case.options(&config) };
         Gateway::open(options).unwrap()
     };
     for folder in ["here", "there", "empty"] {
-        std::fs::create_dir(case.scene.path(folder)).unwrap();
+        std::fs::create_dir(case.test_folder.path(folder)).unwrap();
     }
-    write_script(&case.scene.path("here/server"), &format!("exec {FIXTURE} --log {log}"));
-    write_script(&case.scene.path("there/server"), &format!("exec {FIXTURE} --log {log} --noise"));
+    write_script(&case.test_folder.path("here/server"), &format!("exec {FIXTURE} --log {log}"));
+    write_script(&case.test_folder.path("there/server"), &format!("exec {FIXTURE} --log {log} --noise"));
     let (here, there, empty) = (open("here"), open("there"), open("empty"));
 
     let request = command_request(&here).await;
-    let folder = case.scene.path("here").canonicalize().unwrap().display().to_string();
+    let folder = case.test_folder.path("here").canonicalize().unwrap().display().to_string();
     assert_eq!((request.cwd.as_ref(), request.workspace_folder.as_ref()), (Some(&folder), Some(&folder)));
     here.approve("one", None, None).await.unwrap();
     here.enable("one").unwrap();
@@ -223,7 +223,7 @@ async fn a_yes_to_a_path_of_one_folder_starts_nothing_in_another() {
     // A file that comes later does not slip in under a yes that was given before.
     let nothing = command_request(&empty).await;
     assert_eq!((nothing.cwd.as_deref(), nothing.workspace_folder), (Some("/"), None));
-    std::fs::copy(case.scene.path("there/server"), case.scene.path("empty/server")).unwrap();
+    std::fs::copy(case.test_folder.path("there/server"), case.test_folder.path("empty/server")).unwrap();
     let error = empty.approve("one", Some(&nothing.digest), None).await.unwrap_err();
     assert_eq!(error.code(), "ERR_DIGEST_CHANGED");
     // In its own folder it still holds.
@@ -234,12 +234,12 @@ async fn a_yes_to_a_path_of_one_folder_starts_nothing_in_another() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_no_folder_decides_starts_outside_of_it_and_without_its_programs() {
     let case = Case::new();
-    let (told, log) = (case.scene.path("told"), case.scene.path("log-one"));
+    let (told, log) = (case.test_folder.path("told"), case.test_folder.path("log-one"));
     let script = format!("pwd > {told}; echo $PATH >> {told}; exec {FIXTURE} --log {log}", told = told.display(), log = log.display());
     let start = async |folder: &str, more: Json| {
         let mut server = json!({ "command": "sh", "args": ["-c", script] });
         server.as_object_mut().unwrap().extend(object(more));
-        let workspace = case.scene.path(folder);
+        let workspace = case.test_folder.path(folder);
         std::fs::create_dir_all(workspace.join("node_modules/.bin")).unwrap();
         let mut options = case.options(&json!({ "mcpServers": { "one": server } }));
         let path = format!(".:{}/node_modules/.bin:/usr/bin:/bin:", workspace.display());
@@ -280,12 +280,12 @@ async fn a_yes_to_a_host_that_a_variable_gives_is_to_that_host() {
     assert_eq!(request.host_from, ["${API_HOST}"]);
     gateway.approve("one", Some(&request.digest), None).await.unwrap();
     // Approved, it is asked for its tools next; another host is asked about first.
-    let standing = |gateway: Gateway| async move { gateway.enable("one").unwrap_err().to_string() };
-    assert!(standing(open("one.example", "rotated")).await.contains("its tools are not"));
+    let approval_status = |gateway: Gateway| async move { gateway.enable("one").unwrap_err().to_string() };
+    assert!(approval_status(open("one.example", "rotated")).await.contains("its tools are not"));
     let other = open("two.example", "s3cret");
     let request = command_request(&other).await;
     assert!(request.lapsed.is_some() && request.url.as_deref() == Some("https://two.example/mcp?k=${API_KEY}"));
-    assert!(!standing(other).await.contains("its tools are not"));
+    assert!(!approval_status(other).await.contains("its tools are not"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -296,7 +296,7 @@ async fn a_write_asks_a_person_and_without_one_it_is_denied() {
     let error = call(&gateway, "write_note", json!({ "text": "x" })).await.unwrap_err();
     assert_eq!(error.code(), "ERR_CALL_DENIED");
     assert!(error.to_string().contains("onApproval") && error.to_string().contains("\"confirm\""), "{error}");
-    assert_eq!(case.scene.events("one").iter().filter(|event| event["name"] == "write_note").count(), 0);
+    assert_eq!(case.test_folder.events("one").iter().filter(|event| event["name"] == "write_note").count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -360,7 +360,7 @@ async fn neither_a_name_nor_an_argument_lowers_the_gate() {
 async fn a_damaged_approval_file_approves_nothing_and_is_reported() {
     let case = Case::new();
     let gateway = case.open(json!({})).await;
-    let path = case.scene.path("state/approved-mcp.json");
+    let path = case.test_folder.path("state/approved-mcp.json");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("\"approvedAt\": ", "\"approvedAt\": 1")).unwrap();
     assert_eq!(code_of(&gateway, "echo", json!({ "value": 1 })).await, "ERR_NOT_APPROVED");
@@ -400,7 +400,7 @@ async fn a_filter_that_names_a_tool_that_is_not_there_is_a_warning() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_config_ends_what_changed_and_nothing_else() {
     let case = Case::new();
-    let path = case.scene.path("config.json");
+    let path = case.test_folder.path("config.json");
     let write = |one: Json, two: Json| std::fs::write(&path, json!({ "mcpServers": { "one": one, "two": two } }).to_string()).unwrap();
     let (one, two) = (case.server("one", json!({})), case.server("two", json!({})));
     write(one.clone(), two.clone());
@@ -476,7 +476,7 @@ async fn a_question_that_nobody_has_answered_holds_up_no_other_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_changed_is_known_to_the_next_process_until_it_is_approved() {
     let case = Case::new();
-    let (program, log) = (case.scene.path("server"), case.scene.path("log-one"));
+    let (program, log) = (case.test_folder.path("server"), case.test_folder.path("log-one"));
     let serve = |tools: &str| write_script(&program, &format!("exec {FIXTURE} --log {} --tools {tools}", log.display()));
     serve("echo,pid");
     let config = json!({ "mcpServers": { "one": { "command": program } } });

@@ -10,7 +10,7 @@ use hyperlight_mcp::{Gateway, GatewayOptions};
 use secrecy::SecretString;
 use serde_json::json;
 
-use crate::support::{FIXTURE, Scene, emulated, guest_choice, object};
+use crate::support::{FIXTURE, TestFolder, emulated, guest_choice, object};
 
 /// Types the same for every input.
 struct Typist(&'static str);
@@ -30,20 +30,20 @@ fn is_in_a_file_of(folder: &Path, text: &str) -> bool {
 }
 
 async fn assert_kept_secret(typed: &'static str) {
-    let scene = Scene::new();
+    let test_folder = TestFolder::new();
     let heard = Arc::new(Mutex::new(String::new()));
-    let mut options = GatewayOptions::new(scene.watchdog_program(), tokio::runtime::Handle::current());
+    let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
     options.config = Some(json!({
         "inputs": [{ "type": "promptString", "id": "answer" }],
         "mcpServers": { "one": {
             "command": FIXTURE,
-            "args": scene.arguments("one", &[]),
+            "args": test_folder.arguments("one", &[]),
             "env": { "ALONE": "${input:answer}", "WITHIN": "it is ${input:answer}" },
             "confirm": "never",
         } },
     }));
-    options.state_dir = Some(scene.path("state"));
-    options.workspace_folder = Some(scene.path(""));
+    options.state_dir = Some(test_folder.path("state"));
+    options.workspace_folder = Some(test_folder.path(""));
     options.guest = guest_choice();
     options.trace = true;
     options.callbacks = Some(Arc::new(Typist(typed)));
@@ -62,7 +62,7 @@ async fn assert_kept_secret(typed: &'static str) {
     }
     gateway.close().await;
     assert!(!heard.lock().unwrap().contains(typed), "{typed} is in an event");
-    assert!(!is_in_a_file_of(&scene.path("state"), typed), "{typed} is in a file");
+    assert!(!is_in_a_file_of(&test_folder.path("state"), typed), "{typed} is in a file");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ use hyperlight_mcp::sandbox::{Stop, StopReason};
 use hyperlight_mcp::{Gateway, GatewayOptions, Result};
 use serde_json::{Value as Json, json};
 
-use super::{FIXTURE, Scene, emulated, object};
+use super::{FIXTURE, TestFolder, emulated, object};
 
 /// The server of all these tests.
 pub const ONE: &str = "one";
@@ -99,9 +99,9 @@ pub fn ready<T: Send + 'static>(answer: Result<T>) -> Answer<T> {
 
 /// Events in their order.
 #[derive(Clone, Default)]
-pub struct Told(Arc<Mutex<Vec<Json>>>);
+pub struct RecordedEvents(Arc<Mutex<Vec<Json>>>);
 
-impl Told {
+impl RecordedEvents {
     pub fn listener(&self) -> EventListener {
         let told = self.clone();
         Arc::new(move |event| lock(&told.0).push(event))
@@ -128,10 +128,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A gateway on the fixture as server `one`, approved and enabled.
-pub struct Room {
-    pub scene: Scene,
+pub struct Setup {
+    pub test_folder: TestFolder,
     pub gateway: Gateway,
-    pub told: Told,
+    pub told: RecordedEvents,
     remote: Option<Remote>,
 }
 
@@ -145,7 +145,7 @@ impl Drop for Remote {
     }
 }
 
-impl Room {
+impl Setup {
     pub async fn open(flags: &[&str]) -> Self {
         Self::with(flags, &json!({}), None).await
     }
@@ -157,22 +157,22 @@ impl Room {
 
     /// With more keys in the server's entry, and the gateway's callbacks.
     pub async fn asked_by(flags: &[&str], more: &Json, callbacks: Option<Arc<dyn Callbacks>>) -> Self {
-        let scene = Scene::new();
-        let entry = json!({ "command": FIXTURE, "args": scene.arguments(ONE, flags) });
-        Self::of(scene, entry, more, callbacks, None).await
+        let test_folder = TestFolder::new();
+        let entry = json!({ "command": FIXTURE, "args": test_folder.arguments(ONE, flags) });
+        Self::of(test_folder, entry, more, callbacks, None).await
     }
 
     /// The fixture over HTTP.
     pub async fn remote(flags: &[&str], person: Option<&Arc<Person>>) -> Self {
-        let scene = Scene::new();
+        let test_folder = TestFolder::new();
         let mut command = Command::new(FIXTURE);
-        command.args(scene.arguments(ONE, flags)).arg("--http").stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(test_folder.arguments(ONE, flags)).arg("--http").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url = serde_json::from_str::<Json>(&line).unwrap()["url"].clone();
         Self::of(
-            scene,
+            test_folder,
             json!({ "type": "http", "url": url }),
             &json!({}),
             person.map(|person| Arc::clone(person) as _),
@@ -184,18 +184,24 @@ impl Room {
     /// Another gateway with the same state, after this one's end. Without other flags, the server is the same.
     pub async fn reopened(self, flags: &[&str]) -> Self {
         self.gateway.close().await;
-        let entry = json!({ "command": FIXTURE, "args": self.scene.arguments(ONE, flags) });
-        Self::of(self.scene, entry, &json!({}), None, self.remote).await
+        let entry = json!({ "command": FIXTURE, "args": self.test_folder.arguments(ONE, flags) });
+        Self::of(self.test_folder, entry, &json!({}), None, self.remote).await
     }
 
-    async fn of(scene: Scene, mut entry: Json, more: &Json, callbacks: Option<Arc<dyn Callbacks>>, remote: Option<Remote>) -> Self {
-        let told = Told::default();
-        let mut options = GatewayOptions::new(scene.watchdog_program(), tokio::runtime::Handle::current());
+    async fn of(
+        test_folder: TestFolder,
+        mut entry: Json,
+        more: &Json,
+        callbacks: Option<Arc<dyn Callbacks>>,
+        remote: Option<Remote>,
+    ) -> Self {
+        let told = RecordedEvents::default();
+        let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
         entry["confirm"] = json!("never");
         entry.as_object_mut().unwrap().extend(object(more.clone()));
         options.config = Some(json!({ "mcpServers": { ONE: entry } }));
-        options.state_dir = Some(scene.path("state"));
-        options.workspace_folder = Some(scene.path(""));
+        options.state_dir = Some(test_folder.path("state"));
+        options.workspace_folder = Some(test_folder.path(""));
         options.on_event = Some(told.listener());
         options.callbacks = callbacks;
         if emulated() {
@@ -204,7 +210,7 @@ impl Room {
         let gateway = Gateway::open(options).unwrap();
         gateway.approve(ONE, None, None).await.unwrap();
         gateway.enable(ONE).unwrap();
-        Self { scene, gateway, told, remote }
+        Self { test_folder, gateway, told, remote }
     }
 
     /// Calls for nobody in particular: what the server asks goes to the gateway's.
@@ -223,7 +229,7 @@ impl Room {
 
     /// The same for a call that has to wait: it is not even sent before the one in flight is stopped.
     pub async fn ask_after(&self, person: &Arc<Person>, in_flight: &Stop) -> Json {
-        let sent = || self.scene.events(ONE).iter().filter(|event| event["name"] == "elicit").count();
+        let sent = || self.test_folder.events(ONE).iter().filter(|event| event["name"] == "elicit").count();
         let before = sent();
         let asking = self.ask(person, "elicit", json!({}));
         tokio::pin!(asking);

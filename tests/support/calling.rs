@@ -8,7 +8,7 @@ use hyperlight_mcp::client::{
 };
 use serde_json::{Value as Json, json};
 
-use super::{Quiet, Scene, object, patience};
+use super::{SilentObserver, TestFolder, object, patience};
 
 /// Closing takes a server's own time, SIGTERM's and SIGKILL's: at most 2 s for each of the first two.
 pub const CLOSE_LIMIT: Duration = Duration::from_millis(4500);
@@ -18,7 +18,7 @@ pub async fn call(connection: &Connection, tool: &str, arguments: Json) -> hyper
 }
 
 pub async fn call_for(connection: &Connection, tool: &str, arguments: Json, timeout: Duration) -> hyperlight_mcp::Result<Json> {
-    call_as(connection, tool, arguments, CallLimits::fixed(timeout), Arc::new(Quiet)).await
+    call_as(connection, tool, arguments, CallLimits::fixed(timeout), Arc::new(SilentObserver)).await
 }
 
 pub async fn call_as(
@@ -42,8 +42,8 @@ pub async fn echoes(connection: &Connection) {
     assert_eq!(call(connection, "echo", json!({ "value": value })).await.unwrap()["structuredContent"]["value"], value);
 }
 
-pub fn connections(scene: &Scene, observer: Arc<dyn Observer>, most: usize) -> Connections {
-    Connections::new(Watchdog::new(scene.watchdog_program()), observer, most, 3)
+pub fn connections(test_folder: &TestFolder, observer: Arc<dyn Observer>, most: usize) -> Connections {
+    Connections::new(Watchdog::new(test_folder.watchdog_program()), observer, most, 3)
 }
 
 pub fn wanted(server: &str) -> ConnectionRequest {
@@ -55,6 +55,6 @@ pub async fn get(connections: &Connections, wanted: &ConnectionRequest, launch: 
 }
 
 /// A server without any flag.
-pub async fn plain(connections: &Connections, scene: &Scene, server: &str) -> hyperlight_mcp::Result<Lease> {
-    get(connections, &wanted(server), scene.launch(server, &[])).await
+pub async fn plain(connections: &Connections, test_folder: &TestFolder, server: &str) -> hyperlight_mcp::Result<Lease> {
+    get(connections, &wanted(server), test_folder.launch(server, &[])).await
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use hyperlight_mcp::client::{Connection, Era, HttpTarget, Launch, Target};
 use serde_json::Value as Json;
 
-use super::{FIXTURE, Scene, patience};
+use super::{FIXTURE, TestFolder, patience};
 
 /// A server that runs as long as the value lives.
 pub struct Remote<'a> {
-    scene: &'a Scene,
+    test_folder: &'a TestFolder,
     server: String,
     process: Child,
     pub url: String,
@@ -25,15 +25,15 @@ impl Drop for Remote<'_> {
 }
 
 impl<'a> Remote<'a> {
-    pub fn start(scene: &'a Scene, server: &str, flags: &[&str]) -> Self {
+    pub fn start(test_folder: &'a TestFolder, server: &str, flags: &[&str]) -> Self {
         let mut command = Command::new(FIXTURE);
-        command.arg("--http").args(scene.arguments(server, flags)).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("--http").args(test_folder.arguments(server, flags)).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let told: Json = serde_json::from_str(&line).unwrap();
         let url = told["url"].as_str().unwrap().to_owned();
-        Self { scene, server: server.to_owned(), process, url }
+        Self { test_folder, server: server.to_owned(), process, url }
     }
 
     pub fn target(&self) -> HttpTarget {
@@ -43,15 +43,15 @@ impl<'a> Remote<'a> {
     /// `era`: as it was remembered.
     pub fn launch(&self, era: Option<Era>, limit: Duration) -> Launch {
         let target = Target::Http(self.target());
-        Launch { target, era, ..self.scene.launch_command(&self.server, self.scene.command(&self.server, &[]), limit) }
+        Launch { target, era, ..self.test_folder.launch_command(&self.server, self.test_folder.command(&self.server, &[]), limit) }
     }
 
     pub async fn open(&self, era: Option<Era>) -> hyperlight_mcp::Result<Connection> {
-        self.scene.open_launch(&self.launch(era, patience())).await
+        self.test_folder.open_launch(&self.launch(era, patience())).await
     }
 
     /// HTTP requests of that method that the server has seen.
     pub fn requests(&self, method: &str) -> usize {
-        self.scene.events(&self.server).iter().filter(|entry| entry["event"] == "http" && entry["method"] == method).count()
+        self.test_folder.events(&self.server).iter().filter(|entry| entry["event"] == "http" && entry["method"] == method).count()
     }
 }

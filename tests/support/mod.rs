@@ -6,7 +6,7 @@ pub mod apart;
 pub mod asking;
 pub mod calling;
 pub mod http;
-pub mod witness;
+pub mod recording_observer;
 
 use std::fs;
 use std::future::Future;
@@ -98,18 +98,18 @@ pub fn object(json: Json) -> Map<String, Json> {
 
 /// A folder of one test. Every program that the test starts has its path on the command line, which is how what still
 /// runs is found: by this test alone, whatever else runs on the machine.
-pub struct Scene {
+pub struct TestFolder {
     folder: tempfile::TempDir,
 }
 
-impl Drop for Scene {
+impl Drop for TestFolder {
     fn drop(&mut self) {
-        // The last words of a server, written meanwhile, let a removal fail: the next one finds no more.
+        // The last output of a server, written meanwhile, lets a removal fail: the next one finds no more.
         (0..100).any(|_| std::fs::remove_dir_all(self.folder.path()).is_ok());
     }
 }
 
-impl Scene {
+impl TestFolder {
     pub fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("hyperlight-mcp-test-").tempdir().unwrap();
         symlink(WATCHDOG, folder.path().join("watchdog")).unwrap();
@@ -153,7 +153,7 @@ impl Scene {
             target: Target::Process { program: command.command.clone().into(), command },
             redact: Arc::new(|text: ForeignText| text.open(&Redactor::new(None, None))),
             on_stderr: Arc::new(|_| {}),
-            caller: Arc::new(Quiet),
+            caller: Arc::new(SilentObserver),
             clock: ConnectClock::start(None, Some(u64::try_from(limit.as_millis()).unwrap()), 0),
             protocol_version: None,
             era: Some(hyperlight_mcp::client::Era::Initialize),
@@ -168,7 +168,7 @@ impl Scene {
     }
 
     pub async fn open_launch(&self, launch: &Launch) -> hyperlight_mcp::Result<Connection> {
-        Connection::open(launch, &Watchdog::new(self.watchdog_program()).into(), Arc::new(Quiet)).await
+        Connection::open(launch, &Watchdog::new(self.watchdog_program()).into(), Arc::new(SilentObserver)).await
     }
 
     /// All that the fixture has logged for a server.
@@ -255,9 +255,9 @@ pub fn write_script(path: &Path, script: &str) {
 }
 
 /// Nobody: asked nothing, told nothing.
-pub struct Quiet;
+pub struct SilentObserver;
 
-impl Caller for Quiet {
+impl Caller for SilentObserver {
     fn identity(&self) -> u64 {
         0
     }
@@ -281,7 +281,7 @@ impl Caller for Quiet {
     }
 }
 
-impl Observer for Quiet {
+impl Observer for SilentObserver {
     fn lost(&self, _server: &str, _reason: &str) {}
     fn evicted(&self, _server: &str, _made_room_for: &str) {}
     fn idled_out(&self, _server: &str) {}
@@ -291,11 +291,11 @@ impl Observer for Quiet {
     fn elicited(&self, _server: &str) {}
     fn question_cancelled(&self, _server: &str, _reason: &str) {}
 
-    fn may_be_heard(&self, _server: &str) -> bool {
+    fn may_send_messages(&self, _server: &str) -> bool {
         true
     }
 
     fn nobody_in_particular(&self) -> Arc<dyn Caller> {
-        Arc::new(Quiet)
+        Arc::new(SilentObserver)
     }
 }

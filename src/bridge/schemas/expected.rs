@@ -30,7 +30,7 @@ pub(super) fn literal(value: &Json) -> String {
     if let Json::String(text) = value {
         return quoted(text);
     }
-    let mut start = Start(Vec::new());
+    let mut start = PrefixWriter(Vec::new());
     // The error is ignored, because the writer stops once it has more than can be shown.
     let _ = serde_json::to_writer(&mut start, value);
     line(&String::from_utf8_lossy(&start.0), MAX_VALUE_CHARS)
@@ -57,9 +57,9 @@ fn type_of(value: &Json) -> &'static str {
 }
 
 /// A writer that keeps the first bytes only.
-struct Start(Vec<u8>);
+struct PrefixWriter(Vec<u8>);
 
-impl io::Write for Start {
+impl io::Write for PrefixWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() > MAX_VALUE_CHARS * 4 {
             return Err(io::ErrorKind::WriteZero.into());

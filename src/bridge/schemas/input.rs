@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::redact::Redactor;
 
 /// The message if only a redacted value breaks the schema.
-const UNTOLD: &str = "a value does not fit; it is not shown because it contains a secret";
+const SECRET_VALUE: &str = "a value does not fit; it is not shown because it contains a secret";
 
 /// The checks of arguments, with a mode for each server.
 #[derive(Clone, Default)]
@@ -59,14 +59,14 @@ impl ArgumentChecks {
             _ => {
                 let problem = |arguments: &Json| {
                     let place = (server, manifest, known, Side::Input);
-                    self.schemas.check(place, arguments, &|schema, errors| violations::tell(schema, arguments, errors))
+                    self.schemas.check(place, arguments, &|schema, errors| violations::describe(schema, arguments, errors))
                 };
                 let found = problem(&arguments);
                 // The message quotes the beginnings of values. The secrets are removed first, because a part of a secret could not be
                 // recognised.
                 let redactor = self.redactor.as_ref().filter(|_| matches!(found, Some(SchemaProblem::Broken(_))));
                 match redactor.map(|redactor| redactor.redact_json(&arguments)).filter(|redacted| *redacted != arguments) {
-                    Some(redacted) => Some(problem(&redacted).unwrap_or_else(|| SchemaProblem::Broken(UNTOLD.to_owned()))),
+                    Some(redacted) => Some(problem(&redacted).unwrap_or_else(|| SchemaProblem::Broken(SECRET_VALUE.to_owned()))),
                     None => found,
                 }
             }

@@ -196,18 +196,20 @@ fn a_few_violations_are_told_and_the_others_counted() {
 #[test]
 fn what_is_quoted_is_short_and_in_one_line() {
     let text = format!("a\u{202e}\n{}", "b".repeat(5_000));
-    let told = problem(of(&json!({ "x": { "type": "integer" } })), json!({ "x": text }));
+    let described = problem(of(&json!({ "x": { "type": "integer" } })), json!({ "x": text }));
     assert!(
-        told.starts_with(r#"x: expected integer, got "a bbb"#) && told.ends_with("…\" (string)") && told.chars().count() < 110,
-        "{told}"
+        described.starts_with(r#"x: expected integer, got "a bbb"#)
+            && described.ends_with("…\" (string)")
+            && described.chars().count() < 110,
+        "{described}"
     );
-    let told = problem(of(&json!({ "x": { "type": "integer" } })), json!({ "x": vec![1; 100_000] }));
-    assert!(told.contains("got [1,1,1") && told.ends_with("… (array)") && told.chars().count() < 110, "{told}");
+    let described = problem(of(&json!({ "x": { "type": "integer" } })), json!({ "x": vec![1; 100_000] }));
+    assert!(described.contains("got [1,1,1") && described.ends_with("… (array)") && described.chars().count() < 110, "{described}");
     let names = |count: usize| Json::Object((0..count).map(|number| (format!("name{number}"), json!({}))).collect());
-    let told = problem(json!({ "properties": names(30), "additionalProperties": false }), json!({ "x\u{7}\n": 1 }));
-    assert!(told.ends_with(r#""name8", "name9" and 20 more"#), "{told}");
-    let told = problem(json!({ "properties": { "a": {} }, "additionalProperties": false }), names(9));
-    assert!(told.contains(r#""name4" and 4 more at the top level; there are: "a""#), "{told}");
+    let described = problem(json!({ "properties": names(30), "additionalProperties": false }), json!({ "x\u{7}\n": 1 }));
+    assert!(described.ends_with(r#""name8", "name9" and 20 more"#), "{described}");
+    let described = problem(json!({ "properties": { "a": {} }, "additionalProperties": false }), names(9));
+    assert!(described.contains(r#""name4" and 4 more at the top level; there are: "a""#), "{described}");
 }
 
 #[test]
@@ -227,8 +229,11 @@ fn a_schema_with_two_thousand_parameters_is_checked() {
     let properties: Map<_, _> = (0..2_000).map(|number| (format!("parameter{number}"), json!({ "type": "string" }))).collect();
     let schema = json!({ "properties": properties, "required": ["parameter7"], "additionalProperties": false });
     assert_eq!(problem(schema.clone(), json!({ "parameter7": "x" })), "");
-    let told = problem(schema, json!({ "parameter7": 1, "paramter8": "x" }));
-    assert!(told.contains("parameter7: expected string") && told.contains(r#""paramter8" at the top level; did you mean "parameter8"?"#));
+    let described = problem(schema, json!({ "parameter7": 1, "paramter8": "x" }));
+    assert!(
+        described.contains("parameter7: expected string")
+            && described.contains(r#""paramter8" at the top level; did you mean "parameter8"?"#)
+    );
 }
 
 #[test]
@@ -327,12 +332,12 @@ fn a_secret_is_not_quoted_by_its_beginning() {
     let redactor = crate::redact::Redactor::new(None, None);
     redactor.add([&secret.clone().into()]);
     let checks = checks(ArgumentCheck::Error).with_redactor(Arc::new(redactor));
-    let told = |schema: Json| {
+    let described = |schema: Json| {
         let arguments = object(&json!({ "x": format!("of a caller: {secret}") }));
         checks.check("s", &manifest(json!({ "properties": { "x": schema } })), "t", arguments).unwrap_err().in_full()
     };
-    assert!(told(json!({ "type": "integer" })).contains("of a caller: [redacted]"));
-    assert!(told(json!({ "maxLength": 30 })).contains("contains a secret"));
+    assert!(described(json!({ "type": "integer" })).contains("of a caller: [redacted]"));
+    assert!(described(json!({ "maxLength": 30 })).contains("contains a secret"));
 }
 
 proptest! {
@@ -343,8 +348,8 @@ proptest! {
     ) {
         let arguments = Json::Object(fields.into_iter().collect());
         let fits = jsonschema::options().should_validate_formats(false).build(&schema).unwrap().is_valid(&arguments);
-        let told = problem(schema, arguments);
-        prop_assert_eq!(fits, told.is_empty(), "{}", told);
-        prop_assert!(told.chars().count() < 1_100);
+        let described = problem(schema, arguments);
+        prop_assert_eq!(fits, described.is_empty(), "{}", described);
+        prop_assert!(described.chars().count() < 1_100);
     }
 }

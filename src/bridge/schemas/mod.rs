@@ -39,8 +39,8 @@ pub use output::OutputChecks;
 const MAX_COMPARISONS: u64 = 2_000_000;
 /// The largest numbers of comparisons for describing violations, which takes more time and memory: the first violation only, or several
 /// violations.
-const MAX_TO_TELL: u64 = 200_000;
-const MAX_TO_TELL_SOME: u64 = 20_000;
+const MAX_COST_TO_DESCRIBE: u64 = 200_000;
+const MAX_COST_TO_DESCRIBE_ALL: u64 = 20_000;
 /// The largest number of bytes that the validator may copy to describe alternatives.
 const MAX_COPIED: u64 = 4 * 1024 * 1024;
 /// The largest size of a compiled pattern. The time for matching is linear in the text.
@@ -53,7 +53,7 @@ const MAX_KEPT: usize = 2_000;
 const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
 
 /// Describes violations. The first argument is the normalised schema, to which the paths of the violations refer.
-type Tell<'a> = dyn Fn(&Json, &[ValidationError<'_>]) -> String + 'a;
+type DescribeViolations<'a> = dyn Fn(&Json, &[ValidationError<'_>]) -> String + 'a;
 
 /// Selects the input or the output schema of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -83,11 +83,11 @@ enum SchemaProblem {
 /// The schemas of a gateway's tools, compiled when they are first needed.
 #[derive(Default)]
 pub struct ToolSchemas {
-    kept: Mutex<Kept>,
+    kept: Mutex<CompiledSchemas>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct CompiledSchemas {
     entries: HashMap<Key, Entry>,
     /// The keys, with the oldest first.
     order: VecDeque<Key>,
@@ -106,22 +106,22 @@ struct Entry {
 
 /// A compiled schema, or the reason why it cannot be used.
 enum Compiled {
-    Ready { schema: Json, validator: Box<Validator>, bound: Bound, told: AtomicBool },
-    Unusable { reason: String, told: AtomicBool },
+    Ready { schema: Json, validator: Box<Validator>, bound: Bound, is_reported: AtomicBool },
+    Unusable { reason: String, is_reported: AtomicBool },
 }
 
 impl ToolSchemas {
-    /// Returns the problem of a value, if there is one. `tell` describes the first violations. It gets an empty list if it would cost too
+    /// Returns the problem of a value, if there is one. `describe` describes the first violations. It gets an empty list if it would cost too
     /// much to find them.
     fn check(
         &self,
         (server, manifest, tool, side): (&str, &Arc<Manifest>, &Tool, Side),
         content: &Json,
-        tell: &Tell<'_>,
+        describe: &DescribeViolations<'_>,
     ) -> Option<SchemaProblem> {
         let schema = side.of(tool)?;
         let compiled = self.compiled(server, manifest, tool, side);
-        compiled.get_or_init(|| Compiled::new(schema)).check(content, tell)
+        compiled.get_or_init(|| Compiled::new(schema)).check(content, describe)
     }
 
     /// Returns the cell of a compiled schema. The schema is compiled later, outside of the lock, because this may take some milliseconds.
@@ -142,7 +142,7 @@ impl ToolSchemas {
     }
 }
 
-impl Kept {
+impl CompiledSchemas {
     fn insert(&mut self, key: Key, manifest: &Arc<Manifest>, tool: &Tool) -> Arc<OnceLock<Compiled>> {
         self.remove(&key);
         let bytes = serde_json::to_vec(&key.2.of(tool)).map_or(0, |json| json.len());
@@ -171,35 +171,38 @@ impl Compiled {
         let compiled = guard(schema, &|pattern| compile(&serde_json::json!({ "pattern": pattern })).is_ok())
             .and_then(|Guarded { schema, bound }| Ok((compile(&schema)?, schema, bound)));
         match compiled {
-            Ok((validator, schema, bound)) => Self::Ready { schema, validator: Box::new(validator), bound, told: AtomicBool::new(false) },
-            Err(reason) => Self::Unusable { reason: line(&reason, MAX_REASON_CHARS), told: AtomicBool::new(false) },
+            Ok((validator, schema, bound)) => {
+                Self::Ready { schema, validator: Box::new(validator), bound, is_reported: AtomicBool::new(false) }
+            }
+            Err(reason) => Self::Unusable { reason: line(&reason, MAX_REASON_CHARS), is_reported: AtomicBool::new(false) },
         }
     }
 
-    fn check(&self, content: &Json, tell: &Tell<'_>) -> Option<SchemaProblem> {
-        let unchecked =
-            |reason: &str, told: &AtomicBool| (!told.swap(true, Ordering::Relaxed)).then(|| SchemaProblem::Unchecked(reason.to_owned()));
-        let (schema, validator, bound, told) = match self {
-            Self::Unusable { reason, told } => return unchecked(reason, told),
-            Self::Ready { schema, validator, bound, told } => (schema, validator, bound, told),
+    fn check(&self, content: &Json, describe: &DescribeViolations<'_>) -> Option<SchemaProblem> {
+        let unchecked = |reason: &str, is_reported: &AtomicBool| {
+            (!is_reported.swap(true, Ordering::Relaxed)).then(|| SchemaProblem::Unchecked(reason.to_owned()))
+        };
+        let (schema, validator, bound, is_reported) = match self {
+            Self::Unusable { reason, is_reported } => return unchecked(reason, is_reported),
+            Self::Ready { schema, validator, bound, is_reported } => (schema, validator, bound, is_reported),
         };
         let cost = bound.of(content);
         if cost.nesting > MAX_NESTING {
-            return unchecked("a value is nested too deep", told);
+            return unchecked("a value is nested too deep", is_reported);
         }
         if cost.comparisons > MAX_COMPARISONS {
-            return unchecked("comparing a value with it could take too long", told);
+            return unchecked("comparing a value with it could take too long", is_reported);
         }
-        (!validator.is_valid(content)).then(|| SchemaProblem::Broken(tell(schema, &violations_of(validator, content, cost))))
+        (!validator.is_valid(content)).then(|| SchemaProblem::Broken(describe(schema, &violations_of(validator, content, cost))))
     }
 }
 
 /// Returns the violations, or fewer of them if it would cost too much to find all.
 fn violations_of<'a>(validator: &'a Validator, content: &'a Json, cost: Cost) -> Vec<ValidationError<'a>> {
-    if cost.copied > MAX_COPIED || cost.comparisons > MAX_TO_TELL {
+    if cost.copied > MAX_COPIED || cost.comparisons > MAX_COST_TO_DESCRIBE {
         return Vec::new();
     }
-    if cost.comparisons > MAX_TO_TELL_SOME {
+    if cost.comparisons > MAX_COST_TO_DESCRIBE_ALL {
         return validator.validate(content).err().into_iter().collect();
     }
     validator.iter_errors(content).collect()

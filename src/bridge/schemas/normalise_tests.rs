@@ -10,7 +10,7 @@ fn value(schema: &Json, value: &Json) -> String {
 #[test]
 fn what_is_nullable_takes_null_whatever_else_it_says() {
     let shape = json!({ "type": "string" });
-    for (schema, wrong, told) in [
+    for (schema, wrong, described) in [
         (json!({ "type": "string", "nullable": true }), json!(5.5), "a: expected string or null, got 5.5 (number)"),
         (json!({ "type": ["string", "integer"], "nullable": true }), json!([]), "a: expected integer, string or null, got [] (array)"),
         (json!({ "type": "string", "enum": ["x", "y"], "nullable": true }), json!("z"), r#"a: expected one of "x", "y", null, got "z""#),
@@ -27,7 +27,7 @@ fn what_is_nullable_takes_null_whatever_else_it_says() {
     ] {
         let with = |value: Json| problem(of(&json!({ "a": schema, "b": { "type": "string" } })), json!({ "a": value }));
         assert_eq!(with(Json::Null), "", "{schema}");
-        assert!(with(wrong.clone()).starts_with(told), "{schema}: {}", with(wrong));
+        assert!(with(wrong.clone()).starts_with(described), "{schema}: {}", with(wrong));
     }
     assert!(value(&json!({ "type": "string", "nullable": false }), &Json::Null).starts_with("a: expected string"));
     assert!(value(&json!({ "properties": { "nullable": true }, "type": "object" }), &Json::Null).starts_with("a: expected object"));

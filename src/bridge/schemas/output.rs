@@ -12,7 +12,7 @@ use crate::config::SchemaViolations;
 use crate::error::{Error, Result};
 
 /// The number of violations that a message describes.
-pub(super) const TOLD: usize = 3;
+pub(super) const MAX_DESCRIBED: usize = 3;
 pub(super) const MAX_TEXT_CHARS: usize = 500;
 
 /// The checks of results, with a mode for each server.
@@ -60,12 +60,13 @@ pub(super) fn problem(schemas: &ToolSchemas, server: &str, manifest: &Arc<Manife
     let Some(content) = result.get("structuredContent") else {
         return Some(SchemaProblem::Broken("structuredContent: is missing, though the tool has an outputSchema".to_owned()));
     };
-    schemas.check((server, manifest, known, Side::Output), content, &tell)
+    schemas.check((server, manifest, known, Side::Output), content, &describe)
 }
 
 /// Describes the first few violations without the values, which may be secret.
-fn tell(_: &Json, errors: &[ValidationError<'_>]) -> String {
-    let told = errors.iter().take(TOLD).map(|error| format!("structuredContent{}: {}", error.instance_path(), error.masked()));
-    let all: Vec<String> = told.collect();
+fn describe(_: &Json, errors: &[ValidationError<'_>]) -> String {
+    let described =
+        errors.iter().take(MAX_DESCRIBED).map(|error| format!("structuredContent{}: {}", error.instance_path(), error.masked()));
+    let all: Vec<String> = described.collect();
     if all.is_empty() { "structuredContent: does not fit".to_owned() } else { line(&all.join("; "), MAX_TEXT_CHARS) }
 }

@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::output::{MAX_TEXT_CHARS, TOLD, problem};
+use super::output::{MAX_DESCRIBED, MAX_TEXT_CHARS, problem};
 use super::*;
 use crate::config::SchemaViolations;
 
@@ -57,10 +57,10 @@ fn a_result_that_fits_is_nothing_to_speak_of() {
 #[test]
 fn a_few_violations_are_told_in_a_few_words() {
     let schema = json!({ "additionalProperties": { "type": "string" } });
-    let told = broken(schema.clone(), &json!({ "a": 1, "b": 2, "c": 3, "d": 4 }));
-    assert_eq!(told.matches("structuredContent/").count(), TOLD);
-    let told = broken(schema, &json!({ "x".repeat(5_000): 1 }));
-    assert!(told.chars().count() <= MAX_TEXT_CHARS && told.ends_with('…'));
+    let described = broken(schema.clone(), &json!({ "a": 1, "b": 2, "c": 3, "d": 4 }));
+    assert_eq!(described.matches("structuredContent/").count(), MAX_DESCRIBED);
+    let described = broken(schema, &json!({ "x".repeat(5_000): 1 }));
+    assert!(described.chars().count() <= MAX_TEXT_CHARS && described.ends_with('…'));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::names::{known_names, own_names, path, steps};
 use crate::text::nearest;
 
 /// The number of violations that a message describes.
-const TOLD: usize = 3;
+const MAX_DESCRIBED: usize = 3;
 /// The number of violations that are examined to choose those for the message.
 const READ: usize = 20;
 /// The largest depth of alternatives within alternatives.
@@ -27,7 +27,7 @@ const UNKNOWN: usize = 5;
 const MAX_TEXT_CHARS: usize = 1_000;
 
 /// Describes the first violations of arguments. `errors` is empty if it would have cost too much to find them.
-pub(super) fn tell(schema: &Json, arguments: &Json, errors: &[ValidationError<'_>]) -> String {
+pub(super) fn describe(schema: &Json, arguments: &Json, errors: &[ValidationError<'_>]) -> String {
     let reader = Reader { schema, arguments };
     let mut found = Vec::new();
     for error in errors.iter().take(READ) {
@@ -36,12 +36,12 @@ pub(super) fn tell(schema: &Json, arguments: &Json, errors: &[ValidationError<'_
     let meant: HashSet<(String, String)> = found.iter().filter_map(Violation::mistaken).collect();
     let mut seen = HashSet::new();
     let texts: Vec<_> = found.iter().filter_map(|violation| violation.text(&meant)).filter(|text| seen.insert(text.clone())).collect();
-    let more = texts.len().saturating_sub(TOLD) + errors.len().saturating_sub(READ);
-    let told = texts[..texts.len().min(TOLD)].join("; ");
+    let more = texts.len().saturating_sub(MAX_DESCRIBED) + errors.len().saturating_sub(READ);
+    let described = texts[..texts.len().min(MAX_DESCRIBED)].join("; ");
     match (texts.is_empty(), more) {
         (true, _) => "they do not fit the tool's inputSchema".to_owned(),
-        (false, 0) => line(&told, MAX_TEXT_CHARS),
-        (false, more) => format!("{}; and {more} more", line(&told, MAX_TEXT_CHARS)),
+        (false, 0) => line(&described, MAX_TEXT_CHARS),
+        (false, more) => format!("{}; and {more} more", line(&described, MAX_TEXT_CHARS)),
     }
 }
 

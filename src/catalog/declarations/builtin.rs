@@ -47,7 +47,7 @@ const ASYNC: &str = r"  global { interface CallableFunction {
   } }
 ";
 
-/// Declarations of the types that the functions of `host:mcp` return. The modules `modules`, `offers` and `shape` of `bridge` build these
+/// Declarations of the types that the functions of `host:mcp` return. The modules `modules`, `resources_and_prompts` and `shape` of `bridge` build these
 /// values.
 const MCP_TYPES: &str = r"  /** A result as the server sent it. */
   export interface ToolResult { content: unknown[]; structuredContent?: unknown; isError: boolean; meta?: unknown }

@@ -123,7 +123,7 @@ fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, only: Op
         Some(name) => manifest.tool(name).into_iter().collect(),
         None => manifest.distinct_tools().collect(),
     };
-    let mut module = Module::new(names.giver());
+    let mut module = Module::new(names.name_allocator());
     let mut functions = String::new();
     let (mut definitions, mut printed) = (String::new(), 0);
     let (mut structured, mut unstructured) = (false, false);

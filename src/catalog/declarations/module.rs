@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 
 use super::finish::rewrite;
 use super::types::{Definition, Type};
-use crate::catalog::type_names::{NameGiver, pascal};
+use crate::catalog::type_names::{NameAllocator, pascal};
 
 /// Number of definitions with the same name that a new definition is compared with. The newest are compared.
 const MAX_COMPARED: usize = 8;
@@ -18,7 +18,7 @@ const ROUNDS: usize = 12;
 
 /// The type definitions of a module.
 pub(super) struct Module<'a> {
-    names: NameGiver<'a>,
+    names: NameAllocator<'a>,
     pub definitions: Vec<Definition>,
     /// For each definition, the name that it would have without numbering, and its digest. The name of a tool's own type is empty.
     marks: Vec<(String, u64)>,
@@ -69,7 +69,7 @@ fn digest(value: &impl Hash) -> u64 {
 }
 
 impl<'a> Module<'a> {
-    pub(super) fn new(names: NameGiver<'a>) -> Self {
+    pub(super) fn new(names: NameAllocator<'a>) -> Self {
         Self { names, definitions: Vec::new(), marks: Vec::new(), shared: HashMap::new(), left: MAX_IN_VAIN }
     }
 

@@ -16,7 +16,7 @@ const MAX_SERVERS: usize = 200;
 
 /// A server in another program's config.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Found {
+pub struct FoundServer {
     /// Name of the server in the other config.
     pub name: String,
     /// The server in the form of an entry of `mcpServers`.
@@ -48,7 +48,7 @@ pub struct Secret {
 /// assert_eq!(found[0].entry["command"], "npx");
 /// assert_eq!(found[0].secrets[0].suggestion, "${API_KEY}");
 /// ```
-pub fn found_in(program: Program, text: &str, folder: Option<&str>) -> Result<(Vec<Found>, Vec<Json>), String> {
+pub fn found_in(program: Program, text: &str, folder: Option<&str>) -> Result<(Vec<FoundServer>, Vec<Json>), String> {
     let root = match program {
         Program::Codex => toml::from_str(text).map_err(|error| error.message().to_owned())?,
         _ => jsonc_parser::parse_to_serde_value(text.trim_start_matches('\u{feff}'), &jsonc_parser::ParseOptions::default())
@@ -59,7 +59,7 @@ pub fn found_in(program: Program, text: &str, folder: Option<&str>) -> Result<(V
 }
 
 /// Converts an entry of a program to an entry of `mcpServers`.
-pub(in crate::cli) fn converted(program: Program, name: &str, entry: &Json) -> Found {
+pub(in crate::cli) fn converted(program: Program, name: &str, entry: &Json) -> FoundServer {
     if program == Program::Codex { codex(name, entry) } else { plain(name, entry) }
 }
 
@@ -94,9 +94,9 @@ fn sections<'r>(program: Program, root: &'r Json, folder: Option<&str>) -> Vec<&
 }
 
 /// Converts an entry of a program that uses the same keys as hyperlight-mcp. Leaves out other keys.
-fn plain(name: &str, entry: &Json) -> Found {
+fn plain(name: &str, entry: &Json) -> FoundServer {
     const OURS: [&str; 10] = ["type", "command", "args", "env", "envFile", "cwd", "url", "headers", "disabled", "oauth"];
-    let mut found = Found { name: shown(name), entry: json!({}), notes: Vec::new(), secrets: Vec::new() };
+    let mut found = FoundServer { name: shown(name), entry: json!({}), notes: Vec::new(), secrets: Vec::new() };
     let Some(fields) = entry.as_object() else {
         found.notes.push("the entry is not an object".to_owned());
         return found;
@@ -119,8 +119,8 @@ fn plain(name: &str, entry: &Json) -> Found {
 }
 
 /// Converts an entry of Codex, which has its own keys (developers.openai.com/codex, `mcp_servers`).
-fn codex(name: &str, entry: &Json) -> Found {
-    let mut found = Found { name: shown(name), entry: json!({}), notes: Vec::new(), secrets: Vec::new() };
+fn codex(name: &str, entry: &Json) -> FoundServer {
+    let mut found = FoundServer { name: shown(name), entry: json!({}), notes: Vec::new(), secrets: Vec::new() };
     let milliseconds = |value: &Json, scale: f64| value.as_f64().map(|time| json!((time * scale).round().clamp(1.0, 86_400_000.0)));
     let whole = |value: Option<Json>| {
         value
@@ -157,14 +157,14 @@ fn codex(name: &str, entry: &Json) -> Found {
     found
 }
 
-fn set(found: &mut Found, key: &str, value: Json) {
+fn set(found: &mut FoundServer, key: &str, value: Json) {
     if !value.is_null() {
         found.entry[key] = value;
     }
 }
 
 /// Adds names and values to a table of the entry. Applies `change` to each value.
-fn merge(found: &mut Found, key: &str, values: &Json, change: impl Fn(&str) -> String) {
+fn merge(found: &mut FoundServer, key: &str, values: &Json, change: impl Fn(&str) -> String) {
     for (name, value) in values.as_object().into_iter().flatten() {
         if let Some(value) = value.as_str() {
             found.entry[key][name] = json!(change(value));
@@ -173,7 +173,7 @@ fn merge(found: &mut Found, key: &str, values: &Json, change: impl Fn(&str) -> S
 }
 
 /// Collects values that look like secrets. Skips values that are placeholders.
-fn secrets_of(found: &mut Found) {
+fn secrets_of(found: &mut FoundServer) {
     secrets_in_the_open(found);
     for table in ["env", "headers"] {
         for (name, value) in found.entry[table].as_object().into_iter().flatten() {
@@ -195,7 +195,7 @@ pub(super) fn secret_field(table: &str, name: &str) -> String {
 }
 
 /// Collects secrets in arguments and in the URL. Other processes can see arguments, and an approval request shows arguments and the URL.
-fn secrets_in_the_open(found: &mut Found) {
+fn secrets_in_the_open(found: &mut FoundServer) {
     // A word that is not a text is empty here, so that the index of each other word stays.
     let words: Vec<String> =
         found.entry["args"].as_array().into_iter().flatten().map(|word| word.as_str().unwrap_or_default().to_owned()).collect();

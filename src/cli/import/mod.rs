@@ -24,10 +24,10 @@ use crate::trust::{METADATA_FIELD, address_of, addresses_of, input_lines, oauth_
 use masked::shown_url;
 use plan::{Addition, Read, plan, snippet};
 
-pub use found::{Found, Secret, found_in};
+pub use found::{FoundServer, Secret, found_in};
 pub(super) use found::{converted, inputs_in, starts_gateway};
 pub(super) use plan::{Plan, edited, plan_named, shown_found};
-pub(super) use sources::places;
+pub(super) use sources::config_paths;
 pub(super) use words::shown_text;
 
 pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit, CliError> {
@@ -88,15 +88,15 @@ struct Unreadable {
 fn read_all(session: &Session, arguments: &Import) -> Result<Sources, CliError> {
     let workspace = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     let folder = workspace.display().to_string();
-    let places = match (&arguments.from, arguments.programs.as_slice()) {
+    let config_paths = match (&arguments.from, arguments.programs.as_slice()) {
         (Some(path), [program]) => vec![(*program, path.clone())],
         (Some(_), _) => {
             return Err(CliError::Usage("--from reads one program's config: name that program, like import cursor --from FILE".to_owned()));
         }
-        (None, programs) => sources::places(programs, &session.context.environment, &workspace),
+        (None, programs) => sources::config_paths(programs, &session.context.environment, &workspace),
     };
     let mut sources = Sources::default();
-    for (program, path) in places {
+    for (program, path) in config_paths {
         let text = match files::read_config(&path) {
             Ok(Some(text)) => Ok(text),
             Ok(None) if arguments.from.is_some() => return Err(CliError::Message(FILE, format!("there is no file {}", path.display()))),

@@ -5,7 +5,7 @@ use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::found::{Found, Secret, inputs_in, starts_gateway};
+use super::found::{FoundServer, Secret, inputs_in, starts_gateway};
 use super::masked::{self, renamed_input, shown_input};
 use crate::config::{ServerDefinition, inputs_of_text, loads_code, parse_object, redirects_traffic};
 use crate::error::Error;
@@ -91,13 +91,13 @@ impl Plan {
 }
 
 /// Returns the entry of a server for printing, without secrets.
-pub(in crate::cli) fn shown_found(found: Found) -> Json {
-    let Found { name, entry, notes, secrets } = found;
+pub(in crate::cli) fn shown_found(found: FoundServer) -> Json {
+    let FoundServer { name, entry, notes, secrets } = found;
     Addition { name, from: String::new(), entry, notes, secrets, loaders: Vec::new(), redirectors: Vec::new() }.shown_entry()
 }
 
 /// A config of another program: its path, its servers, and its inputs.
-pub(in crate::cli) type Read = (String, Vec<Found>, Vec<Json>);
+pub(in crate::cli) type Read = (String, Vec<FoundServer>, Vec<Json>);
 
 /// Returns the servers that the config does not contain yet. `existing` is the config as JSON.
 pub(super) fn plan(existing: &Json, read: Vec<Read>) -> Plan {
@@ -138,7 +138,7 @@ fn inputs_of_entry(entry: &Json) -> Vec<String> {
 struct Ids(Vec<(String, String)>);
 
 impl Ids {
-    fn of<'i>(found: &[Found], inputs: &[Json], known: impl Iterator<Item = &'i Json>) -> Self {
+    fn of<'i>(found: &[FoundServer], inputs: &[Json], known: impl Iterator<Item = &'i Json>) -> Self {
         let id_of = |input: &Json| input["id"].as_str().map(ToOwned::to_owned);
         let known: Vec<String> = known.filter_map(id_of).collect();
         let used: Vec<String> = found.iter().flat_map(|found| inputs_of_entry(&found.entry)).collect();
@@ -192,8 +192,8 @@ fn is_same(known: &Json, entry: &Json) -> bool {
 }
 
 /// Adds one server to the plan. Returns its name in the config, or `None` if the config does not get it.
-fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Found, ids: &Ids) -> Option<String> {
-    let Found { name, entry, mut notes, secrets } = found;
+fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: FoundServer, ids: &Ids) -> Option<String> {
+    let FoundServer { name, entry, mut notes, secrets } = found;
     let skip = |plan: &mut Plan, why: String| plan.skipped.push(Skipped { name: name.clone(), from: from.to_owned(), why });
     if starts_gateway(&entry) {
         skip(plan, "it starts hyperlight-mcp itself".to_owned());

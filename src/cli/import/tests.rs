@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::cli::args::Program;
 
-fn found(program: Program, text: &str) -> Vec<Found> {
+fn found(program: Program, text: &str) -> Vec<FoundServer> {
     found_in(program, text, Some("/work")).unwrap().0
 }
 
@@ -119,7 +119,7 @@ fn inputs_come_with_the_servers_that_use_them() {
 #[test]
 fn the_usual_places_follow_the_environment() {
     let environment = BTreeMap::from([("HOME".to_owned(), "/h".to_owned()), ("CODEX_HOME".to_owned(), "/c".to_owned())]);
-    let all = sources::places(&[], &environment, Path::new("/w"));
+    let all = sources::config_paths(&[], &environment, Path::new("/w"));
     for path in [
         "/w/.vscode/mcp.json",
         "/h/.config/Claude/claude_desktop_config.json",
@@ -130,7 +130,7 @@ fn the_usual_places_follow_the_environment() {
     ] {
         assert!(all.iter().any(|(_, known)| known == Path::new(path)), "{path}");
     }
-    assert_eq!(sources::places(&[Program::Codex], &environment, Path::new("/w")).len(), 1);
+    assert_eq!(sources::config_paths(&[Program::Codex], &environment, Path::new("/w")).len(), 1);
 }
 
 #[test]
@@ -271,7 +271,7 @@ const KEY: &str = "s3kr3t9f8a7b6c5d4e3f2a1b0c";
 fn printed(plan: &Plan) -> String {
     let texts: String = plan.additions.iter().map(|addition| shown(addition, &plan.inputs, &Style::default())).collect();
     let found = plan.additions.iter().map(|addition| {
-        let found = Found { name: addition.name.clone(), entry: addition.entry.clone(), notes: Vec::new(), secrets: Vec::new() };
+        let found = FoundServer { name: addition.name.clone(), entry: addition.entry.clone(), notes: Vec::new(), secrets: Vec::new() };
         shown_found(found).to_string()
     });
     let found: String = found.collect();
@@ -310,7 +310,7 @@ fn no_place_of_an_entry_prints_a_secret() {
 #[test]
 fn values_of_unknown_shapes_are_masked_as_a_whole() {
     let entry = json!({ "command": ["x", KEY], "args": KEY, "env": { "A": [KEY] }, "headers": KEY, "oauth": KEY, "url": [KEY], "type": { "a": KEY }, "disabled": KEY });
-    let found = Found { name: "a".into(), entry, notes: Vec::new(), secrets: Vec::new() };
+    let found = FoundServer { name: "a".into(), entry, notes: Vec::new(), secrets: Vec::new() };
     let shown = shown_found(found);
     assert!(!shown.to_string().contains(KEY), "{shown}");
     assert_eq!(shown["headers"], "***");

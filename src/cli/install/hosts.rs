@@ -116,7 +116,7 @@ pub(super) fn is_in_npx_cache(script: &Path) -> bool {
 }
 
 /// Returns the possible paths of `npx-cli.js`: of the npm that runs now, and of the npm that came with Node.
-pub(super) fn npx_places(launch: &Launch, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
+pub(super) fn npx_paths(launch: &Launch, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let running = environment.get("npm_execpath").map(|npm| Path::new(npm).with_file_name("npx-cli.js"));
     let with_node = launch.node.parent().and_then(Path::parent).map(|prefix| prefix.join("lib/node_modules/npm/bin/npx-cli.js"));
     running.into_iter().chain(with_node).filter(|path| path.is_absolute()).collect()
@@ -174,7 +174,7 @@ mod tests {
         let launch =
             Launch { node: "/n/bin/node".into(), script: "/h/.npm/_npx/0a1b/node_modules/hyperlight-mcp/bin/hyperlight-mcp.mjs".into() };
         let environment = BTreeMap::from([("npm_execpath".to_owned(), "/m/npm/bin/npm-cli.js".to_owned())]);
-        let places = npx_places(&launch, &environment);
+        let places = npx_paths(&launch, &environment);
         assert_eq!(places, [Path::new("/m/npm/bin/npx-cli.js"), Path::new("/n/lib/node_modules/npm/bin/npx-cli.js")]);
         let entry = entry(Program::Codex, &launch, Some(&places[0]), &ServeOptions::default());
         assert_eq!(entry["args"], json!(["/m/npm/bin/npx-cli.js", "--yes", format!("hyperlight-mcp@{VERSION}"), "serve"]));

@@ -2,9 +2,9 @@
 //! These servers move into the config of hyperlight-mcp. Approves nothing.
 
 mod edit;
-mod elsewhere;
 mod hosts;
-mod kept;
+mod install_record;
+mod other_configs;
 mod ours;
 mod shown;
 mod undo;
@@ -21,9 +21,9 @@ use super::session::Session;
 use super::{Exit, files};
 use crate::command::{Tone, one_line};
 use crate::files::{lock_within, replace_kept, target_in_project, target_of_user};
-use edit::{Piece, Shape, Taken};
+use edit::{Piece, RemovedServer, Shape};
 use hosts::{HostFile, NAME, NoFile, ServeOptions};
-use kept::Kept;
+use install_record::InstallRecord;
 
 /// Time to wait for another process that changes a host's config.
 const LOCK_TIME: Duration = Duration::from_secs(5);
@@ -32,12 +32,12 @@ const USER_MODE: u32 = 0o600;
 const PROJECT_MODE: u32 = 0o644;
 
 pub(super) fn install(session: &Session, arguments: &Install) -> Result<Exit, CliError> {
-    let place = Place::of(session, arguments)?;
-    if arguments.undo { undo::undo(session, arguments, &place) } else { take_over(session, arguments, &place) }
+    let target_config = TargetConfig::of(session, arguments)?;
+    if arguments.undo { undo::undo(session, arguments, &target_config) } else { take_over(session, arguments, &target_config) }
 }
 
 /// The file to change, and its text.
-struct Place {
+struct TargetConfig {
     host: HostFile,
     /// The file itself, if the path of the host is a symbolic link.
     target: PathBuf,
@@ -47,7 +47,7 @@ struct Place {
     config: PathBuf,
 }
 
-impl Place {
+impl TargetConfig {
     fn of(session: &Session, arguments: &Install) -> Result<Self, CliError> {
         let (program, scope) = (arguments.program, arguments.scope);
         let workspace = std::env::current_dir().map_err(|error| CliError::Message(FILE, format!("this folder cannot be read: {error}")))?;
@@ -99,8 +99,8 @@ impl Place {
         }
     }
 
-    fn kept(&self) -> Result<Option<Kept>, CliError> {
-        kept::read(&self.state, &self.target).map_err(|problem| not_changed(&self.host, &problem.to_string()))
+    fn record(&self) -> Result<Option<InstallRecord>, CliError> {
+        install_record::read(&self.state, &self.target).map_err(|problem| not_changed(&self.host, &problem.to_string()))
     }
 
     /// Fails if somebody has changed the file since it was read.
@@ -114,7 +114,7 @@ impl Place {
     /// Runs the work while no other process changes a host's config.
     fn locked<T>(&self, work: impl FnOnce() -> Result<T, CliError>) -> Result<T, CliError> {
         let failed = |problem: std::io::Error| not_changed(&self.host, &format!("{}: {problem}", self.state.display()));
-        let folder = kept::folder(&self.state).map_err(failed)?;
+        let folder = install_record::folder(&self.state).map_err(failed)?;
         let lock = lock_within(&folder.join("lock"), LOCK_TIME).map_err(failed)?;
         self.check_unchanged()?;
         let done = work();
@@ -158,32 +158,32 @@ struct Change {
 }
 
 /// Moves the servers of the host into the config of hyperlight-mcp, and puts our entry in their place.
-fn take_over(session: &Session, arguments: &Install, place: &Place) -> Result<Exit, CliError> {
-    let config = &place.config;
+fn take_over(session: &Session, arguments: &Install, target_config: &TargetConfig) -> Result<Exit, CliError> {
+    let config = &target_config.config;
     let text = files::read_config(config)
         .map_err(|problem| CliError::Message(FILE, format!("the config {} cannot be read: {problem}", config.display())))?
         .unwrap_or_default();
     let existing = import::parsed(&text)
         .map_err(|problem| CliError::Message("ERR_CONFIG_SYNTAX", format!("the config {} is not JSON: {problem}", config.display())))?;
-    let change = planned(session, arguments, place, &existing)?;
-    let changes = change.text != place.text();
+    let change = planned(session, arguments, target_config, &existing)?;
+    let changes = change.text != target_config.text();
     if !session.json() {
-        show(session, place, &change, changes)?;
+        show(session, target_config, &change, changes)?;
     }
     let written = changes && arguments.write;
     if written {
-        place.locked(|| write(place, &change, &text))?;
+        target_config.locked(|| write(target_config, &change, &text))?;
         warn_of_readers(session, &change.plan, config);
     }
-    tell(session, place, &change, (changes, written), arguments.servers.as_deref());
+    tell(session, target_config, &change, (changes, written), arguments.servers.as_deref());
     Ok(Exit::Done)
 }
 
 /// Computes the changes without writing anything.
-fn planned(session: &Session, arguments: &Install, place: &Place, existing: &Json) -> Result<Change, CliError> {
-    let host = &place.host;
-    let root = place.parsed()?;
-    let servers = place.servers()?;
+fn planned(session: &Session, arguments: &Install, target_config: &TargetConfig, existing: &Json) -> Result<Change, CliError> {
+    let host = &target_config.host;
+    let root = target_config.parsed()?;
+    let servers = target_config.servers()?;
     let ours = servers.iter().find(|(_, entry)| starts_gateway(entry));
     let (names, found): (Vec<&String>, Vec<_>) = servers
         .iter()
@@ -199,7 +199,7 @@ fn planned(session: &Session, arguments: &Install, place: &Place, existing: &Jso
     // One more name than there are servers, so one of them is free.
     let free = || (1..=servers.len() + 1).map(numbered).find(|name| !left(name));
     let name = ours.map(|(name, _)| name.clone()).or_else(free).unwrap_or_default();
-    let new = entry(session, arguments, place)?;
+    let new = entry(session, arguments, target_config)?;
     let (was_there, entry) = match ours {
         // A person may have added keys to our entry, such as a timeout. They stay.
         Some((_, old)) => (true, ours::merged(old, &new)),
@@ -212,9 +212,9 @@ fn planned(session: &Session, arguments: &Install, place: &Place, existing: &Jso
     }
     let insert = if is_same { Vec::new() } else { vec![Piece::Entry { name: name.clone(), entry: entry.clone() }] };
     let text = if remove.is_empty() && insert.is_empty() {
-        place.text().to_owned()
+        target_config.text().to_owned()
     } else {
-        edit::replaced(host.shape, place.text(), &remove, &insert).map_err(|problem| place.unusable(&problem))?
+        edit::replaced(host.shape, target_config.text(), &remove, &insert).map_err(|problem| target_config.unusable(&problem))?
     };
     Ok(Change { plan, name, entry, was_there, moved, text })
 }
@@ -234,117 +234,129 @@ fn check_servers(arguments: &Install, existing: &Json, plan: &Plan) -> Result<()
 }
 
 /// Returns the entry that starts this copy of hyperlight-mcp.
-fn entry(session: &Session, arguments: &Install, place: &Place) -> Result<Json, CliError> {
-    let host = &place.host;
+fn entry(session: &Session, arguments: &Install, target_config: &TargetConfig) -> Result<Json, CliError> {
+    let host = &target_config.host;
     let launch = session.context.launch.as_ref();
     let launch = launch.ok_or_else(|| not_changed(host, "the path of hyperlight-mcp is not known: start it with npx or node"))?;
-    let npx = hosts::npx_places(launch, &session.context.environment).into_iter().find(|path| path.is_file());
+    let npx = hosts::npx_paths(launch, &session.context.environment).into_iter().find(|path| path.is_file());
     if hosts::is_in_npx_cache(&launch.script) && npx.is_none() {
         let text = "npm may remove this copy of hyperlight-mcp, as npx downloaded it for one command: install it with npm install -g hyperlight-mcp, then repeat this command";
         session.terminal.note(Tone::Warning, "warning:", text);
     }
     let given = session.options();
     let options = ServeOptions {
-        config: given.config_path.as_ref().map(|_| place.config.as_path()),
-        state: given.state_dir.as_ref().map(|_| place.state.as_path()),
+        config: given.config_path.as_ref().map(|_| target_config.config.as_path()),
+        state: given.state_dir.as_ref().map(|_| target_config.state.as_path()),
         servers: arguments.servers.as_deref(),
     };
     Ok(hosts::entry(host.program, launch, npx.as_deref(), &options))
 }
 
 /// Writes our config first, then the facts for an undo, and the host's config last. If this is interrupted, nothing is lost.
-fn write(place: &Place, change: &Change, config_text: &str) -> Result<(), CliError> {
-    let host = &place.host;
+fn write(target_config: &TargetConfig, change: &Change, config_text: &str) -> Result<(), CliError> {
+    let host = &target_config.host;
     let failed = |problem: std::io::Error| not_changed(host, &problem.to_string());
-    check_writable(place).map_err(failed)?;
+    check_writable(target_config).map_err(failed)?;
     if !change.plan.additions.is_empty() {
-        let config = place.config.display();
+        let config = target_config.config.display();
         let new =
             edited(config_text, &change.plan).map_err(|problem| CliError::Message(FILE, format!("{config} was not changed: {problem}")))?;
-        files::write(&place.config, &new, USER_MODE)?;
+        files::write(&target_config.config, &new, USER_MODE)?;
     }
-    let folder = place.target.parent().unwrap_or(Path::new("/"));
+    let folder = target_config.target.parent().unwrap_or(Path::new("/"));
     let made_folder = !folder.is_dir();
-    kept::write(&place.state, &kept_of(place, change, made_folder)?).map_err(failed)?;
+    install_record::write(&target_config.state, &record_of(target_config, change, made_folder)?).map_err(failed)?;
     std::fs::create_dir_all(folder).map_err(failed)?;
     let mode = if host.scope == Scope::User { USER_MODE } else { PROJECT_MODE };
-    replace_kept(&place.target, change.text.as_bytes(), mode).map_err(failed)
+    replace_kept(&target_config.target, change.text.as_bytes(), mode).map_err(failed)
 }
 
 /// Fails if the file is read-only, before anything is written.
-fn check_writable(place: &Place) -> std::io::Result<()> {
-    let is_read_only = std::fs::metadata(&place.target).is_ok_and(|file| file.permissions().readonly());
+fn check_writable(target_config: &TargetConfig) -> std::io::Result<()> {
+    let is_read_only = std::fs::metadata(&target_config.target).is_ok_and(|file| file.permissions().readonly());
     if is_read_only { Err(std::io::Error::other("it is read-only")) } else { Ok(()) }
 }
 
 /// Returns the facts that an undo of this and of all earlier installations needs.
-fn kept_of(place: &Place, change: &Change, made_folder: bool) -> Result<Kept, CliError> {
-    let shape = place.host.shape;
-    let unusable = |problem: edit::Problem| place.unusable(&problem);
-    let previous = place.kept()?.filter(|_| change.was_there);
+fn record_of(target_config: &TargetConfig, change: &Change, made_folder: bool) -> Result<InstallRecord, CliError> {
+    let shape = target_config.host.shape;
+    let unusable = |problem: edit::Problem| target_config.unusable(&problem);
+    let previous = target_config.record()?.filter(|_| change.was_there);
     let moved: Vec<String> = change.moved.iter().map(|(name, _)| name.clone()).collect();
     let Some(previous) = previous else {
         // Without facts, the undo restores the entry that was there, as somebody wrote it by hand.
         let mut names = moved;
         names.extend(change.was_there.then(|| change.name.clone()));
-        let taken = edit::sources(shape, place.text(), &names).map_err(unusable)?;
-        return Ok(Kept::new(&place.target, place.text.as_deref(), &change.text, &change.name, taken, made_folder));
+        let taken = edit::sources(shape, target_config.text(), &names).map_err(unusable)?;
+        return Ok(InstallRecord::new(
+            &target_config.target,
+            target_config.text.as_deref(),
+            &change.text,
+            &change.name,
+            taken,
+            made_folder,
+        ));
     };
-    let before = previous.before().map_err(|problem| not_changed(&place.host, &problem.to_string()))?;
-    let undone = edit::undone(shape, place.text(), &previous.done(&before)).map_err(unusable)?;
+    let before = previous.before().map_err(|problem| not_changed(&target_config.host, &problem.to_string()))?;
+    let undone = edit::undone(shape, target_config.text(), &previous.done(&before)).map_err(unusable)?;
     let existed = previous.existed || !undone.exact;
-    let mut taken: Vec<Taken> = previous.taken;
+    let mut taken: Vec<RemovedServer> = previous.taken;
     taken.retain(|taken| !moved.contains(&taken.name));
-    taken.extend(edit::sources(shape, place.text(), &moved).map_err(unusable)?);
+    taken.extend(edit::sources(shape, target_config.text(), &moved).map_err(unusable)?);
     let text = existed.then_some(undone.text.as_str());
-    Ok(Kept::new(&place.target, text, &change.text, &change.name, taken, previous.made_folder))
+    Ok(InstallRecord::new(&target_config.target, text, &change.text, &change.name, taken, previous.made_folder))
 }
 
-fn show(session: &Session, place: &Place, change: &Change, changes: bool) -> Result<(), CliError> {
+fn show(session: &Session, target_config: &TargetConfig, change: &Change, changes: bool) -> Result<(), CliError> {
     let style = session.terminal.out;
     for addition in &change.plan.additions {
         session.terminal.print(&import::shown(addition, &change.plan.inputs, &style));
     }
-    for (name, why) in stays(place, change)? {
-        session.terminal.print(&style.wrapped("", &one_line(&format!("{name} stays in {}: {why}", place.host.path.display()))));
+    for (name, why) in stays(target_config, change)? {
+        session.terminal.print(&style.wrapped("", &one_line(&format!("{name} stays in {}: {why}", target_config.host.path.display()))));
     }
-    for (file, names) in elsewhere::servers(session, place) {
-        let text =
-            format!("{} also has servers in {file}, which it goes on to start itself: {}", place.host.program.title(), names.join(", "));
+    for (file, names) in other_configs::servers(session, target_config) {
+        let text = format!(
+            "{} also has servers in {file}, which it goes on to start itself: {}",
+            target_config.host.program.title(),
+            names.join(", ")
+        );
         session.terminal.print(&style.wrapped("", &one_line(&text)));
     }
     if changes {
-        let after = edit::servers(place.host.shape, &change.text).map_err(|problem| place.unusable(&problem))?;
-        session.terminal.print(&shown::difference(&place.host, &place.servers()?, &after, &style));
+        let after = edit::servers(target_config.host.shape, &change.text).map_err(|problem| target_config.unusable(&problem))?;
+        session.terminal.print(&shown::difference(&target_config.host, &target_config.servers()?, &after, &style));
     }
     Ok(())
 }
 
 /// Returns the servers that stay in the host's config, with the reason.
-fn stays(place: &Place, change: &Change) -> Result<Vec<(String, String)>, CliError> {
-    let servers = place.servers()?;
+fn stays(target_config: &TargetConfig, change: &Change) -> Result<Vec<(String, String)>, CliError> {
+    let servers = target_config.servers()?;
     let stays = servers.keys().filter(|name| **name != change.name && !change.moved.iter().any(|(moved, _)| moved == *name));
     let why = |name: &str| {
-        let shown = converted(place.host.program, name, &servers[name]).name;
+        let shown = converted(target_config.host.program, name, &servers[name]).name;
         let skipped = change.plan.skipped.iter().find(|skipped| skipped.name == shown);
         skipped.map_or_else(|| "it cannot be used".to_owned(), |skipped| skipped.why.clone())
     };
     Ok(stays.map(|name| (name.clone(), why(name))).collect())
 }
 
-fn tell(session: &Session, place: &Place, change: &Change, (changes, written): (bool, bool), servers: Option<&[String]>) {
-    let (host, plan) = (&place.host, &change.plan);
-    let (file, config) = (host.path.display().to_string(), place.config.display().to_string());
+fn tell(session: &Session, target_config: &TargetConfig, change: &Change, (changes, written): (bool, bool), servers: Option<&[String]>) {
+    let (host, plan) = (&target_config.host, &change.plan);
+    let (file, config) = (host.path.display().to_string(), target_config.config.display().to_string());
     let to_check = if change.was_there { ours::to_check(&change.entry) } else { Vec::new() };
     if session.json() {
         let moved: Vec<Json> = change.moved.iter().map(|(name, new)| json!({ "name": name, "as": new })).collect();
         let stays: Vec<Json> =
-            stays(place, change).unwrap_or_default().into_iter().map(|(name, why)| json!({ "name": name, "why": why })).collect();
-        let elsewhere: Vec<Json> =
-            elsewhere::servers(session, place).into_iter().map(|(file, servers)| json!({ "file": file, "servers": servers })).collect();
+            stays(target_config, change).unwrap_or_default().into_iter().map(|(name, why)| json!({ "name": name, "why": why })).collect();
+        let other_configs: Vec<Json> = other_configs::servers(session, target_config)
+            .into_iter()
+            .map(|(file, servers)| json!({ "file": file, "servers": servers }))
+            .collect();
         let document = json!({
             "program": host.program.word(), "scope": host.scope.word(), "file": file, "config": config, "changes": changes, "written": written,
-            "name": change.name, "entry": shown_entry(host.program, change), "check": to_check, "moved": moved, "stays": stays, "elsewhere": elsewhere,
+            "name": change.name, "entry": shown_entry(host.program, change), "check": to_check, "moved": moved, "stays": stays, "elsewhere": other_configs,
             "additions": plan.shown_additions(), "inputs": plan.shown_inputs(),
         });
         return session.terminal.print_json(&document);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::edit::{Change, Done, Piece, Problem, Shape, Taken, change_of, digest, parsed, replaced, servers, sources, undone};
+use super::edit::{Change, Piece, Problem, RemovedServer, Shape, UndoFacts, change_of, digest, parsed, replaced, servers, sources, undone};
 
 const SERVERS: Shape = Shape::Json("servers");
 const MCP_SERVERS: Shape = Shape::Json("mcpServers");
@@ -64,7 +64,7 @@ fn entry() -> Json {
 struct Installed {
     text: String,
     change: Change,
-    taken: Vec<Taken>,
+    taken: Vec<RemovedServer>,
 }
 
 /// Takes over the servers that have a bit in the mask.
@@ -79,7 +79,7 @@ fn installed(shape: Shape, text: &str, mask: u32) -> Installed {
 
 fn undo(shape: Shape, before: &str, installed: &Installed, now: &str) -> (String, bool) {
     let after = digest(&installed.text);
-    let done = Done { before, after: &after, change: &installed.change, name: OURS, taken: &installed.taken };
+    let done = UndoFacts { before, after: &after, change: &installed.change, name: OURS, taken: &installed.taken };
     let undone = undone(shape, now, &done).unwrap();
     (undone.text, undone.exact)
 }
@@ -173,12 +173,12 @@ fn edited_by_others(shape: Shape, text: &str, kind: usize) -> Option<String> {
 }
 
 /// The content that an undo must lead to: as it is now, without our entry, and with the servers that are missing.
-fn expected(shape: Shape, before: &str, now: &str, taken: &[Taken]) -> Json {
+fn expected(shape: Shape, before: &str, now: &str, taken: &[RemovedServer]) -> Json {
     let old = servers(shape, before).unwrap();
     let mut all = parsed(shape, now).unwrap();
     let section = all[shape.section()].as_object_mut().unwrap();
     section.remove(OURS);
-    for Taken { name, text: _ } in taken {
+    for RemovedServer { name, text: _ } in taken {
         section.entry(name.clone()).or_insert_with(|| old[name].clone());
     }
     all

@@ -4,9 +4,9 @@ use std::fs;
 
 use serde_json::json;
 
-use super::edit::{self, Undone};
-use super::kept::{self, Kept};
-use super::{PROJECT_MODE, Place, USER_MODE, command, not_changed, shown};
+use super::edit::{self, UndoResult};
+use super::install_record::{self, InstallRecord};
+use super::{PROJECT_MODE, TargetConfig, USER_MODE, command, not_changed, shown};
 use crate::cli::Exit;
 use crate::cli::args::{Install, Scope};
 use crate::cli::error::CliError;
@@ -14,29 +14,30 @@ use crate::cli::session::Session;
 use crate::files::replace_kept;
 
 /// Restores the file as it was before `install`. If somebody has changed it since, takes back our change alone.
-pub(super) fn undo(session: &Session, arguments: &Install, place: &Place) -> Result<Exit, CliError> {
-    let Some(kept) = place.kept()? else {
-        tell(session, place, &Outcome::nothing("hyperlight-mcp has not changed this file"));
+pub(super) fn undo(session: &Session, arguments: &Install, target_config: &TargetConfig) -> Result<Exit, CliError> {
+    let Some(record) = target_config.record()? else {
+        tell(session, target_config, &Outcome::nothing("hyperlight-mcp has not changed this file"));
         return Ok(Exit::Done);
     };
-    if place.text.is_none() {
+    if target_config.text.is_none() {
         if arguments.write {
-            place.locked(|| forget(place))?;
+            target_config.locked(|| forget(target_config))?;
         }
-        tell(session, place, &Outcome::nothing("the file is not there any more"));
+        tell(session, target_config, &Outcome::nothing("the file is not there any more"));
         return Ok(Exit::Done);
     }
-    let before = kept.before().map_err(|problem| not_changed(&place.host, &problem.to_string()))?;
-    let undone = edit::undone(place.host.shape, place.text(), &kept.done(&before)).map_err(|problem| place.unusable(&problem))?;
-    let removes_file = undone.exact && !kept.existed;
+    let before = record.before().map_err(|problem| not_changed(&target_config.host, &problem.to_string()))?;
+    let undone = edit::undone(target_config.host.shape, target_config.text(), &record.done(&before))
+        .map_err(|problem| target_config.unusable(&problem))?;
+    let removes_file = undone.exact && !record.existed;
     if !session.json() {
-        show(session, place, &undone)?;
+        show(session, target_config, &undone)?;
     }
     if arguments.write {
-        place.locked(|| write(place, &kept, &undone, removes_file))?;
+        target_config.locked(|| write(target_config, &record, &undone, removes_file))?;
     }
     let outcome = Outcome { written: arguments.write, exact: undone.exact, removes_file, why: None };
-    tell(session, place, &outcome);
+    tell(session, target_config, &outcome);
     Ok(Exit::Done)
 }
 
@@ -56,37 +57,38 @@ impl Outcome {
     }
 }
 
-fn show(session: &Session, place: &Place, undone: &Undone) -> Result<(), CliError> {
+fn show(session: &Session, target_config: &TargetConfig, undone: &UndoResult) -> Result<(), CliError> {
     // A file that somebody has made unreadable is restored all the same, if its bytes are known.
-    let Ok(before) = edit::servers(place.host.shape, place.text()) else { return Ok(()) };
-    let after = edit::servers(place.host.shape, &undone.text).map_err(|problem| place.unusable(&problem))?;
-    session.terminal.print(&shown::difference(&place.host, &before, &after, &session.terminal.out));
+    let Ok(before) = edit::servers(target_config.host.shape, target_config.text()) else { return Ok(()) };
+    let after = edit::servers(target_config.host.shape, &undone.text).map_err(|problem| target_config.unusable(&problem))?;
+    session.terminal.print(&shown::difference(&target_config.host, &before, &after, &session.terminal.out));
     Ok(())
 }
 
-fn write(place: &Place, kept: &Kept, undone: &Undone, removes_file: bool) -> Result<(), CliError> {
-    let failed = |problem: std::io::Error| not_changed(&place.host, &problem.to_string());
+fn write(target_config: &TargetConfig, record: &InstallRecord, undone: &UndoResult, removes_file: bool) -> Result<(), CliError> {
+    let failed = |problem: std::io::Error| not_changed(&target_config.host, &problem.to_string());
     if removes_file {
-        super::check_writable(place).map_err(failed)?;
-        fs::remove_file(&place.target).map_err(failed)?;
-        if let (true, Some(folder)) = (kept.made_folder, place.target.parent()) {
+        super::check_writable(target_config).map_err(failed)?;
+        fs::remove_file(&target_config.target).map_err(failed)?;
+        if let (true, Some(folder)) = (record.made_folder, target_config.target.parent()) {
             // The folder stays if somebody has put another file into it.
             let _ = fs::remove_dir(folder);
         }
     } else {
-        let mode = if place.host.scope == Scope::User { USER_MODE } else { PROJECT_MODE };
-        replace_kept(&place.target, undone.text.as_bytes(), mode).map_err(failed)?;
+        let mode = if target_config.host.scope == Scope::User { USER_MODE } else { PROJECT_MODE };
+        replace_kept(&target_config.target, undone.text.as_bytes(), mode).map_err(failed)?;
     }
-    forget(place)
+    forget(target_config)
 }
 
-fn forget(place: &Place) -> Result<(), CliError> {
-    kept::remove(&place.state, &place.target).map_err(|problem| not_changed(&place.host, &problem.to_string()))
+fn forget(target_config: &TargetConfig) -> Result<(), CliError> {
+    install_record::remove(&target_config.state, &target_config.target)
+        .map_err(|problem| not_changed(&target_config.host, &problem.to_string()))
 }
 
-fn tell(session: &Session, place: &Place, outcome: &Outcome) {
+fn tell(session: &Session, target_config: &TargetConfig, outcome: &Outcome) {
     let Outcome { written, exact, removes_file, why } = outcome;
-    let (host, file) = (&place.host, place.host.path.display().to_string());
+    let (host, file) = (&target_config.host, target_config.host.path.display().to_string());
     if session.json() {
         let document = json!({
             "program": host.program.word(), "scope": host.scope.word(), "file": file, "changes": why.is_none(), "written": written,
@@ -101,7 +103,7 @@ fn tell(session: &Session, place: &Place, outcome: &Outcome) {
     };
     let text = match (why, written) {
         (Some(why), _) => format!("nothing to undo in {file}: {why}\n"),
-        (None, true) => format!("restored {file}: {result}\nthe servers stay in {} too\n", place.config.display()),
+        (None, true) => format!("restored {file}: {result}\nthe servers stay in {} too\n", target_config.config.display()),
         (None, false) => {
             format!("{result}\nnothing was written. To write this: {}\n", command(session, host, " --undo --write"))
         }

@@ -97,26 +97,26 @@ impl CallClock {
             tokio::pin!(changed);
             changed.as_mut().enable();
             match self.left() {
-                Left::Expired(expired) => return expired,
-                Left::Stands => changed.await,
-                Left::Runs(left) => drop(tokio::time::timeout(left, changed).await),
+                RemainingTime::Expired(expired) => return expired,
+                RemainingTime::Paused => changed.await,
+                RemainingTime::Running(left) => drop(tokio::time::timeout(left, changed).await),
             }
         }
     }
 
-    fn left(&self) -> Left {
+    fn left(&self) -> RemainingTime {
         let (time, now) = (*self.time(), Instant::now());
         let CallLimits { timeout, most } = self.0.limits;
         let (since_progress, total) = (time.since_progress.passed(now), time.total.passed(now));
         if !time.total.is_running() {
-            Left::Stands
+            RemainingTime::Paused
         // The time-out is checked first. If both limits are equal, the error then names the time-out.
         } else if since_progress >= timeout {
-            Left::Expired(Expired::Idle(timeout))
+            RemainingTime::Expired(Expired::Idle(timeout))
         } else if total >= most {
-            Left::Expired(Expired::Total(most))
+            RemainingTime::Expired(Expired::Total(most))
         } else {
-            Left::Runs(most.saturating_sub(total).min(timeout.saturating_sub(since_progress)))
+            RemainingTime::Running(most.saturating_sub(total).min(timeout.saturating_sub(since_progress)))
         }
     }
 
@@ -125,10 +125,10 @@ impl CallClock {
     }
 }
 
-enum Left {
+enum RemainingTime {
     Expired(Expired),
-    Stands,
-    Runs(Duration),
+    Paused,
+    Running(Duration),
 }
 
 /// Guard that pauses the clock until it is dropped.

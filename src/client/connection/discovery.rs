@@ -5,7 +5,7 @@ use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, Proto
 use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde_json::Value as Json;
 
-use super::{offers, paging};
+use super::{paging, resources_and_prompts};
 use crate::catalog::{Manifest, Tool};
 use crate::client::http::{HttpFailure, failure_of, raw_result};
 use crate::client::wire::answer::{error_data, in_error, protocol_error};
@@ -39,8 +39,9 @@ pub(in crate::client) async fn discover(server: &str, peer: &Peer<RoleClient>) -
         let listed = paging::collect(server, "tools", page).await?;
         manifest.tools = listed.iter().filter_map(|tool| read_tool(server, tool)).collect();
     }
-    let offers = offers::discover(server, peer, &info.capabilities).await?;
-    (manifest.resources, manifest.resource_templates, manifest.prompts) = (offers.resources, offers.resource_templates, offers.prompts);
+    let resources_and_prompts = resources_and_prompts::discover(server, peer, &info.capabilities).await?;
+    (manifest.resources, manifest.resource_templates, manifest.prompts) =
+        (resources_and_prompts.resources, resources_and_prompts.resource_templates, resources_and_prompts.prompts);
     Ok(manifest)
 }
 

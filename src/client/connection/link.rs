@@ -22,7 +22,7 @@ const POLL: Duration = Duration::from_millis(5);
 /// Longest time from the end of a process's output until its exit is known, on a busy machine.
 pub(super) const EXIT_NOTICE: Duration = Duration::from_millis(500);
 /// Interval at which a transport without a process is checked.
-const LOOK: Duration = Duration::from_millis(500);
+const REMOTE_POLL: Duration = Duration::from_millis(500);
 
 pub(in crate::client) enum Link {
     Process(ServerProcess),
@@ -40,7 +40,7 @@ impl Link {
     }
 
     /// Returns how long rmcp may take to close before the process is ended or the session abandoned.
-    pub(in crate::client) fn goodbye(&self) -> Duration {
+    pub(in crate::client) fn close_timeout(&self) -> Duration {
         match self {
             Self::Process(_) => SERVICE_CLOSE,
             Self::Remote(_) => SESSION_CLOSE,
@@ -56,7 +56,7 @@ impl Link {
     }
 
     /// Resolves once the callers have received all answers that the process wrote before its end.
-    pub(super) async fn last_words(&self, peer: &Peer<RoleClient>) {
+    pub(super) async fn answers_delivered(&self, peer: &Peer<RoleClient>) {
         if let Self::Process(process) = self
             && process.output_read().await == OutputRead::ToItsEnd
         {
@@ -85,7 +85,7 @@ impl Link {
     pub(in crate::client) async fn lost(&self, peer: &Peer<RoleClient>, has_closed_input: impl Fn() -> bool) -> String {
         let closed = async {
             while !peer.is_transport_closed() && !has_closed_input() {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(REMOTE_POLL).await;
             }
         };
         match self {
@@ -144,9 +144,9 @@ impl Link {
     }
 }
 
-async fn closed(peer: &Peer<RoleClient>, look: Duration) {
+async fn closed(peer: &Peer<RoleClient>, interval: Duration) {
     while !peer.is_transport_closed() {
-        tokio::time::sleep(look).await;
+        tokio::time::sleep(interval).await;
     }
 }
 

@@ -5,12 +5,12 @@ pub(in crate::client) mod era;
 pub(in crate::client) mod link;
 pub(in crate::client) mod list_changes;
 pub(in crate::client) mod listening;
-pub(in crate::client) mod offers;
 pub(in crate::client) mod open;
 pub(in crate::client) mod paging;
 pub(in crate::client) mod read_check;
 pub(in crate::client) mod request_scope;
 pub(in crate::client) mod resource_changes;
+pub(in crate::client) mod resources_and_prompts;
 pub(in crate::client) mod rounds;
 pub(in crate::client) mod tasks;
 pub(in crate::client) mod tools;
@@ -227,7 +227,7 @@ impl Connection {
         let ended = async {
             let status = self.link.ended().await;
             // An answer that the server wrote before its end counts, so this waits until the caller has received it.
-            self.link.last_words(&self.peer).await;
+            self.link.answers_delivered(&self.peer).await;
             status
         };
         tokio::select! {
@@ -288,7 +288,7 @@ impl Connection {
     pub async fn close(&self) {
         self.link.cancel_all().await;
         let mut service = self.service.lock().await;
-        let _ = service.close_with_timeout(self.link.goodbye()).await;
+        let _ = service.close_with_timeout(self.link.close_timeout()).await;
         self.link.end().await;
         // No later event can report the notifications that wait or were dropped, so they are reported now.
         self.updates.end();
@@ -305,7 +305,7 @@ impl Connection {
     pub(super) async fn ended(&self) -> String {
         let reason = self.link.lost(&self.peer, || self.has_closed_input()).await;
         // If the caller closed the connection before this wait, callers would lose the last answers.
-        self.link.last_words(&self.peer).await;
+        self.link.answers_delivered(&self.peer).await;
         reason
     }
 

@@ -23,7 +23,7 @@ use crate::catalog::Manifest;
 use crate::client::clock::{CallClock, CallLimits};
 use crate::client::http::{HttpLimits, HttpTarget, SESSION_RENEWED, failure_of_start, http_transport};
 use crate::client::inbound::caller::{Caller, Observer};
-use crate::client::inbound::calls::{Calls, InFlight, Of};
+use crate::client::inbound::calls::{CallMatch, Calls, InFlight};
 use crate::client::inbound::handler::Handler;
 use crate::client::inbound::notification::{self, Interceptor, Notification};
 use crate::client::inbound::owner::{RequestOwner, RequestOwners};
@@ -114,7 +114,7 @@ impl ConnectClock {
 }
 
 /// A connection whose handshake is done and whose lists are read.
-struct Begun {
+struct EstablishedConnection {
     service: RunningService<RoleClient, Handler>,
     manifest: Manifest,
     link: Link,
@@ -122,17 +122,17 @@ struct Begun {
 }
 
 /// A failed attempt: its error, and the class of the failure, which decides the next handshake.
-struct Failed {
+struct FailedAttempt {
     error: Error,
     refusal: Refusal,
     /// The service that was started. Dropping it closes the server, so it is kept until the process was checked for an exit of its own.
     #[expect(dead_code, reason = "held")]
-    begun: Option<RunningService<RoleClient, Handler>>,
+    established: Option<RunningService<RoleClient, Handler>>,
 }
 
-impl Failed {
+impl FailedAttempt {
     fn new(error: Error, refusal: Refusal) -> Self {
-        Self { error, refusal, begun: None }
+        Self { error, refusal, established: None }
     }
 }
 
@@ -166,11 +166,11 @@ impl Connection {
         let is_remote = matches!(launch.target, Target::Http(_));
         let plan = Plan::new(launch.protocol_version.as_deref(), launch.era);
         let mut plan = if is_remote { plan.over_http() } else { plan };
-        let begun = loop {
+        let established = loop {
             // The future is boxed because it is large, and would otherwise be part of each future that awaits this one.
             match Box::pin(opening.attempt(&plan)).await {
-                Ok(begun) => break begun,
-                Err(Failed { error, refusal, .. }) => match plan.after(refusal) {
+                Ok(established) => break established,
+                Err(FailedAttempt { error, refusal, .. }) => match plan.after(refusal) {
                     Some(next) => {
                         let next = if is_remote { next.over_http() } else { next };
                         tracing::debug!(server = launch.server, ?plan, %error, "the handshake failed; another one is tried");
@@ -180,22 +180,22 @@ impl Connection {
                 },
             }
         };
-        let peer = begun.service.peer().clone();
+        let peer = established.service.peer().clone();
         drop(opener);
         let Opening { calls, lists, questions, updates, owners, .. } = opening;
         Ok(Self {
             server: launch.server.clone(),
             peer,
-            service: Mutex::new(begun.service),
-            link: begun.link,
-            direct: begun.direct,
-            era: Era::of(&begun.manifest.protocol_version),
+            service: Mutex::new(established.service),
+            link: established.link,
+            direct: established.direct,
+            era: Era::of(&established.manifest.protocol_version),
             calls,
             questions,
             owners,
             updates,
             lists,
-            manifest: RwLock::new(Arc::new(begun.manifest)),
+            manifest: RwLock::new(Arc::new(established.manifest)),
             reading: Mutex::default(),
             read_timeout: launch.clock.limit,
             connect_time: started.elapsed(),
@@ -208,15 +208,15 @@ impl Connection {
 }
 
 impl Opening<'_> {
-    async fn attempt(&self, plan: &Plan) -> std::result::Result<Begun, Failed> {
+    async fn attempt(&self, plan: &Plan) -> std::result::Result<EstablishedConnection, FailedAttempt> {
         match &self.launch.target {
             Target::Process { command, program } => self.attempt_process((command, program), plan).await,
             Target::Http(target) => self.attempt_http(target, plan).await,
         }
     }
 
-    async fn attempt_http(&self, target: &HttpTarget, plan: &Plan) -> std::result::Result<Begun, Failed> {
-        let unrelated = |error| Failed::new(error, Refusal::Unrelated);
+    async fn attempt_http(&self, target: &HttpTarget, plan: &Plan) -> std::result::Result<EstablishedConnection, FailedAttempt> {
+        let unrelated = |error| FailedAttempt::new(error, Refusal::Unrelated);
         let Launch { server, clock, .. } = self.launch;
         // An HTTP server that answers with JSON sends no headers before its tool is done, so only the call's own time limit applies.
         let mut limits = HttpLimits { headers: CALLS_OWN_AFFAIR, ..HttpLimits::default() };
@@ -235,11 +235,15 @@ impl Opening<'_> {
                 return Err(unrelated(Error::ConnectTimeout { server, limit_ms, hint: String::new().into() }));
             }
         };
-        Ok(Begun { service, manifest, link: Link::Remote(farewell), direct: None })
+        Ok(EstablishedConnection { service, manifest, link: Link::Remote(farewell), direct: None })
     }
 
-    async fn attempt_process(&self, (command, program): (&ResolvedCommand, &Path), plan: &Plan) -> std::result::Result<Begun, Failed> {
-        let unrelated = |error| Failed::new(error, Refusal::Unrelated);
+    async fn attempt_process(
+        &self,
+        (command, program): (&ResolvedCommand, &Path),
+        plan: &Plan,
+    ) -> std::result::Result<EstablishedConnection, FailedAttempt> {
+        let unrelated = |error| FailedAttempt::new(error, Refusal::Unrelated);
         let Launch { server, redact, on_stderr, clock, .. } = self.launch;
         let (process, pipes) =
             ServerProcess::start(server, (command, program), (redact, on_stderr), self.watchdog).await.map_err(unrelated)?;
@@ -250,12 +254,12 @@ impl Opening<'_> {
             biased;
             outcome = Box::pin(self.begin(transport, plan)) => Ok(outcome),
             status = process.exited() => {
-                Err(Failed::new(exited(server, status, &process), Refusal::Ended))
+                Err(FailedAttempt::new(exited(server, status, &process), Refusal::Ended))
             }
             _ = clock.clock.expired() => Err(unrelated(self.timeout(command))),
         };
         let (error, refusal) = match outcome {
-            Ok(Ok((service, manifest))) => return Ok(Begun { service, manifest, link: Link::Process(process), direct }),
+            Ok(Ok((service, manifest))) => return Ok(EstablishedConnection { service, manifest, link: Link::Process(process), direct }),
             Ok(Err(failed)) => {
                 let patience = if failed.refusal == Refusal::Ended { EXIT_NOTICE } else { REFUSAL_NOTICE };
                 let status = tokio::time::timeout(patience, process.exited()).await;
@@ -269,10 +273,14 @@ impl Opening<'_> {
         };
         process.kill();
         process.end().await;
-        Err(Failed::new(error, refusal))
+        Err(FailedAttempt::new(error, refusal))
     }
 
-    async fn begin<T>(&self, transport: T, plan: &Plan) -> std::result::Result<(RunningService<RoleClient, Handler>, Manifest), Failed>
+    async fn begin<T>(
+        &self,
+        transport: T,
+        plan: &Plan,
+    ) -> std::result::Result<(RunningService<RoleClient, Handler>, Manifest), FailedAttempt>
     where
         T: Transport<RoleClient> + 'static,
     {
@@ -287,7 +295,7 @@ impl Opening<'_> {
                 list_changes::listen(service.peer());
                 Ok((service, manifest))
             }
-            Err(error) => Err(Failed { error, refusal: Refusal::Unlisted, begun: Some(service) }),
+            Err(error) => Err(FailedAttempt { error, refusal: Refusal::Unlisted, established: Some(service) }),
         }
     }
 
@@ -302,7 +310,7 @@ impl Opening<'_> {
                 return true;
             }
             if let Some(question) = notification::question(message) {
-                calls.hear(question);
+                calls.note_question(question);
                 return false;
             }
             let Some(told) = notification::read(message) else { return false };
@@ -310,12 +318,12 @@ impl Opening<'_> {
             let now = tokio::time::Instant::now();
             match told {
                 Notification::Progress { token, progress, params } => {
-                    if let Some(admitted) = calls.admit(Of::Token(token), now) {
+                    if let Some(admitted) = calls.admit(CallMatch::Token(token), now) {
                         questions.tell(&admitted, || notification::progress(progress, params));
                     }
                 }
                 Notification::Log { level, data, params } => {
-                    if let Some(admitted) = calls.admit(Of::OnlyCaller, now) {
+                    if let Some(admitted) = calls.admit(CallMatch::OnlyCaller, now) {
                         questions.tell(&admitted, || notification::log(level, data, params));
                     }
                 }
@@ -334,10 +342,10 @@ impl Opening<'_> {
 }
 
 /// Classifies a failed handshake for the plan.
-fn refused(server: &str, error: &ClientInitializeError) -> Failed {
+fn refused(server: &str, error: &ClientInitializeError) -> FailedAttempt {
     if let Some(failure) = failure_of_start(error) {
         // Over HTTP each request is independent, so a refused request does not show that another handshake would succeed.
-        return Failed::new(failure.connect_error(server), Refusal::Unrelated);
+        return FailedAttempt::new(failure.connect_error(server), Refusal::Unrelated);
     }
     // If both handshakes failed on one connection, the second error describes the current state of the server.
     let last = if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error { fallback } else { error };
@@ -347,7 +355,7 @@ fn refused(server: &str, error: &ClientInitializeError) -> Failed {
         // Most servers that refuse a handshake also exit. The error that the server sent is the better reason.
         _ => Refusal::Answered,
     };
-    Failed::new(connect_failed(server, &error.to_string()), refusal)
+    FailedAttempt::new(connect_failed(server, &error.to_string()), refusal)
 }
 
 fn exited(server: &str, status: String, process: &ServerProcess) -> Error {

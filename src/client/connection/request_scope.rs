@@ -152,11 +152,11 @@ struct Parting {
 /// question of the server may belong to this call, and must not be put to the next caller.
 async fn leave(registration: Registration, request: Request, parting: Parting) {
     let Registration { place, turn, by_order, room } = registration;
-    let (told, (cancelled, is_cancelled)) = (place.told(), oneshot::channel());
+    let (server_knows, (cancelled, is_cancelled)) = (place.server_knows(), oneshot::channel());
     let cancelling = async {
         // Until a cancellation is handed over, it takes memory, so this has no time limit and keeps its room.
         request.cancel().await;
-        told.cancel();
+        server_knows.cancel();
         let _ = cancelled.send(());
     };
     let settled = async {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::Connection;
 use super::request_scope::RequestScope;
 use crate::client::inbound::calls::{InFlight, QuestionKind, QuestionRecipient};
-use crate::client::inbound::questions::{NOT_HEARD, declined};
+use crate::client::inbound::questions::{NOBODY_ASKED, declined};
 use crate::client::wire::answer::CallFailure;
 use crate::error::Error;
 
@@ -87,7 +87,7 @@ impl Connection {
         let method = request.get("method").and_then(Json::as_str);
         // The approval is checked before the question is counted against the limits.
         if method != Some("roots/list") && !questions.may_ask() {
-            return if method == Some("sampling/createMessage") { refused(NOT_HEARD) } else { declined() };
+            return if method == Some("sampling/createMessage") { refused(NOBODY_ASKED) } else { declined() };
         }
         let wants = if method == Some("sampling/createMessage") { QuestionKind::Model } else { QuestionKind::Person };
         let call = match self.calls.ask(scope.key().origin(), wants, None) {

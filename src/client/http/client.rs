@@ -303,7 +303,7 @@ impl HttpClient {
         if text.is_empty() {
             return Err(malformed("its answer is empty".to_owned()));
         }
-        let parsed = json::read(text).map_err(|unread| Failed::Client(HttpFailure::of_unread(&unread)))?;
+        let parsed = json::read(text).map_err(|unread| Failed::Client(HttpFailure::of_parse_failure(&unread)))?;
         // The text may be as large as the parsed value, so it is freed first.
         drop(body);
         // MCP 2025-03-26 allowed batches of messages.

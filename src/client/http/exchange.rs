@@ -12,7 +12,7 @@ use url::Url;
 use super::body::reason;
 use super::client::HttpClient;
 use super::failure::HttpFailure;
-use super::redirect::{Redirected, Trail, is_redirect};
+use super::redirect::{Redirected, VisitedUrls, is_redirect};
 use super::retry::{Attempts, Outcome, RetryPolicy, retry_after};
 use super::target::origin;
 use crate::client::inbound::owner::RequestOwner;
@@ -42,8 +42,8 @@ impl Outgoing {
 }
 
 /// State of a request over its attempts.
-struct Course {
-    trail: Trail,
+struct RequestProgress {
+    visited: VisitedUrls,
     tries: Attempts,
     new_tokens: u32,
     more_scopes: u32,
@@ -58,14 +58,18 @@ enum Step {
 impl HttpClient {
     /// Sends a request, if necessary several times, until it gets an answer that is neither a redirect nor an authorization challenge.
     pub(super) async fn exchange(&self, request: &Outgoing) -> Result<Response, HttpFailure> {
-        let mut course =
-            Course { trail: Trail::from(self.endpoint.url.clone()), tries: Attempts::default(), new_tokens: 0, more_scopes: 0 };
+        let mut progress = RequestProgress {
+            visited: VisitedUrls::from(self.endpoint.url.clone()),
+            tries: Attempts::default(),
+            new_tokens: 0,
+            more_scopes: 0,
+        };
         loop {
             let token = self.token(&self.owner(request)).await?;
             self.unanswered.note_sent(request.id.as_ref());
-            let step = match self.send(request, course.trail.here(), token.as_ref()).await {
-                Ok(response) => self.after_answer(request, &mut course, response, token.as_ref()).await?,
-                Err(failure) => self.after_failure(request, &mut course, failure)?,
+            let step = match self.send(request, progress.visited.here(), token.as_ref()).await {
+                Ok(response) => self.after_answer(request, &mut progress, response, token.as_ref()).await?,
+                Err(failure) => self.after_failure(request, &mut progress, failure)?,
             };
             match step {
                 Step::Done(response) => return Ok(response),
@@ -124,7 +128,7 @@ impl HttpClient {
     async fn after_answer(
         &self,
         request: &Outgoing,
-        course: &mut Course,
+        progress: &mut RequestProgress,
         response: Response,
         token: Option<&SecretString>,
     ) -> Result<Step, HttpFailure> {
@@ -132,24 +136,24 @@ impl HttpClient {
         let challenge = challenge_of(&response);
         match status {
             StatusCode::UNAUTHORIZED => {
-                let left = NEW_TOKENS.checked_sub(course.new_tokens + 1);
-                course.new_tokens += 1;
+                let left = NEW_TOKENS.checked_sub(progress.new_tokens + 1);
+                progress.new_tokens += 1;
                 self.challenged(request, status, challenge.unwrap_or_default(), left.is_some(), token).await
             }
             // A GET stream needs no scopes that the messages do not need, so no scopes are requested for it.
             StatusCode::FORBIDDEN if challenge.is_some() && request.method != Method::GET => {
-                let left = MORE_SCOPES.checked_sub(course.more_scopes + 1);
-                course.more_scopes += 1;
+                let left = MORE_SCOPES.checked_sub(progress.more_scopes + 1);
+                progress.more_scopes += 1;
                 self.challenged(request, status, challenge.unwrap_or_default(), left.is_some(), token).await
             }
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 let asked = retry_after(response.headers(), SystemTime::now());
-                let next = self.next_try(request, course, Outcome::TooEarly(asked));
+                let next = self.next_try(request, progress, Outcome::TooEarly(asked));
                 Ok(next.map_or(Step::Done(response), Step::Again))
             }
             _ if is_redirect(status.as_u16()) => {
                 let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
-                let followed = course.trail.follow(request.redirected(), status.as_u16(), location);
+                let followed = progress.visited.follow(request.redirected(), status.as_u16(), location);
                 followed.map(|()| Step::Again(Duration::ZERO)).map_err(|problem| HttpFailure::Redirect { problem })
             }
             status => {
@@ -182,18 +186,18 @@ impl HttpClient {
         Err(HttpFailure::Unauthorized { status, given })
     }
 
-    fn after_failure(&self, request: &Outgoing, course: &mut Course, failure: HttpFailure) -> Result<Step, HttpFailure> {
+    fn after_failure(&self, request: &Outgoing, progress: &mut RequestProgress, failure: HttpFailure) -> Result<Step, HttpFailure> {
         let outcome = match &failure {
             HttpFailure::NotSent { problem, .. } if is_lasting(problem) => return Err(failure),
             HttpFailure::NotSent { .. } => Outcome::Unsent,
             HttpFailure::Interrupted { .. } => Outcome::Broken,
             _ => return Err(failure),
         };
-        self.next_try(request, course, outcome).map(Step::Again).ok_or(failure)
+        self.next_try(request, progress, outcome).map(Step::Again).ok_or(failure)
     }
 
-    fn next_try(&self, request: &Outgoing, course: &mut Course, outcome: Outcome) -> Option<Duration> {
-        course.tries.next(request.retry, outcome, self.limits.retry, self.limits.longest_wait, random())
+    fn next_try(&self, request: &Outgoing, progress: &mut RequestProgress, outcome: Outcome) -> Option<Duration> {
+        progress.tries.next(request.retry, outcome, self.limits.retry, self.limits.longest_wait, random())
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 
 use crate::client::stdio::transport::{DENSE_MARK, MALFORMED_MARK, OVERSIZE_MARK};
 use crate::client::wire::answer::in_error;
-use crate::client::wire::json::Unread;
+use crate::client::wire::json::ParseFailure;
 use crate::error::Error;
 
 /// Key in an error's data that marks an answer whose stream broke off.
@@ -72,10 +72,10 @@ impl HttpFailure {
     }
 
     /// Converts the reason why an answer cannot be parsed.
-    pub(super) fn of_unread(unread: &Unread) -> Self {
+    pub(super) fn of_parse_failure(unread: &ParseFailure) -> Self {
         match unread {
-            Unread::TooLarge => Self::TooDense,
-            Unread::Invalid(error) => Self::Malformed(format!("its answer is not valid JSON: {error}")),
+            ParseFailure::TooLarge => Self::TooDense,
+            ParseFailure::Invalid(error) => Self::Malformed(format!("its answer is not valid JSON: {error}")),
         }
     }
 
@@ -147,7 +147,7 @@ impl fmt::Display for HttpFailure {
             Self::Interrupted { problem } => write!(out, "{problem}. The server may have acted on the request, so it was not sent again"),
             Self::Status { status, retry_after, detail } => write_status(out, *status, *retry_after, detail),
             Self::TooLarge { bytes, limit } => write!(out, "its answer has at least {bytes} bytes; one message may have at most {limit}"),
-            Self::TooDense => write!(out, "its answer cannot be used: {}", Unread::TooLarge),
+            Self::TooDense => write!(out, "its answer cannot be used: {}", ParseFailure::TooLarge),
             Self::TimedOut { waiting_for, after } => write!(out, "{waiting_for} did not arrive within {} ms", after.as_millis()),
             Self::Unauthorized { status, given, .. } => write_unauthorized(out, *status, *given),
             Self::Token(error) => error.fmt(out),

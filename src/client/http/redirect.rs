@@ -15,9 +15,9 @@ pub(super) enum Redirected {
 }
 
 /// The URLs that one request has visited.
-pub(super) struct Trail(Vec<Url>);
+pub(super) struct VisitedUrls(Vec<Url>);
 
-impl Trail {
+impl VisitedUrls {
     pub(super) fn from(url: Url) -> Self {
         Self(vec![url])
     }
@@ -67,16 +67,16 @@ pub(super) fn is_redirect(status: u16) -> bool {
 mod tests {
     use super::*;
 
-    fn trail(url: &str) -> Trail {
-        Trail::from(Url::parse(url).unwrap())
+    fn visited(url: &str) -> VisitedUrls {
+        VisitedUrls::from(Url::parse(url).unwrap())
     }
 
     #[test]
     fn a_message_follows_within_its_origin_as_it_is() {
-        let mut trail = trail("https://example.com/mcp");
-        trail.follow(Redirected::Post, 307, Some("/mcp/")).unwrap();
-        trail.follow(Redirected::Post, 308, Some("https://example.com:443/v2")).unwrap();
-        assert_eq!(trail.here().as_str(), "https://example.com/v2");
+        let mut visited = visited("https://example.com/mcp");
+        visited.follow(Redirected::Post, 307, Some("/mcp/")).unwrap();
+        visited.follow(Redirected::Post, 308, Some("https://example.com:443/v2")).unwrap();
+        assert_eq!(visited.here().as_str(), "https://example.com/v2");
     }
 
     #[test]
@@ -90,7 +90,7 @@ mod tests {
         ];
         for location in elsewhere {
             for what in [Redirected::Post, Redirected::Get] {
-                let refusal = trail("https://example.com/mcp").follow(what, 307, Some(location)).unwrap_err();
+                let refusal = visited("https://example.com/mcp").follow(what, 307, Some(location)).unwrap_err();
                 assert!(refusal.contains("another origin") && refusal.contains("url"), "{refusal}");
             }
         }
@@ -99,18 +99,18 @@ mod tests {
     #[test]
     fn a_redirect_that_turns_a_message_into_a_get_is_refused_but_a_get_may_follow() {
         for status in [301, 302, 303] {
-            let refusal = trail("https://example.com/mcp").follow(Redirected::Post, status, Some("/mcp/")).unwrap_err();
+            let refusal = visited("https://example.com/mcp").follow(Redirected::Post, status, Some("/mcp/")).unwrap_err();
             assert!(refusal.contains("https://example.com/mcp/"), "{refusal}");
-            trail("https://example.com/mcp").follow(Redirected::Get, status, Some("/mcp/")).unwrap();
+            visited("https://example.com/mcp").follow(Redirected::Get, status, Some("/mcp/")).unwrap();
         }
     }
 
     #[test]
     fn loops_and_long_chains_end() {
-        let mut loops = trail("https://example.com/a");
+        let mut loops = visited("https://example.com/a");
         loops.follow(Redirected::Post, 307, Some("/b")).unwrap();
         assert!(loops.follow(Redirected::Post, 307, Some("/a#again")).unwrap_err().contains("loop"));
-        let mut long = trail("https://example.com/0");
+        let mut long = visited("https://example.com/0");
         for hop in 1..=MAX_REDIRECTS {
             long.follow(Redirected::Post, 307, Some(&format!("/{hop}"))).unwrap();
         }
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_redirect_to_nowhere_is_refused() {
         for location in [None, Some("https://")] {
-            assert!(trail("https://example.com/").follow(Redirected::Get, 302, location).unwrap_err().contains("no address"));
+            assert!(visited("https://example.com/").follow(Redirected::Get, 302, location).unwrap_err().contains("no address"));
         }
     }
 }

@@ -211,7 +211,7 @@ impl Events {
                 self.take_message(message, text);
             }
             Err(error) if self.awaited.is_some() && is_answer_like(text) => {
-                self.fail(&HttpFailure::of_unread(&error));
+                self.fail(&HttpFailure::of_parse_failure(&error));
             }
             Err(error) => tracing::debug!(%error, "an event that cannot be used was skipped"),
         }

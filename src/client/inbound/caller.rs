@@ -174,7 +174,7 @@ pub trait Observer: Send + Sync {
     /// Reports that a question was cancelled without being put to anybody.
     fn question_cancelled(&self, server: &str, reason: &str);
     /// Returns whether the server's questions and notifications may be handed on: the server is fully approved and enabled. Always checks anew.
-    fn may_be_heard(&self, server: &str) -> bool;
+    fn may_send_messages(&self, server: &str) -> bool;
     /// Begins to end the server's connection if no stage of its approval is valid any more, and returns whether it does. Always checks anew.
     fn ends_unapproved(&self, server: &str) -> bool {
         let _ = server;

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::caller::{Caller, GoneCaller};
 use super::question_candidates::QuestionCandidates;
-use super::rate_limit::{NOTICES, Passage, RateLimiter, Share};
+use super::rate_limit::{NOTICES, RateDecision, RateLimiter, Share};
 use super::routing::{Candidate, Origin, Route, route};
 use crate::client::clock::CallClock;
 
@@ -40,15 +40,15 @@ pub(in crate::client) struct InFlight {
     /// Token that is cancelled when the call is over.
     pub(in crate::client) over: CancellationToken,
     /// Token that is cancelled once the server knows that the call is over: it has received the cancellation or has answered the call.
-    told: CancellationToken,
+    server_knows: CancellationToken,
 }
 
 impl InFlight {
     /// If the call is over, waits until the server has been told. Answers to the call's questions are sent only after that. Otherwise the server
     /// could read such an answer first, finish a call that nobody waits for, and never see the cancellation.
-    pub(super) async fn end_is_told(&self) {
+    pub(super) async fn end_reported(&self) {
         if self.over.is_cancelled() {
-            self.told.cancelled().await;
+            self.server_knows.cancelled().await;
         }
     }
 }
@@ -66,7 +66,7 @@ pub(in crate::client) type LeftOut = Box<dyn Fn(&InFlight, u64) + Send + Sync>;
 
 /// The rule by which a notice is matched with its call.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::client) enum Of<'a> {
+pub(in crate::client) enum CallMatch<'a> {
     /// Matches the call with this progress token. If there is none, the notice is ignored.
     Token(&'a Json),
     /// Matches the first call of the only caller with calls in flight. With several callers, the notice belongs to no call.
@@ -101,7 +101,7 @@ pub(in crate::client) struct CallGuard {
     key: u64,
     calls: Arc<Calls>,
     over: CancellationToken,
-    told: CancellationToken,
+    server_knows: CancellationToken,
 }
 
 impl CallGuard {
@@ -117,8 +117,8 @@ impl CallGuard {
     }
 
     /// Returns the token to cancel once the server was told about the cancellation of the call.
-    pub(in crate::client) fn told(&self) -> CancellationToken {
-        self.told.clone()
+    pub(in crate::client) fn server_knows(&self) -> CancellationToken {
+        self.server_knows.clone()
     }
 }
 
@@ -126,7 +126,7 @@ impl Drop for CallGuard {
     fn drop(&mut self) {
         self.calls.remove(self.key);
         self.over.cancel();
-        self.told.cancel();
+        self.server_knows.cancel();
     }
 }
 
@@ -167,15 +167,15 @@ impl Drop for OutsideQuestion {
     fn drop(&mut self) {
         let mut outside = self.0.outside();
         outside.open -= 1;
-        outside.is_told &= outside.open > 0;
+        outside.is_reported &= outside.open > 0;
     }
 }
 
-/// Number of open questions that belong to no call. `is_told` is true once the excess was reported.
+/// Number of open questions that belong to no call. `is_reported` is true once the excess was reported.
 #[derive(Default)]
 struct Outside {
     open: u32,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Calls {
@@ -200,11 +200,11 @@ impl Calls {
 
     pub(in crate::client) fn enter(self: &Arc<Self>, tool: &str, caller: &Arc<dyn Caller>, clock: &CallClock) -> CallGuard {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
-        let (over, told) = (CancellationToken::new(), CancellationToken::new());
+        let (over, server_knows) = (CancellationToken::new(), CancellationToken::new());
         let (tool, caller, clock) = (tool.to_owned(), Arc::clone(caller), clock.clone());
-        let call = InFlight { tool, caller, clock, over: over.clone(), told: told.clone() };
+        let call = InFlight { tool, caller, clock, over: over.clone(), server_knows: server_knows.clone() };
         self.entries().insert(key, Entry { call, id: None, progress_token: None, questions: 0, notices: Share::default() });
-        CallGuard { key, calls: Arc::clone(self), over, told }
+        CallGuard { key, calls: Arc::clone(self), over, server_knows }
     }
 
     /// Records the id and the progress token of a call that rmcp is about to send.
@@ -238,13 +238,13 @@ impl Calls {
     }
 
     /// Records which calls are in flight when a question is read, because only these calls can have caused it.
-    pub(in crate::client) fn hear(&self, question: RequestId) {
+    pub(in crate::client) fn note_question(&self, question: RequestId) {
         let candidates = candidates(&self.entries());
         self.question_candidates.note(question, candidates);
     }
 
     /// Removes the record of a question that is not put to anybody.
-    pub(super) fn unheard(&self, question: &RequestId) {
+    pub(super) fn forget_question(&self, question: &RequestId) {
         self.question_candidates.take(question);
     }
 
@@ -287,27 +287,27 @@ impl Calls {
             outside.open += 1;
             return QuestionRecipient::Outside(OutsideQuestion(Arc::clone(self)));
         }
-        QuestionRecipient::TooMany { tool: None, is_first: !std::mem::replace(&mut outside.is_told, true) }
+        QuestionRecipient::TooMany { tool: None, is_first: !std::mem::replace(&mut outside.is_reported, true) }
     }
 
     /// Returns a notice's call if the rate limit lets the notice pass. A progress notification also tells its call's clock that the call
     /// progresses. A dropped notice is counted for its call, or for the connection if it has no call.
-    pub(in crate::client) fn admit(&self, of: Of<'_>, now: Instant) -> Option<Admitted> {
+    pub(in crate::client) fn admit(&self, of: CallMatch<'_>, now: Instant) -> Option<Admitted> {
         let mut entries = self.entries();
         let entry = match of {
-            Of::Token(token) => {
+            CallMatch::Token(token) => {
                 let entry = entries.values_mut().find(|entry| entry.progress_token.as_ref() == Some(token))?;
                 entry.call.clock.progress();
                 Some(entry)
             }
-            Of::OnlyCaller => of_only_caller(&mut entries),
+            CallMatch::OnlyCaller => of_only_caller(&mut entries),
         };
         let mut limiter = self.notices.lock();
         let Some(entry) = entry else {
-            let Passage::Pass(left_out_of_nobody) = limiter.next(now) else { return None };
+            let RateDecision::Pass(left_out_of_nobody) = limiter.next(now) else { return None };
             return Some(Admitted { call: None, left_out: 0, left_out_of_nobody });
         };
-        let Passage::Pass(left_out) = entry.notices.next(&mut limiter, now) else { return None };
+        let RateDecision::Pass(left_out) = entry.notices.next(&mut limiter, now) else { return None };
         Some(Admitted { call: Some(entry.call.clone()), left_out, left_out_of_nobody: limiter.dropped() })
     }
 
@@ -318,8 +318,8 @@ impl Calls {
 
     /// Reports to a call's caller the number of notices that were dropped so far.
     fn tell_left_out(&self, key: u64) {
-        let told = self.entries().get_mut(&key).map(|entry| (entry.call.clone(), entry.notices.dropped()));
-        if let Some((call, dropped @ 1..)) = told {
+        let server_knows = self.entries().get_mut(&key).map(|entry| (entry.call.clone(), entry.notices.dropped()));
+        if let Some((call, dropped @ 1..)) = server_knows {
             (self.left_out)(&call, dropped);
         }
     }

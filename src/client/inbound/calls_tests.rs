@@ -56,18 +56,18 @@ async fn what_answers_a_question_of_a_call_that_is_over_waits_until_its_server_w
     let QuestionRecipient::Call(call) = calls.ask(Origin::Unknown, QuestionKind::Person, None) else {
         panic!("its caller is the only one")
     };
-    let is_told = || futures::FutureExt::now_or_never(call.end_is_told()).is_some();
-    assert!(is_told(), "the server need not be told while the call is in flight");
+    let is_reported = || futures::FutureExt::now_or_never(call.end_reported()).is_some();
+    assert!(is_reported(), "the server need not be told while the call is in flight");
     place.give_up();
-    assert!(!is_told());
-    place.told().cancel();
-    assert!(is_told());
+    assert!(!is_reported());
+    place.server_knows().cancel();
+    assert!(is_reported());
     let second = enter(&calls, 1);
     let QuestionRecipient::Call(answered) = calls.ask(Origin::Call(second.key), QuestionKind::Person, None) else {
         panic!("the question came with this call")
     };
     drop(second);
-    answered.end_is_told().await;
+    answered.end_reported().await;
 }
 
 #[test]
@@ -75,11 +75,11 @@ fn a_question_is_of_those_who_were_in_flight_when_it_was_read_however_late_it_is
     let calls = calls();
     let first = enter(&calls, 1);
     let (late, after) = (RequestId::Number(7), RequestId::Number(8));
-    calls.hear(late.clone());
+    calls.note_question(late.clone());
     // The call's answer is read after the question, but delivered before it. Meanwhile another caller has entered.
     drop(first);
     let _second = enter(&calls, 2);
-    calls.hear(after.clone());
+    calls.note_question(after.clone());
     assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, Some(&late)), QuestionRecipient::Nobody));
     let QuestionRecipient::Call(call) = calls.ask(Origin::Unknown, QuestionKind::Person, Some(&after)) else {
         panic!("the second is the only caller")
@@ -92,7 +92,7 @@ fn a_question_of_one_of_a_callers_calls_is_put_to_that_caller_as_long_as_any_of_
     let calls = calls();
     let (first, second) = (enter(&calls, 1), enter(&calls, 1));
     let question = RequestId::Number(1);
-    calls.hear(question.clone());
+    calls.note_question(question.clone());
     drop(second);
     let _other = enter(&calls, 2);
     let QuestionRecipient::Call(call) = calls.ask(Origin::Unknown, QuestionKind::Person, Some(&question)) else {
@@ -117,7 +117,7 @@ fn two_callers_are_never_mixed_up() {
     let calls = calls();
     let _places = [enter(&calls, 1), enter(&calls, 2)];
     assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, None), QuestionRecipient::Ambiguous));
-    assert!(calls.admit(Of::OnlyCaller, Instant::now()).unwrap().call.is_none(), "the notice belongs to no call");
+    assert!(calls.admit(CallMatch::OnlyCaller, Instant::now()).unwrap().call.is_none(), "the notice belongs to no call");
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn token(calls: &Calls, place: &CallGuard) -> Json {
 }
 
 /// Offers `times` notices, and returns how many were admitted and how many were reported as dropped.
-fn admitted(calls: &Calls, of: Of<'_>, times: u64, now: Instant) -> (u64, u64) {
+fn admitted(calls: &Calls, of: CallMatch<'_>, times: u64, now: Instant) -> (u64, u64) {
     let admitted: Vec<_> = (0..times).filter_map(|_| calls.admit(of, now)).collect();
     (admitted.len() as u64, admitted.iter().map(|admitted| admitted.left_out).sum())
 }
@@ -196,9 +196,13 @@ fn what_is_left_out_of_a_calls_notices_is_told_to_its_own_caller_before_its_end(
     let ((calls, left_out), now) = (counting(), Instant::now());
     let (flood, other) = (enter(&calls, 1), enter(&calls, 2));
     let (flooding, others) = (token(&calls, &flood), token(&calls, &other));
-    let (told, _) = admitted(&calls, Of::Token(&flooding), 5_000, now);
+    let (told, _) = admitted(&calls, CallMatch::Token(&flooding), 5_000, now);
     assert!(told < 5_000);
-    assert_eq!(admitted(&calls, Of::Token(&others), 10, now), (10, 0), "a flood of another call does not affect this call's notices");
+    assert_eq!(
+        admitted(&calls, CallMatch::Token(&others), 10, now),
+        (10, 0),
+        "a flood of another call does not affect this call's notices"
+    );
     drop(other);
     assert_eq!(*left_out.lock(), []);
     drop(flood);
@@ -209,10 +213,10 @@ fn what_is_left_out_of_a_calls_notices_is_told_to_its_own_caller_before_its_end(
 fn what_is_left_out_is_told_once_with_the_next_that_is_told_or_when_the_caller_gives_up() {
     let ((calls, left_out), now) = (counting(), Instant::now());
     let place = enter(&calls, 1);
-    let (told, _) = admitted(&calls, Of::OnlyCaller, 5_000, now);
+    let (told, _) = admitted(&calls, CallMatch::OnlyCaller, 5_000, now);
     let later = now + Duration::from_secs(1);
-    assert_eq!(calls.admit(Of::OnlyCaller, later).unwrap().left_out, 5_000 - told);
-    let (told, _) = admitted(&calls, Of::OnlyCaller, 200, later);
+    assert_eq!(calls.admit(CallMatch::OnlyCaller, later).unwrap().left_out, 5_000 - told);
+    let (told, _) = admitted(&calls, CallMatch::OnlyCaller, 200, later);
     place.give_up();
     assert_eq!(*left_out.lock(), [(1, 200 - told)]);
     drop(place);
@@ -222,9 +226,9 @@ fn what_is_left_out_is_told_once_with_the_next_that_is_told_or_when_the_caller_g
 #[test]
 fn what_is_nobodys_is_counted_for_nobody_and_told_with_whatever_passes_next() {
     let (calls, now) = (calls(), Instant::now());
-    let (told, _) = admitted(&calls, Of::OnlyCaller, 5_000, now);
+    let (told, _) = admitted(&calls, CallMatch::OnlyCaller, 5_000, now);
     let _place = enter(&calls, 1);
-    let next = calls.admit(Of::OnlyCaller, now).unwrap();
+    let next = calls.admit(CallMatch::OnlyCaller, now).unwrap();
     assert_eq!((next.left_out, next.left_out_of_nobody), (0, 5_000 - told));
     assert_eq!(calls.left_out_of_nobody(), 0);
 }

@@ -11,7 +11,7 @@ use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, Se
 use serde_json::{Value as Json, json};
 
 use super::calls::{Calls, QuestionKind, QuestionRecipient};
-use super::questions::{NO_MODEL, NOT_HEARD, Questions, declined};
+use super::questions::{NO_MODEL, NOBODY_ASKED, Questions, declined};
 use super::routing::Origin;
 
 /// Answers a server's requests. The interceptor has already handled the notifications that matter.
@@ -43,13 +43,13 @@ impl Handler {
     async fn elicit(&self, params: Json, context: &RequestContext<RoleClient>) -> Json {
         let questions = &self.questions;
         if !questions.may_ask() {
-            self.calls.unheard(&context.id);
+            self.calls.forget_question(&context.id);
             return declined();
         }
         match self.ask(context, QuestionKind::Person) {
             QuestionRecipient::Call(call) => {
                 let answer = questions.elicit(Some(call.clone()), &params, &context.ct).await;
-                call.end_is_told().await;
+                call.end_reported().await;
                 answer
             }
             QuestionRecipient::Outside(_question) => questions.elicit(None, &params, &context.ct).await,
@@ -61,13 +61,13 @@ impl Handler {
 
     async fn sample(&self, params: Json, context: &RequestContext<RoleClient>) -> Result<Json, ErrorData> {
         if !self.questions.may_ask() {
-            self.calls.unheard(&context.id);
-            return Err(refused(NOT_HEARD.to_owned()));
+            self.calls.forget_question(&context.id);
+            return Err(refused(NOBODY_ASKED.to_owned()));
         }
         let answer = match self.ask(context, QuestionKind::Model) {
             QuestionRecipient::Call(call) => {
                 let answer = self.questions.sample(Some(call.clone()), params, &context.ct).await;
-                call.end_is_told().await;
+                call.end_reported().await;
                 answer
             }
             QuestionRecipient::Outside(_question) => self.questions.sample(None, params, &context.ct).await,

@@ -13,7 +13,7 @@ use super::caller::{Caller, Observer, Reply};
 use super::calls::Calls;
 use crate::client::clock::CallClock;
 use crate::client::oauth::{AuthorizationPrompt, IssuerPrompt};
-use crate::error::AuthorizationLack;
+use crate::error::MissingCallback;
 
 /// The owner of a request: the caller whose person is asked, and the clock that runs while the caller waits. The default owner has nobody to ask.
 #[derive(Clone, Default)]
@@ -31,10 +31,10 @@ impl RequestOwner {
     }
 
     /// Returns whether this owner has somebody who can do the missing step of an authorization.
-    pub(in crate::client) fn can_do(&self, step: AuthorizationLack) -> bool {
+    pub(in crate::client) fn can_do(&self, step: MissingCallback) -> bool {
         self.caller.as_ref().is_some_and(|caller| match step {
-            AuthorizationLack::Page => caller.can_authorize(),
-            AuthorizationLack::Issuer => caller.can_confirm_issuer(),
+            MissingCallback::Page => caller.can_authorize(),
+            MissingCallback::Issuer => caller.can_confirm_issuer(),
         })
     }
 

@@ -14,7 +14,7 @@ use super::caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, 
 use super::calls::{Admitted, InFlight};
 use super::form::Form;
 use super::notification::Notice;
-use super::rate_limit::{NOTICES, Passage, RateLimiter};
+use super::rate_limit::{NOTICES, RateDecision, RateLimiter};
 use super::roots::narrowed;
 use crate::blocking::blocking;
 use crate::error::Result;
@@ -23,10 +23,10 @@ const MAX_URL_BYTES: usize = 8 * 1024;
 pub(super) const NO_MODEL: &str = "sampling is not offered: the agent has no onSample";
 const OVER: &str = "the call during which the server asked has ended";
 /// Answer to a sampling request of a server that may be connected, but is not fully approved and enabled.
-pub(in crate::client) const NOT_HEARD: &str = "nobody is asked, because this server is not fully approved and enabled";
+pub(in crate::client) const NOBODY_ASKED: &str = "nobody is asked, because this server is not fully approved and enabled";
 const IS_DECLINED: &str = "the server is not fully approved and enabled, so its questions are declined and its notifications are dropped";
 /// Time for which an approval check is reused for notifications. For a question, the approval is always checked anew.
-const HEARD_FOR: Duration = Duration::from_millis(100);
+const CHECK_VALID_FOR: Duration = Duration::from_millis(100);
 
 /// Puts the questions of one server to the server's callers.
 #[derive(Clone)]
@@ -36,16 +36,16 @@ pub(in crate::client) struct Questions {
     /// MCP roots: the folders, as URIs, that the config lets the server know.
     pub(in crate::client) roots: Vec<String>,
     /// Rate limit of the reports about questions, so that a flood of questions does not fill the agent's memory.
-    told: Arc<Mutex<RateLimiter>>,
-    hearing: Arc<Hearing>,
+    report_limiter: Arc<Mutex<RateLimiter>>,
+    approval_check: Arc<ApprovalCheck>,
 }
 
 /// Result of the last check whether the server's messages may be handed on.
 #[derive(Default)]
-struct Hearing {
+struct ApprovalCheck {
     until: Mutex<Option<Instant>>,
     /// True once it was reported that the messages are not handed on. This is reported once for each connection.
-    is_told: AtomicBool,
+    is_reported: AtomicBool,
 }
 
 /// The caller to ask, and the call that the question belongs to, if any.
@@ -56,25 +56,25 @@ struct Asker {
 
 impl Questions {
     pub(in crate::client) fn new(server: &str, observer: Arc<dyn Observer>, roots: Vec<String>) -> Self {
-        let told = Arc::new(Mutex::new(RateLimiter::new(NOTICES, Instant::now())));
-        Self { server: server.to_owned(), observer, roots, told, hearing: Arc::default() }
+        let report_limiter = Arc::new(Mutex::new(RateLimiter::new(NOTICES, Instant::now())));
+        Self { server: server.to_owned(), observer, roots, report_limiter, approval_check: Arc::default() }
     }
 
     /// Returns whether a question of the server may be put to somebody now. The first refusal is reported to the observer.
     pub(in crate::client) fn may_ask(&self) -> bool {
-        let may = self.observer.may_be_heard(&self.server);
-        if !may && !self.hearing.is_told.swap(true, Ordering::AcqRel) {
+        let may = self.observer.may_send_messages(&self.server);
+        if !may && !self.approval_check.is_reported.swap(true, Ordering::AcqRel) {
             self.observer.question_cancelled(&self.server, IS_DECLINED);
         }
         may
     }
 
     /// Returns whether a notification of the server may be handed on now.
-    pub(super) fn may_tell(&self) -> bool {
-        let mut until = self.hearing.until.lock();
+    pub(super) fn may_notify(&self) -> bool {
+        let mut until = self.approval_check.until.lock();
         let now = Instant::now();
         if until.is_none_or(|until| until <= now) {
-            *until = self.observer.may_be_heard(&self.server).then(|| now + HEARD_FOR);
+            *until = self.observer.may_send_messages(&self.server).then(|| now + CHECK_VALID_FOR);
         }
         until.is_some()
     }
@@ -134,7 +134,7 @@ impl Questions {
         stopped: &CancellationToken,
     ) -> std::result::Result<Json, String> {
         if !self.may_ask() {
-            return Err(NOT_HEARD.to_owned());
+            return Err(NOBODY_ASKED.to_owned());
         }
         let asker = self.asker(call);
         if asker.is_over() {
@@ -153,7 +153,7 @@ impl Questions {
                 Err("the agent's model gave no answer".to_owned())
             }
             Some(Ok(answer)) if self.may_ask() => Ok(answer),
-            Some(Ok(_)) => Err(NOT_HEARD.to_owned()),
+            Some(Ok(_)) => Err(NOBODY_ASKED.to_owned()),
         }
     }
 
@@ -200,7 +200,7 @@ impl Questions {
 
     /// Reports a notice to its caller. Before it, reports the number of dropped notices.
     pub(in crate::client) fn tell(&self, admitted: &Admitted, notice: impl FnOnce() -> Notice) {
-        if !self.may_tell() {
+        if !self.may_notify() {
             return;
         }
         self.tell_left_out(None, admitted.left_out_of_nobody);
@@ -210,7 +210,7 @@ impl Questions {
 
     /// Reports the number of dropped notices of a call, or of those without a call.
     pub(in crate::client) fn tell_left_out(&self, call: Option<&InFlight>, count: u64) {
-        if count > 0 && self.may_tell() {
+        if count > 0 && self.may_notify() {
             self.notice(call, &Notice::Dropped(count));
         }
     }
@@ -224,15 +224,15 @@ impl Questions {
 
     /// Reports, at the end of the connection, the number of questions that the rate limit kept from being reported.
     pub(in crate::client) fn end(&self) {
-        let dropped = self.told.lock().dropped();
+        let dropped = self.report_limiter.lock().dropped();
         if dropped > 0 {
             self.observer.notice(&self.server, &Notice::Dropped(dropped));
         }
     }
 
     pub(in crate::client) fn cancelled(&self, reason: &str) -> Json {
-        let passage = self.told.lock().next(Instant::now());
-        if let Passage::Pass(dropped) = passage {
+        let decision = self.report_limiter.lock().next(Instant::now());
+        if let RateDecision::Pass(dropped) = decision {
             if dropped > 0 {
                 self.observer.notice(&self.server, &Notice::Dropped(dropped));
             }
@@ -326,7 +326,7 @@ mod tests {
         fn question_cancelled(&self, _server: &str, _reason: &str) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
-        fn may_be_heard(&self, _server: &str) -> bool {
+        fn may_send_messages(&self, _server: &str) -> bool {
             true
         }
 
@@ -342,10 +342,10 @@ mod tests {
         for _ in 0..20_000 {
             assert_eq!(questions.elicit(None, &json!({}), &CancellationToken::new()).await, json!({ "action": "cancel" }));
         }
-        let told = observer.0.load(Ordering::Relaxed) as u64;
-        assert!(told < 10_000);
+        let report_limiter = observer.0.load(Ordering::Relaxed) as u64;
+        assert!(report_limiter < 10_000);
         questions.end();
-        assert_eq!(told + observer.1.load(Ordering::Relaxed), 20_000, "all other reports are counted as dropped");
+        assert_eq!(report_limiter + observer.1.load(Ordering::Relaxed), 20_000, "all other reports are counted as dropped");
     }
 
     #[test]

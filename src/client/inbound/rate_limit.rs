@@ -68,7 +68,7 @@ pub(in crate::client) struct RateLimiter {
 
 /// The decision about one item at a rate limiter.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::client) enum Passage {
+pub(in crate::client) enum RateDecision {
     /// The item passes. The number counts the items dropped before it.
     Pass(u64),
     Drop,
@@ -79,17 +79,17 @@ impl RateLimiter {
         Self { rate, left: rate.burst, filled: now, dropped: 0 }
     }
 
-    pub(in crate::client) fn next(&mut self, now: Instant) -> Passage {
+    pub(in crate::client) fn next(&mut self, now: Instant) -> RateDecision {
         self.take(1, now)
     }
 
     /// Decides about an item that counts as `amount` items. An amount above the burst passes when the whole burst is available.
-    pub(in crate::client) fn take(&mut self, amount: u32, now: Instant) -> Passage {
+    pub(in crate::client) fn take(&mut self, amount: u32, now: Instant) -> RateDecision {
         if self.admits(amount, now) {
-            return Passage::Pass(self.dropped());
+            return RateDecision::Pass(self.dropped());
         }
         self.dropped += 1;
-        Passage::Drop
+        RateDecision::Drop
     }
 
     /// Returns whether `amount` items pass. Does not count dropped items; the caller counts or keeps them.
@@ -130,14 +130,14 @@ impl Default for Share {
 }
 
 impl Share {
-    pub(in crate::client) fn next(&mut self, limiter: &mut RateLimiter, now: Instant) -> Passage {
+    pub(in crate::client) fn next(&mut self, limiter: &mut RateLimiter, now: Instant) -> RateDecision {
         let own = self.own.checked_sub(1);
         self.own = own.unwrap_or_default();
         if own.is_some() || limiter.admits(1, now) {
-            return Passage::Pass(self.dropped());
+            return RateDecision::Pass(self.dropped());
         }
         self.dropped += 1;
-        Passage::Drop
+        RateDecision::Drop
     }
 
     /// Takes the number of dropped items that were not reported yet.
@@ -154,7 +154,8 @@ mod tests {
     fn each_call_counts_its_own_and_begins_with_what_no_other_can_take() {
         let start = Instant::now();
         let (mut limiter, mut flood, mut other) = (RateLimiter::new(NOTICES, start), Share::default(), Share::default());
-        let mut passed = |share: &mut Share, times: u32| (0..times).filter(|_| share.next(&mut limiter, start) != Passage::Drop).count();
+        let mut passed =
+            |share: &mut Share, times: u32| (0..times).filter(|_| share.next(&mut limiter, start) != RateDecision::Drop).count();
         assert_eq!(passed(&mut flood, 10_000), (NOTICES.burst + OWN_NOTICES) as usize);
         assert_eq!(passed(&mut other, 70), OWN_NOTICES as usize);
         assert_eq!(flood.dropped(), u64::from(10_000 - NOTICES.burst - OWN_NOTICES));
@@ -168,11 +169,11 @@ mod tests {
     fn a_flood_is_thinned_and_what_was_left_out_is_counted() {
         let start = Instant::now();
         let mut limiter = RateLimiter::new(NOTICES, start);
-        let passed = (0..10_000).filter(|_| limiter.next(start) != Passage::Drop).count();
+        let passed = (0..10_000).filter(|_| limiter.next(start) != RateDecision::Drop).count();
         assert_eq!(passed, NOTICES.burst as usize);
-        assert_eq!(limiter.next(start + SECOND), Passage::Pass(10_000 - u64::from(NOTICES.burst)));
-        assert_eq!(limiter.next(start + SECOND), Passage::Pass(0));
-        assert_eq!((0..100).filter(|_| limiter.next(start + SECOND) != Passage::Drop).count(), 98);
+        assert_eq!(limiter.next(start + SECOND), RateDecision::Pass(10_000 - u64::from(NOTICES.burst)));
+        assert_eq!(limiter.next(start + SECOND), RateDecision::Pass(0));
+        assert_eq!((0..100).filter(|_| limiter.next(start + SECOND) != RateDecision::Drop).count(), 98);
         assert_eq!(limiter.dropped(), 2);
     }
 
@@ -180,9 +181,9 @@ mod tests {
     fn what_counts_as_several_takes_the_room_of_several_and_the_largest_passes_as_well() {
         let start = Instant::now();
         let mut limiter = RateLimiter::new(Rate { burst: 10, per_second: 5 }, start);
-        assert_eq!(limiter.take(u32::MAX, start), Passage::Pass(0));
-        assert_eq!(limiter.take(6, start + SECOND), Passage::Drop);
-        assert_eq!(limiter.take(5, start + SECOND), Passage::Pass(1));
+        assert_eq!(limiter.take(u32::MAX, start), RateDecision::Pass(0));
+        assert_eq!(limiter.take(6, start + SECOND), RateDecision::Drop);
+        assert_eq!(limiter.take(5, start + SECOND), RateDecision::Pass(1));
     }
 
     #[test]

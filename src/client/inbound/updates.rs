@@ -18,14 +18,14 @@ const MAX_WAITING: usize = 256;
 /// A report to the listener.
 #[derive(Debug, PartialEq, Eq)]
 enum Update {
-    Of(String),
+    Changed(String),
     /// Number of updates that were dropped.
     LeftOut(u64),
 }
 
 /// Resources whose change is not reported yet. This type does no I/O.
 #[derive(Debug)]
-struct Waiting {
+struct PendingUpdates {
     limiter: RateLimiter,
     uris: VecDeque<String>,
     /// The same, to be searched.
@@ -37,7 +37,7 @@ struct Waiting {
     has_task: bool,
 }
 
-impl Waiting {
+impl PendingUpdates {
     fn new(now: Instant) -> Self {
         Self {
             limiter: RateLimiter::new(NOTICES, now),
@@ -75,7 +75,7 @@ impl Waiting {
         }
         let uri = self.uris.pop_front()?;
         self.known.remove(&uri);
-        Some(Update::Of(uri))
+        Some(Update::Changed(uri))
     }
 
     /// Returns the time at which the next report is allowed, and `None` if nothing waits.
@@ -86,14 +86,14 @@ impl Waiting {
 
 /// Reports changed resources to the observer at the allowed rate.
 pub(in crate::client) struct Updates {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingUpdates>,
     questions: Questions,
     runtime: Handle,
 }
 
 impl Updates {
     pub(in crate::client) fn new(questions: Questions) -> Arc<Self> {
-        let waiting = Mutex::new(Waiting::new(Instant::now()));
+        let waiting = Mutex::new(PendingUpdates::new(Instant::now()));
         Arc::new(Self { waiting, questions, runtime: Handle::current() })
     }
 
@@ -135,28 +135,28 @@ impl Updates {
 
     /// Reports all waiting updates when the connection ends.
     pub(in crate::client) fn end(&self) {
-        self.tell_each(Waiting::take);
+        self.tell_each(PendingUpdates::take);
     }
 
     fn tell_due(&self) {
         self.tell_each(|waiting| waiting.next(Instant::now()));
     }
 
-    fn tell_each(&self, next: impl Fn(&mut Waiting) -> Option<Update>) {
+    fn tell_each(&self, next: impl Fn(&mut PendingUpdates) -> Option<Update>) {
         loop {
             let update = next(&mut self.waiting());
             let Some(update) = update else { return };
-            if !self.questions.may_tell() {
+            if !self.questions.may_notify() {
                 continue;
             }
             match update {
-                Update::Of(uri) => self.questions.observer.resource_updated(&self.questions.server, &uri),
+                Update::Changed(uri) => self.questions.observer.resource_updated(&self.questions.server, &uri),
                 Update::LeftOut(count) => self.questions.tell_left_out(None, count),
             }
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, PendingUpdates> {
         self.waiting.lock()
     }
 }
@@ -168,15 +168,15 @@ mod tests {
     use super::*;
 
     /// Takes updates until the rate limit allows no more.
-    fn told(waiting: &mut Waiting, now: Instant) -> Vec<Update> {
+    fn told(waiting: &mut PendingUpdates, now: Instant) -> Vec<Update> {
         std::iter::from_fn(|| waiting.next(now)).collect()
     }
 
-    fn flooded(now: Instant) -> Waiting {
-        let mut waiting = Waiting::new(now);
+    fn flooded(now: Instant) -> PendingUpdates {
+        let mut waiting = PendingUpdates::new(now);
         for _ in 0..NOTICES.burst {
             waiting.note("a");
-            assert_eq!(told(&mut waiting, now), [Update::Of("a".into())]);
+            assert_eq!(told(&mut waiting, now), [Update::Changed("a".into())]);
         }
         waiting
     }
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(told(&mut waiting, start), []);
         let due = waiting.due_at().unwrap();
         assert_eq!(due, start + Duration::from_secs(1));
-        assert_eq!(told(&mut waiting, due), [Update::Of("a".into()), Update::Of("b".into())]);
+        assert_eq!(told(&mut waiting, due), [Update::Changed("a".into()), Update::Changed("b".into())]);
         assert_eq!(waiting.due_at(), None);
     }
 
@@ -217,7 +217,7 @@ mod tests {
             waiting.note(&format!("mine-{number}"));
         }
         let all: Vec<_> = std::iter::from_fn(|| waiting.take()).collect();
-        let mine = (0..1_000).map(|number| Update::Of(format!("mine-{number}")));
+        let mine = (0..1_000).map(|number| Update::Changed(format!("mine-{number}")));
         assert!(mine.into_iter().all(|update| all.contains(&update)));
         assert_eq!(all.len(), 1 + 1_000 + 128, "and few of the others");
     }

@@ -21,7 +21,7 @@ pub(super) enum Cause {
 
 /// History of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Past {
+pub(super) struct TokenHistory {
     pub(super) cause: Cause,
     /// Number of requests for more scopes in a row.
     pub(super) step_ups: u8,
@@ -29,7 +29,7 @@ pub(super) struct Past {
     pub(super) since: u64,
 }
 
-impl Past {
+impl TokenHistory {
     pub(super) fn known(now: u64) -> Self {
         Self { cause: Cause::Known, step_ups: 0, since: now }
     }
@@ -59,14 +59,14 @@ pub(super) enum Plan {
     GiveUp,
 }
 
-/// Decides the reaction. `past` is the history of the refused token, if one was sent. A renewal needs no person.
-pub(super) fn plan(challenge: &Challenge, past: Option<Past>, renewable: bool, now: u64) -> Plan {
-    let past = past.filter(|past| !past.is_proven(now));
-    match (challenge, past) {
-        (Challenge::MissingScopes(_), Some(Past { step_ups, .. })) if step_ups >= MAX_STEP_UPS => Plan::GiveUp,
-        (Challenge::MissingScopes(_), past) => Plan::Authorize { step_ups: past.map_or(0, |past| past.step_ups) + 1 },
-        (Challenge::Unauthorized, Some(Past { cause: Cause::Authorized, .. })) => Plan::GiveUp,
-        (Challenge::Unauthorized, Some(Past { cause: Cause::Known, .. }) | None) if renewable => Plan::Renew,
+/// Decides the reaction. `history` is the history of the refused token, if one was sent. A renewal needs no person.
+pub(super) fn plan(challenge: &Challenge, history: Option<TokenHistory>, renewable: bool, now: u64) -> Plan {
+    let history = history.filter(|history| !history.is_proven(now));
+    match (challenge, history) {
+        (Challenge::MissingScopes(_), Some(TokenHistory { step_ups, .. })) if step_ups >= MAX_STEP_UPS => Plan::GiveUp,
+        (Challenge::MissingScopes(_), history) => Plan::Authorize { step_ups: history.map_or(0, |history| history.step_ups) + 1 },
+        (Challenge::Unauthorized, Some(TokenHistory { cause: Cause::Authorized, .. })) => Plan::GiveUp,
+        (Challenge::Unauthorized, Some(TokenHistory { cause: Cause::Known, .. }) | None) if renewable => Plan::Renew,
         (Challenge::Unauthorized, Some(_) | None) => Plan::Authorize { step_ups: 0 },
     }
 }
@@ -121,7 +121,7 @@ pub(super) enum NextStep {
     First(Work),
 }
 
-/// The work of one flight.
+/// The work of one token task.
 #[derive(Clone)]
 pub(super) enum Work {
     /// Load a stored token, for whose issuer the server is asked.
@@ -136,30 +136,30 @@ pub(super) enum Work {
 mod tests {
     use super::*;
 
-    fn past(cause: Cause, step_ups: u8) -> Past {
-        Past { cause, step_ups, since: 1_000 }
+    fn history(cause: Cause, step_ups: u8) -> TokenHistory {
+        TokenHistory { cause, step_ups, since: 1_000 }
     }
 
     #[test]
     fn a_refused_token_is_renewed_once_then_authorized_once_then_given_up() {
-        let plan = |past, renewable| plan(&Challenge::Unauthorized, past, renewable, 1_001);
-        assert_eq!(plan(Some(past(Cause::Known, 0)), true), Plan::Renew);
-        assert_eq!(plan(Some(past(Cause::Renewed, 0)), true), Plan::Authorize { step_ups: 0 });
-        assert_eq!(plan(Some(past(Cause::Authorized, 0)), true), Plan::GiveUp);
-        assert_eq!(plan(Some(past(Cause::Known, 0)), false), Plan::Authorize { step_ups: 0 });
+        let plan = |history, renewable| plan(&Challenge::Unauthorized, history, renewable, 1_001);
+        assert_eq!(plan(Some(history(Cause::Known, 0)), true), Plan::Renew);
+        assert_eq!(plan(Some(history(Cause::Renewed, 0)), true), Plan::Authorize { step_ups: 0 });
+        assert_eq!(plan(Some(history(Cause::Authorized, 0)), true), Plan::GiveUp);
+        assert_eq!(plan(Some(history(Cause::Known, 0)), false), Plan::Authorize { step_ups: 0 });
         assert_eq!(plan(None, false), Plan::Authorize { step_ups: 0 });
     }
 
     #[test]
     fn a_token_that_has_lived_a_minute_was_accepted_and_its_refusal_is_news() {
         for cause in [Cause::Known, Cause::Renewed, Cause::Authorized] {
-            assert_eq!(plan(&Challenge::Unauthorized, Some(past(cause, 0)), true, 1_060), Plan::Renew);
+            assert_eq!(plan(&Challenge::Unauthorized, Some(history(cause, 0)), true, 1_060), Plan::Renew);
         }
     }
 
     #[test]
     fn scopes_are_asked_for_twice_in_a_row_at_most() {
-        let plan = |step_ups, now| plan(&Challenge::MissingScopes(vec!["a".into()]), Some(past(Cause::Authorized, step_ups)), true, now);
+        let plan = |step_ups, now| plan(&Challenge::MissingScopes(vec!["a".into()]), Some(history(Cause::Authorized, step_ups)), true, now);
         assert_eq!(plan(0, 1_001), Plan::Authorize { step_ups: 1 });
         assert_eq!(plan(1, 1_001), Plan::Authorize { step_ups: 2 });
         assert_eq!(plan(2, 1_001), Plan::GiveUp);

@@ -5,7 +5,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value as Json;
 use url::form_urlencoded::byte_serialize;
 
-use crate::error::{AuthorizationLack, Error};
+use crate::error::{Error, MissingCallback};
 
 /// Shortest secret that is redacted. A shorter secret is likely to be a part of other words.
 const MIN_SECRET_CHARS: usize = 4;
@@ -75,8 +75,8 @@ impl Problem {
     /// Converts the problem to the error that a person reads.
     pub(super) fn into_error(self, server: &str, issuer: Option<&str>) -> Error {
         let text = match self {
-            Self::NobodyToAsk => return Error::authorization_required(server, issuer, AuthorizationLack::Page),
-            Self::NobodyToConfirm => return Error::authorization_required(server, issuer, AuthorizationLack::Issuer),
+            Self::NobodyToAsk => return Error::authorization_required(server, issuer, MissingCallback::Page),
+            Self::NobodyToConfirm => return Error::authorization_required(server, issuer, MissingCallback::Issuer),
             Self::Refused(Refusal { error, description: None }) => format!("the authorization server says {error}"),
             Self::Refused(Refusal { error, description: Some(words) }) => format!("the authorization server says {error}: {words}"),
             Self::Failed(problem) => problem,

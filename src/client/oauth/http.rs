@@ -23,7 +23,7 @@ pub(super) struct Http {
     client: reqwest::Client,
     policy: Arc<Policy>,
     /// Failure of the last POST. It is kept here because rmcp's error does not contain the details.
-    trouble: Mutex<Option<Problem>>,
+    failure: Mutex<Option<Problem>>,
     last_get: Mutex<LastDocument>,
 }
 
@@ -57,12 +57,12 @@ impl Http {
         // Requests to this machine must not go through a proxy.
         let builder = if reach_of_literal(base) == Some(Reach::Loopback) { builder.no_proxy() } else { builder };
         let client = builder.build().map_err(|error| format!("no HTTP client can be made: {}", chain(&error)))?;
-        Ok(Self { client, policy, trouble: Mutex::default(), last_get: Mutex::default() })
+        Ok(Self { client, policy, failure: Mutex::default(), last_get: Mutex::default() })
     }
 
     /// Takes the failure of the last POST.
-    pub(super) fn take_trouble(&self) -> Option<Problem> {
-        self.trouble.lock().take()
+    pub(super) fn take_failure(&self) -> Option<Problem> {
+        self.failure.lock().take()
     }
 
     /// Returns the URL of the last requested document. After a redirect, this is the first URL.
@@ -82,11 +82,11 @@ impl Http {
         let is_post = request.method() == Method::POST;
         let answer = self.exchange(request).await;
         if is_post {
-            let trouble = match &answer {
+            let failure = match &answer {
                 Ok(answer) => serde_json::from_slice::<Json>(answer.body()).ok().as_ref().and_then(Refusal::read).map(Problem::Refused),
                 Err(error) => Some(Problem::failed(error.to_string())),
             };
-            *self.trouble.lock() = trouble;
+            *self.failure.lock() = failure;
         }
         answer
     }

@@ -1,13 +1,12 @@
 //! Tokens for servers over HTTP. rmcp's `auth` module implements OAuth 2.1: it finds authorization servers, registers clients and exchanges
 //! codes. This module decides who is asked, how often and how long, stores the tokens, and provides the HTTP client of every request.
 //!
-//! [`OAuth`] (`source`) holds one token and runs at most one flight. A flight is a background task that loads, renews or requests a token
-//! (`token_manager`). All callers that need a token wait for the same flight, which asks the owner of the request that started it (`asking`).
-//! If a caller stops waiting, the flight continues, so that a person who is being asked can still answer. The decisions are pure functions in
+//! [`OAuth`] (`source`) holds one token and runs at most one token task. A token task is a background task that loads, renews or requests a token
+//! (`token_manager`). All callers that need a token wait for the same token task, which asks the owner of the request that started it (`task_owner`).
+//! If a caller stops waiting, the token task continues, so that a person who is being asked can still answer. The decisions are pure functions in
 //! `decide`.
 
 mod address;
-mod asking;
 mod assertion;
 mod callback;
 mod decide;
@@ -22,6 +21,7 @@ mod recipient;
 mod scopes;
 mod source;
 mod store;
+mod task_owner;
 mod token_manager;
 
 #[cfg(test)]

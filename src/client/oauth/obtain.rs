@@ -2,22 +2,22 @@
 
 use secrecy::SecretString;
 
-use super::asking::Asking;
 use super::assertion::Signer;
-use super::decide::{Cause, Challenge, Past};
+use super::decide::{Cause, Challenge, TokenHistory};
 use super::discovery::Discovery;
 use super::exchange::{self, Issuer, Proof};
 use super::failure::Problem;
 use super::person::Question;
 use super::recipient::{QUIET_SECONDS, Recipient};
 use super::scopes::{Scopes, refused};
-use super::store::{Client, Kept};
+use super::store::{Client, StoredCredentials};
+use super::task_owner::TaskOwner;
 use super::token_manager::TokenManager;
 use crate::config::Grant;
 
 impl TokenManager {
     /// Checks that the issuer may get a credential of the config, before any grant sends one.
-    pub(super) async fn check_recipient(&self, issuer: &Issuer, asking: &Asking) -> Result<(), Problem> {
+    pub(super) async fn check_recipient(&self, issuer: &Issuer, task_owner: &TaskOwner) -> Result<(), Problem> {
         let recipient = Recipient {
             server: &self.server,
             url: self.url(),
@@ -25,7 +25,7 @@ impl TokenManager {
             settings: &self.settings,
             store: &self.context.store,
             began: &self.began(),
-            asking,
+            task_owner,
             time: self.timing.person,
             now: &*self.timing.now,
         };
@@ -39,13 +39,13 @@ impl TokenManager {
         challenge: &Challenge,
         used: Option<&SecretString>,
         step_ups: u8,
-        asking: &Asking,
+        task_owner: &TaskOwner,
     ) -> Result<(), Problem> {
         let scopes = self.scopes(&found, challenge)?;
-        let past = Past { cause: Cause::Authorized, step_ups, since: self.now() };
+        let history = TokenHistory { cause: Cause::Authorized, step_ups, since: self.now() };
         match self.settings.grant {
-            Grant::ClientCredentials => self.speak_for_itself(found, scopes, past, asking).await,
-            Grant::AuthorizationCode => self.ask_a_person(found, scopes, used, past, asking).await,
+            Grant::ClientCredentials => self.authorize_with_client_credentials(found, scopes, history, task_owner).await,
+            Grant::AuthorizationCode => self.ask_a_person(found, scopes, used, history, task_owner).await,
         }
     }
 
@@ -67,17 +67,17 @@ impl TokenManager {
         found: Discovery,
         scopes: Vec<String>,
         used: Option<&SecretString>,
-        past: Past,
-        asking: &Asking,
+        history: TokenHistory,
+        task_owner: &TaskOwner,
     ) -> Result<(), Problem> {
-        if !asking.can_authorize() {
+        if !task_owner.can_authorize() {
             return Err(Problem::NobodyToAsk);
         }
-        self.check_recipient(&found.issuer, asking).await?;
+        self.check_recipient(&found.issuer, task_owner).await?;
         // Another connection of this server may already be asking. Its answer is valid for this one too.
         let turn = self.context.store.turn(&self.server, self.url());
-        let other_person = asking.pause();
-        let _asking = turn.asking.lock().await;
+        let other_person = task_owner.pause();
+        let _asking = turn.mutex.lock().await;
         drop(other_person);
         self.check_approved()?;
         self.settle(&found.issuer, used);
@@ -92,13 +92,13 @@ impl TokenManager {
         if began.is_over(&self.context.store.generation(&self.server)) {
             return Err(Problem::Forgotten);
         }
-        let (http, slot) = (self.http()?, self.slot(&found.issuer));
-        let known = slot.read().client.filter(|client| client.registered_for.is_some());
+        let (http, file) = (self.http()?, self.file(&found.issuer));
+        let known = file.read().client.filter(|client| client.registered_for.is_some());
         let question = Question {
             server: &self.server,
             http: &http,
             settings: &self.settings,
-            asking,
+            task_owner,
             check_approved: &|| self.check_approved(),
             known: known.clone(),
             scopes,
@@ -113,30 +113,36 @@ impl TokenManager {
                 // The authorization server may have deleted the registration. It then shows the person an error and does not redirect, so a new
                 // registration is made next time.
                 if known.is_some() {
-                    self.save(&slot, Kept { client: None, token: slot.read().token }, &began).await?;
+                    self.save(&file, StoredCredentials { client: None, token: file.read().token }, &began).await?;
                 }
                 return Err(problem);
             }
         };
         *turn.refused.lock() = None;
         let token = self.token_of(authorized.granted, None, authorized.scopes, authorized.resource);
-        self.accept(&slot, authorized.client, token, past, began).await
+        self.accept(&file, authorized.client, token, history, began).await
     }
 
-    async fn speak_for_itself(&self, mut found: Discovery, scopes: Vec<String>, past: Past, asking: &Asking) -> Result<(), Problem> {
+    async fn authorize_with_client_credentials(
+        &self,
+        mut found: Discovery,
+        scopes: Vec<String>,
+        history: TokenHistory,
+        task_owner: &TaskOwner,
+    ) -> Result<(), Problem> {
         let resource = found.resource(&self.base).await;
-        self.request_for_itself(&found.issuer, scopes, resource, past, asking).await
+        self.request_with_client_credentials(&found.issuer, scopes, resource, history, task_owner).await
     }
 
-    pub(super) async fn request_for_itself(
+    pub(super) async fn request_with_client_credentials(
         &self,
         issuer: &Issuer,
         scopes: Vec<String>,
         resource: String,
-        past: Past,
-        asking: &Asking,
+        history: TokenHistory,
+        task_owner: &TaskOwner,
     ) -> Result<(), Problem> {
-        self.check_recipient(issuer, asking).await?;
+        self.check_recipient(issuer, task_owner).await?;
         self.check_approved()?;
         let id = self.settings.client_id.clone().ok_or_else(|| Problem::failed("oauth.clientId is missing"))?;
         let client = Client { id, secret: self.settings.client_secret.clone(), registered_for: None };
@@ -155,7 +161,7 @@ impl TokenManager {
         self.tell(&client, &token);
         self.check_approved()?;
         // The token is not stored, because a new one can be requested at any time.
-        self.hold(client, token, past, self.began());
+        self.hold(client, token, history, self.began());
         Ok(())
     }
 }

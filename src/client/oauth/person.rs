@@ -8,13 +8,13 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::AuthorizationPrompt;
-use super::asking::Asking;
 use super::callback::{Answer, Callback, PATH, read_answer};
 use super::discovery::{Discovery, parameter, quiet};
 use super::exchange::Granted;
 use super::failure::Problem;
 use super::http::Http;
 use super::store::{Client, short_digest};
+use super::task_owner::TaskOwner;
 use crate::config::OAuthSettings;
 
 /// Client name for dynamic client registration.
@@ -40,7 +40,7 @@ pub(super) struct Question<'a> {
     pub(super) server: &'a str,
     pub(super) http: &'a Http,
     pub(super) settings: &'a OAuthSettings,
-    pub(super) asking: &'a Asking,
+    pub(super) task_owner: &'a TaskOwner,
     /// Fails if the server is no longer approved.
     pub(super) check_approved: &'a (dyn Fn() -> Result<(), Problem> + Send + Sync),
     /// Client that was registered earlier, if any.
@@ -64,7 +64,7 @@ impl Question<'_> {
         found.check_page(self.settings)?;
         let callback = self.listen(&self.callback_path(&found)).await?;
         let redirect_uri = callback.redirect_uri().clone();
-        self.http.take_trouble();
+        self.http.take_failure();
         let client = self.client(&mut found, &redirect_uri).await?;
         let scopes: Vec<&str> = self.scopes.iter().map(String::as_str).collect();
         let page = quiet(found.manager.get_authorization_url(&scopes)).await?;
@@ -143,9 +143,9 @@ impl Question<'_> {
     async fn wait(&self, page: &Url, issuer: &str, callback: Callback, state: &SecretString) -> Result<Answer, Problem> {
         let redirect_uri = callback.redirect_uri().clone();
         let prompt = AuthorizationPrompt { server: self.server.to_owned(), url: page.to_string(), issuer: issuer.to_owned() };
-        let _person = self.asking.pause();
+        let _person = self.task_owner.pause();
         let mut heard = std::pin::pin!(callback.answer(state));
-        let asked = self.asking.authorize(prompt).ok_or(Problem::NobodyToAsk)?;
+        let asked = self.task_owner.authorize(prompt).ok_or(Problem::NobodyToAsk)?;
         let told = tokio::select! {
             answer = &mut heard => return Ok(answer),
             told = asked => told.map_err(|error| Problem::failed(format!("onAuthorize failed: {error}")))?,
@@ -164,7 +164,7 @@ impl Question<'_> {
     fn explain(&self, error: AuthError) -> Problem {
         match error {
             AuthError::TokenExchangeFailed(_) | AuthError::RegistrationFailed(_) => {
-                self.http.take_trouble().unwrap_or_else(|| error.into())
+                self.http.take_failure().unwrap_or_else(|| error.into())
             }
             other => other.into(),
         }

@@ -9,10 +9,10 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::IssuerPrompt;
-use super::asking::Asking;
 use super::failure::Problem;
 use super::generation::{Generation, Stored};
 use super::store::TokenStore;
+use super::task_owner::TaskOwner;
 use crate::config::OAuthSettings;
 
 /// Time for which a refusal is reused. Without it, an agent that calls in a loop would ask the person in a loop.
@@ -92,7 +92,7 @@ pub(super) struct Recipient<'a> {
     pub(super) store: &'a TokenStore,
     /// The generation in which the work began that needs the answer.
     pub(super) began: &'a Generation,
-    pub(super) asking: &'a Asking,
+    pub(super) task_owner: &'a TaskOwner,
     pub(super) time: Duration,
     pub(super) now: &'a (dyn Fn() -> u64 + Send + Sync),
 }
@@ -105,13 +105,13 @@ impl Recipient<'_> {
         if self.is_confirmed() {
             return Ok(());
         }
-        if !self.asking.can_confirm_issuer() {
+        if !self.task_owner.can_confirm_issuer() {
             return Err(Problem::NobodyToConfirm);
         }
-        let _person = self.asking.pause();
+        let _person = self.task_owner.pause();
         // Another connection of this server may already be asking. Its answer is valid for this one too.
         let turn = self.store.turn(self.server, self.url);
-        let _asking = turn.asking.lock().await;
+        let _asking = turn.mutex.lock().await;
         if self.is_confirmed() {
             return Ok(());
         }
@@ -125,7 +125,7 @@ impl Recipient<'_> {
             client_id: self.client().to_owned(),
             credential,
         };
-        let answer = self.asking.confirm_issuer(prompt).ok_or(Problem::NobodyToConfirm)?;
+        let answer = self.task_owner.confirm_issuer(prompt).ok_or(Problem::NobodyToConfirm)?;
         let problem = match timeout(self.time, answer).await {
             Ok(Ok(true)) => {
                 return match self.store.confirm(self.server, self.url, self.issuer, self.client(), self.began) {

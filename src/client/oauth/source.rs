@@ -11,8 +11,8 @@ use secrecy::SecretString;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::asking::Asking;
 use super::decide::{Challenge, NextStep, Work};
+use super::task_owner::TaskOwner;
 use super::token_manager::{Timing, TokenManager};
 use super::{OAuthContext, OAuthSettings};
 use crate::client::http::{TokenFuture, TokenSource};
@@ -21,19 +21,19 @@ use crate::error::{Error, Result};
 
 const UNAUTHORIZED: u16 = 401;
 const FORBIDDEN: u16 = 403;
-/// Maximum number of flights that a call waits for: flights that were already running, and its own.
-const MAX_FLIGHTS: usize = 3;
+/// Maximum number of token tasks that a call waits for: token tasks that were already running, and its own.
+const MAX_TOKEN_TASKS: usize = 3;
 
 /// Source of the tokens of one server. Reads, requests, renews and stores them.
 pub struct OAuth {
     pub(super) manager: Arc<TokenManager>,
-    flight: Mutex<Option<Flight>>,
+    token_task: Mutex<Option<TokenTask>>,
 }
 
 /// A task that loads, renews or requests a token. It continues when its callers stop waiting, and ends when its [`OAuth`] is dropped.
-struct Flight {
+struct TokenTask {
     done: Shared<BoxFuture<'static, Result<()>>>,
-    /// Number of questions of the flight that wait for a person.
+    /// Number of questions of the token task that wait for a person.
     asked: watch::Receiver<usize>,
     task: AbortHandle,
 }
@@ -55,25 +55,25 @@ impl OAuth {
         timing: Timing,
     ) -> Result<Arc<Self>> {
         let manager = TokenManager::new(server, url, settings, context, timing)?;
-        Ok(Arc::new(Self { manager: Arc::new(manager), flight: Mutex::new(None) }))
+        Ok(Arc::new(Self { manager: Arc::new(manager), token_task: Mutex::new(None) }))
     }
 
-    /// Joins the running flight, or starts one that asks `owner`. At most one runs at a time. The clocks of `owner` pause while the flight waits
+    /// Joins the running token task, or starts one that asks `owner`. At most one runs at a time. The clocks of `owner` pause while the token task waits
     /// for a person, whoever is asked.
-    async fn fly(&self, work: Work, owner: &RequestOwner) -> Result<()> {
+    async fn run_token_task(&self, work: Work, owner: &RequestOwner) -> Result<()> {
         loop {
             let (done, asked, is_own) = {
-                let mut flight = self.flight.lock();
-                let running = flight.as_ref().filter(|flight| flight.done.peek().is_none());
+                let mut token_task = self.token_task.lock();
+                let running = token_task.as_ref().filter(|token_task| token_task.done.peek().is_none());
                 let is_own = running.is_none();
-                let flight = match running {
+                let token_task = match running {
                     Some(running) => running,
-                    None => flight.insert(Flight::start(Arc::clone(&self.manager), work.clone(), owner.clone())),
+                    None => token_task.insert(TokenTask::start(Arc::clone(&self.manager), work.clone(), owner.clone())),
                 };
-                (flight.done.clone(), flight.asked.clone(), is_own)
+                (token_task.done.clone(), token_task.asked.clone(), is_own)
             };
             match owner.wait(asked, done).await {
-                // The owner of that flight had nobody to ask, but this one has.
+                // The owner of that token task had nobody to ask, but this one has.
                 Err(Error::AuthorizationRequired { lack, .. }) if !is_own && owner.can_do(lack) => {}
                 outcome => return outcome,
             }
@@ -81,11 +81,11 @@ impl OAuth {
     }
 
     async fn current(&self, owner: &RequestOwner) -> Result<Option<SecretString>> {
-        for _ in 0..MAX_FLIGHTS {
+        for _ in 0..MAX_TOKEN_TASKS {
             match self.manager.next_step() {
                 NextStep::Send(token) => return Ok(Some(token)),
                 NextStep::Nothing => return Ok(None),
-                NextStep::First(work) => self.fly(work, owner).await?,
+                NextStep::First(work) => self.run_token_task(work, owner).await?,
             }
         }
         // The token expires faster than it is renewed. It is sent anyway, and the server decides.
@@ -94,12 +94,12 @@ impl OAuth {
 
     async fn answer(&self, status: u16, header: &str, used: Option<&SecretString>, owner: &RequestOwner) -> Result<bool> {
         let Some(challenge) = classify(status, &WWWAuthenticateParams::parse(header, &self.manager.base)) else { return Ok(false) };
-        for _ in 0..MAX_FLIGHTS {
+        for _ in 0..MAX_TOKEN_TASKS {
             if self.manager.has_other_than(used) {
                 return Ok(true);
             }
             let work = Work::Answer { challenge: challenge.clone(), header: header.to_owned(), used: used.cloned() };
-            self.fly(work, owner).await?;
+            self.run_token_task(work, owner).await?;
         }
         Ok(self.manager.has_other_than(used))
     }
@@ -116,11 +116,11 @@ fn classify(status: u16, parameters: &WWWAuthenticateParams) -> Option<Challenge
     }
 }
 
-impl Flight {
+impl TokenTask {
     fn start(manager: Arc<TokenManager>, work: Work, owner: RequestOwner) -> Self {
         let server = manager.server.clone();
-        let (asking, asked) = Asking::new(owner);
-        let task = tokio::spawn(async move { Box::pin(manager.work(work, &asking)).await });
+        let (task_owner, asked) = TaskOwner::new(owner);
+        let task = tokio::spawn(async move { Box::pin(manager.work(work, &task_owner)).await });
         let handle = task.abort_handle();
         let ended = move |_| Err(Error::authorization_failed(&server, None, "the authorization was cancelled"));
         Self { done: task.map(|done| done.unwrap_or_else(ended)).boxed().shared(), asked, task: handle }
@@ -149,9 +149,9 @@ impl TokenSource for OAuth {
 
 impl Drop for OAuth {
     fn drop(&mut self) {
-        let flight = self.flight.get_mut();
-        if let Some(flight) = flight {
-            flight.task.abort();
+        let token_task = self.token_task.get_mut();
+        if let Some(token_task) = token_task {
+            token_task.task.abort();
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct TokenStore {
 /// Turn to ask a person about one server and URL.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    pub(super) asking: tokio::sync::Mutex<()>,
+    pub(super) mutex: tokio::sync::Mutex<()>,
     /// Last refusal, and the time until which it is reused, in seconds since 1970.
     pub(super) refused: Mutex<Option<(u64, Problem)>>,
 }
@@ -94,7 +94,7 @@ impl Token {
 
 /// The stored token and client of one server, URL and issuer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct StoredCredentials {
     pub(super) client: Option<Client>,
     pub(super) token: Option<Token>,
 }
@@ -107,7 +107,7 @@ struct Content {
     /// Digest of server, URL and issuer. It shows whether the file was renamed, so that it is not used for another server.
     binding: String,
     #[serde(flatten)]
-    kept: Kept,
+    kept: StoredCredentials,
 }
 
 /// A person's confirmation that this issuer may be sent the credential of this client.
@@ -209,9 +209,9 @@ impl TokenStore {
         self.confirmed.lock()
     }
 
-    pub(super) fn slot(&self, server: &str, url: &str, issuer: &str) -> Slot {
+    pub(super) fn file(&self, server: &str, url: &str, issuer: &str) -> TokenFile {
         let name = format!("{}{}", prefix(server, url), short_digest(&["issuer", issuer]));
-        Slot {
+        TokenFile {
             folder: self.folder.clone(),
             name,
             server: server.to_owned(),
@@ -232,7 +232,7 @@ impl TokenStore {
 
 /// The token file of one server, URL and issuer.
 #[derive(Debug, Clone)]
-pub(super) struct Slot {
+pub(super) struct TokenFile {
     folder: PathBuf,
     name: String,
     server: String,
@@ -241,9 +241,9 @@ pub(super) struct Slot {
     generations: GenerationFile,
 }
 
-impl Slot {
+impl TokenFile {
     /// Reads the file. Returns an empty value if there is no usable file. A damaged file is renamed.
-    pub(super) fn read(&self) -> Kept {
+    pub(super) fn read(&self) -> StoredCredentials {
         let path = self.path("json");
         let bytes = match files::read_own(&path, MAX_FILE_BYTES) {
             Ok(bytes) => Zeroizing::new(bytes),
@@ -251,7 +251,7 @@ impl Slot {
                 if error.kind() != ErrorKind::NotFound {
                     tracing::warn!(server = self.server, %error, "a token file could not be read and is ignored");
                 }
-                return Kept::default();
+                return StoredCredentials::default();
             }
         };
         match serde_json::from_slice::<Content>(&bytes) {
@@ -259,19 +259,19 @@ impl Slot {
             _ => {
                 let problem = fs::rename(&path, self.path("damaged")).err();
                 tracing::warn!(server = self.server, ?problem, "a token file is damaged, and was renamed to *.damaged");
-                Kept::default()
+                StoredCredentials::default()
             }
         }
     }
 
     /// Writes the file, unless the server's tokens were forgotten since `began`. Blocks.
-    pub(super) fn write(&self, kept: &Kept, began: &Generation) -> io::Result<Stored> {
+    pub(super) fn write(&self, kept: &StoredCredentials, began: &Generation) -> io::Result<Stored> {
         let content = Content {
             format: FORMAT.to_owned(),
             server: self.server.clone(),
             issuer: self.issuer.clone(),
             binding: self.binding.clone(),
-            kept: Kept { client: kept.client.as_ref().map(Client::as_stored), token: kept.token.clone() },
+            kept: StoredCredentials { client: kept.client.as_ref().map(Client::as_stored), token: kept.token.clone() },
         };
         let bytes = Zeroizing::new(serde_json::to_vec_pretty(&content)?);
         self.generations.unless_over(began, || write(&self.folder, &self.path("json"), &bytes))

@@ -7,7 +7,7 @@ use super::*;
 const URL: &str = "https://example.com/mcp";
 const ISSUER: &str = "https://auth.example.com";
 
-fn kept(access: &str) -> Kept {
+fn kept(access: &str) -> StoredCredentials {
     let token = Token {
         access: access.into(),
         refresh: Some("r3fresh".into()),
@@ -19,11 +19,11 @@ fn kept(access: &str) -> Kept {
     };
     let client =
         Client { id: "me".to_owned(), secret: Some("s3cret".into()), registered_for: Some("http://127.0.0.1:1/callback".to_owned()) };
-    Kept { client: Some(client), token: Some(token) }
+    StoredCredentials { client: Some(client), token: Some(token) }
 }
 
-impl Slot {
-    fn put(&self, kept: &Kept) {
+impl TokenFile {
+    fn put(&self, kept: &StoredCredentials) {
         assert_eq!(self.write(kept, &self.generations.current()).unwrap(), Stored::Kept);
     }
 }
@@ -34,8 +34,8 @@ fn store() -> (tempfile::TempDir, TokenStore) {
     (folder, store)
 }
 
-fn access(slot: &Slot) -> Option<String> {
-    slot.read().token.map(|token| token.access.expose_secret().to_owned())
+fn access(file: &TokenFile) -> Option<String> {
+    file.read().token.map(|token| token.access.expose_secret().to_owned())
 }
 
 fn mode(path: &Path) -> u32 {
@@ -45,13 +45,13 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn what_was_written_is_read_again_and_is_the_users_alone() {
     let (_folder, store) = store();
-    let slot = store.slot("a", URL, ISSUER);
-    assert!(access(&slot).is_none() && !store.has_any("a", URL));
-    slot.put(&kept("t0k"));
-    slot.put(&kept("t1k"));
-    assert_eq!(access(&slot).as_deref(), Some("t1k"));
-    assert_eq!(slot.read().client.unwrap().secret.unwrap().expose_secret(), "s3cret");
-    assert_eq!((mode(&store.folder), mode(&slot.path("json"))), (0o700, 0o600));
+    let file = store.file("a", URL, ISSUER);
+    assert!(access(&file).is_none() && !store.has_any("a", URL));
+    file.put(&kept("t0k"));
+    file.put(&kept("t1k"));
+    assert_eq!(access(&file).as_deref(), Some("t1k"));
+    assert_eq!(file.read().client.unwrap().secret.unwrap().expose_secret(), "s3cret");
+    assert_eq!((mode(&store.folder), mode(&file.path("json"))), (0o700, 0o600));
     let files = store.files().unwrap();
     assert_eq!(files.iter().filter(|path| path.extension().is_none_or(|kind| kind != "lock")).count(), 1);
 }
@@ -59,9 +59,9 @@ fn what_was_written_is_read_again_and_is_the_users_alone() {
 #[test]
 fn another_server_url_or_issuer_never_sees_it() {
     let (_folder, store) = store();
-    store.slot("a", URL, ISSUER).put(&kept("t0k"));
+    store.file("a", URL, ISSUER).put(&kept("t0k"));
     for (server, url, issuer) in [("b", URL, ISSUER), ("a", "https://example.com/other", ISSUER), ("a", URL, "https://evil.example")] {
-        assert!(access(&store.slot(server, url, issuer)).is_none(), "{server} {url} {issuer}");
+        assert!(access(&store.file(server, url, issuer)).is_none(), "{server} {url} {issuer}");
     }
     assert!(store.has_any("a", URL) && !store.has_any("b", URL) && !store.has_any("a", "https://example.com/other"));
 }
@@ -94,7 +94,7 @@ fn a_confirmed_issuer_holds_for_one_server_url_and_client_until_it_is_forgotten(
 #[test]
 fn a_file_that_was_renamed_is_no_token_of_another() {
     let (_folder, store) = store();
-    let (ours, other) = (store.slot("a", URL, ISSUER), store.slot("b", URL, ISSUER));
+    let (ours, other) = (store.file("a", URL, ISSUER), store.file("b", URL, ISSUER));
     ours.put(&kept("t0k"));
     fs::copy(ours.path("json"), other.path("json")).unwrap();
     assert!(access(&other).is_none());
@@ -104,46 +104,46 @@ fn a_file_that_was_renamed_is_no_token_of_another() {
 #[test]
 fn a_damaged_file_is_moved_aside_as_if_there_were_none() {
     let (_folder, store) = store();
-    let slot = store.slot("a", URL, ISSUER);
-    slot.put(&kept("t0k"));
-    fs::write(slot.path("json"), "{").unwrap();
-    assert!(access(&slot).is_none() && slot.path("damaged").exists() && !store.has_any("a", URL));
-    slot.put(&kept("t1k"));
-    assert_eq!(access(&slot).as_deref(), Some("t1k"));
+    let file = store.file("a", URL, ISSUER);
+    file.put(&kept("t0k"));
+    fs::write(file.path("json"), "{").unwrap();
+    assert!(access(&file).is_none() && file.path("damaged").exists() && !store.has_any("a", URL));
+    file.put(&kept("t1k"));
+    assert_eq!(access(&file).as_deref(), Some("t1k"));
 }
 
 #[test]
 fn a_pipe_or_what_others_may_have_written_is_not_a_token() {
     let (_folder, store) = store();
-    let slot = store.slot("a", URL, ISSUER);
-    slot.put(&kept("t0k"));
-    fs::set_permissions(slot.path("json"), fs::Permissions::from_mode(0o622)).unwrap();
-    assert!(access(&slot).is_none());
-    fs::remove_file(slot.path("json")).unwrap();
-    crate::files::testing::pipe(&store.folder, name_of(&slot.path("json")));
-    assert!(crate::files::testing::at_once(move || access(&slot).is_none()));
+    let file = store.file("a", URL, ISSUER);
+    file.put(&kept("t0k"));
+    fs::set_permissions(file.path("json"), fs::Permissions::from_mode(0o622)).unwrap();
+    assert!(access(&file).is_none());
+    fs::remove_file(file.path("json")).unwrap();
+    crate::files::testing::pipe(&store.folder, name_of(&file.path("json")));
+    assert!(crate::files::testing::at_once(move || access(&file).is_none()));
 }
 
 #[test]
 fn what_a_killed_writer_left_of_a_token_is_forgotten_with_its_server() {
     let (_folder, store) = store();
-    let slot = store.slot("a", URL, ISSUER);
-    slot.put(&kept("t0k"));
-    let left = store.folder.join(format!(".{}.a1B2c3.tmp", name_of(&slot.path("json"))));
+    let file = store.file("a", URL, ISSUER);
+    file.put(&kept("t0k"));
+    let left = store.folder.join(format!(".{}.a1B2c3.tmp", name_of(&file.path("json"))));
     fs::write(&left, "t0k").unwrap();
     store.forget("a").unwrap();
-    assert!(!left.exists() && !slot.path("json").exists());
+    assert!(!left.exists() && !file.path("json").exists());
 }
 
 #[test]
 fn a_server_is_forgotten_with_all_of_its_urls_and_no_others() {
     let (_folder, store) = store();
-    let slots = [store.slot("a", URL, ISSUER), store.slot("a", "https://other.example", ISSUER), store.slot("b", URL, ISSUER)];
-    for slot in &slots {
-        slot.put(&kept("t0k"));
+    let slots = [store.file("a", URL, ISSUER), store.file("a", "https://other.example", ISSUER), store.file("b", URL, ISSUER)];
+    for file in &slots {
+        file.put(&kept("t0k"));
     }
     store.forget("a").unwrap();
-    assert_eq!(slots.map(|slot| access(&slot).is_some()), [false, false, true]);
+    assert_eq!(slots.map(|file| access(&file).is_some()), [false, false, true]);
 }
 
 #[test]
@@ -155,10 +155,10 @@ fn no_debug_output_shows_a_secret() {
 #[tokio::test]
 async fn who_renews_keeps_others_waiting() {
     let (_folder, store) = store();
-    let slot = store.slot("a", URL, ISSUER);
-    let held = slot.lock().await.unwrap();
-    let file = File::options().write(true).open(slot.path("lock")).unwrap();
-    assert!(file.try_lock().is_err() && mode(&slot.path("lock")) == 0o600);
+    let file = store.file("a", URL, ISSUER);
+    let held = file.lock().await.unwrap();
+    let lock = File::options().write(true).open(file.path("lock")).unwrap();
+    assert!(lock.try_lock().is_err() && mode(&file.path("lock")) == 0o600);
     drop(held);
-    file.try_lock().unwrap();
+    lock.try_lock().unwrap();
 }

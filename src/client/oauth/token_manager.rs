@@ -9,8 +9,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use url::Url;
 
 use super::OAuthContext;
-use super::asking::Asking;
-use super::decide::{Cause, Challenge, Freshness, NextStep, Past, Plan, Work, freshness, given_up, plan};
+use super::decide::{Cause, Challenge, Freshness, NextStep, Plan, TokenHistory, Work, freshness, given_up, plan};
 use super::discovery::{Discovery, discover};
 use super::exchange::{self, Granted, Issuer, Proof};
 use super::failure::{Problem, without};
@@ -18,7 +17,8 @@ use super::generation::{Generation, Stored};
 use super::http::Http;
 use super::recipient::check_pinned;
 use super::scopes::{configured, is_within};
-use super::store::{Client, Kept, Slot, Token};
+use super::store::{Client, StoredCredentials, Token, TokenFile};
+use super::task_owner::TaskOwner;
 use crate::config::{Grant, OAuthSettings};
 use crate::error::Error;
 
@@ -45,7 +45,7 @@ impl Default for Timing {
 pub(super) struct StoredToken {
     pub(super) token: Token,
     client: Client,
-    past: Past,
+    history: TokenHistory,
     /// Generation of the server's tokens in which it was requested, or read.
     began: Generation,
 }
@@ -65,13 +65,13 @@ struct State {
     issuer: Option<Issuer>,
     /// Time before which a valid token is not renewed, in seconds since 1970.
     renew_after: u64,
-    /// Generation of the server's tokens when the present flight began.
+    /// Generation of the server's tokens when the present token task began.
     began: Generation,
     /// Scopes of the first token that was requested without a person.
     first_scopes: Option<Vec<String>>,
 }
 
-/// Tokens of one server, shared by its flights.
+/// Tokens of one server, shared by its token tasks.
 pub(super) struct TokenManager {
     pub(super) server: String,
     /// URL as configured. It may contain a secret.
@@ -137,17 +137,17 @@ impl TokenManager {
     pub(super) fn accepted(&self, used: &SecretString) {
         let mut state = self.state();
         if let Held::Token(held) = &state.held
-            && held.past.cause != Cause::Known
+            && held.history.cause != Cause::Known
             && held.token.access.expose_secret() == used.expose_secret()
         {
-            let past = Past { cause: Cause::Known, ..held.past };
+            let history = TokenHistory { cause: Cause::Known, ..held.history };
             let (token, client, began) = (held.token.clone(), held.client.clone(), held.began.clone());
-            state.held = Held::Token(Arc::new(StoredToken { token, client, past, began }));
+            state.held = Held::Token(Arc::new(StoredToken { token, client, history, began }));
         }
     }
 
-    /// Does the work of one flight. If a person is needed, `asking` leads to the person.
-    pub(super) async fn work(&self, work: Work, asking: &Asking) -> Result<(), Error> {
+    /// Does the work of one token task. If a person is needed, `task_owner` leads to the person.
+    pub(super) async fn work(&self, work: Work, task_owner: &TaskOwner) -> Result<(), Error> {
         if self.settings.grant == Grant::AuthorizationCode || self.settings.issuer.is_none() {
             let began = self.context.store.generation(&self.server);
             self.state().began = began;
@@ -155,8 +155,8 @@ impl TokenManager {
         self.check_approved().map_err(|problem| self.error(problem))?;
         let done = match work {
             Work::Load => self.load().await,
-            Work::Renew => self.renew_in_time(asking).await,
-            Work::Answer { challenge, header, used } => self.answer(&challenge, &header, used.as_ref(), asking).await,
+            Work::Renew => self.renew_in_time(task_owner).await,
+            Work::Answer { challenge, header, used } => self.answer(&challenge, &header, used.as_ref(), task_owner).await,
         };
         done.map_err(|problem| self.error(problem))
     }
@@ -178,13 +178,13 @@ impl TokenManager {
         Ok(found)
     }
 
-    async fn renew_in_time(&self, asking: &Asking) -> Result<(), Problem> {
+    async fn renew_in_time(&self, task_owner: &TaskOwner) -> Result<(), Problem> {
         let Some(held) = self.token() else { return Ok(()) };
         let before = freshness(held.token.received_at, held.token.lifetime, self.now());
         if before == Freshness::Fresh {
             return Ok(());
         }
-        match self.renew(&held, Cause::Known, asking).await {
+        match self.renew(&held, Cause::Known, task_owner).await {
             Ok(()) => Ok(()),
             Err(problem) if problem.is_definite() => {
                 self.drop_token(&held).await;
@@ -199,7 +199,13 @@ impl TokenManager {
         }
     }
 
-    async fn answer(&self, challenge: &Challenge, header: &str, used: Option<&SecretString>, asking: &Asking) -> Result<(), Problem> {
+    async fn answer(
+        &self,
+        challenge: &Challenge,
+        header: &str,
+        used: Option<&SecretString>,
+        task_owner: &TaskOwner,
+    ) -> Result<(), Problem> {
         let found = self.discover(Some(header)).await?;
         self.settle(&found.issuer, used);
         if self.has_other_than(used) {
@@ -207,18 +213,18 @@ impl TokenManager {
         }
         let held = self.token();
         let renewable = held.as_ref().is_some_and(|held| self.is_renewable(held));
-        match plan(challenge, held.as_ref().map(|held| held.past), renewable, self.now()) {
+        match plan(challenge, held.as_ref().map(|held| held.history), renewable, self.now()) {
             Plan::GiveUp => Err(Problem::failed(given_up(challenge))),
-            Plan::Authorize { step_ups } => self.obtain(found, challenge, used, step_ups, asking).await,
+            Plan::Authorize { step_ups } => self.obtain(found, challenge, used, step_ups, task_owner).await,
             Plan::Renew => match held {
-                Some(held) => match self.renew(&held, Cause::Renewed, asking).await {
+                Some(held) => match self.renew(&held, Cause::Renewed, task_owner).await {
                     Err(problem) if problem.is_definite() => {
                         self.drop_token(&held).await;
-                        self.obtain(found, challenge, used, 0, asking).await
+                        self.obtain(found, challenge, used, 0, task_owner).await
                     }
                     renewed => renewed,
                 },
-                None => self.obtain(found, challenge, used, 0, asking).await,
+                None => self.obtain(found, challenge, used, 0, task_owner).await,
             },
         }
     }
@@ -226,13 +232,13 @@ impl TokenManager {
     /// Sets the current issuer, and drops a token of another issuer. Uses a newer token from the store if another process has saved one.
     pub(super) fn settle(&self, issuer: &Issuer, used: Option<&SecretString>) {
         let now = self.now();
-        let (kept, began, ceiling) = (self.slot(issuer).read(), self.began(), self.ceiling());
+        let (kept, began, ceiling) = (self.file(issuer).read(), self.began(), self.ceiling());
         let mut state = self.state();
         if state.issuer.as_ref().is_some_and(|known| known.name != issuer.name) {
             state.held = Held::Nothing;
         }
         state.issuer = Some(issuer.clone());
-        let Kept { client: Some(client), token: Some(token) } = kept else { return };
+        let StoredCredentials { client: Some(client), token: Some(token) } = kept else { return };
         let client = client.with_secret_of(&self.settings);
         let is_ours = self.settings.client_id.as_ref().is_none_or(|id| *id == client.id);
         let is_known = matches!(&state.held, Held::Token(held) if held.token.access.expose_secret() == token.access.expose_secret());
@@ -240,34 +246,34 @@ impl TokenManager {
         let is_better = !is_refused && freshness(token.received_at, token.lifetime, now) == Freshness::Fresh;
         if is_ours && is_within(&token, ceiling.as_deref()) && !is_known && (is_better || !matches!(state.held, Held::Token(_))) {
             self.tell(&client, &token);
-            state.held = Held::Token(Arc::new(StoredToken { token, client, past: Past::known(now), began }));
+            state.held = Held::Token(Arc::new(StoredToken { token, client, history: TokenHistory::known(now), began }));
         }
     }
 
     /// Renews a token without a person.
-    async fn renew(&self, held: &StoredToken, cause: Cause, asking: &Asking) -> Result<(), Problem> {
-        let past = Past { cause, step_ups: held.past.step_ups, since: self.now() };
+    async fn renew(&self, held: &StoredToken, cause: Cause, task_owner: &TaskOwner) -> Result<(), Problem> {
+        let history = TokenHistory { cause, step_ups: held.history.step_ups, since: self.now() };
         let issuer = self.state().issuer.clone().ok_or_else(|| Problem::failed("its authorization server is not known"))?;
         if self.settings.grant == Grant::ClientCredentials {
             let (scopes, resource) = (held.token.requested().to_vec(), held.token.resource.clone());
-            return self.request_for_itself(&issuer, scopes, resource, past, asking).await;
+            return self.request_with_client_credentials(&issuer, scopes, resource, history, task_owner).await;
         }
         // A refresh token that was forgotten is not sent, and what it would give is not kept.
         if held.began.is_over(&self.began()) {
             return Err(Problem::Forgotten);
         }
-        self.check_recipient(&issuer, asking).await?;
-        let slot = self.slot(&issuer);
+        self.check_recipient(&issuer, task_owner).await?;
+        let file = self.file(&issuer);
         // If the folder is not writable, the renewal continues without a lock, because other processes cannot write there either.
-        let _lock = slot.lock().await.ok();
-        if let Kept { client: Some(client), token: Some(token) } = slot.read()
+        let _lock = file.lock().await.ok();
+        if let StoredCredentials { client: Some(client), token: Some(token) } = file.read()
             && token.access.expose_secret() != held.token.access.expose_secret()
             && freshness(token.received_at, token.lifetime, self.now()) == Freshness::Fresh
             && is_within(&token, self.ceiling().as_deref())
         {
             let client = client.with_secret_of(&self.settings);
             self.tell(&client, &token);
-            self.hold(client, token, past, self.began());
+            self.hold(client, token, history, self.began());
             return Ok(());
         }
         let Some(refresh) = &held.token.refresh else { return Err(Problem::failed("there is no refresh token")) };
@@ -277,7 +283,7 @@ impl TokenManager {
         let granted = exchange::request(&*self.http()?, &issuer, Proof::Secret(&held.client), &fields).await?;
         let renewed = self.token_of(granted, Some(refresh.clone()), held.token.scopes.clone(), held.token.resource.clone());
         let token = Token { requested: Some(held.token.requested().to_vec()), ..renewed };
-        self.accept(&slot, held.client.clone(), token, past, held.began.clone()).await
+        self.accept(&file, held.client.clone(), token, history, held.began.clone()).await
     }
 
     /// Makes a token from a response. `refresh` is kept if the response has no new refresh token (RFC 6749, 6).
@@ -293,17 +299,24 @@ impl TokenManager {
         }
     }
 
-    pub(super) async fn accept(&self, slot: &Slot, client: Client, token: Token, past: Past, began: Generation) -> Result<(), Problem> {
+    pub(super) async fn accept(
+        &self,
+        file: &TokenFile,
+        client: Client,
+        token: Token,
+        history: TokenHistory,
+        began: Generation,
+    ) -> Result<(), Problem> {
         self.tell(&client, &token);
         self.check_approved()?;
-        self.save(slot, Kept { client: Some(client.clone()), token: Some(token.clone()) }, &began).await?;
-        self.hold(client, token, past, began);
+        self.save(file, StoredCredentials { client: Some(client.clone()), token: Some(token.clone()) }, &began).await?;
+        self.hold(client, token, history, began);
         Ok(())
     }
 
-    pub(super) fn hold(&self, client: Client, token: Token, past: Past, began: Generation) {
+    pub(super) fn hold(&self, client: Client, token: Token, history: TokenHistory, began: Generation) {
         let mut state = self.state();
-        state.held = Held::Token(Arc::new(StoredToken { token, client, past, began }));
+        state.held = Held::Token(Arc::new(StoredToken { token, client, history, began }));
         state.renew_after = 0;
     }
 
@@ -311,18 +324,18 @@ impl TokenManager {
     async fn drop_token(&self, held: &StoredToken) {
         let issuer = self.state().issuer.clone();
         self.state().held = Held::Nothing;
-        if let Some(slot) = issuer.map(|issuer| self.slot(&issuer))
-            && slot.read().token.is_some_and(|token| token.access.expose_secret() == held.token.access.expose_secret())
+        if let Some(file) = issuer.map(|issuer| self.file(&issuer))
+            && file.read().token.is_some_and(|token| token.access.expose_secret() == held.token.access.expose_secret())
         {
             // Where it was forgotten, there is nothing left to drop.
-            let _ = self.save(&slot, Kept { client: Some(held.client.clone()), token: None }, &held.began).await;
+            let _ = self.save(&file, StoredCredentials { client: Some(held.client.clone()), token: None }, &held.began).await;
         }
     }
 
     /// Saves a token. One that cannot be saved is used all the same; one that was forgotten since `began` is not.
-    pub(super) async fn save(&self, slot: &Slot, kept: Kept, began: &Generation) -> Result<(), Problem> {
-        let (slot, began) = (slot.clone(), began.clone());
-        let written = tokio::task::spawn_blocking(move || slot.write(&kept, &began)).await;
+    pub(super) async fn save(&self, file: &TokenFile, kept: StoredCredentials, began: &Generation) -> Result<(), Problem> {
+        let (file, began) = (file.clone(), began.clone());
+        let written = tokio::task::spawn_blocking(move || file.write(&kept, &began)).await;
         match written.map_err(io::Error::other).and_then(|written| written) {
             Ok(Stored::Kept) => Ok(()),
             Ok(Stored::Forgotten) => {
@@ -390,8 +403,8 @@ impl TokenManager {
         made.clone().map_err(Problem::Failed)
     }
 
-    pub(super) fn slot(&self, issuer: &Issuer) -> Slot {
-        self.context.store.slot(&self.server, self.url(), &issuer.name)
+    pub(super) fn file(&self, issuer: &Issuer) -> TokenFile {
+        self.context.store.file(&self.server, self.url(), &issuer.name)
     }
 
     pub(super) fn url(&self) -> &str {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::lifecycle::Closed;
-use super::{ConnectionRequest, Shared, Slot};
+use super::{ConnectionRequest, Entry, Shared};
 use crate::client::connection::Connection;
 
 /// Pause before changed lists are read again. A server often announces several changes together, and one reading covers them all.
@@ -21,31 +21,31 @@ enum Due {
     ListsChanged,
     Read,
     Idle,
-    SignOfLife,
+    Ping,
     Used,
 }
 
 /// Maintains a connection until it has ended or was closed.
-pub(in crate::client) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, connection: Arc<Connection>, wanted: ConnectionRequest) {
+pub(in crate::client) async fn keep(entry: Weak<Entry>, shared: Weak<Shared>, connection: Arc<Connection>, wanted: ConnectionRequest) {
     let mut times = Times::new(&wanted);
     loop {
-        let Some(place) = slot.upgrade() else { return };
-        let is_idle = place.uses.is_idle_or_tells();
+        let Some(entry) = entry.upgrade() else { return };
+        let is_idle = entry.uses.is_idle_or_notifies();
         let due = tokio::select! {
             biased;
             reason = connection.ended() => Due::Ended(reason),
             () = connection.lists.news.notified() => Due::ListsChanged,
             () = sleep_until(times.read) => Due::Read,
             () = sleep_until(times.idle), if is_idle => Due::Idle,
-            () = sleep_until(times.sign_of_life), if is_idle => Due::SignOfLife,
-            () = place.uses.ended() => Due::Used,
+            () = sleep_until(times.next_ping), if is_idle => Due::Ping,
+            () = entry.uses.ended() => Due::Used,
         };
         let Some(shared) = shared.upgrade() else { return };
         let now = Instant::now();
         match due {
             Due::Ended(reason) => {
                 // If a call noticed the end first, that call has reported the end and this does nothing.
-                shared.retire(&place, &connection, Closed::Lost, Some(reason)).await;
+                shared.retire(&entry, &connection, Closed::Lost, Some(reason)).await;
                 return;
             }
             Due::ListsChanged => times.read = times.read.min(times.earliest_read.max(now + SETTLE)),
@@ -53,35 +53,35 @@ pub(in crate::client) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, conn
                 times.read = now + FAR;
                 // If a call has already read the changed lists, this sends no request.
                 match connection.manifest().await {
-                    Ok(manifest) => shared.observer.manifest_read(&place.server, &manifest),
-                    Err(error) => tracing::warn!(server = place.server, %error, "changed lists could not be read"),
+                    Ok(manifest) => shared.observer.manifest_read(&entry.server, &manifest),
+                    Err(error) => tracing::warn!(server = entry.server, %error, "changed lists could not be read"),
                 }
                 times.earliest_read = Instant::now() + LEAST_BETWEEN;
             }
             // The connection is in use again. The end of the use wakes this task.
-            Due::Idle | Due::SignOfLife if !place.uses.is_idle() => {}
+            Due::Idle | Due::Ping if !entry.uses.is_idle() => {}
             Due::Idle => {
                 // The connection was used after this idle time was set.
-                if times.used(&place, &wanted) > now {
+                if times.used(&entry, &wanted) > now {
                     continue;
                 }
-                if shared.retire(&place, &connection, Closed::IdledOut, None).await {
-                    return shared.observer.idled_out(&place.server);
+                if shared.retire(&entry, &connection, Closed::IdledOut, None).await {
+                    return shared.observer.idled_out(&entry.server);
                 }
-                times.used(&place, &wanted);
+                times.used(&entry, &wanted);
             }
             // The observer closes the connection on a task of its own, and that ends this task.
-            Due::SignOfLife if shared.observer.ends_unapproved(&place.server) => times.alive(&wanted),
-            Due::SignOfLife => match connection.ping().await {
-                Ok(()) => times.alive(&wanted),
+            Due::Ping if shared.observer.ends_unapproved(&entry.server) => times.schedule_ping(&wanted),
+            Due::Ping => match connection.ping().await {
+                Ok(()) => times.schedule_ping(&wanted),
                 Err(error) => {
                     let why = format!("it did not answer a ping: {error}");
-                    shared.retire(&place, &connection, Closed::Lost, Some(why)).await;
+                    shared.retire(&entry, &connection, Closed::Lost, Some(why)).await;
                     return;
                 }
             },
             Due::Used => {
-                times.used(&place, &wanted);
+                times.used(&entry, &wanted);
             }
         }
     }
@@ -92,25 +92,25 @@ struct Times {
     read: Instant,
     earliest_read: Instant,
     idle: Instant,
-    sign_of_life: Instant,
+    next_ping: Instant,
 }
 
 impl Times {
     fn new(wanted: &ConnectionRequest) -> Self {
         let now = Instant::now();
-        let mut times = Self { read: now + FAR, earliest_read: now, idle: now, sign_of_life: now };
+        let mut times = Self { read: now + FAR, earliest_read: now, idle: now, next_ping: now };
         times.idle = now + wanted.idle_timeout.unwrap_or(FAR);
-        times.alive(wanted);
+        times.schedule_ping(wanted);
         times
     }
 
     /// Returns the time at which the idle time-out ends, counted from the last use.
-    fn used(&mut self, place: &Slot, wanted: &ConnectionRequest) -> Instant {
-        self.idle = place.uses.ended_at() + wanted.idle_timeout.unwrap_or(FAR);
+    fn used(&mut self, entry: &Entry, wanted: &ConnectionRequest) -> Instant {
+        self.idle = entry.uses.ended_at() + wanted.idle_timeout.unwrap_or(FAR);
         self.idle
     }
 
-    fn alive(&mut self, wanted: &ConnectionRequest) {
-        self.sign_of_life = Instant::now() + wanted.keep_alive.unwrap_or(FAR);
+    fn schedule_ping(&mut self, wanted: &ConnectionRequest) {
+        self.next_ping = Instant::now() + wanted.keep_alive.unwrap_or(FAR);
     }
 }

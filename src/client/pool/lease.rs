@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
 use super::lifecycle::Closed;
-use super::{Shared, Slot};
+use super::{Entry, Shared};
 use crate::client::connection::Connection;
 
 /// Use of a connection. While the lease exists, the connection is not closed to make room for another.
@@ -46,20 +46,20 @@ impl Deref for Lease {
 
 /// A counted use of a slot.
 pub(super) struct Use {
-    slot: Arc<Slot>,
+    entry: Arc<Entry>,
     shared: Arc<Shared>,
 }
 
 impl Use {
-    pub(super) fn new(slot: &Arc<Slot>, shared: &Arc<Shared>) -> Self {
-        slot.uses.begin();
-        Self { slot: Arc::clone(slot), shared: Arc::clone(shared) }
+    pub(super) fn new(entry: &Arc<Entry>, shared: &Arc<Shared>) -> Self {
+        entry.uses.begin();
+        Self { entry: Arc::clone(entry), shared: Arc::clone(shared) }
     }
 }
 
 impl Drop for Use {
     fn drop(&mut self) {
-        if self.slot.uses.end(self.shared.clock.fetch_add(1, Ordering::Relaxed), Instant::now()) {
+        if self.entry.uses.end(self.shared.clock.fetch_add(1, Ordering::Relaxed), Instant::now()) {
             self.shared.freed.notify_waiters();
         }
     }

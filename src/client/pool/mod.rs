@@ -47,13 +47,13 @@ pub struct Connections {
 }
 
 pub(super) struct Shared {
-    slots: Mutex<HashMap<String, Arc<Slot>>>,
+    entries: Mutex<HashMap<String, Arc<Entry>>>,
     watchdog: Arc<Watchdog>,
     pub(super) observer: Arc<dyn Observer>,
     limit: usize,
     max_reconnects: u32,
     /// Permits for open connections. Waiting callers get them in order.
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     waiting: AtomicUsize,
     /// Number of connections that are being closed.
     giving_way: AtomicUsize,
@@ -65,10 +65,10 @@ pub(super) struct Shared {
 }
 
 /// State of one server: its connection, its failures and its uses.
-pub(super) struct Slot {
+pub(super) struct Entry {
     pub(super) server: String,
     /// The live connection. The holder of the lock connects, so that many simultaneous first calls start only one process.
-    held: tokio::sync::Mutex<Option<Held>>,
+    held: tokio::sync::Mutex<Option<LiveConnection>>,
     lifecycle: Mutex<Lifecycle>,
     pub(super) uses: UseCount,
     /// Cancels a connection attempt.
@@ -76,14 +76,14 @@ pub(super) struct Slot {
 }
 
 /// A live connection in its slot.
-struct Held {
+struct LiveConnection {
     connection: Arc<Connection>,
     pinned: bool,
     keeper: AbortHandle,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Held {
+impl LiveConnection {
     /// Closes the connection. Stops the keeper (the maintenance task) first, because the next connection of this slot gets a keeper of its own.
     async fn close(&self) {
         self.keeper.abort();
@@ -91,14 +91,14 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for LiveConnection {
     fn drop(&mut self) {
         self.keeper.abort();
     }
 }
 
 /// Guard of an attempt to connect. If it is dropped before the attempt has an outcome, the state becomes idle again.
-struct Attempt<'a>(&'a Slot);
+struct Attempt<'a>(&'a Entry);
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
@@ -109,22 +109,22 @@ impl Drop for Attempt<'_> {
 }
 
 /// Guard that increments a counter, and decrements it when dropped.
-struct Counted<'a>(&'a AtomicUsize);
+struct CountGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Counted<'a> {
+impl<'a> CountGuard<'a> {
     fn new(counter: &'a AtomicUsize) -> Self {
         counter.fetch_add(1, Ordering::AcqRel);
         Self(counter)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-impl Slot {
+impl Entry {
     /// Returns whether the slot holds a connection that has ended.
     fn has_ended(&self) -> bool {
         self.held.try_lock().is_ok_and(|held| held.as_ref().is_some_and(|held| !held.connection.is_live()))
@@ -194,12 +194,12 @@ impl Connections {
     #[must_use]
     pub fn new(watchdog: Watchdog, observer: Arc<dyn Observer>, max_connections: usize, max_reconnects: u32) -> Self {
         let shared = Shared {
-            slots: Mutex::default(),
+            entries: Mutex::default(),
             watchdog: Arc::new(watchdog),
             observer,
             limit: max_connections,
             max_reconnects,
-            places: Arc::new(Semaphore::new(max_connections)),
+            permits: Arc::new(Semaphore::new(max_connections)),
             waiting: AtomicUsize::new(0),
             giving_way: AtomicUsize::new(0),
             freed: Notify::new(),
@@ -214,39 +214,39 @@ impl Connections {
     /// # Errors
     /// The error of `launch`, `ERR_TOO_MANY_CONNECTIONS`, `ERR_SERVER_UNAVAILABLE`, and the errors of [`Connection::open`].
     pub async fn get(&self, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
-        let slot = self.slot(&wanted.server);
+        let entry = self.entry(&wanted.server);
         // The token is taken before the wait, so that a close cancels all waiting callers, not only the first.
-        let interrupted = slot.interrupted();
+        let interrupted = entry.interrupted();
         tokio::select! {
             biased;
             () = interrupted.cancelled() => {
                 let problem = "it was revoked, disabled or changed while this call waited for it".to_owned();
                 Err(Error::ConnectFailed { server: wanted.server.clone(), problem: problem.into() })
             }
-            lease = self.lease(&slot, wanted, launch) => lease,
+            lease = self.lease(&entry, wanted, launch) => lease,
         }
     }
 
     /// Returns the live connection of a server, if it has one.
     pub async fn live(&self, server: &str) -> Option<Lease> {
-        let slot = self.shared.slots().get(server).cloned()?;
-        let in_use = Use::new(&slot, &self.shared);
-        let place = slot.held.lock().await;
+        let entry = self.shared.entries().get(server).cloned()?;
+        let in_use = Use::new(&entry, &self.shared);
+        let place = entry.held.lock().await;
         let connection = place.as_ref().map(|held| &held.connection).filter(|connection| connection.is_live()).cloned()?;
         Some(Lease { connection, origin: LeaseOrigin::Shared, _use: in_use })
     }
 
-    async fn lease(&self, slot: &Arc<Slot>, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
-        let in_use = Use::new(slot, &self.shared);
-        let mut place = slot.held.lock().await;
+    async fn lease(&self, entry: &Arc<Entry>, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
+        let in_use = Use::new(entry, &self.shared);
+        let mut place = entry.held.lock().await;
         if let Some(held) = place.as_ref().filter(|held| held.connection.is_live()) {
             return Ok(Lease { connection: Arc::clone(&held.connection), origin: LeaseOrigin::Shared, _use: in_use });
         }
         if let Some(dead) = place.take() {
             // The old connection is closed first, because its process may hold resources that the new one needs.
-            let _ = self.shared.let_go(slot, dead, Closed::Lost, None).await;
+            let _ = self.shared.let_go(entry, dead, Closed::Lost, None).await;
         }
-        let (held, before) = self.connect(slot, wanted, launch).await?;
+        let (held, before) = self.connect(entry, wanted, launch).await?;
         let connection = Arc::clone(&held.connection);
         *place = Some(held);
         Ok(Lease { connection, origin: before.map_or(LeaseOrigin::First, LeaseOrigin::After), _use: in_use })
@@ -254,35 +254,35 @@ impl Connections {
 
     async fn connect(
         &self,
-        slot: &Arc<Slot>,
+        entry: &Arc<Entry>,
         wanted: &ConnectionRequest,
         launch: impl Future<Output = Result<Launch>>,
-    ) -> Result<(Held, Option<Closed>)> {
-        slot.connect_decision().await?;
-        let before = if let ConnectionState::Closed(reason) = slot.state() { Some(reason) } else { None };
+    ) -> Result<(LiveConnection, Option<Closed>)> {
+        entry.connect_decision().await?;
+        let before = if let ConnectionState::Closed(reason) = entry.state() { Some(reason) } else { None };
         let launch = launch.await?;
-        let place = self.place(wanted).await?;
-        slot.on(Transition::Connect);
-        let attempt = Attempt(slot);
+        let place = self.connection_permit(wanted).await?;
+        entry.on(Transition::Connect);
+        let attempt = Attempt(entry);
         launch.clock.restart();
         let opened = Connection::open(&launch, &self.shared.watchdog, Arc::clone(&self.shared.observer)).await;
-        slot.on(if opened.is_ok() { Transition::Ready } else { Transition::Failed });
+        entry.on(if opened.is_ok() { Transition::Ready } else { Transition::Failed });
         drop(attempt);
         let connection = Arc::new(opened?);
         let keeper =
-            tokio::spawn(keeper::keep(Arc::downgrade(slot), Arc::downgrade(&self.shared), Arc::clone(&connection), wanted.clone()));
-        Ok((Held { connection, pinned: wanted.pinned, keeper: keeper.abort_handle(), _place: place }, before))
+            tokio::spawn(keeper::keep(Arc::downgrade(entry), Arc::downgrade(&self.shared), Arc::clone(&connection), wanted.clone()));
+        Ok((LiveConnection { connection, pinned: wanted.pinned, keeper: keeper.abort_handle(), _permit: place }, before))
     }
 
     /// Waits for a permit to open a connection.
-    async fn place(&self, wanted: &ConnectionRequest) -> Result<OwnedSemaphorePermit> {
+    async fn connection_permit(&self, wanted: &ConnectionRequest) -> Result<OwnedSemaphorePermit> {
         let shared = &self.shared;
         let closed = |_| Error::Closed { what: "gateway" };
-        if let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() {
+        if let Ok(place) = Arc::clone(&shared.permits).try_acquire_owned() {
             return Ok(place);
         }
-        let _waiting = Counted::new(&shared.waiting);
-        let place = Arc::clone(&shared.places).acquire_owned();
+        let _waiting = CountGuard::new(&shared.waiting);
+        let place = Arc::clone(&shared.permits).acquire_owned();
         let too_late = tokio::time::sleep(wanted.patience);
         tokio::pin!(place, too_late);
         loop {
@@ -305,28 +305,28 @@ impl Connections {
 
     /// Closes a server's connection and cancels an attempt to connect. Used when the server was revoked, disabled or changed.
     pub async fn close(&self, server: &str) {
-        let Some(slot) = self.shared.slots().get(server).cloned() else { return };
-        slot.end().await;
-        slot.lifecycle().reset();
+        let Some(entry) = self.shared.entries().get(server).cloned() else { return };
+        entry.end().await;
+        entry.lifecycle().reset();
     }
 
     /// Closes a server's connection, so that the next call makes a new one. Waits for a running attempt to connect first.
     pub async fn renew(&self, server: &str) {
-        let Some(slot) = self.shared.slots().get(server).cloned() else { return };
-        let held = slot.held.lock().await.take();
+        let Some(entry) = self.shared.entries().get(server).cloned() else { return };
+        let held = entry.held.lock().await.take();
         if let Some(held) = held {
-            slot.on(Transition::Close(Closed::Ended));
+            entry.on(Transition::Close(Closed::Ended));
             held.close().await;
         }
-        slot.lifecycle().reset();
+        entry.lifecycle().reset();
     }
 
     /// Closes all connections in parallel, and then the watchdog. After this, no connection can be made.
     pub async fn close_all(&self) {
-        self.shared.places.close();
-        let slots: Vec<_> = self.shared.slots().drain().map(|(_, slot)| slot).collect();
-        for slot in slots {
-            self.shared.closings.spawn(async move { slot.end().await });
+        self.shared.permits.close();
+        let entries: Vec<_> = self.shared.entries().drain().map(|(_, entry)| entry).collect();
+        for entry in entries {
+            self.shared.closings.spawn(async move { entry.end().await });
         }
         self.shared.closings.close();
         self.shared.closings.wait().await;
@@ -335,8 +335,8 @@ impl Connections {
 
     /// Sends SIGKILL to every server whose slot is not locked. Used at the end of a Node environment, where waiting is not possible.
     pub fn kill_all(&self) {
-        for slot in self.shared.slots().values() {
-            if let Ok(place) = slot.held.try_lock()
+        for entry in self.shared.entries().values() {
+            if let Ok(place) = entry.held.try_lock()
                 && let Some(held) = place.as_ref()
             {
                 held.connection.kill();
@@ -346,26 +346,26 @@ impl Connections {
 
     /// Forgets a server's failures. Used when a person wants to connect without waiting.
     pub fn forget_failures(&self, server: &str) {
-        if let Some(slot) = self.shared.slots().get(server) {
-            slot.lifecycle().reset();
+        if let Some(entry) = self.shared.entries().get(server) {
+            entry.lifecycle().reset();
         }
     }
 
     /// Returns the state of a server's connection.
     #[must_use]
     pub fn state(&self, server: &str) -> ConnectionState {
-        let slot = self.shared.slots().get(server).cloned();
-        slot.map_or(ConnectionState::Idle, |slot| match slot.state() {
+        let entry = self.shared.entries().get(server).cloned();
+        entry.map_or(ConnectionState::Idle, |entry| match entry.state() {
             // The keeper has not noticed the end yet.
-            ConnectionState::Connected if slot.has_ended() => ConnectionState::Closed(Closed::Lost),
+            ConnectionState::Connected if entry.has_ended() => ConnectionState::Closed(Closed::Lost),
             state => state,
         })
     }
 
-    fn slot(&self, server: &str) -> Arc<Slot> {
-        let mut slots = self.shared.slots();
+    fn entry(&self, server: &str) -> Arc<Entry> {
+        let mut entries = self.shared.entries();
         let new = || {
-            Arc::new(Slot {
+            Arc::new(Entry {
                 server: server.to_owned(),
                 held: tokio::sync::Mutex::default(),
                 lifecycle: Mutex::new(Lifecycle::new(self.shared.max_reconnects)),
@@ -373,7 +373,7 @@ impl Connections {
                 interrupt: Mutex::default(),
             })
         };
-        Arc::clone(slots.entry(server.to_owned()).or_insert_with(new))
+        Arc::clone(entries.entry(server.to_owned()).or_insert_with(new))
     }
 }
 
@@ -381,42 +381,42 @@ impl Shared {
     /// Closes the connection that has been idle for longest if the limit is reached. Closes at most one for each waiting caller.
     fn make_room(self: &Arc<Self>, server: &str) {
         // A connection that has ended frees its permit by itself, so no live connection has to be closed for it.
-        let ended = self.slots().values().filter(|slot| slot.has_ended()).count();
+        let ended = self.entries().values().filter(|entry| entry.has_ended()).count();
         if self.giving_way.load(Ordering::Acquire) + ended >= self.waiting.load(Ordering::Acquire) {
             return;
         }
-        let others: Vec<_> = self.slots().values().filter(|slot| slot.server != server).cloned().collect();
+        let others: Vec<_> = self.entries().values().filter(|entry| entry.server != server).cloned().collect();
         // A connection whose server has died is useless even to its holders, so it is closed first.
-        if let Some((slot, dead)) = take_first(&others, |_, held| !held.connection.is_live()) {
-            self.let_go(&slot, dead, Closed::Lost, None);
+        if let Some((entry, dead)) = take_first(&others, |_, held| !held.connection.is_live()) {
+            self.let_go(&entry, dead, Closed::Lost, None);
             return;
         }
-        let mut idle: Vec<_> = others.into_iter().filter(|slot| slot.uses.is_idle()).collect();
-        idle.sort_by_key(|slot| slot.uses.last());
+        let mut idle: Vec<_> = others.into_iter().filter(|entry| entry.uses.is_idle()).collect();
+        idle.sort_by_key(|entry| entry.uses.last());
         // The slot is checked again under its lock, so that no caller gets a connection that is being closed.
-        if let Some((slot, held)) = take_first(&idle, |slot, held| !held.pinned && slot.uses.is_idle()) {
-            tracing::info!(server = slot.server, made_room_for = server, "connection closed to make room");
-            self.observer.evicted(&slot.server, server);
-            self.let_go(&slot, held, Closed::Evicted, None);
+        if let Some((entry, held)) = take_first(&idle, |entry, held| !held.pinned && entry.uses.is_idle()) {
+            tracing::info!(server = entry.server, made_room_for = server, "connection closed to make room");
+            self.observer.evicted(&entry.server, server);
+            self.let_go(&entry, held, Closed::Evicted, None);
         }
     }
 
     /// Takes a connection that failed or was idle out of its slot, and closes it. `why` describes the failure.
-    pub(super) async fn retire(self: &Arc<Self>, slot: &Slot, connection: &Arc<Connection>, reason: Closed, why: Option<String>) -> bool {
-        let held = slot.held.lock().await.take_if(|held| {
+    pub(super) async fn retire(self: &Arc<Self>, entry: &Entry, connection: &Arc<Connection>, reason: Closed, why: Option<String>) -> bool {
+        let held = entry.held.lock().await.take_if(|held| {
             // A connection that is in use again must not be closed as idle.
-            Arc::ptr_eq(&held.connection, connection) && (reason != Closed::IdledOut || slot.uses.is_idle())
+            Arc::ptr_eq(&held.connection, connection) && (reason != Closed::IdledOut || entry.uses.is_idle())
         });
-        held.map(|held| self.let_go(slot, held, reason, why)).is_some()
+        held.map(|held| self.let_go(entry, held, reason, why)).is_some()
     }
 
     /// Closes a connection that was taken out of its slot, on a task of its own. Until it is closed, it counts as being closed.
-    fn let_go(self: &Arc<Self>, slot: &Slot, held: Held, reason: Closed, why: Option<String>) -> JoinHandle<()> {
-        slot.on(Transition::Close(reason));
+    fn let_go(self: &Arc<Self>, entry: &Entry, held: LiveConnection, reason: Closed, why: Option<String>) -> JoinHandle<()> {
+        entry.on(Transition::Close(reason));
         // The keeper is stopped before the slot gets a new connection. A keeper that calls this does nothing after it.
         held.keeper.abort();
         self.giving_way.fetch_add(1, Ordering::AcqRel);
-        let (shared, server) = (Arc::clone(self), slot.server.clone());
+        let (shared, server) = (Arc::clone(self), entry.server.clone());
         self.closings.spawn(async move {
             if reason == Closed::Lost {
                 let why = match why {
@@ -434,21 +434,21 @@ impl Shared {
 
     /// Returns the servers that are connected or being connected.
     fn holders(&self) -> Vec<String> {
-        let holds = |slot: &&Arc<Slot>| matches!(slot.state(), ConnectionState::Connected | ConnectionState::Connecting);
-        let mut holders: Vec<_> = self.slots().values().filter(holds).map(|slot| slot.server.clone()).collect();
+        let holds = |entry: &&Arc<Entry>| matches!(entry.state(), ConnectionState::Connected | ConnectionState::Connecting);
+        let mut holders: Vec<_> = self.entries().values().filter(holds).map(|entry| entry.server.clone()).collect();
         holders.sort();
         holders
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<String, Arc<Slot>>> {
-        self.slots.lock()
+    fn entries(&self) -> MutexGuard<'_, HashMap<String, Arc<Entry>>> {
+        self.entries.lock()
     }
 }
 
 /// Takes the first suitable connection from its slot. A connection whose slot is locked counts as in use.
-fn take_first(slots: &[Arc<Slot>], fits: impl Fn(&Slot, &Held) -> bool) -> Option<(Arc<Slot>, Held)> {
-    slots.iter().find_map(|slot| {
-        let held = slot.held.try_lock().ok()?.take_if(|held| fits(slot, held))?;
-        Some((Arc::clone(slot), held))
+fn take_first(entries: &[Arc<Entry>], fits: impl Fn(&Entry, &LiveConnection) -> bool) -> Option<(Arc<Entry>, LiveConnection)> {
+    entries.iter().find_map(|entry| {
+        let held = entry.held.try_lock().ok()?.take_if(|held| fits(entry, held))?;
+        Some((Arc::clone(entry), held))
     })
 }

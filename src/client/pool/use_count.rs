@@ -49,7 +49,7 @@ impl UseCount {
     }
 
     /// Returns whether nobody uses the connection. If somebody does, [`UseCount::ended`] will resolve when the last use ends.
-    pub(super) fn is_idle_or_tells(&self) -> bool {
+    pub(super) fn is_idle_or_notifies(&self) -> bool {
         // The flag is set before the count is read, so that no end in between is missed.
         self.end_awaited.store(true, Ordering::SeqCst);
         let is_idle = self.is_idle();
@@ -59,7 +59,7 @@ impl UseCount {
         is_idle
     }
 
-    /// Resolves when the last use ends after [`UseCount::is_idle_or_tells`] returned false.
+    /// Resolves when the last use ends after [`UseCount::is_idle_or_notifies`] returned false.
     pub(in crate::client) async fn ended(&self) {
         self.ended.notified().await;
     }
@@ -87,13 +87,13 @@ mod tests {
     fn the_end_of_the_last_use_is_told_to_whoever_asked_and_else_to_nobody() {
         let now = Instant::now();
         let uses = UseCount::new(now);
-        assert!(uses.is_idle_or_tells() && uses.ended_at() == now);
+        assert!(uses.is_idle_or_notifies() && uses.ended_at() == now);
         uses.begin();
         assert!(uses.end(1, now));
         assert!(uses.ended().now_or_never().is_none(), "no notification was requested");
         uses.begin();
         uses.begin();
-        assert!(!uses.is_idle_or_tells());
+        assert!(!uses.is_idle_or_notifies());
         assert!(!uses.end(2, now));
         assert!(uses.ended().now_or_never().is_none(), "the connection is still in use");
         let then = now + Duration::from_secs(5);

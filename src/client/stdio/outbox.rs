@@ -54,7 +54,7 @@ pub(in crate::client) struct Unwritten {
 pub(in crate::client) struct Queued {
     line: Vec<u8>,
     /// Counts this line as queued, so that no later line overtakes it.
-    _behind: Option<Behind>,
+    _behind: Option<QueuedLineGuard>,
 }
 
 impl From<Vec<u8>> for Queued {
@@ -64,16 +64,16 @@ impl From<Vec<u8>> for Queued {
 }
 
 /// Guard that counts a queued line until it is written.
-struct Behind(Arc<AtomicUsize>);
+struct QueuedLineGuard(Arc<AtomicUsize>);
 
-impl Behind {
+impl QueuedLineGuard {
     fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for Behind {
+impl Drop for QueuedLineGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -116,7 +116,7 @@ impl Outbox {
         let queue = self.queue.upgrade().ok_or_else(closed)?;
         let input = self.input.upgrade().ok_or_else(closed)?;
         let Some(mut idle) = self.idle(&input) else {
-            let queued = Queued { line, _behind: Some(Behind::new(&self.behind)) };
+            let queued = Queued { line, _behind: Some(QueuedLineGuard::new(&self.behind)) };
             drop(input);
             return queue.send(queued).await.map_err(|_| closed());
         };

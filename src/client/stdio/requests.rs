@@ -28,7 +28,7 @@ pub(in crate::client) type Answer = std::result::Result<Json, ErrorData>;
 
 /// The recipient of a request's result.
 #[derive(Debug)]
-pub(in crate::client) enum Passage {
+pub(in crate::client) enum ResultRecipient {
     /// rmcp gets the result unparsed.
     Raw,
     /// rmcp gets the result in its own type, because rmcp itself uses the result.
@@ -42,7 +42,7 @@ pub(in crate::client) enum Passage {
 pub(in crate::client) struct Requests {
     /// The client's requests, until they are answered or cancelled. Answers to other ids are dropped, because rmcp fails on them during the
     /// handshake.
-    pub(in crate::client) pending: HashMap<RequestId, Passage>,
+    pub(in crate::client) pending: HashMap<RequestId, ResultRecipient>,
     /// Id of the `server/discover` request, while the wait for its answer has a time limit.
     pub(in crate::client) probe: Option<RequestId>,
     /// The server's requests, until their answers are queued.
@@ -65,7 +65,7 @@ impl Requests {
         text.parse().ok().map(RequestId::Number).filter(|id| self.pending.contains_key(id))
     }
 
-    pub(in crate::client) fn take(&mut self, id: &RequestId) -> Option<Passage> {
+    pub(in crate::client) fn take(&mut self, id: &RequestId) -> Option<ResultRecipient> {
         self.probe.take_if(|probe| probe == id);
         self.pending.remove(id)
     }
@@ -79,7 +79,7 @@ impl Requests {
     /// Closes the state. Callers that wait without rmcp get an error; rmcp notices the end by itself.
     pub(in crate::client) fn close(&mut self) {
         self.is_closed = true;
-        self.pending.retain(|_, passage| !matches!(passage, Passage::Direct(_)));
+        self.pending.retain(|_, recipient| !matches!(recipient, ResultRecipient::Direct(_)));
     }
 }
 
@@ -173,7 +173,7 @@ impl DirectLine {
         let mut meta = requests.meta.clone();
         meta.insert(PROGRESS_TOKEN.to_owned(), progress_token.clone());
         let id = RequestId::Number(id);
-        requests.pending.insert(id.clone(), Passage::Direct(sender));
+        requests.pending.insert(id.clone(), ResultRecipient::Direct(sender));
         drop(requests);
         Some(DirectRequest { id, progress_token, answer, meta })
     }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::client::connection::open::{Redact, StderrListener};
-use crate::client::inbound::rate_limit::{MESSAGE, Pace, Passage, Rate, RateLimiter, STDERR};
+use crate::client::inbound::rate_limit::{MESSAGE, Pace, Rate, RateDecision, RateLimiter, STDERR};
 use crate::error::ForeignText;
 
 /// Number of last lines that are kept.
@@ -158,7 +158,7 @@ struct Listening {
 impl Listening {
     fn hear(&mut self, line: &[u8]) {
         let units = u32::try_from(line.len() / LINE_UNIT).unwrap_or(u32::MAX).saturating_add(1);
-        let Passage::Pass(dropped) = self.limiter.take(units, Instant::now()) else { return };
+        let RateDecision::Pass(dropped) = self.limiter.take(units, Instant::now()) else { return };
         self.summarise(dropped);
         let text = readable(line, &self.redact);
         tracing::debug!(server = self.server, text, "stderr");

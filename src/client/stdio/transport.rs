@@ -23,12 +23,12 @@ use tokio::time::Instant;
 
 use super::lines::{ID_WINDOW, Line, Lines};
 use super::outbox::{Outbox, Queued};
-use super::requests::{DirectLine, Passage, SharedRequests, lock};
+use super::requests::{DirectLine, ResultRecipient, SharedRequests, lock};
 use crate::client::http::error_of;
 use crate::client::inbound::notification::Interceptor;
 use crate::client::inbound::rate_limit::{MESSAGE, Pace, REQUEST, UNSOLICITED};
 use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS};
-use crate::client::wire::json::{self, Unread};
+use crate::client::wire::json::{self, ParseFailure};
 
 /// Number of messages that may wait to be handled or written. A server that sends more is slowed down.
 const QUEUE: usize = 64;
@@ -127,13 +127,13 @@ impl StdioTransport {
     fn note(&self, message: &TxJsonRpcMessage<RoleClient>) -> Option<RequestId> {
         match message {
             JsonRpcMessage::Request(request) => {
-                let passage = match request.request.method() {
-                    "initialize" | "server/discover" | "ping" | "subscriptions/listen" => Passage::Typed,
-                    _ => Passage::Raw,
+                let recipient = match request.request.method() {
+                    "initialize" | "server/discover" | "ping" | "subscriptions/listen" => ResultRecipient::Typed,
+                    _ => ResultRecipient::Raw,
                 };
                 {
                     let mut requests = lock(&self.requests);
-                    requests.pending.insert(request.id.clone(), passage);
+                    requests.pending.insert(request.id.clone(), recipient);
                     if let Some(meta) = request.request.extensions().get::<RequestMetaObject>() {
                         requests.learn(&meta.0);
                     }
@@ -244,7 +244,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                     Err(error) => {
                         tracing::debug!(%error, bytes = text.len(), "a line that cannot be used was skipped");
                         let tail = &text[text.len().saturating_sub(ID_WINDOW)..];
-                        let mark = if matches!(error, Unread::TooLarge) { DENSE_MARK } else { MALFORMED_MARK };
+                        let mark = if matches!(error, ParseFailure::TooLarge) { DENSE_MARK } else { MALFORMED_MARK };
                         if text[0] == b'{' { self.fail(text, tail, &json!({ mark: error.to_string() })) } else { Vec::new() }
                     }
                 }
@@ -333,7 +333,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             tracing::debug!("JSON that is not a message was skipped");
             return None;
         }
-        let (id, passage) = {
+        let (id, recipient) = {
             let mut requests = lock(&self.requests);
             let found = match (&id, &error) {
                 (Some(id), _) => requests.answered(id),
@@ -345,17 +345,17 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 tracing::debug!(?id, "an answer to an unknown request was skipped");
                 return None;
             };
-            let passage = requests.take(&id)?;
-            (id, passage)
+            let recipient = requests.take(&id)?;
+            (id, recipient)
         };
         self.content = Content::Answer;
-        match (passage, error) {
+        match (recipient, error) {
             // Sending fails if the caller no longer waits, which is ignored.
-            (Passage::Direct(caller), Some(error)) => drop(caller.send(Err(error))),
-            (Passage::Direct(caller), None) => drop(caller.send(Ok(message["result"].take()))),
+            (ResultRecipient::Direct(caller), Some(error)) => drop(caller.send(Err(error))),
+            (ResultRecipient::Direct(caller), None) => drop(caller.send(Ok(message["result"].take()))),
             (_, Some(error)) => return Some(failed(id, error)),
-            (Passage::Raw, None) => return Some(response(id, message["result"].take())),
-            (Passage::Typed, None) => {
+            (ResultRecipient::Raw, None) => return Some(response(id, message["result"].take())),
+            (ResultRecipient::Typed, None) => {
                 message["id"] = json!(id);
                 return parsed(message);
             }
@@ -373,15 +373,20 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             Some(id) => vec![id],
             // Without the key "jsonrpc" the line is probably debug output of the server, and not an answer.
             None if !is_message_like(head) && !is_message_like(tail) => Vec::new(),
-            None => requests.pending.iter().filter(|(_, passage)| !matches!(passage, Passage::Typed)).map(|(id, _)| id.clone()).collect(),
+            None => requests
+                .pending
+                .iter()
+                .filter(|(_, recipient)| !matches!(recipient, ResultRecipient::Typed))
+                .map(|(id, _)| id.clone())
+                .collect(),
         };
         let error = || ErrorData::new(ErrorCode::INTERNAL_ERROR, "the answer cannot be used", Some(data.clone()));
         let fail = |id: RequestId| match requests.take(&id)? {
-            Passage::Direct(caller) => {
+            ResultRecipient::Direct(caller) => {
                 drop(caller.send(Err(error())));
                 None
             }
-            Passage::Raw | Passage::Typed => Some(self::failed(id, error())),
+            ResultRecipient::Raw | ResultRecipient::Typed => Some(self::failed(id, error())),
         };
         if !failed.is_empty() {
             self.content = Content::Answer;

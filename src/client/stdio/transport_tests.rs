@@ -5,7 +5,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 async fn receive(bytes: &[u8], waiting: &[i64], limit: usize) -> Vec<Json> {
     let input = std::io::Cursor::new(bytes.to_vec());
     let mut transport = StdioTransport::new(input, tokio::io::sink(), limit, Arc::new(|_| false), None);
-    lock(&transport.requests).pending.extend(waiting.iter().map(|&id| (RequestId::Number(id), Passage::Raw)));
+    lock(&transport.requests).pending.extend(waiting.iter().map(|&id| (RequestId::Number(id), ResultRecipient::Raw)));
     let mut messages = Vec::new();
     while let Some(message) = transport.receive().await {
         messages.push(serde_json::to_value(&message).unwrap());

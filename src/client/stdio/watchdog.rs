@@ -37,12 +37,12 @@ pub struct Watchdog {
 /// An order to the thread, and the sender for its answer.
 #[derive(Debug)]
 struct Order {
-    what: What,
+    what: OrderKind,
     answer: oneshot::Sender<Result<()>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum What {
+enum OrderKind {
     /// Starts the program if it does not run.
     Ready,
     Guard(Pid),
@@ -60,29 +60,29 @@ impl Watchdog {
 
     /// Starts the program if it does not run.
     pub(in crate::client) async fn ready(&self) -> Result<()> {
-        self.order(What::Ready).await
+        self.order(OrderKind::Ready).await
     }
 
     /// Guards a process group. Returns when the watchdog has recorded the group.
     pub(in crate::client) async fn guard(&self, group: Pid) -> Result<()> {
-        self.order(What::Guard(group)).await
+        self.order(OrderKind::Guard(group)).await
     }
 
     /// Releases a process group that has ended. A failure is ignored, because nothing is left to end.
     pub(super) async fn release(&self, group: Pid) {
-        let _ = self.order(What::Release(group)).await;
+        let _ = self.order(OrderKind::Release(group)).await;
     }
 
     /// Ends the program, and waits for its end.
     pub async fn close(&self) {
         let runs = self.orders.lock().is_some();
         if runs {
-            let _ = self.order(What::Close).await;
+            let _ = self.order(OrderKind::Close).await;
             self.orders.lock().take();
         }
     }
 
-    async fn order(&self, what: What) -> Result<()> {
+    async fn order(&self, what: OrderKind) -> Result<()> {
         let (answer, answered) = oneshot::channel();
         self.send(Order { what, answer })?;
         let failed = |problem: &str| Error::Internal(format!("the watchdog {problem}").into());
@@ -128,15 +128,15 @@ impl Keeper {
         // The loop ends when the gateway has dropped the sender.
         while let Ok(Order { what, answer }) = orders.recv() {
             let outcome = match what {
-                What::Ready => self.ensure(),
-                What::Guard(group) => self.guard(group.as_raw_nonzero().get()),
-                What::Release(group) => {
+                OrderKind::Ready => self.ensure(),
+                OrderKind::Guard(group) => self.guard(group.as_raw_nonzero().get()),
+                OrderKind::Release(group) => {
                     self.groups.remove(&group.as_raw_nonzero().get());
                     let told = self.running.as_mut().map_or(Ok(()), |running| running.tell('-', group.as_raw_nonzero().get()));
                     // A new program is told about the remaining groups.
                     if told.is_err() { self.restart() } else { told }
                 }
-                What::Close => {
+                OrderKind::Close => {
                     self.end();
                     Ok(())
                 }

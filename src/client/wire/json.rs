@@ -18,13 +18,13 @@ const SMALL: usize = 256 * 1024;
 
 /// The reason why a text cannot be parsed.
 #[derive(Debug)]
-pub(in crate::client) enum Unread {
+pub(in crate::client) enum ParseFailure {
     Invalid(serde_json::Error),
     /// The value would take more memory than a message may.
     TooLarge,
 }
 
-impl fmt::Display for Unread {
+impl fmt::Display for ParseFailure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Invalid(error) => error.fmt(out),
@@ -34,16 +34,16 @@ impl fmt::Display for Unread {
 }
 
 /// Parses exactly one value. Only whitespace may follow it.
-pub(in crate::client) fn read(text: &[u8]) -> Result<Json, Unread> {
+pub(in crate::client) fn read(text: &[u8]) -> Result<Json, ParseFailure> {
     if text.len() > SMALL {
         // The memory is counted before any value is built, because an allocator seldom returns a thread's freed memory to the system.
         let left = Cell::new(Some(MAX_MESSAGE_MEMORY_BYTES));
         let counted = Count(&left).deserialize(&mut serde_json::Deserializer::from_slice(text));
         if counted.is_err() && left.get().is_none() {
-            return Err(Unread::TooLarge);
+            return Err(ParseFailure::TooLarge);
         }
     }
-    serde_json::from_slice(text).map_err(Unread::Invalid)
+    serde_json::from_slice(text).map_err(ParseFailure::Invalid)
 }
 
 /// Counts the memory that a value needs against the bytes left. The cell becomes `None` once the bytes did not suffice.
@@ -154,7 +154,7 @@ mod tests {
         assert!(read(many(MIB / 2 - 10).as_bytes()).is_ok());
         let objects = |entry: &str| format!("[{}0]", format!("{entry},").repeat(4 * MIB / entry.len()));
         for large in [many(2 * MIB), objects("{\"a\":[[]]}"), objects("[[[[]]]]"), objects("{\"a\":1,\"b\":2}")] {
-            assert!(matches!(read(large.as_bytes()), Err(Unread::TooLarge)), "{}", &large[..32]);
+            assert!(matches!(read(large.as_bytes()), Err(ParseFailure::TooLarge)), "{}", &large[..32]);
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String 
     for tool in &request.tools {
         show_tool(&mut page, tool);
     }
-    offers(&mut page, request);
+    resources_and_prompts(&mut page, request);
     for warning in &request.warnings {
         page.noted(Tone::Warning, &format!("note: {warning}"));
     }
@@ -164,7 +164,7 @@ fn listed(fields: &Json) -> String {
 }
 
 /// Shows the resources and prompts. After the approval, a model can use all of them without a further question.
-fn offers(page: &mut Page, request: &ManifestRequest) {
+fn resources_and_prompts(page: &mut Page, request: &ManifestRequest) {
     let described = |page: &mut Page, head: String, title: Option<&String>, description: Option<&String>| {
         page.text.push_str(&page.style.wrapped("  ", &head));
         for text in [title, description].into_iter().flatten() {

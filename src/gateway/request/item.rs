@@ -9,7 +9,7 @@ use crate::catalog::{Manifest, Prompt, Readable, Resource, ResourceTemplate, Too
 use crate::client::{CallFailure, Sent};
 use crate::config::{Confirm, ServerDefinition};
 use crate::error::{Error, ErrorText, Result};
-use crate::trust::{Gate, ToolStanding, gate, read_gate, tool_standing};
+use crate::trust::{Gate, ToolComparison, compare_tool, gate, read_gate};
 
 /// The item that a request names.
 #[derive(Debug, Clone, Copy)]
@@ -122,10 +122,10 @@ impl ApprovedItem {
     /// Compares the item with the live server's description of it.
     pub(super) fn compare(&self, server: &str, live: &Manifest) -> Result<()> {
         let is_same = match self {
-            Self::Tool(tool) => match tool_standing(tool, live) {
-                ToolStanding::Unchanged => true,
-                ToolStanding::Changed => false,
-                ToolStanding::Vanished => return Err(Error::ToolVanished { server: server.to_owned(), tool: tool.name.clone().into() }),
+            Self::Tool(tool) => match compare_tool(tool, live) {
+                ToolComparison::Unchanged => true,
+                ToolComparison::Changed => false,
+                ToolComparison::Vanished => return Err(Error::ToolVanished { server: server.to_owned(), tool: tool.name.clone().into() }),
             },
             Self::Resource { entries, .. } => entries.iter().any(|entry| entry.is_in(live)),
             Self::Template(template) => live.resource_templates.contains(template),

@@ -28,7 +28,7 @@ use super::core::Core;
 use super::events::Event;
 use super::run_end::unless_ended;
 use super::{Agent, CallOptions};
-use crate::client::{CallLimits, Completed, OfferRequest};
+use crate::client::{CallLimits, Completed, ResourceOrPromptRequest};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::sandbox::{RunControl, Stop};
@@ -42,7 +42,7 @@ pub(super) enum Request {
         /// The arguments, shared because the request may be sent a second time.
         arguments: Arc<Map<String, Json>>,
     },
-    Offer(OfferRequest),
+    ResourceOrPrompt(ResourceOrPromptRequest),
     /// Returns `null`. The gateway keeps the subscription.
     Subscribe(String),
     /// Ends a subscription. Returns `null`.
@@ -54,7 +54,7 @@ impl Request {
     pub(super) fn method(&self) -> &'static str {
         match self {
             Self::CallTool { .. } => "tools/call",
-            Self::Offer(request) => request.method(),
+            Self::ResourceOrPrompt(request) => request.method(),
             Self::Subscribe(_) => "resources/subscribe",
             Self::Unsubscribe(_) => "resources/unsubscribe",
         }
@@ -72,11 +72,13 @@ impl Request {
     fn target(&self) -> Target<'_> {
         match self {
             Self::CallTool { tool, .. } => Target::Tool(tool),
-            Self::Offer(OfferRequest::Read { uri }) | Self::Subscribe(uri) | Self::Unsubscribe(uri) => Target::Resource(uri),
-            Self::Offer(OfferRequest::Prompt { name, .. } | OfferRequest::Complete { of: Completed::Prompt(name), .. }) => {
-                Target::Prompt(name)
+            Self::ResourceOrPrompt(ResourceOrPromptRequest::Read { uri }) | Self::Subscribe(uri) | Self::Unsubscribe(uri) => {
+                Target::Resource(uri)
             }
-            Self::Offer(OfferRequest::Complete { of: Completed::Template(text), .. }) => Target::Template(text),
+            Self::ResourceOrPrompt(
+                ResourceOrPromptRequest::Prompt { name, .. } | ResourceOrPromptRequest::Complete { of: Completed::Prompt(name), .. },
+            ) => Target::Prompt(name),
+            Self::ResourceOrPrompt(ResourceOrPromptRequest::Complete { of: Completed::Template(text), .. }) => Target::Template(text),
         }
     }
 
@@ -84,12 +86,14 @@ impl Request {
     fn shown(&self) -> Map<String, Json> {
         let shown = match self {
             Self::CallTool { arguments, .. } => return (**arguments).clone(),
-            Self::Offer(OfferRequest::Read { uri }) | Self::Subscribe(uri) | Self::Unsubscribe(uri) => json!({ "uri": uri }),
-            Self::Offer(OfferRequest::Prompt { name, arguments }) => json!({ "name": name, "arguments": arguments }),
-            Self::Offer(OfferRequest::Complete { of: Completed::Prompt(name), argument, value, context }) => {
+            Self::ResourceOrPrompt(ResourceOrPromptRequest::Read { uri }) | Self::Subscribe(uri) | Self::Unsubscribe(uri) => {
+                json!({ "uri": uri })
+            }
+            Self::ResourceOrPrompt(ResourceOrPromptRequest::Prompt { name, arguments }) => json!({ "name": name, "arguments": arguments }),
+            Self::ResourceOrPrompt(ResourceOrPromptRequest::Complete { of: Completed::Prompt(name), argument, value, context }) => {
                 json!({ "name": name, "argument": argument, "value": value, "context": context })
             }
-            Self::Offer(OfferRequest::Complete { of: Completed::Template(text), argument, value, context }) => {
+            Self::ResourceOrPrompt(ResourceOrPromptRequest::Complete { of: Completed::Template(text), argument, value, context }) => {
                 json!({ "uriTemplate": text, "argument": argument, "value": value, "context": context })
             }
         };

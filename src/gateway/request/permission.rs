@@ -1,7 +1,7 @@
 //! Finds out whether a request needs a person's permission, and asks for it.
 
 use super::item::ApprovedItem;
-use super::pipeline::{Found, Pipeline};
+use super::pipeline::{FoundItem, Pipeline};
 use crate::error::{Error, Result};
 use crate::gateway::callbacks::{ApprovalQuestion, pause};
 use crate::gateway::grants::{Grant, Granted};
@@ -19,14 +19,14 @@ pub(super) enum Permission {
 
 impl Pipeline<'_> {
     /// Returns whether a person must be asked before the request is sent.
-    pub(super) fn permission(&self, found: &Found) -> Result<Permission> {
+    pub(super) fn permission(&self, found: &FoundItem) -> Result<Permission> {
         let Gate::Ask(reason) = found.item.gate(found.server.confirm) else { return Ok(Permission::Given) };
         let grant = self.grant(found)?;
         Ok(if self.is_allowed(&grant) { Permission::Given } else { Permission::Ask { grant, reason } })
     }
 
     /// Asks a person. An answer for more than this request is stored as a grant, if the approval and the tool are still the same after the answer.
-    pub(super) async fn ask(&self, found: &Found, grant: Grant, reason: &str) -> Result<()> {
+    pub(super) async fn ask(&self, found: &FoundItem, grant: Grant, reason: &str) -> Result<()> {
         let scope = self.requester.scope;
         let _clock = pause(self.requester.control);
         let _turn = scope.one_question().await;
@@ -49,11 +49,11 @@ impl Pipeline<'_> {
     /// The grant that a yes would give now. For a tool it is for calls of this tool as it is described; for other requests, for requests
     /// of this method and what the approved manifest lists. Fails where the approval is by now for another command or another form of the
     /// item than the request is for.
-    fn grant(&self, found: &Found) -> Result<Grant> {
+    fn grant(&self, found: &FoundItem) -> Result<Grant> {
         // The number is read first, so that a decision made after this point invalidates the grant.
         let decisions = self.core.registry.decisions(self.name, self.agent());
         let server = self.find_again(found)?.server;
-        let approval = self.core.trust.approvals.full_approval_of(self.name, |approval| self.core.judged(&server, approval))?;
+        let approval = self.core.trust.approvals.full_approval_of(self.name, |approval| self.core.current_subject(&server, approval))?;
         let name = self.name.to_owned();
         let Some((approval, manifest)) = approval.and_then(|approval| approval.manifest.clone().map(|manifest| (approval, manifest)))
         else {

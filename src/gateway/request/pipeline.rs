@@ -25,7 +25,7 @@ pub(super) struct Pipeline<'a> {
 }
 
 /// The server and the approved item of a request, at the time when they were found.
-pub(super) struct Found {
+pub(super) struct FoundItem {
     pub(super) server: Arc<ServerDefinition>,
     pub(super) item: ApprovedItem,
 }
@@ -63,10 +63,10 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Finds the approved item of an enabled server.
-    fn find(&self) -> Result<Found> {
+    fn find(&self) -> Result<FoundItem> {
         let server = self.core.registry.server(self.name)?;
         let item = self.item(&server)?;
-        Ok(Found { server, item })
+        Ok(FoundItem { server, item })
     }
 
     /// The agent that makes the request.
@@ -79,40 +79,40 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Finds the item again. Fails if the server's command, or the approved form of the item, has changed since.
-    pub(super) fn find_again(&self, before: &Found) -> Result<Found> {
+    pub(super) fn find_again(&self, before: &FoundItem) -> Result<FoundItem> {
         let server = self.core.registry.server(self.name)?;
         let manifest = self.core.usable(&server, self.agent())?;
         if self.core.subject(&server).digest != self.core.subject(&before.server).digest {
             return Err(Error::DigestChanged { server: self.name.to_owned() });
         }
         let item = ApprovedItem::find(&server, &manifest, self.request.target())?;
-        if item == before.item { Ok(Found { server, item }) } else { Err(before.item.changed(self.name)) }
+        if item == before.item { Ok(FoundItem { server, item }) } else { Err(before.item.changed(self.name)) }
     }
 
     /// Connects the server, and compares what it offers now. Where that took time, the item is looked up again: it may have been approved
     /// anew meanwhile.
-    async fn connect(&self, found: Found, limits: CallLimits) -> Result<(Found, Lease)> {
-        let (leased, was_awaited) = noting_a_wait(self.lease(&found, limits)).await;
+    async fn connect(&self, found: FoundItem, limits: CallLimits) -> Result<(FoundItem, Lease)> {
+        let (leased, was_awaited) = with_was_awaited(self.lease(&found, limits)).await;
         let connection = leased?;
         self.compare(&found, &connection).await?;
         let found = if was_awaited { self.find_again(&found)? } else { found };
         Ok((found, connection))
     }
 
-    async fn lease(&self, found: &Found, limits: CallLimits) -> Result<Lease> {
+    async fn lease(&self, found: &FoundItem, limits: CallLimits) -> Result<Lease> {
         let Requester { scope, control, .. } = self.requester;
         self.core.connect(&found.server, scope, control, limits.timeout).await
     }
 
     /// Compares the live item with the approved one.
-    async fn compare(&self, found: &Found, connection: &Connection) -> Result<()> {
+    async fn compare(&self, found: &FoundItem, connection: &Connection) -> Result<()> {
         let Requester { scope, control, .. } = self.requester;
         found.item.compare(self.name, &*connection.manifest_for(|| self.core.caller(scope, control)).await?)
     }
 
     async fn send(
         &self,
-        found: &Found,
+        found: &FoundItem,
         connection: &Connection,
         limits: CallLimits,
         caller: &Arc<dyn Caller>,
@@ -123,7 +123,7 @@ impl<'a> Pipeline<'a> {
                 let as_task = found.item.runs_as_task();
                 Box::pin(connection.call(ToolRequest { tool, arguments, as_task, limits, caller })).await
             }
-            Request::Offer(request) => connection.offer(request, limits, caller).await,
+            Request::ResourceOrPrompt(request) => connection.request_resource_or_prompt(request, limits, caller).await,
             Request::Subscribe(uri) => {
                 let _turn = self.subscription_turn(limits).await?;
                 if self.core.requests.subscriptions.join(self.name, uri, self.agent()) {
@@ -153,7 +153,7 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Sends the request a second time on a new connection. If the connection fails, returns the error of the first attempt.
-    async fn send_again(&self, before: &Found, limits: CallLimits, caller: &Arc<dyn Caller>, failure: Error) -> Result<Json> {
+    async fn send_again(&self, before: &FoundItem, limits: CallLimits, caller: &Arc<dyn Caller>, failure: Error) -> Result<Json> {
         tracing::info!(server = self.name, tool = self.request.label(), error = %failure, "the request is sent once more");
         let found = self.find_again(before)?;
         let connection = self.lease(&found, limits).await.map_err(|_| failure)?;
@@ -164,7 +164,7 @@ impl<'a> Pipeline<'a> {
 }
 
 /// Returns the outcome, and `true` where it was not there at once.
-async fn noting_a_wait<T>(work: impl Future<Output = T>) -> (T, bool) {
+async fn with_was_awaited<T>(work: impl Future<Output = T>) -> (T, bool) {
     let (mut work, mut was_awaited) = (pin!(work), false);
     let outcome = poll_fn(|context| {
         let polled = work.as_mut().poll(context);

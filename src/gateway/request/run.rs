@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use serde_json::Value as Json;
 
 use super::{Request, Requester};
-use crate::bridge::{OfferCall, OfferCaller, ToolCall, ToolCaller};
+use crate::bridge::{ResourceOrPromptCall, ResourceOrPromptCaller, ToolCall, ToolCaller};
 use crate::error::{Error, Result};
 use crate::gateway::callbacks::CallScope;
 use crate::gateway::core::Core;
@@ -36,9 +36,9 @@ impl ToolCaller for RunRequests {
     }
 }
 
-impl OfferCaller for RunRequests {
-    fn offer(&self, call: OfferCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
-        let OfferCall { server, request, control } = call;
-        self.request(server, Request::Offer(request), control)
+impl ResourceOrPromptCaller for RunRequests {
+    fn request_resource_or_prompt(&self, call: ResourceOrPromptCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
+        let ResourceOrPromptCall { server, request, control } = call;
+        self.request(server, Request::ResourceOrPrompt(request), control)
     }
 }

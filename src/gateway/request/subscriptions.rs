@@ -177,7 +177,7 @@ impl Core {
         if self.requests.subscriptions.remove(&server, &uri, agent) {
             return;
         }
-        let Some(runtime) = self.trust.looked.runtime() else { return };
+        let Some(runtime) = self.trust.approval_cache.runtime() else { return };
         let core = Arc::clone(self);
         drop(runtime.spawn(async move { core.stop_updates(&server, &uri).await }));
     }

@@ -21,14 +21,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 pub use program::serve_reader;
 use protocol::{Answer, Question, read_frame, write_frame};
 use read_code::{ReadCode, ReadCodes};
-pub use slots::LookOwner;
+pub use slots::ParseOwner;
 use slots::ReaderSlots;
 
 use super::script::{Importable, Problem};
 use crate::error::{Error, Result};
 
 /// The longest time that parsing may take. Ordinary code takes a few milliseconds.
-const LOOK_LIMIT: Duration = Duration::from_secs(5);
+const PARSE_TIME_LIMIT: Duration = Duration::from_secs(5);
 /// The interval at which the reader checks if the answer is still wanted.
 const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// The largest number of idle processes that are kept for the next question.
@@ -66,7 +66,7 @@ pub type StillWanted<'a> = &'a dyn Fn() -> bool;
 /// The owner of the code in a question, and the callback that tells if the answer is still wanted.
 #[derive(Clone, Copy)]
 pub(super) struct Asker<'a> {
-    pub(super) owner: &'a LookOwner,
+    pub(super) owner: &'a ParseOwner,
     pub(super) wanted: StillWanted<'a>,
 }
 
@@ -171,17 +171,17 @@ impl ScriptReader {
         let wanted = &|| (asker.wanted)() && !slot.must_end();
         let waiting = self.idle().workers.pop();
         if let Some(worker) = waiting {
-            match self.look(worker, question, wanted) {
+            match self.ask_worker(worker, question, wanted) {
                 // Something outside may have killed the idle process, independent of the code. So a new process gets the question.
                 Err(error) if error.kind() != io::ErrorKind::TimedOut => {}
                 answer => return Ok(answer.ok()),
             }
         }
-        let answer = self.look(self.start()?, question, wanted);
+        let answer = self.ask_worker(self.start()?, question, wanted);
         Ok(answer.inspect_err(|error| tracing::debug!(%error, "code was not parsed")).ok())
     }
 
-    fn look(&self, mut worker: Worker, question: &Question<'_>, wanted: StillWanted<'_>) -> io::Result<Answer> {
+    fn ask_worker(&self, mut worker: Worker, question: &Question<'_>, wanted: StillWanted<'_>) -> io::Result<Answer> {
         worker.send(question)?;
         let answer = worker.receive(wanted)?.ok_or(io::ErrorKind::UnexpectedEof)?;
         self.keep(worker);
@@ -236,7 +236,7 @@ impl Worker {
     }
 
     fn receive(&mut self, wanted: StillWanted<'_>) -> io::Result<Option<Answer>> {
-        let deadline = Instant::now() + LOOK_LIMIT;
+        let deadline = Instant::now() + PARSE_TIME_LIMIT;
         loop {
             let mut pipe = [PollFd::new(&self.output, PollFlags::IN)];
             match poll(&mut pipe, Some(&POLL)) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::LOOK_LIMIT;
+use super::PARSE_TIME_LIMIT;
 use super::protocol::{Answer, Question, read_frame, write_frame};
 use crate::error::Error;
 use crate::sandbox::script::{checked, explain_load, explain_not_a_function, explain_syntax, to_javascript};
@@ -15,7 +15,7 @@ use crate::sandbox::script::{checked, explain_load, explain_not_a_function, expl
 /// The limit of the process's address space, with the stack for the deepest code that is parsed. The process ends when it needs more.
 const MAX_ADDRESS_SPACE: u64 = 640 << 20;
 /// The time after which the process ends itself. The asking process stops waiting long before.
-const PATIENCE: Duration = LOOK_LIMIT.saturating_mul(4);
+const PATIENCE: Duration = PARSE_TIME_LIMIT.saturating_mul(4);
 /// The interval at which the process checks if the asking process has ended.
 const POLL: Duration = Duration::from_millis(100);
 

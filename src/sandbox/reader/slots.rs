@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use super::StillWanted;
 
 /// The number of parses that run at the same time. Each may use a core and all the memory that a reader process may have.
-const MAX_LOOKS: usize = 4;
+const MAX_PARSES: usize = 4;
 /// The number of parses of one owner that run at the same time. The limit leaves slots free for other owners.
-const MAX_LOOKS_EACH: usize = 2;
+const MAX_PARSES_EACH: usize = 2;
 /// The time after which a parse gives way to an owner without slow code. Usual code takes a few milliseconds.
 const SHARE: Duration = Duration::from_millis(500);
 /// The time for which an owner of slow code waits behind all others.
@@ -28,9 +28,9 @@ const WAIT: Duration = Duration::from_millis(20);
 
 /// The owner of code that is parsed, which is a sandbox or an agent's tools. Each owner has a share of the reader.
 #[derive(Debug, Clone, Default)]
-pub struct LookOwner(Arc<Mutex<Option<Instant>>>);
+pub struct ParseOwner(Arc<Mutex<Option<Instant>>>);
 
-impl LookOwner {
+impl ParseOwner {
     fn key(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
@@ -53,23 +53,23 @@ pub(super) struct ReaderSlots {
 
 #[derive(Default)]
 struct State {
-    looks: Vec<Look>,
+    parses: Vec<RunningParse>,
     /// Waiting questions, in the order of their arrival.
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingQuestion>,
     /// The number of the last question.
     next: u64,
 }
 
-struct Look {
+struct RunningParse {
     number: u64,
-    owner: LookOwner,
+    owner: ParseOwner,
     since: Instant,
     must_end: Arc<AtomicBool>,
 }
 
-struct Waiting {
+struct WaitingQuestion {
     number: u64,
-    owner: LookOwner,
+    owner: ParseOwner,
 }
 
 /// A slot, held while a parse runs.
@@ -95,7 +95,7 @@ impl Drop for ReaderSlot<'_> {
 
 impl ReaderSlots {
     /// Waits for a slot. Returns `None` if the answer is no longer wanted, or if too many questions wait.
-    pub(super) fn take(&self, owner: &LookOwner, wanted: StillWanted<'_>) -> Option<ReaderSlot<'_>> {
+    pub(super) fn take(&self, owner: &ParseOwner, wanted: StillWanted<'_>) -> Option<ReaderSlot<'_>> {
         let mut state = self.state();
         let number = state.queue(owner)?;
         loop {
@@ -120,12 +120,12 @@ impl ReaderSlots {
 
 impl State {
     /// Adds a question to the queue and returns its number. Returns `None` if the queue is full.
-    fn queue(&mut self, owner: &LookOwner) -> Option<u64> {
+    fn queue(&mut self, owner: &ParseOwner) -> Option<u64> {
         let of_owner = self.waiting.iter().filter(|waiting| waiting.owner.key() == owner.key()).count();
         let has_room = of_owner < FEW || (of_owner < MAX_WAITING_EACH && self.waiting.len() < MAX_WAITING);
         has_room.then(|| {
             self.next += 1;
-            self.waiting.push(Waiting { number: self.next, owner: owner.clone() });
+            self.waiting.push(WaitingQuestion { number: self.next, owner: owner.clone() });
             self.next
         })
     }
@@ -134,7 +134,7 @@ impl State {
     /// end.
     fn admit(&mut self, number: u64, now: Instant) -> Option<Arc<AtomicBool>> {
         let owner = self.turn(now).filter(|next| next.number == number)?.owner.clone();
-        if self.looks.len() >= MAX_LOOKS {
+        if self.parses.len() >= MAX_PARSES {
             if !owner.was_slow(now) {
                 self.make_room(now);
             }
@@ -142,37 +142,37 @@ impl State {
         }
         self.waiting.retain(|waiting| waiting.number != number);
         let must_end = Arc::<AtomicBool>::default();
-        self.looks.push(Look { number, owner, since: now, must_end: Arc::clone(&must_end) });
+        self.parses.push(RunningParse { number, owner, since: now, must_end: Arc::clone(&must_end) });
         Some(must_end)
     }
 
     /// Returns the next question: owners without slow code come first, then owners with fewer running parses, then the order of arrival
     /// counts.
-    fn turn(&self, now: Instant) -> Option<&Waiting> {
+    fn turn(&self, now: Instant) -> Option<&WaitingQuestion> {
         let mut under_way = HashMap::<usize, usize>::new();
-        for look in &self.looks {
-            *under_way.entry(look.owner.key()).or_default() += 1;
+        for parse in &self.parses {
+            *under_way.entry(parse.owner.key()).or_default() += 1;
         }
-        let looks_of = |waiting: &&Waiting| under_way.get(&waiting.owner.key()).copied().unwrap_or_default();
-        let may_look = self.waiting.iter().filter(|waiting| looks_of(waiting) < MAX_LOOKS_EACH);
-        may_look.min_by_key(|waiting| (waiting.owner.was_slow(now), looks_of(waiting), waiting.number))
+        let parses_of = |waiting: &&WaitingQuestion| under_way.get(&waiting.owner.key()).copied().unwrap_or_default();
+        let may_parse = self.waiting.iter().filter(|waiting| parses_of(waiting) < MAX_PARSES_EACH);
+        may_parse.min_by_key(|waiting| (waiting.owner.was_slow(now), parses_of(waiting), waiting.number))
     }
 
     /// Asks the parse that has run longest to end, if it has used its share. Only one parse at a time is asked.
     fn make_room(&self, now: Instant) {
-        if self.looks.iter().any(|look| look.must_end.load(Ordering::Relaxed)) {
+        if self.parses.iter().any(|parse| parse.must_end.load(Ordering::Relaxed)) {
             return;
         }
-        let longest = self.looks.iter().min_by_key(|look| look.since);
-        if let Some(look) = longest.filter(|look| now.saturating_duration_since(look.since) >= SHARE) {
-            look.must_end.store(true, Ordering::Relaxed);
+        let longest = self.parses.iter().min_by_key(|parse| parse.since);
+        if let Some(parse) = longest.filter(|parse| now.saturating_duration_since(parse.since) >= SHARE) {
+            parse.must_end.store(true, Ordering::Relaxed);
         }
     }
 
     fn end(&mut self, number: u64, now: Instant) {
-        for look in self.looks.extract_if(.., |look| look.number == number) {
-            if now.saturating_duration_since(look.since) >= SHARE {
-                *look.owner.slow_at() = Some(now);
+        for parse in self.parses.extract_if(.., |parse| parse.number == number) {
+            if now.saturating_duration_since(parse.since) >= SHARE {
+                *parse.owner.slow_at() = Some(now);
             }
         }
     }
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     /// Queues a question of each owner, and admits all that are due.
-    fn admitted(state: &mut State, owners: &[&LookOwner], now: Instant) -> Vec<u64> {
+    fn admitted(state: &mut State, owners: &[&ParseOwner], now: Instant) -> Vec<u64> {
         let numbers: Vec<_> = owners.iter().filter_map(|owner| state.queue(owner)).collect();
         let mut admitted = Vec::new();
         // An earlier question may be due after a later one.
@@ -196,25 +196,25 @@ mod tests {
     #[test]
     fn an_owner_has_half_of_the_slots_and_another_finds_one_at_once() {
         let (mut state, now) = (State::default(), Instant::now());
-        let (greedy, other) = (LookOwner::default(), LookOwner::default());
-        assert_eq!(admitted(&mut state, &[&greedy; 10], now).len(), MAX_LOOKS_EACH);
+        let (greedy, other) = (ParseOwner::default(), ParseOwner::default());
+        assert_eq!(admitted(&mut state, &[&greedy; 10], now).len(), MAX_PARSES_EACH);
         assert_eq!(admitted(&mut state, &[&other], now).len(), 1);
     }
 
     #[test]
     fn where_all_slots_are_taken_the_longest_parse_gives_way_once_it_has_used_its_share() {
         let (mut state, start) = (State::default(), Instant::now());
-        let greedy = [LookOwner::default(), LookOwner::default()];
-        assert_eq!(admitted(&mut state, &[&greedy[0], &greedy[0], &greedy[1], &greedy[1], &greedy[1]], start).len(), MAX_LOOKS);
-        let other = LookOwner::default();
+        let greedy = [ParseOwner::default(), ParseOwner::default()];
+        assert_eq!(admitted(&mut state, &[&greedy[0], &greedy[0], &greedy[1], &greedy[1], &greedy[1]], start).len(), MAX_PARSES);
+        let other = ParseOwner::default();
         let number = state.queue(&other).unwrap();
-        let ending = |state: &State| state.looks.iter().filter(|look| look.must_end.load(Ordering::Relaxed)).count();
+        let ending = |state: &State| state.parses.iter().filter(|parse| parse.must_end.load(Ordering::Relaxed)).count();
         assert!(state.admit(number, start + SHARE / 2).is_none() && ending(&state) == 0);
         let later = start + SHARE;
         for _ in 0..2 {
             assert!(state.admit(number, later).is_none() && ending(&state) == 1, "one at a time");
         }
-        let ended = state.looks.iter().find(|look| look.must_end.load(Ordering::Relaxed)).unwrap().number;
+        let ended = state.parses.iter().find(|parse| parse.must_end.load(Ordering::Relaxed)).unwrap().number;
         state.end(ended, later);
         assert!(state.admit(number, later).is_some());
     }
@@ -222,33 +222,33 @@ mod tests {
     #[test]
     fn an_owner_of_slow_code_waits_behind_all_others_and_takes_no_slot_from_anybody() {
         let (mut state, start) = (State::default(), Instant::now());
-        let (slow, quick) = (LookOwner::default(), LookOwner::default());
+        let (slow, quick) = (ParseOwner::default(), ParseOwner::default());
         let [first, ..] = admitted(&mut state, &[&slow, &slow, &quick, &quick], start)[..] else { panic!() };
         let later = start + SHARE;
         state.end(first, later);
-        let (again, next) = (state.queue(&slow).unwrap(), state.queue(&LookOwner::default()).unwrap());
+        let (again, next) = (state.queue(&slow).unwrap(), state.queue(&ParseOwner::default()).unwrap());
         assert!(state.admit(again, later).is_none(), "the other one came later, and goes first");
         assert!(state.admit(next, later).is_some());
-        assert!(state.admit(again, later).is_none() && state.looks.iter().all(|look| !look.must_end.load(Ordering::Relaxed)));
+        assert!(state.admit(again, later).is_none() && state.parses.iter().all(|parse| !parse.must_end.load(Ordering::Relaxed)));
         assert!(!slow.was_slow(later + SLOW_FOR));
     }
 
     #[test]
     fn what_waits_is_bounded_and_an_owner_with_few_questions_always_has_room() {
         let mut state = State::default();
-        let greedy: Vec<_> = (0..8).map(|_| LookOwner::default()).collect();
+        let greedy: Vec<_> = (0..8).map(|_| ParseOwner::default()).collect();
         let queued = greedy.iter().map(|owner| (0..500).filter(|_| state.queue(owner).is_some()).count()).collect::<Vec<_>>();
         assert_eq!(queued[0], MAX_WAITING_EACH);
         assert_eq!(queued[3..], [FEW; 5]);
-        assert!(state.queue(&LookOwner::default()).is_some());
+        assert!(state.queue(&ParseOwner::default()).is_some());
     }
 
     #[test]
     fn a_question_that_is_not_wanted_any_more_leaves_the_queue() {
-        let (slots, owner) = (ReaderSlots::default(), LookOwner::default());
-        let held: Vec<_> = (0..MAX_LOOKS_EACH).map(|_| slots.take(&owner, &|| true).unwrap()).collect();
+        let (slots, owner) = (ReaderSlots::default(), ParseOwner::default());
+        let held: Vec<_> = (0..MAX_PARSES_EACH).map(|_| slots.take(&owner, &|| true).unwrap()).collect();
         assert!(slots.take(&owner, &|| false).is_none() && slots.state().waiting.is_empty());
         drop(held);
-        assert!(slots.take(&owner, &|| false).is_some() && slots.state().looks.is_empty());
+        assert!(slots.take(&owner, &|| false).is_some() && slots.state().parses.is_empty());
     }
 }

@@ -13,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 use super::access::Principal;
 use super::metrics::Metrics;
 use super::options::HttpLimits;
-use super::sessions::{Most, Sessions};
+use super::sessions::{SessionLimits, Sessions};
 
 /// Above this number of callers, those that do nothing are forgotten.
 const MAX_CALLERS: usize = 4096;
 
 /// Makes the MCP handler of a session, or of a request without one.
-pub(super) type Make<H> = dyn Fn(&Principal) -> H + Send + Sync;
+pub(super) type MakeHandler<H> = dyn Fn(&Principal) -> H + Send + Sync;
 
 /// The caller of a request without a session, among the extensions of the request.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub(in crate::serve) struct Owner {
 
 /// The services of all callers.
 pub(super) struct Callers<H> {
-    make: Arc<Make<H>>,
+    make: Arc<MakeHandler<H>>,
     limits: HttpLimits,
     metrics: Arc<Metrics>,
     services: Mutex<HashMap<String, Arc<Service<H>>>>,
@@ -49,7 +49,7 @@ pub(super) struct Service<H> {
 }
 
 impl<H: ServerHandler> Callers<H> {
-    pub(super) fn new(make: Arc<Make<H>>, limits: &HttpLimits, metrics: Arc<Metrics>, ended: CancellationToken) -> Self {
+    pub(super) fn new(make: Arc<MakeHandler<H>>, limits: &HttpLimits, metrics: Arc<Metrics>, ended: CancellationToken) -> Self {
         Self { make, limits: limits.clone(), metrics, services: Mutex::default(), ended }
     }
 
@@ -73,7 +73,7 @@ impl<H: ServerHandler> Callers<H> {
     fn start(&self, caller: &Principal) -> Service<H> {
         let HttpLimits { max_sessions: of_all, max_sessions_per_client: of_caller, max_requests_per_client, max_body_bytes, .. } =
             self.limits;
-        let sessions = Arc::new(Sessions::new(Most { of_all, of_caller }, self.metrics.clone()));
+        let sessions = Arc::new(Sessions::new(SessionLimits { of_all, of_caller }, self.metrics.clone()));
         let ended = self.ended.child_token();
         // The guards have checked `Host` and `Origin` before.
         let config = StreamableHttpServerConfig::default()

@@ -23,8 +23,8 @@ use tower_service::Service as _;
 
 use super::metrics::{Metrics, Refusal};
 use super::options::HttpLimits;
-use super::paced::Paced;
 use super::rate::Client;
+use super::stall_timeout::StallTimeout;
 
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 100;
@@ -36,7 +36,7 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n
 
 /// The two ends of a connection, among the extensions of each request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ends {
+pub(super) struct ConnectionAddresses {
     pub(super) client: IpAddr,
     pub(super) local: IpAddr,
 }
@@ -56,27 +56,27 @@ pub(super) struct Connections {
 }
 
 /// The limits on connections.
-struct Places {
+struct ConnectionSlots {
     all: usize,
     of_address: usize,
     metrics: Arc<Metrics>,
-    taken: Mutex<Taken>,
+    taken: Mutex<TakenSlots>,
 }
 
 #[derive(Default)]
-struct Taken {
+struct TakenSlots {
     all: usize,
     of_address: HashMap<Client, usize>,
 }
 
 /// One connection in the counts, until it is dropped.
-struct Place {
-    places: Arc<Places>,
+struct ConnectionSlot {
+    slots: Arc<ConnectionSlots>,
     client: Client,
 }
 
-impl Places {
-    fn take(self: &Arc<Self>, client: Client) -> Option<Place> {
+impl ConnectionSlots {
+    fn take(self: &Arc<Self>, client: Client) -> Option<ConnectionSlot> {
         let mut taken = self.taken.lock();
         if taken.all >= self.all || taken.of_address.get(&client).is_some_and(|count| *count >= self.of_address) {
             return None;
@@ -84,13 +84,13 @@ impl Places {
         taken.all += 1;
         *taken.of_address.entry(client.clone()).or_default() += 1;
         self.metrics.add_connection();
-        Some(Place { places: self.clone(), client })
+        Some(ConnectionSlot { slots: self.clone(), client })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut taken = self.places.taken.lock();
+        let mut taken = self.slots.taken.lock();
         taken.all -= 1;
         if let Some(count) = taken.of_address.get_mut(&self.client) {
             *count -= 1;
@@ -98,14 +98,14 @@ impl Drop for Place {
                 taken.of_address.remove(&self.client);
             }
         }
-        self.places.metrics.remove_connection();
+        self.slots.metrics.remove_connection();
     }
 }
 
 impl Connections {
     /// Accepts connections until the server stops.
     pub(super) async fn accept(self, listener: TcpListener) {
-        let places = Arc::new(Places {
+        let slots = Arc::new(ConnectionSlots {
             all: self.limits.max_connections,
             of_address: self.limits.max_connections_per_address,
             metrics: self.metrics.clone(),
@@ -121,7 +121,7 @@ impl Connections {
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let Some(place) = places.take(Client::at(client.ip())) else {
+            let Some(slot) = slots.take(Client::at(client.ip())) else {
                 this.metrics.refused(Refusal::Connections);
                 if this.tls.is_none() {
                     // The client may be gone already.
@@ -135,7 +135,7 @@ impl Connections {
                     () = connections.killed.cancelled() => {}
                     () = connections.serve(stream, client) => {}
                 }
-                drop(place);
+                drop(slot);
             });
         }
     }
@@ -145,21 +145,21 @@ impl Connections {
         // Both only improve the connection.
         let _ = stream.set_nodelay(true);
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNCONFIRMED_MS);
-        let ends = Ends { client: client.ip(), local: local.ip() };
+        let addresses = ConnectionAddresses { client: client.ip(), local: local.ip() };
         match &self.tls {
-            None => self.serve_http(stream, ends).await,
+            None => self.serve_http(stream, addresses).await,
             Some(tls) => {
                 if let Ok(Ok(stream)) = timeout(self.limits.header_timeout, tls.accept(stream)).await {
-                    self.serve_http(stream, ends).await;
+                    self.serve_http(stream, addresses).await;
                 }
             }
         }
     }
 
-    async fn serve_http(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, ends: Ends) {
-        let io = TokioIo::new(Paced::new(stream, self.limits.write_timeout));
+    async fn serve_http(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, addresses: ConnectionAddresses) {
+        let io = TokioIo::new(StallTimeout::new(stream, self.limits.write_timeout));
         let service = service_fn(move |mut request: http::Request<Incoming>| {
-            request.extensions_mut().insert(ends);
+            request.extensions_mut().insert(addresses);
             let mut router = self.router.clone();
             async move { Ok::<_, Infallible>(router.call(request.map(Body::new)).await.unwrap_or_else(|never| match never {})) }
         });
@@ -186,14 +186,14 @@ mod tests {
     #[test]
     fn one_address_does_not_take_all_connections() {
         let metrics = Arc::new(Metrics::default());
-        let places = Arc::new(Places { all: 3, of_address: 2, metrics, taken: Mutex::default() });
-        let take = |address: &str| places.take(Client::at(address.parse().unwrap()));
+        let slots = Arc::new(ConnectionSlots { all: 3, of_address: 2, metrics, taken: Mutex::default() });
+        let take = |address: &str| slots.take(Client::at(address.parse().unwrap()));
         let (first, second) = (take("192.0.2.1").unwrap(), take("192.0.2.1").unwrap());
         assert!(take("192.0.2.1").is_none());
         let other = take("192.0.2.2").unwrap();
         assert!(take("192.0.2.3").is_none(), "all are taken");
         drop((first, second, other));
-        let taken = places.taken.lock();
+        let taken = slots.taken.lock();
         assert!(taken.all == 0 && taken.of_address.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Streamable HTTP for an MCP server: a listener with its guards, limits and sessions. It serves any handler of rmcp.
 //!
 //! - `options`: the settings, checked before anything listens
-//! - `connection`: accepts connections, with limits on slow clients (`paced`) and with TLS (`tls`)
+//! - `connection`: accepts connections, with limits on slow clients (`stall_timeout`) and with TLS (`tls`)
 //! - `router`: the routes, and the guards that a request passes on its way
 //! - `origin`: decides by `Host` and `Origin`, against DNS rebinding
 //! - `access`: names the caller by a bearer token (`tokens`) or an OAuth access token (`oauth`, `jwt`)
@@ -18,11 +18,11 @@ mod metrics;
 mod oauth;
 mod options;
 mod origin;
-mod paced;
 mod rate;
 mod router;
 mod server;
 mod sessions;
+mod stall_timeout;
 mod tls;
 mod tokens;
 

@@ -34,12 +34,12 @@ pub(super) struct Resource {
     settings: ProtectedResource,
     metadata_url: String,
     http: reqwest::Client,
-    kept: Mutex<Kept>,
+    kept: Mutex<CachedKeys>,
     fetching: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CachedKeys {
     keys: Arc<Keys>,
     fetched: Option<Instant>,
     tried: Option<Instant>,
@@ -188,7 +188,7 @@ impl Resource {
     }
 }
 
-impl Kept {
+impl CachedKeys {
     fn step(&self, newer: bool, now: Instant) -> Step {
         let since = |at: Option<Instant>| at.map(|at| now.saturating_duration_since(at));
         let pause = if self.fetched.is_some() { FETCH_PAUSE } else { FIRST_FETCH_PAUSE };
@@ -240,14 +240,14 @@ mod tests {
     fn the_issuer_is_not_asked_for_keys_again_and_again() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let none = Kept::default();
+        let none = CachedKeys::default();
         assert_eq!(none.step(false, start), Step::Fetch);
-        let failed = Kept { tried: Some(start), ..Kept::default() };
+        let failed = CachedKeys { tried: Some(start), ..CachedKeys::default() };
         assert_eq!((failed.step(false, at(4)), failed.step(false, at(5))), (Step::Unavailable, Step::Fetch));
-        let kept = Kept { tried: Some(start), fetched: Some(start), ..Kept::default() };
+        let kept = CachedKeys { tried: Some(start), fetched: Some(start), ..CachedKeys::default() };
         assert_eq!((kept.step(false, at(3599)), kept.step(false, at(3600))), (Step::Use, Step::Fetch));
         assert_eq!((kept.step(true, at(59)), kept.step(true, at(60))), (Step::Use, Step::Fetch));
-        let unreachable = Kept { tried: Some(at(90_000)), fetched: Some(start), ..Kept::default() };
+        let unreachable = CachedKeys { tried: Some(at(90_000)), fetched: Some(start), ..CachedKeys::default() };
         assert_eq!(unreachable.step(false, at(90_001)), Step::Unavailable);
     }
 }

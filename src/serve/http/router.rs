@@ -23,7 +23,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::access::{Access, Denied, Principal};
 use super::callers::Callers;
-use super::connection::Ends;
+use super::connection::ConnectionAddresses;
 use super::metrics::{Metrics, Refusal};
 use super::options::HttpLimits;
 use super::origin::{Allowed, Forbidden};
@@ -85,8 +85,10 @@ async fn open_and_allowed<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         return response;
     }
-    let Some(ends) = request.extensions().get::<Ends>() else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
-    match shared.allowed.check(request.uri(), request.headers(), ends.local) {
+    let Some(addresses) = request.extensions().get::<ConnectionAddresses>() else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    match shared.allowed.check(request.uri(), request.headers(), addresses.local) {
         Ok(()) => {}
         Err(Forbidden::BadHost) => {
             return shared.refuse_with(Refusal::Host, StatusCode::BAD_REQUEST, "the request needs one valid Host header");
@@ -106,7 +108,7 @@ async fn open_and_allowed<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>
 
 /// Lets a request pass if its caller is known and within its rate.
 async fn known_caller<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request: Request, next: Next) -> Response {
-    let Some(address) = request.extensions().get::<Ends>().map(|ends| Client::at(ends.client)) else {
+    let Some(address) = request.extensions().get::<ConnectionAddresses>().map(|addresses| Client::at(addresses.client)) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let identified = shared.access.identify(request.headers()).await;
@@ -186,7 +188,7 @@ async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request
         return shared.refuse(Refusal::Sessions);
     }
     let ended = is_stream.then(|| Box::pin(shared.draining.clone().cancelled_owned()));
-    response.map(|body| Body::new(Held { body: Body::new(body), ended, _slots: slots, _session: session }))
+    response.map(|body| Body::new(CountedBody { body: Body::new(body), ended, _slots: slots, _session: session }))
 }
 
 fn session_id(headers: &HeaderMap) -> Option<&str> {
@@ -270,7 +272,7 @@ impl<H: ServerHandler> Shared<H> {
 }
 
 /// The body of a response, with the request's places in the limits until it ends.
-struct Held {
+struct CountedBody {
     body: Body,
     /// Ends a stream when the server drains.
     ended: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
@@ -278,7 +280,7 @@ struct Held {
     _session: Option<InUse>,
 }
 
-impl http_body::Body for Held {
+impl http_body::Body for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::access::{Access, Principal};
-use super::callers::{Callers, Make};
+use super::callers::{Callers, MakeHandler};
 use super::connection::Connections;
 use super::metrics::Metrics;
 use super::options::{HttpOptions, invalid};
@@ -24,8 +24,8 @@ use crate::error::{Error, Result};
 
 /// Time for responses that are complete to leave, once requests have ended or were cancelled.
 const LAST_WRITES: Duration = Duration::from_secs(1);
-const LONGEST_LOOK: Duration = Duration::from_secs(30);
-const SHORTEST_LOOK: Duration = Duration::from_millis(10);
+const LONGEST_CHECK_INTERVAL: Duration = Duration::from_secs(30);
+const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A running HTTP server. It ends at once when it is dropped.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ pub async fn listen<H: ServerHandler>(
     let killed = closed.child_token();
     let slots = Arc::new(Semaphore::new(limits.max_requests));
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let make: Arc<Make<H>> = Arc::new(make);
+    let make: Arc<MakeHandler<H>> = Arc::new(make);
     let shared = Arc::new(Shared {
         access,
         allowed: Allowed::new(&allowed_hosts, &allowed_origins, tls.is_some(), address.port())?,
@@ -101,7 +101,7 @@ impl HttpServer {
     /// Starts the tasks of the server: one accepts connections, and one ends the sessions that were left.
     fn start<H: ServerHandler>(&self, connections: Connections, listener: TcpListener, shared: Arc<Shared<H>>) {
         let (killed, ended) = (self.killed.clone(), self.ended.clone());
-        let look = (shared.limits.session_idle / 4).clamp(SHORTEST_LOOK, LONGEST_LOOK);
+        let check_interval = (shared.limits.session_idle / 4).clamp(SHORTEST_CHECK_INTERVAL, LONGEST_CHECK_INTERVAL);
         self.tasks.spawn({
             let killed = killed.clone();
             async move {
@@ -114,7 +114,7 @@ impl HttpServer {
         self.tasks.spawn(async move {
             let ends_left_sessions = async {
                 loop {
-                    sleep(look).await;
+                    sleep(check_interval).await;
                     shared.callers.end_left(Instant::now()).await;
                 }
             };

@@ -21,7 +21,7 @@ tokio::task_local! {
 
 /// Numbers of sessions that are allowed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Most {
+pub(super) struct SessionLimits {
     pub(super) of_all: usize,
     pub(super) of_caller: usize,
 }
@@ -32,7 +32,7 @@ pub(super) struct Sessions {
     inner: LocalSessionManager,
     open: Mutex<HashMap<SessionId, Use>>,
     count: Arc<AtomicUsize>,
-    most: Most,
+    most: SessionLimits,
     metrics: Arc<Metrics>,
 }
 
@@ -49,17 +49,17 @@ pub(super) enum SessionFailure {
 struct Use {
     requests: usize,
     last: Instant,
-    _seat: Seat,
+    _session_slot: SessionSlot,
 }
 
 /// One session in the counts, until it is dropped.
 #[derive(Debug)]
-struct Seat {
+struct SessionSlot {
     count: Arc<AtomicUsize>,
     metrics: Arc<Metrics>,
 }
 
-impl Drop for Seat {
+impl Drop for SessionSlot {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::AcqRel);
         self.metrics.remove_session();
@@ -83,7 +83,7 @@ impl Drop for InUse {
 }
 
 impl Sessions {
-    pub(super) fn new(most: Most, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(most: SessionLimits, metrics: Arc<Metrics>) -> Self {
         let mut inner = LocalSessionManager::default();
         // rmcp's own time does not know open streams and running calls, so `end_left` does this.
         inner.session_config.keep_alive = None;
@@ -112,11 +112,11 @@ impl Sessions {
         }
     }
 
-    fn seat(&self) -> Option<Seat> {
+    fn session_slot(&self) -> Option<SessionSlot> {
         let added = |count| (count < self.most.of_caller).then_some(count + 1);
         self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, added).ok()?;
         if self.metrics.add_session(self.most.of_all) {
-            return Some(Seat { count: self.count.clone(), metrics: self.metrics.clone() });
+            return Some(SessionSlot { count: self.count.clone(), metrics: self.metrics.clone() });
         }
         self.count.fetch_sub(1, Ordering::AcqRel);
         None
@@ -128,12 +128,12 @@ impl SessionManager for Sessions {
     type Transport = <LocalSessionManager as SessionManager>::Transport;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
-        let Some(seat) = self.seat() else {
+        let Some(session_slot) = self.session_slot() else {
             let _ = NO_SESSION_LEFT.try_with(|full| full.set(true));
             return Err(SessionFailure::Full);
         };
         let (id, transport) = self.inner.create_session().await?;
-        self.open.lock().insert(id.clone(), Use { requests: 0, last: Instant::now(), _seat: seat });
+        self.open.lock().insert(id.clone(), Use { requests: 0, last: Instant::now(), _session_slot: session_slot });
         Ok((id, transport))
     }
 
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     fn sessions(of_all: usize, of_caller: usize, metrics: &Arc<Metrics>) -> Arc<Sessions> {
-        Arc::new(Sessions::new(Most { of_all, of_caller }, metrics.clone()))
+        Arc::new(Sessions::new(SessionLimits { of_all, of_caller }, metrics.clone()))
     }
 
     #[tokio::test]

@@ -37,9 +37,9 @@ impl ApprovalStore {
 
     /// Approves the tools, and before that the command if it is not approved.
     fn yes_to_tools(&self, subject: &Subject, valid_for: Option<Duration>) -> Result<()> {
-        let basis = match self.standing(subject)? {
-            Standing::Unapproved(_) => self.yes_to_command(subject, valid_for)?,
-            Standing::Command | Standing::Full(_) => self.basis(&subject.server)?,
+        let basis = match self.approval_status(subject)? {
+            ApprovalStatus::Unapproved(_) => self.yes_to_command(subject, valid_for)?,
+            ApprovalStatus::Command | ApprovalStatus::Full(_) => self.basis(&subject.server)?,
         };
         self.approve_manifest(subject, manifest(), valid_for, &basis)
     }
@@ -49,12 +49,12 @@ impl ApprovalStore {
 fn an_approval_holds_for_what_was_approved_and_for_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("state"));
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
     store.yes_to_command(&subject("1"), None).unwrap();
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Command);
+    assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Command);
     store.yes_to_tools(&subject("1"), None).unwrap();
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
-    assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Unapproved(NotApprovedReason::Changed));
+    assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Full(manifest()));
+    assert_eq!(store.approval_status(&subject("2")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Changed));
 }
 
 #[test]
@@ -77,9 +77,12 @@ fn an_approval_can_have_an_end() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     store.yes_to_tools(&subject("1"), Some(Duration::from_hours(1))).unwrap();
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
+    assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Full(manifest()));
     let later = SystemTime::now() + Duration::from_hours(2);
-    assert_eq!(standing(store.read().unwrap().get("a"), &subject("1"), later), Standing::Unapproved(NotApprovedReason::Expired));
+    assert_eq!(
+        approval_status(store.read().unwrap().get("a"), &subject("1"), later),
+        ApprovalStatus::Unapproved(NotApprovedReason::Expired)
+    );
 }
 
 #[test]
@@ -88,12 +91,12 @@ fn a_yes_to_the_command_does_not_prolong_a_yes_to_the_tools() {
     let store = open(folder.path());
     let hours = |hours| Some(Duration::from_hours(hours));
     // The tools were approved for a time: (its length, the length for the command later, what is approved then).
-    let tools = || Standing::Full(manifest());
+    let tools = || ApprovalStatus::Full(manifest());
     let cases = [
-        (Some(Duration::ZERO), None, Standing::Command),
-        (Some(Duration::ZERO), hours(1), Standing::Command),
-        (hours(1), None, Standing::Command),
-        (hours(1), hours(2), Standing::Command),
+        (Some(Duration::ZERO), None, ApprovalStatus::Command),
+        (Some(Duration::ZERO), hours(1), ApprovalStatus::Command),
+        (hours(1), None, ApprovalStatus::Command),
+        (hours(1), hours(2), ApprovalStatus::Command),
         (hours(2), hours(1), tools()),
         (None, hours(1), tools()),
         (None, None, tools()),
@@ -102,7 +105,7 @@ fn a_yes_to_the_command_does_not_prolong_a_yes_to_the_tools() {
         store.revoke("a").unwrap();
         store.yes_to_tools_for(first);
         store.yes_to_command(&subject("1"), later).unwrap();
-        assert_eq!(store.standing(&subject("1")).unwrap(), expected, "{first:?} {later:?}");
+        assert_eq!(store.approval_status(&subject("1")).unwrap(), expected, "{first:?} {later:?}");
     }
 }
 
@@ -113,11 +116,11 @@ fn a_pinned_program_that_changed_needs_approval_again() {
     let program = |sha256: &str| Some(Executable { path: "/bin/x".into(), sha256: sha256.into() });
     let now = |sha256, pin_executable| Subject { executable: program(sha256), pin_executable, ..subject("1") };
     store.yes_to_command(&now("good", false), None).unwrap();
-    assert_eq!(store.standing(&now("evil", true)).unwrap(), Standing::Unapproved(NotApprovedReason::Executable));
-    assert_eq!(store.standing(&now("evil", false)).unwrap(), Standing::Command);
-    assert_eq!(store.standing(&now("good", true)).unwrap(), Standing::Command);
+    assert_eq!(store.approval_status(&now("evil", true)).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Executable));
+    assert_eq!(store.approval_status(&now("evil", false)).unwrap(), ApprovalStatus::Command);
+    assert_eq!(store.approval_status(&now("good", true)).unwrap(), ApprovalStatus::Command);
     let unreadable = Subject { pin_executable: true, ..subject("1") };
-    assert_eq!(store.standing(&unreadable).unwrap(), Standing::Unapproved(NotApprovedReason::Unreadable));
+    assert_eq!(store.approval_status(&unreadable).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Unreadable));
 }
 
 #[test]
@@ -138,9 +141,9 @@ fn a_revocation_in_another_process_counts_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let (here, there) = (open(folder.path()), open(folder.path()));
     here.yes_to_tools(&subject("1"), None).unwrap();
-    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
+    assert_eq!(here.approval_status(&subject("1")).unwrap(), ApprovalStatus::Full(manifest()));
     there.revoke("a").unwrap();
-    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    assert_eq!(here.approval_status(&subject("1")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
 }
 
 #[test]
@@ -152,11 +155,11 @@ fn a_yes_to_the_tools_that_was_under_way_does_not_undo_the_revocation_of_another
     let overtaken = |store: &ApprovalStore| store.approve_manifest(&subject("1"), manifest(), None, &basis).unwrap_err();
     let error = overtaken(&here);
     assert!(error.code() == "ERR_NOT_APPROVED" && error.in_full().contains("only a later approval"), "{error}");
-    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    assert_eq!(here.approval_status(&subject("1")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
     // A later approval of the command does not become an approval of the tools.
     there.yes_to_command(&subject("1"), None).unwrap();
     assert_eq!(overtaken(&here).code(), "ERR_NOT_APPROVED");
-    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Command);
+    assert_eq!(here.approval_status(&subject("1")).unwrap(), ApprovalStatus::Command);
 }
 
 #[test]
@@ -167,7 +170,7 @@ fn a_yes_to_the_command_that_waited_for_the_lock_does_not_undo_the_revocation_of
     let basis = here.basis("a").unwrap();
     there.revoke("a").unwrap();
     assert_eq!(here.approve_command(&subject("1"), None, &basis).unwrap_err().code(), "ERR_NOT_APPROVED");
-    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    assert_eq!(here.approval_status(&subject("1")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
 }
 
 #[test]
@@ -186,8 +189,8 @@ fn a_yes_that_waits_for_the_lock_and_a_revocation_of_the_same_process_leave_noth
         assert_eq!(yes.join().unwrap().unwrap_err().code(), "ERR_NOT_APPROVED");
         revocation.join().unwrap().unwrap();
     });
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
-    assert_eq!(open(folder.path()).standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
+    assert_eq!(open(folder.path()).approval_status(&subject("1")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
 }
 
 #[test]
@@ -201,9 +204,9 @@ fn a_first_yes_that_was_under_way_does_not_undo_a_revocation_of_the_same_process
     for basis in [before, during] {
         assert_eq!(store.approve_command(&subject("1"), None, &basis).unwrap_err().code(), "ERR_NOT_APPROVED");
     }
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
     store.yes_to_command(&subject("1"), None).unwrap();
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Command);
+    assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Command);
 }
 
 #[test]
@@ -215,9 +218,9 @@ fn a_first_yes_that_was_under_way_while_another_process_approved_and_revoked_doe
     there.revoke("a").unwrap();
     let error = here.approve_command(&subject("1"), None, &basis).unwrap_err();
     assert!(error.code() == "ERR_NOT_APPROVED" && error.to_string().contains("only a later approval"), "{error}");
-    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    assert_eq!(here.approval_status(&subject("1")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
     here.yes_to_tools(&subject("1"), None).unwrap();
-    assert_eq!(there.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
+    assert_eq!(there.approval_status(&subject("1")).unwrap(), ApprovalStatus::Full(manifest()));
 }
 
 #[test]
@@ -229,7 +232,7 @@ fn two_that_say_yes_at_once_are_both_heard() {
     let second = there.approve_command(&subject("1"), None, &second).unwrap();
     here.approve_manifest(&subject("1"), manifest(), None, &first).unwrap();
     there.approve_manifest(&subject("1"), manifest(), None, &second).unwrap();
-    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
+    assert_eq!(here.approval_status(&subject("1")).unwrap(), ApprovalStatus::Full(manifest()));
 }
 
 #[test]
@@ -239,7 +242,7 @@ fn a_yes_to_the_tools_of_another_command_than_was_approved_is_refused() {
     let basis = store.yes_to_command(&subject("1"), None).unwrap();
     store.yes_to_command(&subject("2"), None).unwrap();
     assert_eq!(store.approve_manifest(&subject("1"), manifest(), None, &basis).unwrap_err().code(), "ERR_DIGEST_CHANGED");
-    assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Command);
+    assert_eq!(store.approval_status(&subject("2")).unwrap(), ApprovalStatus::Command);
 }
 
 #[test]
@@ -252,7 +255,7 @@ fn a_tampered_file_approves_nothing_is_kept_and_is_reported() {
     let path = folder.path().join(FILE_NAME);
     let tampered = fs::read_to_string(&path).unwrap().replace("\"1\"", "\"2\"");
     fs::write(&path, &tampered).unwrap();
-    assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    assert_eq!(store.approval_status(&subject("2")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
     let kept: Vec<_> = fs::read_dir(folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -262,7 +265,7 @@ fn a_tampered_file_approves_nothing_is_kept_and_is_reported() {
     assert_eq!(fs::read_to_string(&kept[0]).unwrap(), tampered);
     assert!(incidents.lock()[0].contains("approval again"));
     store.yes_to_command(&subject("2"), None).unwrap();
-    assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Command);
+    assert_eq!(store.approval_status(&subject("2")).unwrap(), ApprovalStatus::Command);
 }
 
 #[test]
@@ -272,7 +275,7 @@ fn a_file_that_is_not_ours_is_an_error_and_is_never_touched() {
     let path = folder.path().join(FILE_NAME);
     for foreign in ["{", "", r#"{ "servers": { "a": {} } }"#] {
         fs::write(&path, foreign).unwrap();
-        let error = store.standing(&subject("1")).unwrap_err();
+        let error = store.approval_status(&subject("1")).unwrap_err();
         assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("stateDir"), "{error}");
         assert!(store.yes_to_command(&subject("1"), None).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), foreign);
@@ -313,12 +316,12 @@ fn approvals_that_others_may_have_written_are_refused_and_left_as_they_are() {
     store.yes_to_command(&subject("1"), None).unwrap();
     let path = folder.path().join(FILE_NAME);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-    let error = store.standing(&subject("1")).unwrap_err();
+    let error = store.approval_status(&subject("1")).unwrap_err();
     assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("chmod 600"), "{error}");
     assert!(store.yes_to_command(&subject("1"), None).is_err());
     // A file that others can only read was written by its owner alone. It is valid, and their permission is removed.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Command);
+    assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Command);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
@@ -335,7 +338,7 @@ fn approvals_of_another_user_are_refused() {
     for (owned, fails) in [(path, None), (folder.path().join("machine.key"), Some(())), (folder.path().to_owned(), Some(()))] {
         std::os::unix::fs::chown(&owned, Some(12_345), None).unwrap();
         let error = match fails {
-            None => store.standing(&subject("1")).unwrap_err(),
+            None => store.approval_status(&subject("1")).unwrap_err(),
             Some(()) => ApprovalStore::open(folder.path(), Arc::new(|_| {})).unwrap_err(),
         };
         assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("another user (uid 12345"), "{error}");
@@ -349,7 +352,7 @@ fn a_pipe_or_a_link_in_the_place_of_the_approvals_is_an_error_and_not_waited_for
     let store = open(folder.path());
     pipe(folder.path(), FILE_NAME);
     let (store, error) = at_once(move || {
-        let error = store.standing(&subject("1")).unwrap_err();
+        let error = store.approval_status(&subject("1")).unwrap_err();
         (store, error)
     });
     assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("not a regular file"), "{error}");
@@ -357,7 +360,7 @@ fn a_pipe_or_a_link_in_the_place_of_the_approvals_is_an_error_and_not_waited_for
     open(elsewhere.path()).yes_to_command(&subject("1"), None).unwrap();
     fs::remove_file(folder.path().join(FILE_NAME)).unwrap();
     std::os::unix::fs::symlink(elsewhere.path().join(FILE_NAME), folder.path().join(FILE_NAME)).unwrap();
-    assert!(store.standing(&subject("1")).unwrap_err().in_full().contains("symbolic link"));
+    assert!(store.approval_status(&subject("1")).unwrap_err().in_full().contains("symbolic link"));
 }
 
 #[test]
@@ -371,13 +374,13 @@ fn a_revocation_that_cannot_be_recorded_says_so_and_holds_here_until_a_new_yes()
     fs::create_dir(&path).unwrap();
     let error = store.revoke("a").unwrap_err();
     assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("could not be recorded"), "{error}");
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
-    assert_eq!(store.known_standing("a", Some(&subject("1"))).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
-    assert_eq!(open(folder.path()).standing(&subject("1")).unwrap(), Standing::Full(manifest()), "what the file says");
+    assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
+    assert_eq!(store.cached_approval_status("a", Some(&subject("1"))).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
+    assert_eq!(open(folder.path()).approval_status(&subject("1")).unwrap(), ApprovalStatus::Full(manifest()), "what the file says");
     fs::remove_dir(&path).unwrap();
     // The approval of the command does not restore the revoked tools.
     store.yes_to_command(&subject("1"), None).unwrap();
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Command);
+    assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Command);
 }
 
 #[test]
@@ -386,10 +389,10 @@ fn what_is_known_is_told_while_the_file_cannot_be_read() {
     let store = open(folder.path());
     store.yes_to_command(&subject("1"), None).unwrap();
     fs::remove_file(folder.path().join(FILE_NAME)).unwrap();
-    let known = || store.known_standing("a", Some(&subject("1"))).unwrap();
-    assert_eq!(known(), Standing::Command);
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
-    assert_eq!(known(), Standing::Unapproved(NotApprovedReason::Never));
+    let known = || store.cached_approval_status("a", Some(&subject("1"))).unwrap();
+    assert_eq!(known(), ApprovalStatus::Command);
+    assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
+    assert_eq!(known(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
 }
 
 #[test]
@@ -407,6 +410,6 @@ fn what_killed_writers_left_is_removed_with_the_next_write() {
 fn nothing_of_a_server_without_an_approval_is_looked_at() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
-    let standing = store.standing_of("a", |_| -> Subject { panic!("nothing is approved") }).unwrap();
-    assert_eq!(standing, Standing::Unapproved(NotApprovedReason::Never));
+    let approval_status = store.approval_status_of("a", |_| -> Subject { panic!("nothing is approved") }).unwrap();
+    assert_eq!(approval_status, ApprovalStatus::Unapproved(NotApprovedReason::Never));
 }

@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 
 use crate::support::apart::Memory;
 use crate::support::calling::{CLOSE_LIMIT, call_for, connections, echoes, get, plain, wanted};
-use crate::support::{Quiet, Scene, scaled, within};
+use crate::support::{SilentObserver, TestFolder, scaled, within};
 
 /// Time that a hostile call may take.
 const CALL_LIMIT: Duration = Duration::from_millis(400);
@@ -22,31 +22,31 @@ const CALL_LIMIT: Duration = Duration::from_millis(400);
 const SLACK: Duration = Duration::from_secs(2);
 
 /// A hostile server's surroundings.
-struct Street {
-    scene: Scene,
+struct HostileSetup {
+    test_folder: TestFolder,
     connections: Connections,
     memory: Memory,
 }
 
-impl Street {
+impl HostileSetup {
     /// With a neighbour that behaves.
     async fn new() -> Self {
-        Self::watched(Arc::new(Quiet)).await
+        Self::watched(Arc::new(SilentObserver)).await
     }
 
     async fn watched(observer: Arc<dyn Observer>) -> Self {
-        let scene = Scene::new();
-        let connections = connections(&scene, observer, 5);
-        let neighbour = plain(&connections, &scene, "neighbour").await.unwrap();
+        let test_folder = TestFolder::new();
+        let connections = connections(&test_folder, observer, 5);
+        let neighbour = plain(&connections, &test_folder, "neighbour").await.unwrap();
         for _ in 0..20 {
             echoes(&neighbour).await;
         }
         drop(neighbour);
-        Self { scene, connections, memory: Memory::now() }
+        Self { test_folder, connections, memory: Memory::now() }
     }
 
     fn launch(&self, flags: &[&str], era: Option<Era>) -> Launch {
-        Launch { era, ..self.scene.launch("hostile", flags) }
+        Launch { era, ..self.test_folder.launch("hostile", flags) }
     }
 
     async fn connect(&self, launch: Launch) -> hyperlight_mcp::Result<Lease> {
@@ -61,11 +61,11 @@ impl Street {
 
     /// Why a server cannot be connected, which takes no longer than it may.
     async fn refusal(&self, flags: &[&str], era: Option<Era>, limit: Duration) -> Error {
-        let command = self.scene.command("hostile", flags);
-        let launch = Launch { era, ..self.scene.launch_command("hostile", command, limit) };
+        let command = self.test_folder.command("hostile", flags);
+        let launch = Launch { era, ..self.test_folder.launch_command("hostile", command, limit) };
         let connecting = within(limit + scaled(CLOSE_LIMIT), "the refusal", self.connect(launch));
         let error = connecting.await.err().unwrap_or_else(|| panic!("{flags:?} was connected"));
-        let left = self.scene.servers_running().into_iter().filter(|line| line.contains("log-hostile")).collect::<Vec<_>>();
+        let left = self.test_folder.servers_running().into_iter().filter(|line| line.contains("log-hostile")).collect::<Vec<_>>();
         assert!(left.is_empty(), "{flags:?}: {left:?}");
         // Its failures are not to be counted against the next one.
         self.connections.close("hostile").await;
@@ -86,7 +86,7 @@ impl Street {
 
     /// The neighbour's calls go on while something happens, and all of them succeed.
     async fn meanwhile<T>(&self, what: impl Future<Output = T>) -> T {
-        let neighbour = plain(&self.connections, &self.scene, "neighbour").await.unwrap();
+        let neighbour = plain(&self.connections, &self.test_folder, "neighbour").await.unwrap();
         let mut what = std::pin::pin!(what);
         loop {
             let mut call = std::pin::pin!(echoes(&neighbour));
@@ -110,7 +110,7 @@ impl Street {
     async fn leave(self, what: &str) {
         let started = Instant::now();
         within(scaled(CLOSE_LIMIT), "close", self.connections.close_all()).await;
-        assert_eq!(self.scene.running(), [""; 0], "{what}: after {:?}", started.elapsed());
+        assert_eq!(self.test_folder.running(), [""; 0], "{what}: after {:?}", started.elapsed());
         self.memory.assert_level(what);
     }
 }

@@ -7,11 +7,11 @@ use hyperlight_mcp::Error;
 use hyperlight_mcp::client::{CallLimits, Era, Launch, Notice};
 use serde_json::json;
 
-use super::{CALL_LIMIT, Street};
+use super::{CALL_LIMIT, HostileSetup};
 use crate::support::apart::apart;
 use crate::support::calling::{CLOSE_LIMIT, call, call_by, call_for, echoes};
-use crate::support::witness::{Manner, Person, Seen, Witness};
-use crate::support::{Quiet, patience, said, scaled, until, within};
+use crate::support::recording_observer::{Behaviour, Person, RecordingObserver, Seen};
+use crate::support::{SilentObserver, patience, said, scaled, until, within};
 
 const FLOODS: [&str; 7] = ["notifications", "list-changed", "progress", "log", "requests", "answers", "stderr"];
 const HANDSHAKE: Duration = Duration::from_millis(500);
@@ -19,35 +19,35 @@ const HANDSHAKE: Duration = Duration::from_millis(500);
 #[test]
 fn floods_of_every_kind() {
     apart(|| async {
-        let street = Street::watched(Witness::new()).await;
+        let setup = HostileSetup::watched(RecordingObserver::new()).await;
         for kind in FLOODS {
-            let hostile = street.hostile(&["--flood", kind]).await;
-            assert_eq!(street.fails(&hostile, "hang").await.code(), "ERR_CALL_TIMEOUT", "{kind}");
+            let hostile = setup.hostile(&["--flood", kind]).await;
+            assert_eq!(setup.fails(&hostile, "hang").await.code(), "ERR_CALL_TIMEOUT", "{kind}");
             // Between the drops, an answer may come through or not: in time it ends.
-            if let Err(error) = street.call(&hostile, "empty", json!({})).await {
+            if let Err(error) = setup.call(&hostile, "empty", json!({})).await {
                 assert_eq!(error.code(), "ERR_CALL_TIMEOUT", "{kind}: {error}");
             }
             drop(hostile);
-            street.evict().await;
+            setup.evict().await;
         }
-        street.leave("floods").await;
+        setup.leave("floods").await;
     });
 }
 
 #[test]
 fn of_a_flood_of_standard_error_so_many_lines_are_told_and_the_rest_is_summarised() {
     apart(|| async {
-        let street = Street::new().await;
+        let setup = HostileSetup::new().await;
         let told = Arc::new(Mutex::new(Vec::new()));
         let hearing = Arc::clone(&told);
         let on_stderr = Arc::new(move |line: &str| hearing.lock().unwrap().push(line.to_owned()));
-        let launch = Launch { on_stderr, ..street.launch(&["--flood", "stderr"], Some(Era::Initialize)) };
+        let launch = Launch { on_stderr, ..setup.launch(&["--flood", "stderr"], Some(Era::Initialize)) };
         let started = Instant::now();
-        let hostile = street.connect(launch).await.unwrap();
+        let hostile = setup.connect(launch).await.unwrap();
         // Others' calls go on meanwhile: that is what `fails` looks at as well.
-        assert_eq!(street.fails(&hostile, "hang").await.code(), "ERR_CALL_TIMEOUT");
+        assert_eq!(setup.fails(&hostile, "hang").await.code(), "ERR_CALL_TIMEOUT");
         drop(hostile);
-        street.evict().await;
+        setup.evict().await;
         // The end of a flood tells what was left out of it last.
         let last = || told.lock().unwrap().last().cloned().filter(|line| line.starts_with('['));
         let last = until("the summary", last).await;
@@ -55,7 +55,7 @@ fn of_a_flood_of_standard_error_so_many_lines_are_told_and_the_rest_is_summarise
         let lines = told.lock().unwrap().iter().filter(|line| line.starts_with("flood")).count();
         let most = 512 + 100 * usize::try_from(started.elapsed().as_secs() + 1).unwrap();
         assert!(lines <= most, "{lines} lines were told, of which {most} may be");
-        street.leave("a flood of standard error").await;
+        setup.leave("a flood of standard error").await;
     });
 }
 
@@ -63,11 +63,11 @@ fn of_a_flood_of_standard_error_so_many_lines_are_told_and_the_rest_is_summarise
 fn none_of_a_calls_notices_is_missing_from_what_its_caller_is_told_and_counted_and_its_flood_mutes_nobody_else() {
     const URI: &str = "fixture://note.txt";
     apart(|| async {
-        let witness = Witness::new();
-        let street = Street::watched(witness.clone()).await;
-        let hostile = street.hostile(&["--resources"]).await;
-        let _watch = hostile.watch(URI, CallLimits::fixed(patience()), &(Arc::new(Quiet) as _)).await.unwrap();
-        let flood = Person::new(1, Manner::Answers);
+        let observer = RecordingObserver::new();
+        let setup = HostileSetup::watched(observer.clone()).await;
+        let hostile = setup.hostile(&["--resources"]).await;
+        let _watch = hostile.watch(URI, CallLimits::fixed(patience()), &(Arc::new(SilentObserver) as _)).await.unwrap();
+        let flood = Person::new(1, Behaviour::Answers);
         for _ in 0..2 {
             let before = flood.told().len();
             call_by(&flood.caller(), &hostile, "progress", json!({ "steps": 5_000 })).await.unwrap();
@@ -77,187 +77,187 @@ fn none_of_a_calls_notices_is_missing_from_what_its_caller_is_told_and_counted_a
             assert_eq!(counted, 5_000);
         }
         assert!(flood.told().iter().any(|notice| matches!(notice, Notice::Dropped(_))), "it is a flood");
-        let other = Person::new(2, Manner::Answers);
+        let other = Person::new(2, Behaviour::Answers);
         call_by(&other.caller(), &hostile, "progress", json!({ "steps": 10 })).await.unwrap();
         let told = other.told();
         assert!(told.len() == 10 && told.iter().all(|notice| matches!(notice, Notice::Progress { .. })), "{told:?}");
         call(&hostile, "touch", json!({ "uri": URI })).await.unwrap();
-        witness.saw("the update", |seen| matches!(seen, Seen::Updated(uri) if uri == URI).then_some(())).await;
-        let nobodys = witness.seen().into_iter().filter(|seen| matches!(seen, Seen::Notice(..))).collect::<Vec<_>>();
+        observer.saw("the update", |seen| matches!(seen, Seen::Updated(uri) if uri == URI).then_some(())).await;
+        let nobodys = observer.seen().into_iter().filter(|seen| matches!(seen, Seen::Notice(..))).collect::<Vec<_>>();
         assert!(nobodys.is_empty(), "{nobodys:?}");
         drop(hostile);
-        street.leave("a flood of progress").await;
+        setup.leave("a flood of progress").await;
     });
 }
 
 #[test]
 fn floods_during_the_handshake() {
     apart(|| async {
-        let street = Street::new().await;
+        let setup = HostileSetup::new().await;
         for kind in FLOODS {
             let flags = ["--flood", kind, "--from-start"];
-            let command = street.scene.command("hostile", &flags);
-            let launch = Launch { era: Some(Era::Initialize), ..street.scene.launch_command("hostile", command, scaled(HANDSHAKE)) };
-            match street.connect(launch).await {
+            let command = setup.test_folder.command("hostile", &flags);
+            let launch = Launch { era: Some(Era::Initialize), ..setup.test_folder.launch_command("hostile", command, scaled(HANDSHAKE)) };
+            match setup.connect(launch).await {
                 Ok(hostile) => {
-                    let _ = street.call(&hostile, "empty", json!({})).await;
+                    let _ = setup.call(&hostile, "empty", json!({})).await;
                 }
                 Err(error) => assert_eq!(error.code(), "ERR_CONNECT_TIMEOUT", "{kind}: {error}"),
             }
-            street.evict().await;
+            setup.evict().await;
         }
-        street.leave("floods during the handshake").await;
+        setup.leave("floods during the handshake").await;
     });
 }
 
 #[test]
 fn a_flood_of_requests_whose_answers_nobody_reads() {
     apart(|| async {
-        let street = Street::new().await;
-        let hostile = street.hostile(&["--flood", "requests", "--stop-reading"]).await;
+        let setup = HostileSetup::new().await;
+        let hostile = setup.hostile(&["--flood", "requests", "--stop-reading"]).await;
         let limit = scaled(Duration::from_secs(3));
-        let outcome = street.meanwhile(call_for(&hostile, "hang", json!({}), limit)).await;
+        let outcome = setup.meanwhile(call_for(&hostile, "hang", json!({}), limit)).await;
         assert_eq!(outcome.unwrap_err().code(), "ERR_CALL_TIMEOUT");
         drop(hostile);
-        street.leave("requests whose answers nobody reads").await;
+        setup.leave("requests whose answers nobody reads").await;
     });
 }
 
 #[test]
 fn a_line_of_a_gigabyte() {
     apart(|| async {
-        let street = Street::new().await;
-        let hostile = street.hostile(&["--giant-line", "1000000000"]).await;
-        let error = street.meanwhile(call(&hostile, "empty", json!({}))).await.unwrap_err();
+        let setup = HostileSetup::new().await;
+        let hostile = setup.hostile(&["--giant-line", "1000000000"]).await;
+        let error = setup.meanwhile(call(&hostile, "empty", json!({}))).await.unwrap_err();
         let Error::ResponseTooLarge { size, .. } = &error else { panic!("{error}") };
         assert_eq!(size, "1000000000");
         drop(hostile);
-        street.leave("a gigabyte").await;
+        setup.leave("a gigabyte").await;
     });
 }
 
 #[test]
 fn a_byte_a_second() {
     apart(|| async {
-        let street = Street::new().await;
-        let hostile = street.hostile(&["--drip"]).await;
+        let setup = HostileSetup::new().await;
+        let hostile = setup.hostile(&["--drip"]).await;
         for tool in ["empty", "echo"] {
-            assert_eq!(street.fails(&hostile, tool).await.code(), "ERR_CALL_TIMEOUT");
+            assert_eq!(setup.fails(&hostile, tool).await.code(), "ERR_CALL_TIMEOUT");
         }
         drop(hostile);
-        street.evict().await;
-        let error = street.refusal(&["--drip", "--from-start"], Some(Era::Initialize), scaled(HANDSHAKE)).await;
+        setup.evict().await;
+        let error = setup.refusal(&["--drip", "--from-start"], Some(Era::Initialize), scaled(HANDSHAKE)).await;
         assert_eq!(error.code(), "ERR_CONNECT_TIMEOUT", "{error}");
-        street.leave("a drip").await;
+        setup.leave("a drip").await;
     });
 }
 
 #[test]
 fn json_that_is_nested_a_hundred_thousand_deep() {
     apart(|| async {
-        let street = Street::new().await;
-        let hostile = street.hostile(&[]).await;
+        let setup = HostileSetup::new().await;
+        let hostile = setup.hostile(&[]).await;
         for _ in 0..10 {
-            let error = street.call(&hostile, "deep", json!({ "depth": 100_000 })).await.unwrap_err();
+            let error = setup.call(&hostile, "deep", json!({ "depth": 100_000 })).await.unwrap_err();
             assert!(matches!(&error, Error::UnusableAnswer { problem, .. } if said(problem).contains("not valid JSON")), "{error}");
         }
         echoes(&hostile).await;
         drop(hostile);
-        street.leave("deep JSON").await;
+        setup.leave("deep JSON").await;
     });
 }
 
 #[test]
 fn answers_with_the_wrong_id_and_answers_that_come_twice() {
     apart(|| async {
-        let street = Street::new().await;
-        let hostile = street.hostile(&["--stray-answers"]).await;
-        assert_eq!(street.fails(&hostile, "wrong_id").await.code(), "ERR_CALL_TIMEOUT");
+        let setup = HostileSetup::new().await;
+        let hostile = setup.hostile(&["--stray-answers"]).await;
+        assert_eq!(setup.fails(&hostile, "wrong_id").await.code(), "ERR_CALL_TIMEOUT");
         for _ in 0..100 {
-            let answer = street.meanwhile(call(&hostile, "twice", json!({}))).await.unwrap();
+            let answer = setup.meanwhile(call(&hostile, "twice", json!({}))).await.unwrap();
             assert_eq!(answer["content"][0]["text"], "first");
         }
         echoes(&hostile).await;
         drop(hostile);
-        street.leave("wrong ids").await;
+        setup.leave("wrong ids").await;
     });
 }
 
 #[test]
 fn servers_that_read_nothing_or_no_more() {
     apart(|| async {
-        let street = Street::new().await;
-        let error = street.refusal(&["--never-read"], None, scaled(HANDSHAKE)).await;
+        let setup = HostileSetup::new().await;
+        let error = setup.refusal(&["--never-read"], None, scaled(HANDSHAKE)).await;
         assert_eq!(error.code(), "ERR_CONNECT_TIMEOUT", "{error}");
-        let hostile = street.hostile(&["--stop-reading"]).await;
-        street.meanwhile(call(&hostile, "empty", json!({}))).await.unwrap();
+        let hostile = setup.hostile(&["--stop-reading"]).await;
+        setup.meanwhile(call(&hostile, "empty", json!({}))).await.unwrap();
         // Far more than a pipe and all queues on the way hold.
         let calls = (0..100).map(|_| call_for(&hostile, "echo", json!({ "value": "x".repeat(100_000) }), scaled(CALL_LIMIT)));
-        let ending = street.meanwhile(futures::future::join_all(calls));
+        let ending = setup.meanwhile(futures::future::join_all(calls));
         for outcome in within(scaled(CALL_LIMIT * 8), "the calls' time-outs", ending).await {
             assert_eq!(outcome.unwrap_err().code(), "ERR_CALL_TIMEOUT");
         }
         drop(hostile);
-        street.leave("no reading").await;
+        setup.leave("no reading").await;
     });
 }
 
 #[test]
 fn a_server_that_forks_and_lingers() {
     apart(|| async {
-        let street = Street::new().await;
+        let setup = HostileSetup::new().await;
         for tool in ["exit0", "crash"] {
-            let hostile = street.hostile(&["--leave-child"]).await;
-            street.scene.logged("hostile", "linger", |_| true).await;
-            let error = street.fails(&hostile, tool).await;
+            let hostile = setup.hostile(&["--leave-child"]).await;
+            setup.test_folder.logged("hostile", "linger", |_| true).await;
+            let error = setup.fails(&hostile, tool).await;
             let status = if tool == "exit0" { "it exited with code 0" } else { "it exited with code 3" };
             assert!(matches!(&error, Error::ServerExited { status: told, .. } if told == status), "{error}");
             drop(hostile);
-            street.evict().await;
+            setup.evict().await;
         }
-        street.leave("what lingers").await;
+        setup.leave("what lingers").await;
     });
 }
 
 #[test]
 fn servers_that_ignore_every_request_to_end() {
     apart(|| async {
-        let street = Street::new().await;
+        let setup = HostileSetup::new().await;
         let flags = ["--ignore-sigterm", "--ignore-stdin-eof", "--leave-child"];
-        let hostile = street.hostile(&flags).await;
+        let hostile = setup.hostile(&flags).await;
         echoes(&hostile).await;
         drop(hostile);
-        street.leave("what does not end").await;
+        setup.leave("what does not end").await;
     });
 }
 
 #[test]
 fn a_handshake_that_is_held() {
     apart(|| async {
-        let street = Street::new().await;
+        let setup = HostileSetup::new().await;
         let cases: [&[&str]; 3] =
             [&["--never-answer"], &["--slow-start", "60000"], &["--never-answer", "--flood", "notifications", "--from-start"]];
         for flags in cases {
             for era in [None, Some(Era::Initialize), Some(Era::Discover)] {
-                let error = street.refusal(flags, era, scaled(HANDSHAKE)).await;
+                let error = setup.refusal(flags, era, scaled(HANDSHAKE)).await;
                 assert!(matches!(&error, Error::ConnectTimeout { .. }), "{flags:?}: {error}");
                 assert!(error.to_string().contains("connectTimeoutMs"), "{error}");
             }
         }
-        street.leave("a held handshake").await;
+        setup.leave("a held handshake").await;
     });
 }
 
 #[test]
 fn a_thousand_questions_of_one_call() {
     apart(|| async {
-        let witness = Witness::new();
-        let street = Street::watched(witness.clone()).await;
+        let observer = RecordingObserver::new();
+        let setup = HostileSetup::watched(observer.clone()).await;
         for (flag, era) in [("old", Era::Initialize), ("2026", Era::Discover)] {
-            let hostile = street.connect(street.launch(&["--era", flag], Some(era))).await.unwrap();
-            let person = Person::new(1, Manner::Answers);
+            let hostile = setup.connect(setup.launch(&["--era", flag], Some(era))).await.unwrap();
+            let person = Person::new(1, Behaviour::Answers);
             let caller = person.caller();
-            let answer = street.meanwhile(call_by(&caller, &hostile, "elicit_flood", json!({ "count": 1000 }))).await.unwrap();
+            let answer = setup.meanwhile(call_by(&caller, &hostile, "elicit_flood", json!({ "count": 1000 }))).await.unwrap();
             let counts = &answer["structuredContent"];
             let answered = |action: &str| counts[action].as_u64().unwrap();
             assert_eq!(answered("accepted"), 20, "{flag}: {counts}");
@@ -265,21 +265,21 @@ fn a_thousand_questions_of_one_call() {
             assert_eq!(person.asked().len(), 20);
             echoes(&hostile).await;
             drop(hostile);
-            street.evict().await;
+            setup.evict().await;
         }
-        street.leave("a thousand questions").await;
+        setup.leave("a thousand questions").await;
     });
 }
 
 #[test]
 fn a_thousand_questions_that_a_person_ponders_end_with_their_call() {
     apart(|| async {
-        let street = Street::new().await;
-        let hostile = street.hostile(&[]).await;
-        let person = Person::new(1, Manner::Ponders);
+        let setup = HostileSetup::new().await;
+        let hostile = setup.hostile(&[]).await;
+        let person = Person::new(1, Behaviour::NeverAnswers);
         let caller = person.caller();
         let asked = crate::support::until("the questions", || (person.pondering() == 20).then_some(()));
-        let outcome = street.meanwhile(async {
+        let outcome = setup.meanwhile(async {
             tokio::select! {
                 biased;
                 outcome = call_by(&caller, &hostile, "elicit_flood", json!({ "count": 1000 })) => Some(outcome),
@@ -290,39 +290,39 @@ fn a_thousand_questions_that_a_person_ponders_end_with_their_call() {
         crate::support::until("the questions' end", || (person.pondering() == 0).then_some(())).await;
         echoes(&hostile).await;
         drop(hostile);
-        street.leave("pondered questions").await;
+        setup.leave("pondered questions").await;
     });
 }
 
 #[test]
 fn a_server_that_stops_in_the_middle_of_everything() {
     apart(|| async {
-        let street = Street::new().await;
-        let hostile = street.hostile(&["--flood", "log"]).await;
-        let pid = street.scene.pid("hostile").await;
+        let setup = HostileSetup::new().await;
+        let hostile = setup.hostile(&["--flood", "log"]).await;
+        let pid = setup.test_folder.pid("hostile").await;
         let stopping = async {
-            street.scene.called("hostile", "hang").await;
+            setup.test_folder.called("hostile", "hang").await;
             crate::support::send(libc::SIGSTOP, pid);
         };
-        let (outcome, ()) = tokio::join!(street.call(&hostile, "hang", json!({})), stopping);
+        let (outcome, ()) = tokio::join!(setup.call(&hostile, "hang", json!({})), stopping);
         assert_eq!(outcome.unwrap_err().code(), "ERR_CALL_TIMEOUT");
         drop(hostile);
-        within(scaled(CLOSE_LIMIT), "its end", street.connections.close("hostile")).await;
-        street.leave("a stop").await;
+        within(scaled(CLOSE_LIMIT), "its end", setup.connections.close("hostile")).await;
+        setup.leave("a stop").await;
     });
 }
 
 #[test]
 fn results_as_large_as_they_may_be() {
     apart(|| async {
-        let street = Street::new().await;
-        let hostile = street.hostile(&[]).await;
+        let setup = HostileSetup::new().await;
+        let hostile = setup.hostile(&[]).await;
         for _ in 0..3 {
             let calling = call_for(&hostile, "big_text", json!({ "bytes": 15_000_000 }), patience());
-            let answer = street.meanwhile(calling).await.unwrap();
+            let answer = setup.meanwhile(calling).await.unwrap();
             assert_eq!(answer["content"][0]["text"].as_str().map(str::len), Some(15_000_000));
         }
         drop(hostile);
-        street.leave("large results").await;
+        setup.leave("large results").await;
     });
 }

@@ -6,13 +6,13 @@ use hyperlight_mcp::{Gateway, GatewayOptions, Result};
 use serde_json::{Value as Json, json};
 
 use crate::support::http::Remote;
-use crate::support::{FIXTURE, Scene, emulated, guest_choice, object, patience, pid_of, send, until, within};
+use crate::support::{FIXTURE, TestFolder, emulated, guest_choice, object, patience, pid_of, send, until, within};
 
-fn options(scene: &Scene, servers: &Json) -> GatewayOptions {
-    let mut options = GatewayOptions::new(scene.watchdog_program(), tokio::runtime::Handle::current());
+fn options(test_folder: &TestFolder, servers: &Json) -> GatewayOptions {
+    let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
     options.config = Some(json!({ "mcpServers": servers }));
-    options.state_dir = Some(scene.path("state"));
-    options.workspace_folder = Some(scene.path(""));
+    options.state_dir = Some(test_folder.path("state"));
+    options.workspace_folder = Some(test_folder.path(""));
     options.guest = guest_choice();
     if emulated() {
         options.limits.connect_timeout_ms *= 8;
@@ -20,56 +20,56 @@ fn options(scene: &Scene, servers: &Json) -> GatewayOptions {
     options
 }
 
-fn ledger_flag(scene: &Scene) -> [String; 2] {
-    ["--ledger".to_owned(), scene.path("ledger").display().to_string()]
+fn ledger_flag(test_folder: &TestFolder) -> [String; 2] {
+    ["--ledger".to_owned(), test_folder.path("ledger").display().to_string()]
 }
 
 /// A gateway with one server, approved and enabled.
-async fn open(scene: &Scene, server: Json) -> Gateway {
-    let gateway = Gateway::open(options(scene, &json!({ "one": server }))).unwrap();
+async fn open(test_folder: &TestFolder, server: Json) -> Gateway {
+    let gateway = Gateway::open(options(test_folder, &json!({ "one": server }))).unwrap();
     gateway.approve("one", None, None).await.unwrap();
     gateway.enable("one").unwrap();
     gateway
 }
 
-async fn open_process(scene: &Scene) -> Gateway {
-    let ledger = ledger_flag(scene);
-    let arguments = scene.arguments("one", &[&ledger[0], &ledger[1]]);
-    open(scene, json!({ "command": FIXTURE, "args": arguments, "confirm": "never" })).await
+async fn open_process(test_folder: &TestFolder) -> Gateway {
+    let ledger = ledger_flag(test_folder);
+    let arguments = test_folder.arguments("one", &[&ledger[0], &ledger[1]]);
+    open(test_folder, json!({ "command": FIXTURE, "args": arguments, "confirm": "never" })).await
 }
 
 async fn call(gateway: &Gateway, tool: &str, arguments: Json) -> Result<Json> {
     gateway.call_tool("one", tool, object(arguments), CallOptions::default(), &Stop::new()).await
 }
 
-fn counted(scene: &Scene, key: &str) -> usize {
-    let ledger = std::fs::read_to_string(scene.path("ledger")).unwrap_or_default();
+fn counted(test_folder: &TestFolder, key: &str) -> usize {
+    let ledger = std::fs::read_to_string(test_folder.path("ledger")).unwrap_or_default();
     ledger.lines().filter(|line| *line == key).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_server_ended_is_sent_again_only_where_twice_is_as_good_as_once() {
-    let scene = Scene::new();
-    let gateway = open_process(&scene).await;
+    let test_folder = TestFolder::new();
+    let gateway = open_process(&test_folder).await;
     let error = call(&gateway, "counted", json!({ "key": "plain", "then": "crash_once" })).await.unwrap_err();
-    assert_eq!((error.code(), counted(&scene, "plain")), ("ERR_SERVER_EXITED", 1), "{error}");
+    assert_eq!((error.code(), counted(&test_folder, "plain")), ("ERR_SERVER_EXITED", 1), "{error}");
     for tool in ["counted_read", "counted_idempotent"] {
         let answer = call(&gateway, tool, json!({ "key": tool, "then": "crash_once" })).await.unwrap();
-        assert_eq!((&answer["structuredContent"]["key"], counted(&scene, tool)), (&json!(tool), 2));
+        assert_eq!((&answer["structuredContent"]["key"], counted(&test_folder, tool)), (&json!(tool), 2));
     }
     gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_ends_its_server_again_is_not_sent_a_third_time() {
-    let scene = Scene::new();
-    let gateway = open_process(&scene).await;
+    let test_folder = TestFolder::new();
+    let gateway = open_process(&test_folder).await;
     for (then, status) in [("crash", "code 3"), ("exit0", "code 0")] {
         for (tool, times) in [("counted", 1), ("counted_read", 2), ("counted_idempotent", 2)] {
             let key = format!("{tool} {then}");
             let error = call(&gateway, tool, json!({ "key": key, "then": then })).await.unwrap_err();
             assert!(error.code() == "ERR_SERVER_EXITED" && error.to_string().contains(status), "{error}");
-            assert_eq!(counted(&scene, &key), times, "{key}");
+            assert_eq!(counted(&test_folder, &key), times, "{key}");
         }
     }
     gateway.close().await;
@@ -77,47 +77,47 @@ async fn a_call_that_ends_its_server_again_is_not_sent_a_third_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_has_closed_its_input_but_still_runs_is_replaced_for_the_next_call() {
-    let scene = Scene::new();
-    let ledger = ledger_flag(&scene);
-    let arguments = scene.arguments("one", &[&ledger[0], &ledger[1], "--close-input"]);
-    let gateway = open(&scene, json!({ "command": FIXTURE, "args": arguments, "confirm": "never" })).await;
-    let spawned = scene.count("one", "spawn");
+    let test_folder = TestFolder::new();
+    let ledger = ledger_flag(&test_folder);
+    let arguments = test_folder.arguments("one", &[&ledger[0], &ledger[1], "--close-input"]);
+    let gateway = open(&test_folder, json!({ "command": FIXTURE, "args": arguments, "confirm": "never" })).await;
+    let spawned = test_folder.count("one", "spawn");
     for number in 0..3 {
         // No byte of the call has reached the old process, so a tool that must not be called twice is called as well.
         let key = number.to_string();
         call(&gateway, "counted", json!({ "key": key })).await.unwrap();
-        assert_eq!(counted(&scene, &key), 1);
-        until("its input is closed", || (scene.count("one", "close-input") == number + 1).then_some(())).await;
+        assert_eq!(counted(&test_folder, &key), 1);
+        until("its input is closed", || (test_folder.count("one", "close-input") == number + 1).then_some(())).await;
     }
-    assert_eq!(scene.count("one", "spawn"), spawned + 2);
+    assert_eq!(test_folder.count("one", "spawn"), spawned + 2);
     gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_fails_in_any_other_way_is_sent_once() {
-    let scene = Scene::new();
-    let gateway = open_process(&scene).await;
+    let test_folder = TestFolder::new();
+    let gateway = open_process(&test_folder).await;
     for tool in ["counted", "counted_read", "counted_idempotent"] {
         let hanging = CallOptions { timeout_ms: Some(200), ..CallOptions::default() };
         let arguments = object(json!({ "key": tool, "then": "hang" }));
         let error = gateway.call_tool("one", tool, arguments, hanging, &Stop::new()).await.unwrap_err();
-        assert_eq!((error.code(), counted(&scene, tool)), ("ERR_CALL_TIMEOUT", 1), "{tool}: {error}");
+        assert_eq!((error.code(), counted(&test_folder, tool)), ("ERR_CALL_TIMEOUT", 1), "{tool}: {error}");
     }
     gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_right_after_its_servers_death_is_counted_at_most_once() {
-    let scene = Scene::new();
-    let gateway = open_process(&scene).await;
+    let test_folder = TestFolder::new();
+    let gateway = open_process(&test_folder).await;
     for death in 1..=5 {
         let key = format!("after death {death}");
         let pid = call(&gateway, "pid", json!({})).await.unwrap()["structuredContent"]["pid"].clone();
         send(libc::SIGKILL, pid_of(&json!({ "pid": pid })));
         // At once: whether the call finds the server dead or alive, it says so where it was not answered.
         match call(&gateway, "counted", json!({ "key": key })).await {
-            Ok(_) => assert_eq!(counted(&scene, &key), 1),
-            Err(error) => assert_eq!((error.code(), counted(&scene, &key)), ("ERR_SERVER_EXITED", 0), "{error}"),
+            Ok(_) => assert_eq!(counted(&test_folder, &key), 1),
+            Err(error) => assert_eq!((error.code(), counted(&test_folder, &key)), ("ERR_SERVER_EXITED", 0), "{error}"),
         }
     }
     gateway.close().await;
@@ -125,40 +125,40 @@ async fn a_call_right_after_its_servers_death_is_counted_at_most_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_in_flight_when_their_server_is_killed_end_once_each() {
-    let scene = Scene::new();
-    let gateway = open_process(&scene).await;
+    let test_folder = TestFolder::new();
+    let gateway = open_process(&test_folder).await;
     let pid = call(&gateway, "pid", json!({})).await.unwrap()["structuredContent"]["pid"].clone();
-    let spawned = scene.count("one", "spawn");
+    let spawned = test_folder.count("one", "spawn");
     let tools = ["counted", "counted_read", "counted_idempotent"];
     let calls = (0..30).map(|number| {
         let (gateway, tool) = (&gateway, tools[number % 3]);
         async move { (number, tool, call(gateway, tool, json!({ "key": number.to_string(), "ms": 1000 })).await) }
     });
     let killing = async {
-        let all = || (0..30).all(|number| counted(&scene, &number.to_string()) == 1).then_some(());
+        let all = || (0..30).all(|number| counted(&test_folder, &number.to_string()) == 1).then_some(());
         until("all calls", all).await;
         send(libc::SIGKILL, pid_of(&json!({ "pid": pid })));
     };
     let both = async { tokio::join!(futures::future::join_all(calls), killing) };
     let (outcomes, ()) = within(patience(), "the calls", both).await;
     for (number, tool, outcome) in outcomes {
-        let times = counted(&scene, &number.to_string());
+        let times = counted(&test_folder, &number.to_string());
         match outcome {
             Ok(_) => assert_eq!((tool == "counted", times), (false, 2), "{number} {tool}"),
             Err(error) => assert_eq!((error.code(), tool, times), ("ERR_SERVER_EXITED", "counted", 1), "{number}"),
         }
     }
-    assert_eq!(scene.count("one", "spawn"), spawned + 1);
+    assert_eq!(test_folder.count("one", "spawn"), spawned + 1);
     gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_post_whose_connection_breaks_is_counted_once() {
-    let scene = Scene::new();
-    let ledger = ledger_flag(&scene);
-    let remote = Remote::start(&scene, "one", &["--drop-post", &ledger[0], &ledger[1]]);
-    let gateway = open(&scene, json!({ "url": remote.url, "confirm": "never" })).await;
+    let test_folder = TestFolder::new();
+    let ledger = ledger_flag(&test_folder);
+    let remote = Remote::start(&test_folder, "one", &["--drop-post", &ledger[0], &ledger[1]]);
+    let gateway = open(&test_folder, json!({ "url": remote.url, "confirm": "never" })).await;
     let error = call(&gateway, "counted", json!({ "key": "a" })).await.unwrap_err();
-    assert_eq!((error.code(), counted(&scene, "a")), ("ERR_REQUEST_FAILED", 1), "{error}");
+    assert_eq!((error.code(), counted(&test_folder, "a")), ("ERR_REQUEST_FAILED", 1), "{error}");
     gateway.close().await;
 }

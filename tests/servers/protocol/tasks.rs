@@ -8,14 +8,14 @@ use hyperlight_mcp::client::{CallLimits, Caller, Connection, Era, Launch, ToolRe
 use serde_json::{Value as Json, json};
 
 use crate::support::calling::echoes;
-use crate::support::witness::{Manner, Person};
-use crate::support::{Quiet, Scene, object, patience, said};
+use crate::support::recording_observer::{Behaviour, Person};
+use crate::support::{SilentObserver, TestFolder, object, patience, said};
 
 const ERAS: [(&str, Era); 2] = [("old", Era::Initialize), ("2026", Era::Discover)];
 
-async fn open(scene: &Scene, era: (&str, Era)) -> Connection {
-    let launch = Launch { era: Some(era.1), ..scene.launch("s", &["--era", era.0]) };
-    scene.open_launch(&launch).await.unwrap()
+async fn open(test_folder: &TestFolder, era: (&str, Era)) -> Connection {
+    let launch = Launch { era: Some(era.1), ..test_folder.launch("s", &["--era", era.0]) };
+    test_folder.open_launch(&launch).await.unwrap()
 }
 
 async fn run(connection: &Connection, arguments: Json, timeout: Duration, caller: Arc<dyn Caller>) -> hyperlight_mcp::Result<Json> {
@@ -25,28 +25,28 @@ async fn run(connection: &Connection, arguments: Json, timeout: Duration, caller
 }
 
 async fn outcome(connection: &Connection, outcome: &str) -> hyperlight_mcp::Result<Json> {
-    run(connection, json!({ "ms": 60, "outcome": outcome }), patience(), Arc::new(Quiet)).await
+    run(connection, json!({ "ms": 60, "outcome": outcome }), patience(), Arc::new(SilentObserver)).await
 }
 
-fn asked(scene: &Scene, method: &str) -> usize {
-    scene.events("s").iter().filter(|entry| entry["method"] == method).count()
+fn asked(test_folder: &TestFolder, method: &str) -> usize {
+    test_folder.events("s").iter().filter(|entry| entry["method"] == method).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_is_followed_to_its_result() {
     for era in ERAS {
-        let scene = Scene::new();
-        let connection = open(&scene, era).await;
+        let test_folder = TestFolder::new();
+        let connection = open(&test_folder, era).await;
         assert_eq!(outcome(&connection, "done").await.unwrap()["content"][0]["text"], "done", "{era:?}");
-        assert!(asked(&scene, "tasks/get") >= 1 && asked(&scene, "tasks/cancel") == 0, "{era:?}");
+        assert!(asked(&test_folder, "tasks/get") >= 1 && asked(&test_folder, "tasks/cancel") == 0, "{era:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_that_fails_gives_its_own_reason() {
     for era in ERAS {
-        let scene = Scene::new();
-        let connection = open(&scene, era).await;
+        let test_folder = TestFolder::new();
+        let connection = open(&test_folder, era).await;
         let failed = outcome(&connection, "fail").await.unwrap();
         assert_eq!((&failed["isError"], &failed["content"][0]["text"]), (&json!(true), &json!("the task failed")), "{era:?}");
         let error = outcome(&connection, "error").await.unwrap_err();
@@ -57,9 +57,9 @@ async fn a_task_that_fails_gives_its_own_reason() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_that_asks_asks_the_person_behind_its_call() {
     for era in ERAS {
-        let scene = Scene::new();
-        let connection = open(&scene, era).await;
-        let person = Person::new(3, Manner::Answers);
+        let test_folder = TestFolder::new();
+        let connection = open(&test_folder, era).await;
+        let person = Person::new(3, Behaviour::Answers);
         let answer = run(&connection, json!({ "ms": 20, "outcome": "ask" }), patience(), person.caller()).await.unwrap();
         let said = json!({ "action": "accept", "content": { "answer": "person 3" } });
         assert_eq!((&answer["structuredContent"], person.asked()), (&said, vec!["The task asks".to_owned()]), "{era:?}");
@@ -69,18 +69,18 @@ async fn a_task_that_asks_asks_the_person_behind_its_call() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_whose_caller_gives_up_is_cancelled_at_the_server() {
     for era in ERAS {
-        let scene = Scene::new();
-        let connection = open(&scene, era).await;
+        let test_folder = TestFolder::new();
+        let connection = open(&test_folder, era).await;
         let hanging = json!({ "ms": 0, "outcome": "hang" });
         tokio::select! {
             biased;
-            outcome = run(&connection, hanging.clone(), patience(), Arc::new(Quiet)) => panic!("{outcome:?}"),
-            _ = scene.logged("s", "request", |entry| entry["method"] == "tasks/get") => {}
+            outcome = run(&connection, hanging.clone(), patience(), Arc::new(SilentObserver)) => panic!("{outcome:?}"),
+            _ = test_folder.logged("s", "request", |entry| entry["method"] == "tasks/get") => {}
         }
-        scene.logged("s", "request", |entry| entry["method"] == "tasks/cancel").await;
-        let error = run(&connection, hanging, Duration::from_millis(200), Arc::new(Quiet)).await.unwrap_err();
+        test_folder.logged("s", "request", |entry| entry["method"] == "tasks/cancel").await;
+        let error = run(&connection, hanging, Duration::from_millis(200), Arc::new(SilentObserver)).await.unwrap_err();
         assert_eq!(error.code(), "ERR_CALL_TIMEOUT", "{era:?}: {error}");
-        let cancels = || (asked(&scene, "tasks/cancel") == 2).then_some(());
+        let cancels = || (asked(&test_folder, "tasks/cancel") == 2).then_some(());
         crate::support::until("the second cancellation", cancels).await;
         echoes(&connection).await;
     }
@@ -89,8 +89,8 @@ async fn a_task_whose_caller_gives_up_is_cancelled_at_the_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_that_the_server_forgot_ends_with_what_it_says() {
     for era in ERAS {
-        let scene = Scene::new();
-        let connection = open(&scene, era).await;
+        let test_folder = TestFolder::new();
+        let connection = open(&test_folder, era).await;
         let error = outcome(&connection, "lost").await.unwrap_err();
         assert!(matches!(&error, Error::Protocol { message, .. } if said(message).contains("Task not found")), "{era:?}: {error}");
     }

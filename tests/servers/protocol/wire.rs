@@ -8,7 +8,7 @@ use hyperlight_mcp::config::ResolvedCommand;
 use serde_json::json;
 
 use crate::support::calling::{call, call_for, echoes};
-use crate::support::{FIXTURE, Scene, patience, said, write_script};
+use crate::support::{FIXTURE, TestFolder, patience, said, write_script};
 
 /// Limit of the nesting of a message's JSON.
 const DEPTH: usize = 128;
@@ -28,11 +28,11 @@ async fn what_stands_around_a_message_disturbs_nothing() {
         &["--stray-answers", "--discover", "silent"],
     ];
     for flags in cases {
-        let scene = Scene::new();
+        let test_folder = TestFolder::new();
         let era = if flags.contains(&"2026") { Era::Discover } else { Era::Initialize };
         let era = (!flags.contains(&"--discover")).then_some(era);
-        let launch = Launch { era, ..scene.launch("s", flags) };
-        let connection = scene.open_launch(&launch).await.unwrap_or_else(|error| panic!("{flags:?}: {error}"));
+        let launch = Launch { era, ..test_folder.launch("s", flags) };
+        let connection = test_folder.open_launch(&launch).await.unwrap_or_else(|error| panic!("{flags:?}: {error}"));
         assert!(connection.manifest().await.unwrap().tools.len() > 40, "{flags:?}");
         for _ in 0..3 {
             echoes(&connection).await;
@@ -44,8 +44,8 @@ async fn what_stands_around_a_message_disturbs_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_answers_the_first_counts() {
-    let scene = Scene::new();
-    let connection = scene.open(&[]).await.unwrap();
+    let test_folder = TestFolder::new();
+    let connection = test_folder.open(&[]).await.unwrap();
     for _ in 0..20 {
         assert_eq!(call(&connection, "twice", json!({})).await.unwrap()["content"][0]["text"], "first");
     }
@@ -54,8 +54,8 @@ async fn of_two_answers_the_first_counts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_to_a_request_that_nobody_made_ends_no_call_but_by_its_own_time() {
-    let scene = Scene::new();
-    let connection = scene.open(&[]).await.unwrap();
+    let test_folder = TestFolder::new();
+    let connection = test_folder.open(&[]).await.unwrap();
     let error = call_for(&connection, "wrong_id", json!({}), Duration::from_millis(200)).await.unwrap_err();
     assert!(matches!(&error, Error::CallTimeout { limit_ms: 200, .. }), "{error}");
     echoes(&connection).await;
@@ -63,8 +63,8 @@ async fn an_answer_to_a_request_that_nobody_made_ends_no_call_but_by_its_own_tim
 
 #[tokio::test(flavor = "multi_thread")]
 async fn json_is_read_as_deep_as_it_can_be_and_fails_its_call_at_once_where_it_is_deeper() {
-    let scene = Scene::new();
-    let connection = scene.open(&[]).await.unwrap();
+    let test_folder = TestFolder::new();
+    let connection = test_folder.open(&[]).await.unwrap();
     // The message itself has three levels.
     let answer = call(&connection, "deep", json!({ "depth": DEPTH - 4 })).await.unwrap();
     assert_eq!(answer["structuredContent"]["deep"].to_string().matches('[').count(), DEPTH - 4);
@@ -78,8 +78,8 @@ async fn json_is_read_as_deep_as_it_can_be_and_fails_its_call_at_once_where_it_i
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_with_much_in_it_comes_through_whole() {
-    let scene = Scene::new();
-    let connection = scene.open(&[]).await.unwrap();
+    let test_folder = TestFolder::new();
+    let connection = test_folder.open(&[]).await.unwrap();
     let answer = call(&connection, "big_structured", json!({ "bytes": 1_000_000 })).await.unwrap();
     assert_eq!(answer["structuredContent"].to_string().len(), 1_000_000);
     let many: Vec<_> = (0..100_000).collect();
@@ -89,16 +89,16 @@ async fn a_result_with_much_in_it_comes_through_whole() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_server_prints_is_not_taken_for_an_answer() {
-    let scene = Scene::new();
-    let (program, log) = (scene.path("server"), scene.path("log-s"));
+    let test_folder = TestFolder::new();
+    let (program, log) = (test_folder.path("server"), test_folder.path("log-s"));
     // Everything that the fixture writes follows an object as some programs print them.
     let fixture = format!("{FIXTURE} --log {}", log.display());
     write_script(
         &program,
         &format!("{fixture} | while IFS= read -r line; do echo '{{ level: \"info\" }}'; printf '%s\\n' \"$line\"; done"),
     );
-    let command = ResolvedCommand { command: program.display().to_string(), arguments: Vec::new(), ..scene.command("s", &[]) };
-    let connection = scene.open_launch(&scene.launch_command("s", command, patience())).await.unwrap();
+    let command = ResolvedCommand { command: program.display().to_string(), arguments: Vec::new(), ..test_folder.command("s", &[]) };
+    let connection = test_folder.open_launch(&test_folder.launch_command("s", command, patience())).await.unwrap();
     for _ in 0..3 {
         echoes(&connection).await;
     }

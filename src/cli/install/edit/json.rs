@@ -9,7 +9,7 @@ use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde::Serialize as _;
 use serde_json::Value as Json;
 
-use super::{Piece, Problem, Replacement, Taken, apply, newline_of};
+use super::{Piece, Problem, RemovedServer, Replacement, apply, newline_of};
 
 const DEFAULT_INDENT: &str = "  ";
 
@@ -22,11 +22,11 @@ pub(super) fn parsed(text: &str) -> Result<Json, Problem> {
 }
 
 /// Returns the source text of each of these servers.
-pub(super) fn sources(text: &str, section: &str, names: &[String]) -> Result<Vec<Taken>, Problem> {
+pub(super) fn sources(text: &str, section: &str, names: &[String]) -> Result<Vec<RemovedServer>, Problem> {
     let Some(root) = object_of(text)? else { return Ok(Vec::new()) };
     let Some(servers) = section_of(&root, section)? else { return Ok(Vec::new()) };
     let named = servers.properties.iter().filter(|property| names.iter().any(|name| name == property.name.as_str()));
-    Ok(named.map(|property| Taken { name: property.name.as_str().to_owned(), text: text[range(property)].to_owned() }).collect())
+    Ok(named.map(|property| RemovedServer { name: property.name.as_str().to_owned(), text: text[range(property)].to_owned() }).collect())
 }
 
 /// Removes these servers, and inserts the pieces where the first of them was, or else at the end of the section.

@@ -51,7 +51,7 @@ impl std::fmt::Display for Problem {
 /// A server that was removed from a host's config, with its source text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Taken {
+pub(super) struct RemovedServer {
     pub(super) name: String,
     pub(super) text: String,
 }
@@ -60,7 +60,7 @@ pub(super) struct Taken {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Piece {
     /// A server with the source text that it had before.
-    Source(Taken),
+    Source(RemovedServer),
     Entry {
         name: String,
         entry: Json,
@@ -81,7 +81,7 @@ pub(super) struct Change {
 
 /// Facts that are necessary to reverse an installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Done<'d> {
+pub(super) struct UndoFacts<'d> {
     /// Text of the file before the installation.
     pub(super) before: &'d str,
     /// Digest of the text that the installation wrote.
@@ -89,12 +89,12 @@ pub(super) struct Done<'d> {
     pub(super) change: &'d Change,
     /// Name of our entry.
     pub(super) name: &'d str,
-    pub(super) taken: &'d [Taken],
+    pub(super) taken: &'d [RemovedServer],
 }
 
 /// Result of an undo.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Undone {
+pub(super) struct UndoResult {
     pub(super) text: String,
     /// Nobody has changed the file since the installation, so the text is the one before it.
     pub(super) exact: bool,
@@ -115,7 +115,7 @@ pub(super) fn servers(shape: Shape, text: &str) -> Result<Map<String, Json>, Pro
 }
 
 /// Returns the source text of each of these servers.
-pub(super) fn sources(shape: Shape, text: &str, names: &[String]) -> Result<Vec<Taken>, Problem> {
+pub(super) fn sources(shape: Shape, text: &str, names: &[String]) -> Result<Vec<RemovedServer>, Problem> {
     let text = without_mark(text);
     match shape {
         Shape::Json(section) => json::sources(text, section, names),
@@ -135,7 +135,7 @@ pub(super) fn replaced(shape: Shape, text: &str, remove: &[String], insert: &[Pi
     let mut expected = servers(shape, body)?;
     expected.retain(|name, _| !remove.contains(name));
     let names = |piece: &Piece| match piece {
-        Piece::Source(Taken { name, text: _ }) | Piece::Entry { name, entry: _ } => name.clone(),
+        Piece::Source(RemovedServer { name, text: _ }) | Piece::Entry { name, entry: _ } => name.clone(),
     };
     let is_expected = |servers: &Map<String, Json>| {
         servers.len() == expected.len() + insert.len()
@@ -162,10 +162,10 @@ fn others(shape: Shape, text: &str) -> Result<Json, Problem> {
 
 /// Returns the text as it was before an installation. If somebody has changed it since, removes our entry alone and puts back the servers
 /// that are missing.
-pub(super) fn undone(shape: Shape, text: &str, done: &Done) -> Result<Undone, Problem> {
-    let Done { before, after, change, name, taken } = done;
+pub(super) fn undone(shape: Shape, text: &str, done: &UndoFacts) -> Result<UndoResult, Problem> {
+    let UndoFacts { before, after, change, name, taken } = done;
     if digest(text) == *after {
-        return Ok(Undone { text: (*before).to_owned(), exact: true });
+        return Ok(UndoResult { text: (*before).to_owned(), exact: true });
     }
     let there = servers(shape, text)?;
     let ours: Vec<String> = there.keys().filter(|known| known == name).cloned().collect();
@@ -186,9 +186,9 @@ pub(super) fn undone(shape: Shape, text: &str, done: &Done) -> Result<Undone, Pr
     if let Some(exact) = put_back(text, before, change)
         && parsed(shape, &exact).is_ok_and(|exact| parsed(shape, &new).is_ok_and(|new| exact == new))
     {
-        return Ok(Undone { text: exact, exact: false });
+        return Ok(UndoResult { text: exact, exact: false });
     }
-    Ok(Undone { text: new, exact: false })
+    Ok(UndoResult { text: new, exact: false })
 }
 
 fn put_back(text: &str, before: &str, change: &Change) -> Option<String> {

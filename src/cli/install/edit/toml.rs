@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde_json::Value as Json;
 use toml_edit::{Document, Item, Table};
 
-use super::{Piece, Problem, Replacement, Taken, apply, newline_of};
+use super::{Piece, Problem, RemovedServer, Replacement, apply, newline_of};
 
 const SECTION: &str = "mcp_servers";
 
@@ -17,7 +17,7 @@ pub(super) fn parsed(text: &str) -> Result<Json, Problem> {
 }
 
 /// Returns the source text of each of these servers, as tables with headers.
-pub(super) fn sources(text: &str, names: &[String]) -> Result<Vec<Taken>, Problem> {
+pub(super) fn sources(text: &str, names: &[String]) -> Result<Vec<RemovedServer>, Problem> {
     let values = parsed(text)?;
     let document = document(text)?;
     let Some(section) = section_of(&document)? else { return Ok(Vec::new()) };
@@ -27,7 +27,7 @@ pub(super) fn sources(text: &str, names: &[String]) -> Result<Vec<Taken>, Proble
         let has_headers = lines.first().is_some_and(|first| text[first.clone()].trim_start().starts_with('['));
         let source: String = lines.into_iter().map(|lines| &text[lines]).collect();
         let text = if has_headers { source } else { table_text(name, &values[SECTION][name]) };
-        Taken { name: name.to_owned(), text }
+        RemovedServer { name: name.to_owned(), text }
     });
     Ok(taken.collect())
 }

@@ -143,13 +143,13 @@ async fn a_start_that_is_given_up_leaves_nothing_open() {
     let hanging = [vec![Piece::Hold], stream([log.clone(), Piece::Hold]), stream([log, Piece::Forever(b": drip\n\n".into())])];
     for (nth, reply) in hanging.into_iter().enumerate() {
         let server = Server::mcp(move |seen, _| (seen.what() == "initialize").then(|| reply.clone())).await;
-        let (heard, mut hearing) = tokio::sync::mpsc::unbounded_channel();
+        let (heard, mut approval_check) = tokio::sync::mpsc::unbounded_channel();
         let interceptor: crate::client::inbound::notification::Interceptor = std::sync::Arc::new(move |_| heard.send(()).is_ok());
         let target = target(&server.url);
         let under_way = async {
             server.until_seen("initialize").await;
             if nth > 0 {
-                hearing.recv().await;
+                approval_check.recv().await;
             }
         };
         tokio::select! {

@@ -187,12 +187,12 @@ async fn what_the_server_says_of_its_own_accord_comes_through_the_common_stream(
         other => panic!("{other:?}"),
     })
     .await;
-    let (heard, mut hearing) = tokio::sync::mpsc::unbounded_channel();
+    let (heard, mut approval_check) = tokio::sync::mpsc::unbounded_channel();
     let interceptor: crate::client::inbound::notification::Interceptor =
         Arc::new(move |message| message.get("method").is_some() && heard.send(message.clone()).is_ok());
     let _client = Client::with(&target(&server.url), interceptor, quick()).await;
     for _ in 0..2 {
-        assert_eq!(patiently(hearing.recv()).await, Some(message.clone()));
+        assert_eq!(patiently(approval_check.recv()).await, Some(message.clone()));
     }
 }
 

@@ -56,7 +56,7 @@ async fn who_connected_with_a_kept_token_and_nobody_to_ask_keeps_no_other_from_b
     let (nobody, somebody) = (Agent::new(None), Agent::new(Person::Opens));
     let oauth = nobody.oauth(&world, settings());
     let other = oauth.used_by(&somebody);
-    // Both wait for the same flight at first, which is the first one's.
+    // Both wait for the same token task at first, which is the first one's.
     let (alone, asked) = tokio::join!(oauth.challenged(401, "Bearer", None), other.challenged(401, "Bearer", None));
     assert_eq!(alone.unwrap_err().code(), "ERR_AUTHORIZATION_REQUIRED");
     assert!(asked.unwrap() && somebody.prompts() == 1);

@@ -17,7 +17,7 @@ const MAX_BYTES: u64 = 1024 * 1024;
 /// Facts about one server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Learnt {
+pub(super) struct ServerFacts {
     /// The digest of the server for which the facts are valid.
     digest: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,15 +29,15 @@ pub(super) struct Learnt {
 }
 
 /// The facts about all servers, kept in a file.
-pub(super) struct LearntServers {
+pub(super) struct ServerFactsStore {
     path: PathBuf,
     /// Never locked while the file is read or written, because JavaScript's thread takes this lock.
-    servers: Mutex<BTreeMap<String, Learnt>>,
+    servers: Mutex<BTreeMap<String, ServerFacts>>,
     /// Locked while the file is written.
     writing: Mutex<()>,
 }
 
-impl LearntServers {
+impl ServerFactsStore {
     /// Reads the file. A file that cannot be read is treated as empty.
     pub(super) fn open(folder: &Path) -> Self {
         let path = folder.join(FILE);
@@ -46,13 +46,13 @@ impl LearntServers {
     }
 
     /// Returns the facts about a server with this digest.
-    pub(super) fn get(&self, server: &str, digest: &str) -> Learnt {
-        self.servers().get(server).filter(|learnt| learnt.digest == digest).cloned().unwrap_or_default()
+    pub(super) fn get(&self, server: &str, digest: &str) -> ServerFacts {
+        self.servers().get(server).filter(|server_facts| server_facts.digest == digest).cloned().unwrap_or_default()
     }
 
     /// Records a fact, and writes the file if the fact is new.
-    pub(super) fn note(&self, server: &str, digest: &str, change: impl FnOnce(&mut Learnt)) {
-        if self.learn(server, digest, change)
+    pub(super) fn note(&self, server: &str, digest: &str, change: impl FnOnce(&mut ServerFacts)) {
+        if self.update(server, digest, change)
             && let Err(error) = self.write()
         {
             tracing::debug!(%error, "the facts about servers could not be written");
@@ -60,10 +60,10 @@ impl LearntServers {
     }
 
     /// Changes the facts in memory. Returns whether they are new.
-    fn learn(&self, server: &str, digest: &str, change: impl FnOnce(&mut Learnt)) -> bool {
+    fn update(&self, server: &str, digest: &str, change: impl FnOnce(&mut ServerFacts)) -> bool {
         let mut servers = self.servers();
-        let before = servers.get(server).filter(|learnt| learnt.digest == digest).cloned();
-        let mut now = before.clone().unwrap_or_else(|| Learnt { digest: digest.to_owned(), ..Learnt::default() });
+        let before = servers.get(server).filter(|server_facts| server_facts.digest == digest).cloned();
+        let mut now = before.clone().unwrap_or_else(|| ServerFacts { digest: digest.to_owned(), ..ServerFacts::default() });
         change(&mut now);
         if before.as_ref() == Some(&now) {
             return false;
@@ -76,16 +76,16 @@ impl LearntServers {
         let _writing = self.writing.lock();
         // Facts about other servers that other processes have written meanwhile are kept.
         let mut all = read(&self.path).unwrap_or_default();
-        all.extend(self.servers().iter().map(|(name, learnt)| (name.clone(), learnt.clone())));
+        all.extend(self.servers().iter().map(|(name, server_facts)| (name.clone(), server_facts.clone())));
         files::replace(&self.path, &serde_json::to_vec_pretty(&all)?, files::Writing::Quick)
     }
 
-    fn servers(&self) -> MutexGuard<'_, BTreeMap<String, Learnt>> {
+    fn servers(&self) -> MutexGuard<'_, BTreeMap<String, ServerFacts>> {
         self.servers.lock()
     }
 }
 
-fn read(path: &Path) -> Option<BTreeMap<String, Learnt>> {
+fn read(path: &Path) -> Option<BTreeMap<String, ServerFacts>> {
     serde_json::from_slice(&files::read_own(path, MAX_BYTES).ok()?).ok()
 }
 
@@ -100,14 +100,14 @@ mod tests {
     #[test]
     fn what_was_learnt_holds_for_the_same_server_only_and_in_the_next_process() {
         let folder = tempfile::tempdir().unwrap();
-        let learnt = LearntServers::open(folder.path());
-        learnt.note("a", "digest", |server| server.era = Some(Era::Discover));
-        learnt.note("a", "digest", |server| server.elicits = true);
-        let again = LearntServers::open(folder.path());
+        let server_facts = ServerFactsStore::open(folder.path());
+        server_facts.note("a", "digest", |server| server.era = Some(Era::Discover));
+        server_facts.note("a", "digest", |server| server.elicits = true);
+        let again = ServerFactsStore::open(folder.path());
         assert_eq!((again.get("a", "digest").era, again.get("a", "digest").elicits), (Some(Era::Discover), true));
-        assert_eq!(again.get("a", "other"), Learnt::default());
+        assert_eq!(again.get("a", "other"), ServerFacts::default());
         again.note("a", "digest", |server| server.changed = vec!["echo".to_owned()]);
-        assert_eq!(LearntServers::open(folder.path()).get("a", "digest").changed, ["echo"]);
+        assert_eq!(ServerFactsStore::open(folder.path()).get("a", "digest").changed, ["echo"]);
         again.note("a", "other", |server| server.era = Some(Era::Initialize));
         assert!(!again.get("a", "other").elicits);
     }
@@ -116,10 +116,10 @@ mod tests {
     fn a_damaged_file_is_as_good_as_none() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(FILE), "{ \"a\": [").unwrap();
-        let learnt = LearntServers::open(folder.path());
-        assert_eq!(learnt.get("a", "digest"), Learnt::default());
-        learnt.note("a", "digest", |server| server.elicits = true);
-        assert!(LearntServers::open(folder.path()).get("a", "digest").elicits);
+        let server_facts = ServerFactsStore::open(folder.path());
+        assert_eq!(server_facts.get("a", "digest"), ServerFacts::default());
+        server_facts.note("a", "digest", |server| server.elicits = true);
+        assert!(ServerFactsStore::open(folder.path()).get("a", "digest").elicits);
     }
 
     #[test]
@@ -127,18 +127,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         pipe(folder.path(), FILE);
         let path = folder.path().to_owned();
-        let learnt = at_once(move || LearntServers::open(&path));
-        assert_eq!(learnt.get("a", "digest"), Learnt::default());
+        let server_facts = at_once(move || ServerFactsStore::open(&path));
+        assert_eq!(server_facts.get("a", "digest"), ServerFacts::default());
     }
 
     #[test]
     fn who_asks_does_not_wait_for_who_writes() {
         let folder = tempfile::tempdir().unwrap();
-        let learnt = Arc::new(LearntServers::open(folder.path()));
-        let _writing = learnt.writing.lock();
-        let noting = Arc::clone(&learnt);
+        let server_facts = Arc::new(ServerFactsStore::open(folder.path()));
+        let _writing = server_facts.writing.lock();
+        let noting = Arc::clone(&server_facts);
         std::thread::spawn(move || noting.note("a", "digest", |server| server.elicits = true));
-        let asking = Arc::clone(&learnt);
+        let asking = Arc::clone(&server_facts);
         // The fact can be read before the file is written.
         at_once(move || while !asking.get("a", "digest").elicits {});
     }

@@ -1,35 +1,35 @@
-//! The standing of servers: whether they are approved, enabled and unchanged.
+//! The approval status of servers: whether they are approved, enabled and unchanged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::approval_cache::ApprovalRead;
 use super::core::Core;
-use super::looked::Look;
 use crate::catalog::Manifest;
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::registry::AgentId;
-use crate::trust::Standing;
+use crate::trust::ApprovalStatus;
 
 impl Core {
     /// The approved manifest of a server that is enabled for an agent.
     pub(super) fn usable(&self, server: &ServerDefinition, agent: AgentId) -> Result<Arc<Manifest>> {
-        self.check_on()?;
-        let manifest = self.standing(server)?.require_full(&server.name)?;
+        self.check_plugin_on()?;
+        let manifest = self.approval_status(server)?.require_full(&server.name)?;
         if self.registry.is_enabled(&server.name, agent) { Ok(manifest) } else { Err(self.not_enabled(&server.name)) }
     }
 
     /// Returns whether a person or a model may hear what the server asks and tells: both stages are approved, and it is enabled for at least
     /// one agent.
-    pub(super) fn may_be_heard(&self, name: &str) -> bool {
+    pub(super) fn may_send_messages(&self, name: &str) -> bool {
         // The cheapest check comes first.
         self.is_enabled_for_any(name)
-            && self.check_on().is_ok()
+            && self.check_plugin_on().is_ok()
             && self
                 .registry
                 .server(name)
-                .and_then(|server| self.standing(&server))
-                .is_ok_and(|standing| matches!(standing, Standing::Full(_)))
+                .and_then(|server| self.approval_status(&server))
+                .is_ok_and(|approval_status| matches!(approval_status, ApprovalStatus::Full(_)))
     }
 
     /// Returns whether at least one agent that has not ended sees the server.
@@ -39,8 +39,9 @@ impl Core {
 
     /// Returns the reason why a server is no longer available.
     pub(super) fn refusal(&self, name: &str) -> Error {
-        let standing = self.check_on().and_then(|_| self.registry.server(name)).and_then(|server| self.standing(&server));
-        match standing.and_then(|standing| standing.require_full(name)) {
+        let approval_status =
+            self.check_plugin_on().and_then(|_| self.registry.server(name)).and_then(|server| self.approval_status(&server));
+        match approval_status.and_then(|approval_status| approval_status.require_full(name)) {
             Ok(_) => self.not_enabled(name),
             Err(error) => error,
         }
@@ -54,15 +55,15 @@ impl Core {
 
     /// The approved manifests of the servers that a run of an agent sees which starts now.
     pub(super) fn visible_servers(&self, agent: AgentId) -> Result<BTreeMap<String, Arc<Manifest>>> {
-        self.visible_servers_by(agent, Look::Now)
+        self.visible_servers_by(agent, ApprovalRead::Fresh)
     }
 
-    pub(super) fn visible_servers_by(&self, agent: AgentId, look: Look) -> Result<BTreeMap<String, Arc<Manifest>>> {
+    pub(super) fn visible_servers_by(&self, agent: AgentId, approval_read: ApprovalRead) -> Result<BTreeMap<String, Arc<Manifest>>> {
         self.check_open()?;
-        self.check_on()?;
+        self.check_plugin_on()?;
         let mut visible = BTreeMap::new();
         for server in self.registry.servers().iter().filter(|server| self.registry.is_enabled(&server.name, agent)) {
-            if let Standing::Full(manifest) = self.standing_by(server, look)? {
+            if let ApprovalStatus::Full(manifest) = self.approval_status_by(server, approval_read)? {
                 visible.insert(server.name.clone(), manifest);
             }
         }

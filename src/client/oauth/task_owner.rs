@@ -1,34 +1,34 @@
-//! The person whom a flight asks, and how the callers that wait for the flight learn that a person is being asked.
+//! The person whom a token task asks, and how the callers that wait for the token task learn that a person is being asked.
 
 use tokio::sync::watch;
 
 use super::{AuthorizationPrompt, IssuerPrompt};
 use crate::client::inbound::caller::Reply;
 use crate::client::inbound::owner::RequestOwner;
-use crate::error::AuthorizationLack;
+use crate::error::MissingCallback;
 
-/// The owner of the request that started a flight. A flight asks nobody else, and drops the owner at its end.
-pub(super) struct Asking {
+/// The owner of the request that started a token task. A token task asks nobody else, and drops the owner at its end.
+pub(super) struct TaskOwner {
     owner: RequestOwner,
     /// Number of questions that wait for a person.
     open: watch::Sender<usize>,
 }
 
-impl Asking {
+impl TaskOwner {
     /// Also returns the number of questions that wait for a person, as it changes.
     pub(super) fn new(owner: RequestOwner) -> (Self, watch::Receiver<usize>) {
         let (open, asked) = watch::channel(0);
         (Self { owner, open }, asked)
     }
 
-    /// Pauses the clocks of all callers that wait for the flight, until the guard is dropped.
-    pub(super) fn pause(&self) -> AskingPause<'_> {
+    /// Pauses the clocks of all callers that wait for the token task, until the guard is dropped.
+    pub(super) fn pause(&self) -> PersonPause<'_> {
         self.open.send_modify(|open| *open += 1);
-        AskingPause(&self.open)
+        PersonPause(&self.open)
     }
 
     pub(super) fn can_authorize(&self) -> bool {
-        self.owner.can_do(AuthorizationLack::Page)
+        self.owner.can_do(MissingCallback::Page)
     }
 
     pub(super) fn authorize(&self, prompt: AuthorizationPrompt) -> Option<Reply<Option<String>>> {
@@ -36,7 +36,7 @@ impl Asking {
     }
 
     pub(super) fn can_confirm_issuer(&self) -> bool {
-        self.owner.can_do(AuthorizationLack::Issuer)
+        self.owner.can_do(MissingCallback::Issuer)
     }
 
     pub(super) fn confirm_issuer(&self, prompt: IssuerPrompt) -> Option<Reply<bool>> {
@@ -45,9 +45,9 @@ impl Asking {
 }
 
 /// Guard of a time that a person takes.
-pub(super) struct AskingPause<'a>(&'a watch::Sender<usize>);
+pub(super) struct PersonPause<'a>(&'a watch::Sender<usize>);
 
-impl Drop for AskingPause<'_> {
+impl Drop for PersonPause<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|open| *open -= 1);
     }

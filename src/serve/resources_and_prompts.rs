@@ -29,11 +29,11 @@ pub(super) enum Target {
     /// The TypeScript declarations of a server's module.
     Types { server: String },
     /// A resource of a server, by the server's own URI.
-    Of { server: String, uri: String },
+    ServerResource { server: String, uri: String },
 }
 
 /// The resources of all servers that an agent sees.
-pub(super) struct Offers {
+pub(super) struct ResourcesAndPrompts {
     servers: Vec<String>,
     resources: Vec<ResourceEntry>,
     /// The templates of the resources, each with its server.
@@ -42,7 +42,7 @@ pub(super) struct Offers {
     views: Vec<(String, String)>,
 }
 
-impl Offers {
+impl ResourcesAndPrompts {
     /// Reads what is approved. Starts no server.
     pub(super) fn read(agent: &Agent) -> Result<Self> {
         let servers: Vec<_> = agent.list_modules()?.into_iter().map(|module| module.name).collect();
@@ -119,11 +119,11 @@ impl Offers {
         let shared = uri.strip_prefix(SHARED).or_else(|| uri.strip_prefix(SHARED_VIEW));
         if let Some((server, encoded)) = shared.and_then(|rest| rest.split_once('/')) {
             let decoded = percent_encoding::percent_decode_str(encoded).decode_utf8_lossy().into_owned();
-            return Some(Target::Of { server: server.to_owned(), uri: decoded });
+            return Some(Target::ServerResource { server: server.to_owned(), uri: decoded });
         }
         let owners = self.owners(uri);
         let server = owners.first().filter(|_| owners.len() == 1)?;
-        Some(Target::Of { server: (*server).to_owned(), uri: uri.to_owned() })
+        Some(Target::ServerResource { server: (*server).to_owned(), uri: uri.to_owned() })
     }
 
     /// Returns the URI under which a view of a server is served.
@@ -257,37 +257,37 @@ mod tests {
         }
     }
 
-    fn offers(more: Vec<ResourceEntry>) -> Offers {
+    fn items(more: Vec<ResourceEntry>) -> ResourcesAndPrompts {
         let resources = vec![
             entry("a", Some("note://1"), None),
             entry("b", Some("note://1"), None),
             entry("b", Some("note://2"), None),
             entry("b", None, Some("note://{id}")),
         ];
-        Offers::new(vec!["a".into(), "b".into()], resources.into_iter().chain(more).collect(), Vec::new())
+        ResourcesAndPrompts::new(vec!["a".into(), "b".into()], resources.into_iter().chain(more).collect(), Vec::new())
     }
 
     #[test]
     fn views_of_two_servers_stay_apart_and_stay_views() {
         let view = |server: &str, uri: &str| (server.to_owned(), uri.to_owned());
         let views = vec![view("a", "ui://a/one"), view("a", "ui://both"), view("b", "ui://both"), view("b", "ui://mcp-resource/a/x")];
-        let offers = Offers { views: views.clone(), ..offers(vec![entry("a", Some("ui://both"), None)]) };
-        let served: Vec<_> = views.iter().map(|(server, uri)| offers.served_view(server, uri)).collect();
+        let items = ResourcesAndPrompts { views: views.clone(), ..items(vec![entry("a", Some("ui://both"), None)]) };
+        let served: Vec<_> = views.iter().map(|(server, uri)| items.served_view(server, uri)).collect();
         assert_eq!(served[0], "ui://a/one");
         for ((server, uri), served) in views.iter().zip(&served) {
-            assert_eq!(offers.target(served), Some(of(server, uri)));
+            assert_eq!(items.target(served), Some(of(server, uri)));
             assert!(served.starts_with(VIEW));
         }
-        assert_eq!(offers.target("ui://both"), None);
-        assert!(uris(&offers).contains(&served[1]));
+        assert_eq!(items.target("ui://both"), None);
+        assert!(uris(&items).contains(&served[1]));
     }
 
     fn of(server: &str, uri: &str) -> Target {
-        Target::Of { server: server.into(), uri: uri.into() }
+        Target::ServerResource { server: server.into(), uri: uri.into() }
     }
 
-    fn uris(offers: &Offers) -> Vec<String> {
-        let uris: Vec<_> = offers.resources().into_iter().map(|resource| resource.uri).collect();
+    fn uris(items: &ResourcesAndPrompts) -> Vec<String> {
+        let uris: Vec<_> = items.resources().into_iter().map(|resource| resource.uri).collect();
         let unique: BTreeSet<_> = uris.iter().collect();
         assert_eq!(unique.len(), uris.len(), "{uris:?}");
         uris
@@ -295,23 +295,23 @@ mod tests {
 
     #[test]
     fn every_listed_uri_leads_to_the_server_that_has_it() {
-        let offers = offers(Vec::new());
-        let uris = uris(&offers);
+        let items = items(Vec::new());
+        let uris = uris(&items);
         assert_eq!(uris[..2], ["mcp-types://a.d.ts", "mcp-types://b.d.ts"]);
-        assert_eq!(offers.target(&uris[2]), Some(of("a", "note://1")));
-        assert_eq!(offers.target(&uris[3]), Some(of("b", "note://1")));
-        assert_eq!(offers.target("note://2"), Some(of("b", "note://2")));
-        assert_eq!(offers.target("note://3"), Some(of("b", "note://3")));
-        assert_eq!(offers.target("note://1"), None);
-        assert_eq!(offers.target("mcp-types://a.d.ts"), Some(Target::Types { server: "a".into() }));
+        assert_eq!(items.target(&uris[2]), Some(of("a", "note://1")));
+        assert_eq!(items.target(&uris[3]), Some(of("b", "note://1")));
+        assert_eq!(items.target("note://2"), Some(of("b", "note://2")));
+        assert_eq!(items.target("note://3"), Some(of("b", "note://3")));
+        assert_eq!(items.target("note://1"), None);
+        assert_eq!(items.target("mcp-types://a.d.ts"), Some(Target::Types { server: "a".into() }));
     }
 
     #[test]
     fn what_two_servers_could_have_is_read_from_the_one_that_is_named() {
         for hostile in [entry("a", None, Some("note:{+any}")), entry("a", Some("note://2"), None)] {
-            let offers = offers(vec![hostile]);
-            assert_eq!(offers.target("note://2"), None);
-            let named = uris(&offers).into_iter().find(|uri| offers.target(uri) == Some(of("b", "note://2")));
+            let items = items(vec![hostile]);
+            assert_eq!(items.target("note://2"), None);
+            let named = uris(&items).into_iter().find(|uri| items.target(uri) == Some(of("b", "note://2")));
             assert_eq!(named.as_deref(), Some("mcp-resource://b/note%3A%2F%2F2"));
         }
     }
@@ -322,14 +322,14 @@ mod tests {
         let mut more: Vec<_> = evil.into_iter().map(|uri| entry("b", Some(uri), None)).collect();
         more.push(entry("b", Some("note://2"), None));
         more.extend(["mcp-types://{name}.d.ts", "{+any}"].into_iter().map(|template| entry("b", None, Some(template))));
-        let offers = offers(more);
-        let uris = uris(&offers);
+        let items = items(more);
+        let uris = uris(&items);
         for uri in evil {
-            let led: Vec<_> = uris.iter().filter(|served| offers.target(served) == Some(of("b", uri))).collect();
+            let led: Vec<_> = uris.iter().filter(|served| items.target(served) == Some(of("b", uri))).collect();
             assert!(matches!(&led[..], [served] if served.starts_with("mcp-resource://b/")), "{uri}: {led:?}");
         }
         assert!(uris.contains(&"note://2".to_owned()));
-        assert_eq!(offers.templates().len(), 1);
+        assert_eq!(items.templates().len(), 1);
     }
 
     #[test]

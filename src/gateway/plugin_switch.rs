@@ -15,7 +15,7 @@ use crate::queue::queue_now;
 
 /// The time between switching on and switching off.
 #[derive(Clone, Default)]
-pub(super) struct Period {
+pub(super) struct ActivePeriod {
     /// Cancelled when the period ends.
     pub(super) ended: CancellationToken,
     /// The runs of the period, which switching off waits for.
@@ -24,42 +24,42 @@ pub(super) struct Period {
 
 enum State {
     /// The gateway has no plugin.
-    Free(Period),
-    On(Period),
+    NoPlugin(ActivePeriod),
+    On(ActivePeriod),
     Off,
 }
 
 type Turn = OwnedMutexGuard<()>;
 
-pub(super) struct Switch {
+pub(super) struct PluginSwitch {
     state: Mutex<State>,
     /// Locked while switching. The lock is fair: requests are served in the order in which they came.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl Default for Switch {
+impl Default for PluginSwitch {
     fn default() -> Self {
-        Self { state: Mutex::new(State::Free(Period::default())), turn: Arc::default() }
+        Self { state: Mutex::new(State::NoPlugin(ActivePeriod::default())), turn: Arc::default() }
     }
 }
 
-impl Switch {
+impl PluginSwitch {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
     /// Returns the present period. Fails if the plugin is off.
-    pub(super) fn period(&self) -> Result<Period> {
+    pub(super) fn period(&self) -> Result<ActivePeriod> {
         match &*self.state() {
-            State::Free(period) | State::On(period) => Ok(period.clone()),
+            State::NoPlugin(period) | State::On(period) => Ok(period.clone()),
             State::Off => Err(Error::PluginOff),
         }
     }
 
     /// Ends the period, if there is one.
-    fn end(&self) -> Option<Period> {
+    fn end(&self) -> Option<ActivePeriod> {
         match std::mem::replace(&mut *self.state(), State::Off) {
-            State::Free(period) | State::On(period) => {
+            State::NoPlugin(period) | State::On(period) => {
                 period.ended.cancel();
                 Some(period)
             }
@@ -75,13 +75,13 @@ impl Switch {
 
 impl Core {
     /// Returns the present period. Fails if the plugin is off.
-    pub(super) fn check_on(&self) -> Result<Period> {
-        self.switch.period()
+    pub(super) fn check_plugin_on(&self) -> Result<ActivePeriod> {
+        self.plugin_switch.period()
     }
 
     /// Ends all live work. Enabled servers stay marked as enabled, and become available again when the plugin is switched on and their approval is
     /// valid.
-    async fn end_period(&self, period: Option<Period>) {
+    async fn end_period(&self, period: Option<ActivePeriod>) {
         let Some(period) = period else { return };
         let servers: Vec<_> = self.registry.entries().iter().map(|entry| entry.name().to_owned()).collect();
         let ended: Vec<_> = servers.iter().map(|name| self.end(name, EndReason::SwitchedOff)).collect();
@@ -97,9 +97,9 @@ impl Agent {
     ///
     /// # Errors
     /// `ERR_PLUGIN_OFF`, `ERR_CLOSED`.
-    pub fn check_on(&self) -> Result<()> {
+    pub fn check_plugin_on(&self) -> Result<()> {
         self.identity.check_open()?;
-        self.core.check_on().map(drop)
+        self.core.check_plugin_on().map(drop)
     }
 }
 
@@ -110,12 +110,12 @@ impl Gateway {
     /// `ERR_INVALID_OPTION` if the gateway has a plugin already; `ERR_CLOSED`.
     pub(crate) fn begin_plugin(&self) -> Result<impl Future<Output = ()> + Send + use<>> {
         self.core.check_open()?;
-        if !matches!(&*self.core.switch.state(), State::Free(_)) {
+        if !matches!(&*self.core.plugin_switch.state(), State::NoPlugin(_)) {
             let problem = "this gateway already has a plugin, and a gateway can have only one".to_owned();
             return Err(Error::InvalidOption { method: "Gateway.plugin", problem: problem.into() });
         }
-        let (turn, core) = (self.core.switch.turn(), Arc::clone(&self.core));
-        let period = self.core.switch.end();
+        let (turn, core) = (self.core.plugin_switch.turn(), Arc::clone(&self.core));
+        let period = self.core.plugin_switch.end();
         Ok(async move {
             let _turn = turn.await;
             core.end_period(period).await;
@@ -124,10 +124,10 @@ impl Gateway {
 
     /// Switches off after earlier switching is done.
     pub(crate) fn switch_off(&self) -> impl Future<Output = ()> + Send + use<> {
-        let (turn, core) = (self.core.switch.turn(), Arc::clone(&self.core));
+        let (turn, core) = (self.core.plugin_switch.turn(), Arc::clone(&self.core));
         async move {
             let _turn = turn.await;
-            let period = core.switch.end();
+            let period = core.plugin_switch.end();
             core.end_period(period).await;
         }
     }
@@ -140,14 +140,14 @@ impl Gateway {
         &self,
         allowed: Box<dyn FnOnce() -> Result<()> + Send>,
     ) -> impl Future<Output = Result<Vec<String>>> + Send + use<> {
-        let (turn, gateway) = (self.core.switch.turn(), self.clone());
+        let (turn, gateway) = (self.core.plugin_switch.turn(), self.clone());
         async move {
             let _turn = turn.await;
             let core = &gateway.core;
             core.check_open()?;
             allowed()?;
-            if core.switch.period().is_err() {
-                *core.switch.state() = State::On(Period::default());
+            if core.plugin_switch.period().is_err() {
+                *core.plugin_switch.state() = State::On(ActivePeriod::default());
             }
             Ok(core.visible_servers(core.people.operator.id).map_err(|error| core.redacted(error))?.into_keys().collect())
         }

@@ -28,7 +28,7 @@ const MAX_NAME_BYTES: usize = 8 * 1024;
 
 /// The lists of a server besides tools.
 #[derive(Debug, Default)]
-pub(in crate::client) struct Offers {
+pub(in crate::client) struct ResourcesAndPrompts {
     pub(in crate::client) resources: Vec<Resource>,
     pub(in crate::client) resource_templates: Vec<ResourceTemplate>,
     pub(in crate::client) prompts: Vec<Prompt>,
@@ -36,7 +36,7 @@ pub(in crate::client) struct Offers {
 
 /// A request other than a tool call. URIs and names are those that the server listed.
 #[derive(Debug, Clone, PartialEq)]
-pub enum OfferRequest {
+pub enum ResourceOrPromptRequest {
     Read {
         uri: String,
     },
@@ -64,7 +64,7 @@ pub enum Completed {
     Template(String),
 }
 
-impl OfferRequest {
+impl ResourceOrPromptRequest {
     /// Returns the MCP method of the request.
     #[must_use]
     pub fn method(&self) -> &'static str {
@@ -110,29 +110,33 @@ impl OfferRequest {
     }
 }
 
-impl Round for OfferRequest {
+impl Round for ResourceOrPromptRequest {
     async fn send(&self, connection: &Connection, scope: &RequestScope<'_>, input: &GivenInput) -> std::result::Result<Json, CallFailure> {
         connection.exchange(scope, self.request(input)).await
     }
 }
 
 /// Reads the lists of resources, resource templates and prompts that the server's capabilities announce.
-pub(in crate::client) async fn discover(server: &str, peer: &Peer<RoleClient>, capabilities: &ServerCapabilities) -> Result<Offers> {
-    let mut offers = Offers::default();
+pub(in crate::client) async fn discover(
+    server: &str,
+    peer: &Peer<RoleClient>,
+    capabilities: &ServerCapabilities,
+) -> Result<ResourcesAndPrompts> {
+    let mut resources_and_prompts = ResourcesAndPrompts::default();
     if capabilities.resources.is_some() {
         let resources = |params| ClientRequest::ListResourcesRequest(ListResourcesRequest { params, ..Default::default() });
         let listed = list(server, "resources", |cursor| page(peer, resources(cursor))).await?;
-        offers.resources = items(server, "resource", &listed, |resource: &Resource| &resource.uri);
+        resources_and_prompts.resources = items(server, "resource", &listed, |resource: &Resource| &resource.uri);
         let templates = |params| ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest { params, ..Default::default() });
         let listed = list(server, "resourceTemplates", |cursor| page(peer, templates(cursor))).await?;
-        offers.resource_templates = items(server, "template", &listed, |template: &ResourceTemplate| &template.uri_template);
+        resources_and_prompts.resource_templates = items(server, "template", &listed, |template: &ResourceTemplate| &template.uri_template);
     }
     if capabilities.prompts.is_some() {
         let prompts = |params| ClientRequest::ListPromptsRequest(ListPromptsRequest { params, ..Default::default() });
         let listed = list(server, "prompts", |cursor| page(peer, prompts(cursor))).await?;
-        offers.prompts = items(server, "prompt", &listed, |prompt: &Prompt| &prompt.name);
+        resources_and_prompts.prompts = items(server, "prompt", &listed, |prompt: &Prompt| &prompt.name);
     }
-    Ok(offers)
+    Ok(resources_and_prompts)
 }
 
 /// Reads all pages of a list. An error from the server counts as an empty list, because many servers announce resources but do not know
@@ -178,9 +182,9 @@ impl Connection {
     ///
     /// # Errors
     /// Same errors as [`Connection::call`].
-    pub async fn offer(
+    pub async fn request_resource_or_prompt(
         &self,
-        request: &OfferRequest,
+        request: &ResourceOrPromptRequest,
         limits: CallLimits,
         caller: &Arc<dyn Caller>,
     ) -> std::result::Result<Json, CallFailure> {
@@ -198,20 +202,20 @@ mod tests {
     #[test]
     fn each_request_is_the_protocols_own() {
         let text = |name: &str, value: &str| Map::from_iter([(name.to_owned(), json!(value))]);
-        let complete = OfferRequest::Complete {
+        let complete = ResourceOrPromptRequest::Complete {
             of: Completed::Template("a:{x}".into()),
             argument: "x".into(),
             value: "1".into(),
             context: text("y", "2"),
         };
         for (request, expected) in [
-            (OfferRequest::Read { uri: "a:b".into() }, json!({ "method": "resources/read", "params": { "uri": "a:b" } })),
+            (ResourceOrPromptRequest::Read { uri: "a:b".into() }, json!({ "method": "resources/read", "params": { "uri": "a:b" } })),
             (
-                OfferRequest::Prompt { name: "p".into(), arguments: text("x", "1") },
+                ResourceOrPromptRequest::Prompt { name: "p".into(), arguments: text("x", "1") },
                 json!({ "method": "prompts/get", "params": { "name": "p", "arguments": { "x": "1" } } }),
             ),
             (
-                OfferRequest::Prompt { name: "p".into(), arguments: Map::new() },
+                ResourceOrPromptRequest::Prompt { name: "p".into(), arguments: Map::new() },
                 json!({ "method": "prompts/get", "params": { "name": "p" } }),
             ),
             (
@@ -231,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_a_server_asked_for_goes_back_with_its_state() {
-        let read = OfferRequest::Read { uri: "a:b".into() };
+        let read = ResourceOrPromptRequest::Read { uri: "a:b".into() };
         let answers = BTreeMap::from([("q".to_owned(), json!({ "action": "decline" }))]);
         let sent = serde_json::to_value(read.request(&GivenInput { responses: Some(answers), state: Some("sealed".into()) })).unwrap();
         assert_eq!(sent["params"], json!({ "uri": "a:b", "inputResponses": { "q": { "action": "decline" } }, "requestState": "sealed" }));

@@ -12,24 +12,24 @@ use super::parallel::turn_of_read;
 use super::server_calls::ServerCalls;
 use super::shape::Shaper;
 use crate::catalog::{Manifest, PromptArgument};
-use crate::client::OfferRequest;
+use crate::client::ResourceOrPromptRequest;
 use crate::error::{Error, Result};
 use crate::sandbox::{Arguments, HostAnswer, HostReply, RunControl, Value};
 use crate::trust::{shown_prompt, shown_resource, shown_template};
 
 /// A request to send.
 #[derive(Debug)]
-pub struct OfferCall {
+pub struct ResourceOrPromptCall {
     pub server: String,
-    pub request: OfferRequest,
+    pub request: ResourceOrPromptRequest,
     /// The control of the request's run, whose clock stops while a person is asked.
     pub control: Option<RunControl>,
 }
 
 /// Sends a request to a server. The implementation handles approval, connection and timeouts.
-pub trait OfferCaller: Send + Sync {
+pub trait ResourceOrPromptCaller: Send + Sync {
     /// Returns the server's result, unparsed. Dropping the future cancels the request.
-    fn offer(&self, call: OfferCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
+    fn request_resource_or_prompt(&self, call: ResourceOrPromptCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
 }
 
 /// A resource or a resource template in lists for agent code and agents. The URI is unchanged, as the server gave it.
@@ -179,7 +179,7 @@ struct PreparedRequest {
     /// The name of the request in errors.
     what: String,
     server: String,
-    request: OfferRequest,
+    request: ResourceOrPromptRequest,
     shape: Shape,
 }
 
@@ -193,7 +193,7 @@ fn malformed(what: &str, missing: &str) -> Error {
 
 impl ServerCalls {
     /// Implements `resources(server?)` and `prompts(server?)`, which return lists or throw an error with a code.
-    pub(super) fn list_offers(&self, function: &str, arguments: Arguments) -> HostReply {
+    pub(super) fn list_resources_or_prompts(&self, function: &str, arguments: Arguments) -> HostReply {
         let max_chars = self.limits.max_description_chars;
         let outcome = match function {
             "resources" => self.listed("resources", arguments, |server, manifest| resource_entries(server, manifest, max_chars)),
@@ -203,14 +203,20 @@ impl ServerCalls {
     }
 
     /// Implements `read(server, uri)` and `prompt(server, name, arguments?)`, which return values or throw an error with a code.
-    pub(super) fn start_offer(self: &Arc<Self>, function: &str, arguments: Arguments, control: &RunControl) -> HostAnswer {
+    pub(super) fn start_resource_or_prompt_request(
+        self: &Arc<Self>,
+        function: &str,
+        arguments: Arguments,
+        control: &RunControl,
+    ) -> HostAnswer {
         let wanted = if function == "read" { self.read(arguments) } else { self.prompt(arguments) };
         let PreparedRequest { what, server, request, shape } = match wanted {
             Ok(wanted) => wanted,
             Err(error) => return HostAnswer::Ready(self.throw(error)),
         };
-        let turn = self.lanes.enter(&server, turn_of_read(self.pace(&server)));
-        let sent = self.offers.offer(OfferCall { server, request, control: Some(control.clone()) });
+        let turn = self.lanes.enter(&server, turn_of_read(self.concurrency(&server)));
+        let sent =
+            self.resources_and_prompts.request_resource_or_prompt(ResourceOrPromptCall { server, request, control: Some(control.clone()) });
         let waiting = control.wait_for_turn();
         let this = Arc::clone(self);
         HostAnswer::Later(Box::pin(async move {
@@ -235,7 +241,7 @@ impl ServerCalls {
         };
         self.manifest(&server)?;
         let what = format!("{server}.{uri}");
-        Ok(PreparedRequest { what, server, request: OfferRequest::Read { uri }, shape: shape_contents })
+        Ok(PreparedRequest { what, server, request: ResourceOrPromptRequest::Read { uri }, shape: shape_contents })
     }
 
     fn prompt(&self, arguments: Arguments) -> Result<PreparedRequest> {
@@ -253,7 +259,7 @@ impl ServerCalls {
             Some(_) => return Err(invalid(&what, "expected one object, or no argument")),
         };
         let arguments = prompt_arguments(&what, fields, limit)?;
-        Ok(PreparedRequest { what, server, request: OfferRequest::Prompt { name, arguments }, shape: shape_prompt })
+        Ok(PreparedRequest { what, server, request: ResourceOrPromptRequest::Prompt { name, arguments }, shape: shape_prompt })
     }
 
     /// Returns the entries of one server, or of all servers.

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::edit::{Change, Done, Taken};
+use super::edit::{Change, RemovedServer, UndoFacts};
 use crate::files::{Writing, private_folder, read_own, replace};
 
 const FOLDER: &str = "hosts";
@@ -21,7 +21,7 @@ const DIGEST_CHARS: usize = 24;
 /// Facts about one changed file. They may contain secrets of the host's config, so only this user may read them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Kept {
+pub(super) struct InstallRecord {
     version: u32,
     pub(super) path: PathBuf,
     /// The file existed before.
@@ -35,11 +35,11 @@ pub(super) struct Kept {
     pub(super) change: Change,
     /// Name of our entry.
     pub(super) name: String,
-    pub(super) taken: Vec<Taken>,
+    pub(super) taken: Vec<RemovedServer>,
 }
 
-impl Kept {
-    pub(super) fn new(path: &Path, before: Option<&str>, after: &str, name: &str, taken: Vec<Taken>, made_folder: bool) -> Self {
+impl InstallRecord {
+    pub(super) fn new(path: &Path, before: Option<&str>, after: &str, name: &str, taken: Vec<RemovedServer>, made_folder: bool) -> Self {
         let text = before.unwrap_or_default();
         Self {
             version: VERSION,
@@ -60,8 +60,8 @@ impl Kept {
         String::from_utf8(bytes).map_err(io::Error::other)
     }
 
-    pub(super) fn done<'d>(&'d self, before: &'d str) -> Done<'d> {
-        Done { before, after: &self.after, change: &self.change, name: &self.name, taken: &self.taken }
+    pub(super) fn done<'d>(&'d self, before: &'d str) -> UndoFacts<'d> {
+        UndoFacts { before, after: &self.after, change: &self.change, name: &self.name, taken: &self.taken }
     }
 }
 
@@ -76,7 +76,7 @@ fn file(state: &Path, path: &Path) -> PathBuf {
 }
 
 /// Reads the facts about a file. Returns `None` if this program has not changed the file.
-pub(super) fn read(state: &Path, path: &Path) -> io::Result<Option<Kept>> {
+pub(super) fn read(state: &Path, path: &Path) -> io::Result<Option<InstallRecord>> {
     let file = file(state, path);
     let explained = |problem: String| io::Error::other(format!("{} cannot be read: {problem}", file.display()));
     let bytes = match read_own(&file, MAX_BYTES) {
@@ -85,16 +85,16 @@ pub(super) fn read(state: &Path, path: &Path) -> io::Result<Option<Kept>> {
         Err(error) => return Err(explained(error.to_string())),
     };
     // The error of serde could quote a value, which may be a secret.
-    let kept: Kept = serde_json::from_slice(&bytes).map_err(|error| explained(format!("line {} is not valid", error.line())))?;
-    if kept.version != VERSION || kept.path != path {
+    let record: InstallRecord = serde_json::from_slice(&bytes).map_err(|error| explained(format!("line {} is not valid", error.line())))?;
+    if record.version != VERSION || record.path != path {
         return Err(explained("it is of another version of hyperlight-mcp, or of another file".to_owned()));
     }
-    Ok(Some(kept))
+    Ok(Some(record))
 }
 
-pub(super) fn write(state: &Path, kept: &Kept) -> io::Result<()> {
+pub(super) fn write(state: &Path, record: &InstallRecord) -> io::Result<()> {
     folder(state)?;
-    replace(&file(state, &kept.path), &serde_json::to_vec_pretty(kept)?, Writing::Durable)
+    replace(&file(state, &record.path), &serde_json::to_vec_pretty(record)?, Writing::Durable)
 }
 
 pub(super) fn remove(state: &Path, path: &Path) -> io::Result<()> {
@@ -116,10 +116,10 @@ mod tests {
         fs::set_permissions(state.path(), fs::Permissions::from_mode(0o700)).unwrap();
         let path = Path::new("/h/.cursor/mcp.json");
         assert_eq!(read(state.path(), path).unwrap(), None);
-        let kept = Kept::new(path, Some("\u{feff}{ \"token\": \"sk-1\" }\r\n"), "{}", "hyperlight-mcp", Vec::new(), false);
-        write(state.path(), &kept).unwrap();
-        assert_eq!(read(state.path(), path).unwrap().as_ref(), Some(&kept));
-        assert_eq!(kept.before().unwrap(), "\u{feff}{ \"token\": \"sk-1\" }\r\n");
+        let record = InstallRecord::new(path, Some("\u{feff}{ \"token\": \"sk-1\" }\r\n"), "{}", "hyperlight-mcp", Vec::new(), false);
+        write(state.path(), &record).unwrap();
+        assert_eq!(read(state.path(), path).unwrap().as_ref(), Some(&record));
+        assert_eq!(record.before().unwrap(), "\u{feff}{ \"token\": \"sk-1\" }\r\n");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&file(state.path(), path)), mode(&state.path().join(FOLDER))), (0o600, 0o700));
         remove(state.path(), path).unwrap();

@@ -29,7 +29,7 @@ const MAX_KEPT: usize = 6;
 
 /// A folder of snapshots: `snapshotDir` of `Gateway.open`. Only the current user may access it.
 #[derive(Debug, Clone)]
-pub(super) struct KeptSnapshots {
+pub(super) struct SnapshotStore {
     folder: PathBuf,
 }
 
@@ -43,7 +43,7 @@ struct Record {
     standard_fails: bool,
 }
 
-impl KeptSnapshots {
+impl SnapshotStore {
     pub(super) fn new(folder: PathBuf) -> Self {
         Self { folder }
     }

@@ -10,12 +10,12 @@ use tokio::time::Instant;
 
 /// A waker for the thread that made it.
 #[derive(Debug)]
-pub(super) struct Alarm {
+pub(super) struct ThreadWaker {
     thread: Thread,
     rings: AtomicBool,
 }
 
-impl Alarm {
+impl ThreadWaker {
     /// Returns an alarm for the current thread.
     pub(super) fn new() -> Self {
         Self { thread: std::thread::current(), rings: AtomicBool::new(false) }
@@ -35,7 +35,7 @@ impl Alarm {
     }
 }
 
-impl Wake for Alarm {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -54,19 +54,19 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_is_woken_by_the_alarm_and_by_the_time_and_by_nothing_else() {
-        let alarm = Arc::new(Alarm::new());
-        let ringing = Arc::clone(&alarm);
+        let thread_waker = Arc::new(ThreadWaker::new());
+        let ringing = Arc::clone(&thread_waker);
         let other = std::thread::spawn(move || {
             ringing.thread.unpark();
             ringing.wake_by_ref();
         });
-        alarm.wait(None);
+        thread_waker.wait(None);
         other.join().unwrap();
         let began = Instant::now();
         std::thread::current().unpark();
-        alarm.wait(Some(began + Duration::from_millis(5)));
+        thread_waker.wait(Some(began + Duration::from_millis(5)));
         assert!(began.elapsed() >= Duration::from_millis(5));
-        alarm.wake_by_ref();
-        alarm.wait(None);
+        thread_waker.wake_by_ref();
+        thread_waker.wait(None);
     }
 }

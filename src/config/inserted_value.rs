@@ -6,7 +6,7 @@ use crate::redact::is_redactable;
 
 /// A value that was inserted into a server's settings.
 #[derive(Debug)]
-pub struct Learnt {
+pub struct InsertedValue {
     pub value: SecretString,
     pub source: Source,
 }
@@ -20,13 +20,13 @@ pub enum Source {
     Named(String),
 }
 
-impl Learnt {
+impl InsertedValue {
     /// Returns whether the value must be redacted. Typed secrets may look like ordinary words, so only their length decides. The redactor checks
     /// the length.
     ///
     /// ```
-    /// use hyperlight_mcp::config::{Learnt, Source};
-    /// let is_redactable = |source, value: &str| Learnt { value: value.into(), source }.is_redactable();
+    /// use hyperlight_mcp::config::{InsertedValue, Source};
+    /// let is_redactable = |source, value: &str| InsertedValue { value: value.into(), source }.is_redactable();
     /// assert!(is_redactable(Source::Confidential, "swordfish"));
     /// assert!(is_redactable(Source::Named("env.DB_PASSWORD".to_owned()), "swordfish"));
     /// assert!(!is_redactable(Source::Named("env.NODE_ENV".to_owned()), "production"));

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 
 /// The extent to which an approval is valid for a server's current config.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Standing {
+pub enum ApprovalStatus {
     /// Nothing may run.
     Unapproved(NotApprovedReason),
     /// The server may be started, to read its tools.
@@ -21,7 +21,7 @@ pub enum Standing {
     Full(Arc<Manifest>),
 }
 
-impl Standing {
+impl ApprovalStatus {
     /// Returns the approved manifest if both stages are approved.
     ///
     /// # Errors
@@ -93,22 +93,26 @@ impl fmt::Display for NotApprovedReason {
 }
 
 /// Compares an approval with a subject.
-pub(super) fn standing(approval: Option<&Approval>, subject: &Subject, now: SystemTime) -> Standing {
-    let Some(approval) = approval else { return Standing::Unapproved(NotApprovedReason::Never) };
+pub(super) fn approval_status(approval: Option<&Approval>, subject: &Subject, now: SystemTime) -> ApprovalStatus {
+    let Some(approval) = approval else { return ApprovalStatus::Unapproved(NotApprovedReason::Never) };
     if approval.command_digest != subject.digest {
-        return Standing::Unapproved(if subject.folder.is_some() { NotApprovedReason::Elsewhere } else { NotApprovedReason::Changed });
+        return ApprovalStatus::Unapproved(if subject.folder.is_some() {
+            NotApprovedReason::Elsewhere
+        } else {
+            NotApprovedReason::Changed
+        });
     }
     if approval.is_expired(now) {
-        return Standing::Unapproved(NotApprovedReason::Expired);
+        return ApprovalStatus::Unapproved(NotApprovedReason::Expired);
     }
     match &subject.executable {
         _ if !subject.pin_executable => {}
-        None => return Standing::Unapproved(NotApprovedReason::Unreadable),
-        now if *now != approval.executable => return Standing::Unapproved(NotApprovedReason::Executable),
+        None => return ApprovalStatus::Unapproved(NotApprovedReason::Unreadable),
+        now if *now != approval.executable => return ApprovalStatus::Unapproved(NotApprovedReason::Executable),
         Some(_) => {}
     }
     match (&approval.manifest, &approval.manifest_digest) {
-        (Some(manifest), Some(_)) => Standing::Full(Arc::clone(manifest)),
-        _ => Standing::Command,
+        (Some(manifest), Some(_)) => ApprovalStatus::Full(Arc::clone(manifest)),
+        _ => ApprovalStatus::Command,
     }
 }

@@ -3,25 +3,25 @@ use std::fs::File;
 use super::*;
 use crate::files::testing::{at_once, pipe};
 
-fn journal(folder: &Path) -> Journal {
-    Journal::new(folder, Arc::new(Redactor::new(None, None)))
+fn server_logs(folder: &Path) -> ServerLogs {
+    ServerLogs::new(folder, Arc::new(Redactor::new(None, None)))
 }
 
-fn flush(journal: &Journal) {
+fn flush(server_logs: &ServerLogs) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(journal.flush());
+    runtime.block_on(server_logs.flush());
 }
 
 #[test]
 fn another_process_reads_what_was_noted_the_last_lines_of_it() {
     let folder = tempfile::tempdir().unwrap();
-    let first = journal(folder.path());
+    let first = server_logs(folder.path());
     for number in 0..5 {
         first.note("weather", Note::Stderr(format!("line {number}\x1b[31m")));
     }
     first.note("other", Note::Failed(Error::ServerDisabled { server: "other".into() }));
     flush(&first);
-    let second = journal(folder.path());
+    let second = server_logs(folder.path());
     let texts: Vec<_> = second.read("weather", 2).into_iter().map(|line| (line.kind, line.text)).collect();
     assert_eq!(texts.len(), 2);
     assert!(texts[1].1.starts_with("line 4") && !texts[1].1.contains('\x1b'), "{texts:?}");
@@ -41,20 +41,20 @@ fn a_log_does_not_grow_without_end_and_only_its_owner_reads_it() {
     assert_eq!(sizes.len(), 2);
     assert!(sizes.iter().all(|size| *size < MAX_BYTES + 2_000), "{sizes:?}");
     assert_eq!(fs::metadata(path_of(folder.path(), "s")).unwrap().permissions().mode() & 0o777, 0o600);
-    let journal = Journal { folder: Arc::new(folder.path().to_owned()), ..journal(folder.path()) };
-    assert_eq!(journal.read("s", 10).len(), 10);
+    let server_logs = ServerLogs { folder: Arc::new(folder.path().to_owned()), ..server_logs(folder.path()) };
+    assert_eq!(server_logs.read("s", 10).len(), 10);
 }
 
 #[test]
 fn what_was_removed_with_all_around_it_is_not_made_again() {
     let parent = tempfile::tempdir().unwrap();
     let state = parent.path().join("state");
-    let journal = journal(&state);
-    journal.note("s", Note::Stderr("a line".into()));
-    flush(&journal);
+    let server_logs = server_logs(&state);
+    server_logs.note("s", Note::Stderr("a line".into()));
+    flush(&server_logs);
     fs::remove_dir_all(&state).unwrap();
-    journal.note("s", Note::Stderr("another".into()));
-    flush(&journal);
+    server_logs.note("s", Note::Stderr("another".into()));
+    flush(&server_logs);
     assert!(!state.exists());
 }
 
@@ -66,9 +66,9 @@ fn call(tool: &str) -> Note {
 #[test]
 fn calls_are_gathered_in_their_order_and_written_before_they_are_read() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = journal(folder.path());
-    (0..700).for_each(|number| journal.note("s", call(&format!("tool-{number}"))));
-    let texts: Vec<_> = journal.read("s", 300).into_iter().map(|line| line.text).collect();
+    let server_logs = server_logs(folder.path());
+    (0..700).for_each(|number| server_logs.note("s", call(&format!("tool-{number}"))));
+    let texts: Vec<_> = server_logs.read("s", 300).into_iter().map(|line| line.text).collect();
     assert_eq!(texts.len(), 300);
     assert!(texts.iter().zip(400..).all(|(text, number)| text.starts_with(&format!("tool-{number} was answered"))), "{texts:?}");
 }
@@ -76,7 +76,7 @@ fn calls_are_gathered_in_their_order_and_written_before_they_are_read() {
 #[test]
 fn what_was_gathered_is_written_when_the_gateway_goes() {
     let folder = tempfile::tempdir().unwrap();
-    let gone = journal(folder.path());
+    let gone = server_logs(folder.path());
     gone.note("s", call("last"));
     let queue = Arc::clone(&gone.writer.queue);
     drop(gone);
@@ -90,17 +90,17 @@ fn what_was_gathered_is_written_when_the_gateway_goes() {
 #[tokio::test]
 async fn a_journal_that_is_closed_has_no_thread_and_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = journal(folder.path());
-    journal.note("s", call("before"));
-    journal.close().await;
+    let server_logs = server_logs(folder.path());
+    server_logs.note("s", call("before"));
+    server_logs.close().await;
     // The writer's thread drops its reference when it ends.
-    while Arc::strong_count(&journal.writer.queue) > 1 {
+    while Arc::strong_count(&server_logs.writer.queue) > 1 {
         std::thread::yield_now();
     }
-    journal.note("s", call("after"));
-    assert_eq!(journal.read("s", 10).len(), 1);
-    assert_eq!(Arc::strong_count(&journal.writer.queue), 1);
-    assert!(journal.writer.queue.waiting().orders.is_empty());
+    server_logs.note("s", call("after"));
+    assert_eq!(server_logs.read("s", 10).len(), 1);
+    assert_eq!(Arc::strong_count(&server_logs.writer.queue), 1);
+    assert!(server_logs.writer.queue.waiting().orders.is_empty());
 }
 
 #[test]

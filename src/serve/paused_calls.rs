@@ -67,13 +67,13 @@ struct Paused {
     answers: HashMap<String, oneshot::Sender<Json>>,
 }
 
-pub(super) struct Waiting {
+pub(super) struct PausedCalls {
     codec: RequestStateCodec,
     calls: Arc<Mutex<HashMap<u64, Call>>>,
     next: AtomicU64,
 }
 
-impl Waiting {
+impl PausedCalls {
     pub(super) fn new(key: &[u8; 32]) -> Self {
         Self { codec: RequestStateCodec::new(key.to_vec()), calls: Arc::default(), next: AtomicU64::new(1) }
     }
@@ -219,11 +219,11 @@ mod tests {
     }
 
     /// A call that asks twice, counts how often it gets that far, and gives both answers.
-    fn call(waiting: &Waiting, count: &Arc<AtomicUsize>, bound: &[u8]) -> impl Future<Output = Round> + use<> {
+    fn call(waiting: &PausedCalls, count: &Arc<AtomicUsize>, bound: &[u8]) -> impl Future<Output = Round> + use<> {
         call_of("", waiting, count, bound)
     }
 
-    fn call_of(caller: &str, waiting: &Waiting, count: &Arc<AtomicUsize>, bound: &[u8]) -> impl Future<Output = Round> + use<> {
+    fn call_of(caller: &str, waiting: &PausedCalls, count: &Arc<AtomicUsize>, bound: &[u8]) -> impl Future<Output = Round> + use<> {
         let (sender, questions) = mpsc::channel(4);
         let count = Arc::clone(count);
         let work = work(async move {
@@ -251,7 +251,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_goes_on_with_each_answer_and_a_request_that_is_repeated_runs_nothing_twice() {
-        let (waiting, count) = (Waiting::new(&[7; 32]), Arc::default());
+        let (waiting, count) = (PausedCalls::new(&[7; 32]), Arc::default());
         let first = state(call(&waiting, &count, b"ours").await);
         let round = waiting.resume(&first, &answer("a"), b"ours".to_vec()).unwrap().0;
         let again = waiting.resume(&first, &answer("another"), b"ours".to_vec()).unwrap().0;
@@ -267,7 +267,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_state_holds_for_its_own_request_and_process_alone() {
-        let (waiting, other, count) = (Waiting::new(&[7; 32]), Waiting::new(&[8; 32]), Arc::default());
+        let (waiting, other, count) = (PausedCalls::new(&[7; 32]), PausedCalls::new(&[8; 32]), Arc::default());
         let known = state(call(&waiting, &count, b"ours").await);
         assert!(waiting.resume(&known, &answer("a"), b"of another".to_vec()).is_err());
         assert!(other.resume(&known, &answer("a"), b"ours".to_vec()).is_err());
@@ -278,7 +278,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_with_many_calls_ends_none_of_another() {
-        let (waiting, count) = (Waiting::new(&[7; 32]), Arc::default());
+        let (waiting, count) = (PausedCalls::new(&[7; 32]), Arc::default());
         let of_another = state(call_of("quiet", &waiting, &count, b"ours").await);
         let first = state(call_of("loud", &waiting, &count, b"ours").await);
         for _ in 0..MAX_CALLS {

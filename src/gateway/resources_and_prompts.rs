@@ -8,7 +8,7 @@ use super::request::Request;
 use super::{Agent, CallOptions};
 use crate::bridge::{PromptEntry, ResourceEntry, prompt_arguments, prompt_entries, resource_entries};
 use crate::catalog::Manifest;
-use crate::client::{Completed, OfferRequest};
+use crate::client::{Completed, ResourceOrPromptRequest};
 use crate::error::{Error, Result};
 use crate::sandbox::Stop;
 
@@ -37,7 +37,7 @@ impl Agent {
     /// # Errors
     /// `ERR_UNKNOWN_RESOURCE`, `ERR_RESOURCE_CHANGED`, and the errors of a call.
     pub async fn read_resource(&self, name: &str, uri: &str, options: CallOptions, stop: &Stop) -> Result<Json> {
-        let request = Request::Offer(OfferRequest::Read { uri: uri.to_owned() });
+        let request = Request::ResourceOrPrompt(ResourceOrPromptRequest::Read { uri: uri.to_owned() });
         let result = self.request_without_run(name, &request, options, stop).await?;
         shown(name, &request, &result, &["contents"], &[]).map_err(|error| self.core.redacted(error))
     }
@@ -56,7 +56,7 @@ impl Agent {
     ) -> Result<Json> {
         let arguments = prompt_arguments(&format!("{name}.{prompt}"), arguments, self.core.limits.max_argument_bytes);
         let arguments = arguments.map_err(|error| self.core.redacted(error))?;
-        let request = Request::Offer(OfferRequest::Prompt { name: prompt.to_owned(), arguments });
+        let request = Request::ResourceOrPrompt(ResourceOrPromptRequest::Prompt { name: prompt.to_owned(), arguments });
         let result = self.request_without_run(name, &request, options, stop).await?;
         shown(name, &request, &result, &["messages"], &["description"]).map_err(|error| self.core.redacted(error))
     }
@@ -78,7 +78,7 @@ impl Agent {
         let context = prompt_arguments(&format!("{name}.completion/complete"), context, limit);
         let context = context.map_err(|error| self.core.redacted(error))?;
         let (argument, value) = argument;
-        let request = Request::Offer(OfferRequest::Complete { of, argument, value, context });
+        let request = Request::ResourceOrPrompt(ResourceOrPromptRequest::Complete { of, argument, value, context });
         let result = self.request_without_run(name, &request, options, stop).await?;
         let completion = result.get("completion").cloned().unwrap_or_default();
         let completion = shown(name, &request, &completion, &["values"], &["total", "hasMore"]);
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_result_without_what_it_promises_is_a_protocol_error() {
-        let request = Request::Offer(OfferRequest::Read { uri: "a:b".into() });
+        let request = Request::ResourceOrPrompt(ResourceOrPromptRequest::Read { uri: "a:b".into() });
         let result = json!({ "contents": [], "_meta": { "x": 1 }, "vendor": 2 });
         assert_eq!(shown("s", &request, &result, &["contents"], &[]).unwrap(), json!({ "contents": [], "meta": { "x": 1 } }));
         assert_eq!(shown("s", &request, &json!({ "contents": {} }), &["contents"], &[]).unwrap_err().code(), "ERR_PROTOCOL");

@@ -74,7 +74,7 @@ enum Order {
 
 /// Entries that wait to be written.
 #[derive(Default)]
-struct Waiting {
+struct PendingEntries {
     orders: Vec<Order>,
     /// True if an entry must be written without waiting for further entries.
     is_urgent: bool,
@@ -86,12 +86,12 @@ struct Waiting {
 
 #[derive(Default)]
 struct Queue {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingEntries>,
     changed: Condvar,
 }
 
 impl Queue {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, PendingEntries> {
         self.waiting.lock()
     }
 
@@ -152,13 +152,13 @@ impl Drop for Writer {
 
 /// The log files of one gateway's servers. Clones are cheap.
 #[derive(Clone)]
-pub(super) struct Journal {
+pub(super) struct ServerLogs {
     folder: Arc<PathBuf>,
     redactor: Arc<Redactor>,
     writer: Arc<Writer>,
 }
 
-impl Journal {
+impl ServerLogs {
     pub(super) fn new(state_folder: &Path, redactor: Arc<Redactor>) -> Self {
         let writer = Writer { queue: Arc::default(), begins: Once::new() };
         Self { folder: Arc::new(state_folder.join(FOLDER)), redactor, writer: Arc::new(writer) }
@@ -178,8 +178,8 @@ impl Journal {
 
     /// Resolves once all entries so far are written, or after a second.
     async fn flush(&self) {
-        let journal = self.clone();
-        let _ = tokio::time::timeout(FLUSHING, tokio::task::spawn_blocking(move || journal.flush_now())).await;
+        let server_logs = self.clone();
+        let _ = tokio::time::timeout(FLUSHING, tokio::task::spawn_blocking(move || server_logs.flush_now())).await;
     }
 
     /// Writes the entries, for at most a second, and ends the thread. Later entries are dropped; the log can still be read.
@@ -387,5 +387,5 @@ fn now() -> u64 {
 }
 
 #[cfg(test)]
-#[path = "journal_tests.rs"]
+#[path = "server_logs_tests.rs"]
 mod tests;

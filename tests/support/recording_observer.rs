@@ -7,7 +7,7 @@ use hyperlight_mcp::catalog::Manifest;
 use hyperlight_mcp::client::{Caller, Elicitation, ElicitationAnswer, Notice, Observer, Question, Reply, Sampling};
 use serde_json::{Value as Json, json};
 
-use super::{Quiet, until};
+use super::{SilentObserver, until};
 
 /// Events that an observer received.
 #[derive(Debug, Clone)]
@@ -24,9 +24,9 @@ pub enum Seen {
 
 /// Keeps all that an observer is told.
 #[derive(Default)]
-pub struct Witness(Mutex<Vec<Seen>>);
+pub struct RecordingObserver(Mutex<Vec<Seen>>);
 
-impl Witness {
+impl RecordingObserver {
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
@@ -63,7 +63,7 @@ impl Witness {
     }
 }
 
-impl Observer for Witness {
+impl Observer for RecordingObserver {
     fn lost(&self, server: &str, reason: &str) {
         self.note(Seen::Lost(server.to_owned(), reason.to_owned()));
     }
@@ -96,28 +96,28 @@ impl Observer for Witness {
         self.note(Seen::Cancelled(server.to_owned(), reason.to_owned()));
     }
 
-    fn may_be_heard(&self, _server: &str) -> bool {
+    fn may_send_messages(&self, _server: &str) -> bool {
         true
     }
 
     fn nobody_in_particular(&self) -> Arc<dyn Caller> {
-        Arc::new(Quiet)
+        Arc::new(SilentObserver)
     }
 }
 
 /// Behaviour of a person who is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+pub enum Behaviour {
     /// Fills in `answer` with the person's own name.
     Answers,
     /// Never comes to an end.
-    Ponders,
+    NeverAnswers,
 }
 
 /// A caller with a handler: keeps its questions and notices.
 pub struct Person {
     number: u64,
-    manner: Manner,
+    manner: Behaviour,
     pub questions: Mutex<Vec<String>>,
     pub notices: Mutex<Vec<Notice>>,
     /// Questions that are being thought about.
@@ -125,7 +125,7 @@ pub struct Person {
 }
 
 impl Person {
-    pub fn new(number: u64, manner: Manner) -> Arc<Self> {
+    pub fn new(number: u64, manner: Behaviour) -> Arc<Self> {
         let (questions, notices) = (Mutex::default(), Mutex::default());
         Arc::new(Self { number, manner, questions, notices, pondering: Arc::default() })
     }
@@ -172,7 +172,7 @@ impl Caller for Person {
         let pondering = Pondering(Arc::clone(&self.pondering));
         Some(Box::pin(async move {
             let _pondering = pondering;
-            if manner == Manner::Ponders {
+            if manner == Behaviour::NeverAnswers {
                 std::future::pending::<()>().await;
             }
             Ok(ElicitationAnswer::Accept(Some(json!({ "answer": format!("person {number}") }))))

@@ -10,14 +10,14 @@ use tokio::time::{Sleep, sleep};
 
 /// Wraps a connection. Sending fails once the client has taken nothing for `limit`.
 #[derive(Debug)]
-pub(super) struct Paced<S> {
+pub(super) struct StallTimeout<S> {
     inner: S,
     limit: Duration,
     /// Runs while a write waits for the client.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Paced<S> {
+impl<S> StallTimeout<S> {
     pub(super) fn new(inner: S, limit: Duration) -> Self {
         Self { inner, limit, waiting: None }
     }
@@ -35,13 +35,13 @@ impl<S> Paced<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for StallTimeout<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_read(context, buffer)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for StallTimeout<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.inner).poll_write(context, bytes);
         self.timed(context, outcome)
@@ -76,13 +76,13 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_reads_gets_everything_and_one_that_does_not_is_given_up() {
         let (ours, mut theirs) = duplex(4);
-        let mut paced = Paced::new(ours, Duration::from_millis(20));
-        let (sent, read) = tokio::join!(paced.write_all(b"more than four"), async {
+        let mut stall_timeout = StallTimeout::new(ours, Duration::from_millis(20));
+        let (sent, read) = tokio::join!(stall_timeout.write_all(b"more than four"), async {
             let mut bytes = [0; 14];
             theirs.read_exact(&mut bytes).await.map(|_| bytes)
         });
         sent.unwrap();
         assert_eq!(&read.unwrap(), b"more than four");
-        assert_eq!(paced.write_all(b"more than four").await.unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(stall_timeout.write_all(b"more than four").await.unwrap_err().kind(), ErrorKind::TimedOut);
     }
 }

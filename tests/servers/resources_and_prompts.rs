@@ -11,18 +11,18 @@ use hyperlight_mcp::trust::{ApprovalRequest, ApprovalStore, Decision};
 use hyperlight_mcp::{Error, Result};
 use serde_json::{Value as Json, json};
 
-use crate::support::asking::{ONE, Person, Room, for_person};
-use crate::support::{FIXTURE, Scene, object, patience, pid_of, said, send, told, until, within, write_script};
+use crate::support::asking::{ONE, Person, Setup, for_person};
+use crate::support::{FIXTURE, TestFolder, object, patience, pid_of, said, send, told, until, within, write_script};
 
 const BOTH: [&str; 2] = ["--resources", "--prompts"];
 const BOTH_2026: [&str; 4] = ["--resources", "--prompts", "--era", "2026"];
 
-async fn read(room: &Room, uri: &str) -> Result<Json> {
-    room.gateway.read_resource(ONE, uri, CallOptions::default(), &Stop::new()).await
+async fn read(setup: &Setup, uri: &str) -> Result<Json> {
+    setup.gateway.read_resource(ONE, uri, CallOptions::default(), &Stop::new()).await
 }
 
-async fn prompt(room: &Room, name: &str, arguments: Json) -> Result<Json> {
-    room.gateway.get_prompt(ONE, name, object(arguments), CallOptions::default(), &Stop::new()).await
+async fn prompt(setup: &Setup, name: &str, arguments: Json) -> Result<Json> {
+    setup.gateway.get_prompt(ONE, name, object(arguments), CallOptions::default(), &Stop::new()).await
 }
 
 fn code<T>(outcome: Result<T>) -> &'static str {
@@ -30,13 +30,13 @@ fn code<T>(outcome: Result<T>) -> &'static str {
 }
 
 /// The requests of a method that have reached the server.
-fn requests(scene: &Scene, method: &str) -> usize {
-    scene.events(ONE).iter().filter(|event| event["event"] == "request" && event["method"] == method).count()
+fn requests(test_folder: &TestFolder, method: &str) -> usize {
+    test_folder.events(ONE).iter().filter(|event| event["event"] == "request" && event["method"] == method).count()
 }
 
 /// The value of an expression in a guest that knows all of `host:mcp`, and the run's warnings.
-async fn evaluate(room: &Room, expression: &str) -> (Json, Vec<String>) {
-    let sandbox = room.gateway.sandbox(ToolErrors::Return, None).unwrap();
+async fn evaluate(setup: &Setup, expression: &str) -> (Json, Vec<String>) {
+    let sandbox = setup.gateway.sandbox(ToolErrors::Return, None).unwrap();
     let caught = "(work) => { try { return work() } catch (error) { return { code: error.code, message: error.message } } }";
     let code = format!(
         r#"import {{ call, resources, read, prompts, prompt }} from "host:mcp"; const caught = {caught};
@@ -52,104 +52,104 @@ async fn evaluate(room: &Room, expression: &str) -> (Json, Vec<String>) {
 async fn all_pages_of_all_lists_are_part_of_what_is_approved() {
     for era in [&[][..], &["--era", "2026"]] {
         let flags = [&BOTH[..], &["--paginate", "1"], era].concat();
-        let room = Room::open(&flags).await;
-        let entries = json!(room.gateway.resources(ONE).unwrap());
+        let setup = Setup::open(&flags).await;
+        let entries = json!(setup.gateway.resources(ONE).unwrap());
         let uris: Vec<_> = entries.as_array().unwrap().iter().map(|entry| entry["uri"].as_str().unwrap_or("template")).collect();
         assert_eq!(uris, ["fixture://note.txt", "fixture://blob", "fixture://folder", "fixture://large", "template"]);
         assert_eq!(entries[4]["uriTemplate"], "fixture://item/{id}");
         assert_eq!((&entries[0]["title"], &entries[0]["mimeType"]), (&json!("A note"), &json!("text/plain")));
-        let prompts = json!(room.gateway.prompts(ONE).unwrap());
+        let prompts = json!(setup.gateway.prompts(ONE).unwrap());
         assert_eq!((prompts.as_array().unwrap().len(), &prompts[1]["arguments"][0]["name"]), (2, &json!("place")));
-        let ApprovalRequest::Manifest(shown) = room.gateway.approval_request(ONE).await.unwrap() else { panic!("stage command") };
+        let ApprovalRequest::Manifest(shown) = setup.gateway.approval_request(ONE).await.unwrap() else { panic!("stage command") };
         assert!(shown.approved && shown.resources.len() == 4 && shown.prompts.len() == 2 && shown.resource_templates[0].usable);
-        room.gateway.close().await;
+        setup.gateway.close().await;
     }
 }
 
 #[tokio::test]
 async fn a_server_without_resources_and_prompts_has_none() {
-    let room = Room::open(&[]).await;
-    assert!(room.gateway.resources(ONE).unwrap().is_empty() && room.gateway.prompts(ONE).unwrap().is_empty());
-    assert_eq!(code(read(&room, "fixture://note.txt").await), "ERR_UNKNOWN_RESOURCE");
-    assert_eq!(requests(&room.scene, "resources/list"), 0);
-    room.gateway.close().await;
+    let setup = Setup::open(&[]).await;
+    assert!(setup.gateway.resources(ONE).unwrap().is_empty() && setup.gateway.prompts(ONE).unwrap().is_empty());
+    assert_eq!(code(read(&setup, "fixture://note.txt").await), "ERR_UNKNOWN_RESOURCE");
+    assert_eq!(requests(&setup.test_folder, "resources/list"), 0);
+    setup.gateway.close().await;
 }
 
 #[tokio::test]
 async fn what_is_listed_or_follows_a_template_is_read_and_nothing_else_reaches_the_server() {
     for flags in [&BOTH[..], &BOTH_2026] {
-        let room = Room::open(flags).await;
-        let note = read(&room, "fixture://note.txt").await.unwrap();
+        let setup = Setup::open(flags).await;
+        let note = read(&setup, "fixture://note.txt").await.unwrap();
         assert_eq!(note["contents"], json!([{ "uri": "fixture://note.txt", "mimeType": "text/plain", "text": "a note" }]));
-        assert_eq!(read(&room, "fixture://folder").await.unwrap()["contents"].as_array().unwrap().len(), 2);
-        assert_eq!(read(&room, "fixture://item/7").await.unwrap()["contents"][0]["text"], "item 7");
-        let reads = requests(&room.scene, "resources/read");
+        assert_eq!(read(&setup, "fixture://folder").await.unwrap()["contents"].as_array().unwrap().len(), 2);
+        assert_eq!(read(&setup, "fixture://item/7").await.unwrap()["contents"][0]["text"], "item 7");
+        let reads = requests(&setup.test_folder, "resources/read");
         for uri in ["fixture://ask", "fixture://text/5", "fixture://item/", "fixture://item/..", "fixture://item/a/b", "file:///etc/passwd"]
         {
-            let error = read(&room, uri).await.unwrap_err();
+            let error = read(&setup, uri).await.unwrap_err();
             assert_eq!(error.code(), "ERR_UNKNOWN_RESOURCE", "{uri}");
             assert!(told(&error).contains("fixture://item/{id}"), "{error}");
         }
-        assert_eq!(requests(&room.scene, "resources/read"), reads);
-        room.gateway.close().await;
+        assert_eq!(requests(&setup.test_folder, "resources/read"), reads);
+        setup.gateway.close().await;
     }
 }
 
 #[tokio::test]
 async fn filters_hide_resources_and_prompts() {
     let filters = json!({ "denyResources": ["fixture://item/1*", "fixture://blob"], "allowPrompts": ["plain", "no-such"] });
-    let room = Room::with(&BOTH, &filters, None).await;
-    assert_eq!(room.gateway.resources(ONE).unwrap().len(), 4);
+    let setup = Setup::with(&BOTH, &filters, None).await;
+    assert_eq!(setup.gateway.resources(ONE).unwrap().len(), 4);
     for (uri, expected) in [
         ("fixture://item/2", "no error"),
         ("fixture://item/12", "ERR_UNKNOWN_RESOURCE"),
         ("fixture://item/%312", "ERR_UNKNOWN_RESOURCE"),
         ("fixture://blob", "ERR_UNKNOWN_RESOURCE"),
     ] {
-        assert_eq!(code(read(&room, uri).await), expected, "{uri}");
+        assert_eq!(code(read(&setup, uri).await), expected, "{uri}");
     }
-    assert_eq!(room.gateway.prompts(ONE).unwrap().len(), 1);
-    assert_eq!(code(prompt(&room, "travel", json!({ "place": "Rome" })).await), "ERR_UNKNOWN_PROMPT");
+    assert_eq!(setup.gateway.prompts(ONE).unwrap().len(), 1);
+    assert_eq!(code(prompt(&setup, "travel", json!({ "place": "Rome" })).await), "ERR_UNKNOWN_PROMPT");
     assert!(
-        room.told.all("warning").iter().any(|event| event["message"].as_str().unwrap().contains("\"no-such\", which allowPrompts names"))
+        setup.told.all("warning").iter().any(|event| event["message"].as_str().unwrap().contains("\"no-such\", which allowPrompts names"))
     );
-    room.gateway.close().await;
+    setup.gateway.close().await;
 }
 
 #[tokio::test]
 async fn a_prompt_is_filled_in_with_texts() {
     for flags in [&BOTH[..], &BOTH_2026] {
-        let room = Room::open(flags).await;
-        let filled = prompt(&room, "travel", json!({ "place": "Rome", "days": 3 })).await.unwrap();
+        let setup = Setup::open(flags).await;
+        let filled = prompt(&setup, "travel", json!({ "place": "Rome", "days": 3 })).await.unwrap();
         assert_eq!(filled["description"], "A journey to Rome");
         assert_eq!(filled["messages"][0], json!({ "role": "user", "content": { "type": "text", "text": "Plan 3 days in Rome." } }));
-        assert_eq!(prompt(&room, "plain", json!({})).await.unwrap()["messages"].as_array().unwrap().len(), 1);
-        assert_eq!(code(prompt(&room, "travel", json!({})).await), "ERR_PROTOCOL");
-        assert_eq!(code(prompt(&room, "travel", json!({ "place": ["Rome"] })).await), "ERR_INVALID_ARGUMENTS");
-        assert_eq!(code(prompt(&room, "other", json!({})).await), "ERR_UNKNOWN_PROMPT");
-        room.gateway.close().await;
+        assert_eq!(prompt(&setup, "plain", json!({})).await.unwrap()["messages"].as_array().unwrap().len(), 1);
+        assert_eq!(code(prompt(&setup, "travel", json!({})).await), "ERR_PROTOCOL");
+        assert_eq!(code(prompt(&setup, "travel", json!({ "place": ["Rome"] })).await), "ERR_INVALID_ARGUMENTS");
+        assert_eq!(code(prompt(&setup, "other", json!({})).await), "ERR_UNKNOWN_PROMPT");
+        setup.gateway.close().await;
     }
 }
 
 #[tokio::test]
 async fn a_prompt_that_asks_asks_the_person_of_its_call() {
     for flags in [&BOTH[..], &BOTH_2026] {
-        let (room, person) = (Room::open(flags).await, Person::answering("Parma"));
+        let (setup, person) = (Setup::open(flags).await, Person::answering("Parma"));
         let filled =
-            room.gateway.get_prompt(ONE, "travel", object(json!({ "place": "?" })), for_person(&person), &Stop::new()).await.unwrap();
+            setup.gateway.get_prompt(ONE, "travel", object(json!({ "place": "?" })), for_person(&person), &Stop::new()).await.unwrap();
         assert_eq!(filled["description"], "A journey to Parma");
         assert_eq!(person.messages(), ["Where to?"]);
-        room.gateway.close().await;
+        setup.gateway.close().await;
     }
 }
 
 #[tokio::test]
 async fn arguments_are_completed_at_most_a_hundred_ways() {
     for flags in [&BOTH[..], &BOTH_2026] {
-        let room = Room::open(flags).await;
+        let setup = Setup::open(flags).await;
         let complete = async |of: Completed, argument: &str, value: &str, context: Json| {
             let argument = (argument.to_owned(), value.to_owned());
-            room.gateway.complete(ONE, of, argument, object(context), CallOptions::default(), &Stop::new()).await
+            setup.gateway.complete(ONE, of, argument, object(context), CallOptions::default(), &Stop::new()).await
         };
         let travel = || Completed::Prompt("travel".into());
         let places = complete(travel(), "place", "Pa", json!({})).await.unwrap();
@@ -159,82 +159,82 @@ async fn arguments_are_completed_at_most_a_hundred_ways() {
         assert_eq!((items["values"].as_array().unwrap().len(), &items["total"]), (100, &json!(250)));
         assert_eq!(code(complete(Completed::Prompt("x".into()), "a", "", json!({})).await), "ERR_UNKNOWN_PROMPT");
         assert_eq!(code(complete(Completed::Template("x:{y}".into()), "y", "", json!({})).await), "ERR_UNKNOWN_RESOURCE");
-        room.gateway.close().await;
+        setup.gateway.close().await;
     }
 }
 
 #[tokio::test]
 async fn a_change_of_a_watched_resource_is_an_event_also_after_a_crash() {
     for flags in [&BOTH[..], &BOTH_2026] {
-        let room = Room::open(flags).await;
-        let updates = || room.told.all("resource-updated").len();
-        room.gateway.subscribe(ONE, "fixture://note.txt").await.unwrap();
-        room.call("touch", json!({})).await.unwrap();
+        let setup = Setup::open(flags).await;
+        let updates = || setup.told.all("resource-updated").len();
+        setup.gateway.subscribe(ONE, "fixture://note.txt").await.unwrap();
+        setup.call("touch", json!({})).await.unwrap();
         until("the event", || (updates() == 1).then_some(())).await;
-        assert_eq!(room.told.all("resource-updated")[0]["uri"], "fixture://note.txt");
+        assert_eq!(setup.told.all("resource-updated")[0]["uri"], "fixture://note.txt");
         // Its session is gone, and with it what it knew of who watches what.
-        assert_eq!(code(room.call("crash", json!({})).await), "ERR_SERVER_EXITED");
-        room.call("touch", json!({})).await.unwrap();
+        assert_eq!(code(setup.call("crash", json!({})).await), "ERR_SERVER_EXITED");
+        setup.call("touch", json!({})).await.unwrap();
         until("the event of the next connection", || (updates() == 2).then_some(())).await;
-        assert_eq!(code(room.gateway.subscribe(ONE, "fixture://ask").await), "ERR_UNKNOWN_RESOURCE");
-        room.gateway.close().await;
+        assert_eq!(code(setup.gateway.subscribe(ONE, "fixture://ask").await), "ERR_UNKNOWN_RESOURCE");
+        setup.gateway.close().await;
     }
 }
 
 #[tokio::test]
 async fn a_resource_that_is_no_longer_watched_tells_nothing() {
     for (flags, method) in [(&BOTH[..], "resources/unsubscribe"), (&BOTH_2026, "notifications/cancelled")] {
-        let room = Room::open(flags).await;
-        room.gateway.subscribe(ONE, "fixture://note.txt").await.unwrap();
-        room.gateway.subscribe(ONE, "fixture://blob").await.unwrap();
-        room.gateway.unsubscribe(ONE, "fixture://note.txt").await.unwrap();
-        let told = || room.scene.events(ONE).iter().any(|event| event["method"] == method);
+        let setup = Setup::open(flags).await;
+        setup.gateway.subscribe(ONE, "fixture://note.txt").await.unwrap();
+        setup.gateway.subscribe(ONE, "fixture://blob").await.unwrap();
+        setup.gateway.unsubscribe(ONE, "fixture://note.txt").await.unwrap();
+        let told = || setup.test_folder.events(ONE).iter().any(|event| event["method"] == method);
         until("the server to be told", || told().then_some(())).await;
-        room.call("touch", json!({})).await.unwrap();
-        room.call("touch", json!({ "uri": "fixture://blob" })).await.unwrap();
-        until("the event", || room.told.all("resource-updated").first().cloned()).await;
-        let uris: Vec<_> = room.told.all("resource-updated").iter().map(|event| event["uri"].clone()).collect();
+        setup.call("touch", json!({})).await.unwrap();
+        setup.call("touch", json!({ "uri": "fixture://blob" })).await.unwrap();
+        until("the event", || setup.told.all("resource-updated").first().cloned()).await;
+        let uris: Vec<_> = setup.told.all("resource-updated").iter().map(|event| event["uri"].clone()).collect();
         assert_eq!(uris, ["fixture://blob"]);
-        room.gateway.close().await;
+        setup.gateway.close().await;
     }
 }
 
 #[tokio::test]
 async fn what_the_server_changed_since_is_refused_until_it_is_approved() {
-    let scene = Scene::new();
-    let (program, log) = (scene.path("server"), scene.path("log-one"));
+    let test_folder = TestFolder::new();
+    let (program, log) = (test_folder.path("server"), test_folder.path("log-one"));
     let serve = |flags: &str| write_script(&program, &format!("exec {FIXTURE} --log {} {flags}", log.display()));
     serve("--resources --prompts");
-    let room = Room::with(&[], &json!({ "command": program, "args": [] }), None).await;
-    assert_eq!(code(read(&room, "fixture://note.txt").await), "no error");
-    room.gateway.disable(ONE).await.unwrap();
+    let setup = Setup::with(&[], &json!({ "command": program, "args": [] }), None).await;
+    assert_eq!(code(read(&setup, "fixture://note.txt").await), "no error");
+    setup.gateway.disable(ONE).await.unwrap();
     serve("--tools echo");
-    room.gateway.enable(ONE).unwrap();
-    assert_eq!(code(read(&room, "fixture://note.txt").await), "ERR_RESOURCE_CHANGED");
-    assert_eq!(code(read(&room, "fixture://item/1").await), "ERR_RESOURCE_CHANGED");
-    assert_eq!(code(prompt(&room, "plain", json!({})).await), "ERR_PROMPT_CHANGED");
-    let event = room.told.all("tools-changed").remove(0);
+    setup.gateway.enable(ONE).unwrap();
+    assert_eq!(code(read(&setup, "fixture://note.txt").await), "ERR_RESOURCE_CHANGED");
+    assert_eq!(code(read(&setup, "fixture://item/1").await), "ERR_RESOURCE_CHANGED");
+    assert_eq!(code(prompt(&setup, "plain", json!({})).await), "ERR_PROMPT_CHANGED");
+    let event = setup.told.all("tools-changed").remove(0);
     assert_eq!(event["prompts"], json!({ "added": [], "removed": ["plain", "travel"], "changed": [] }));
     assert_eq!(event["resources"]["removed"].as_array().unwrap().len(), 4);
     assert_eq!(event["resourceTemplates"]["removed"], json!(["fixture://item/{id}"]));
-    let ApprovalRequest::Manifest(request) = room.gateway.approval_request(ONE).await.unwrap() else { panic!("stage command") };
+    let ApprovalRequest::Manifest(request) = setup.gateway.approval_request(ONE).await.unwrap() else { panic!("stage command") };
     assert_eq!(request.changes.unwrap().drift.prompts.removed, ["plain", "travel"]);
-    room.gateway.approve(ONE, Some(&request.digest), None).await.unwrap();
-    assert_eq!(code(read(&room, "fixture://note.txt").await), "ERR_UNKNOWN_RESOURCE");
-    room.gateway.close().await;
+    setup.gateway.approve(ONE, Some(&request.digest), None).await.unwrap();
+    assert_eq!(code(read(&setup, "fixture://note.txt").await), "ERR_UNKNOWN_RESOURCE");
+    setup.gateway.close().await;
 }
 
 #[tokio::test]
 async fn a_server_that_is_not_enabled_or_revoked_offers_nothing() {
-    let room = Room::open(&BOTH).await;
-    room.gateway.disable(ONE).await.unwrap();
-    assert_eq!(code(room.gateway.resources(ONE)), "ERR_NOT_ENABLED");
-    assert_eq!(code(read(&room, "fixture://note.txt").await), "ERR_NOT_ENABLED");
-    room.gateway.enable(ONE).unwrap();
-    room.gateway.revoke(ONE).await.unwrap();
-    assert_eq!(code(prompt(&room, "plain", json!({})).await), "ERR_NOT_APPROVED");
-    assert_eq!(code(room.gateway.subscribe(ONE, "fixture://note.txt").await), "ERR_NOT_APPROVED");
-    room.gateway.close().await;
+    let setup = Setup::open(&BOTH).await;
+    setup.gateway.disable(ONE).await.unwrap();
+    assert_eq!(code(setup.gateway.resources(ONE)), "ERR_NOT_ENABLED");
+    assert_eq!(code(read(&setup, "fixture://note.txt").await), "ERR_NOT_ENABLED");
+    setup.gateway.enable(ONE).unwrap();
+    setup.gateway.revoke(ONE).await.unwrap();
+    assert_eq!(code(prompt(&setup, "plain", json!({})).await), "ERR_NOT_APPROVED");
+    assert_eq!(code(setup.gateway.subscribe(ONE, "fixture://note.txt").await), "ERR_NOT_APPROVED");
+    setup.gateway.close().await;
 }
 
 /// Allows once what is in the list, and counts.
@@ -250,43 +250,43 @@ impl Callbacks for Gatekeeper {
 
 #[tokio::test]
 async fn where_all_is_confirmed_reading_is_as_well() {
-    let room = Room::with(&BOTH, &json!({ "confirm": "always" }), None).await;
-    assert_eq!(code(read(&room, "fixture://note.txt").await), "ERR_CALL_DENIED");
+    let setup = Setup::with(&BOTH, &json!({ "confirm": "always" }), None).await;
+    assert_eq!(code(read(&setup, "fixture://note.txt").await), "ERR_CALL_DENIED");
     let keeper = |decision| Arc::new(Gatekeeper(std::sync::Mutex::default(), decision));
     let options = |keeper: &Arc<Gatekeeper>| CallOptions { callbacks: Some(Arc::clone(keeper) as _), ..CallOptions::default() };
     let (once, session) = (keeper(Decision::Once), keeper(Decision::Session));
     for keeper in [&once, &session, &session] {
-        room.gateway.read_resource(ONE, "fixture://note.txt", options(keeper), &Stop::new()).await.unwrap();
+        setup.gateway.read_resource(ONE, "fixture://note.txt", options(keeper), &Stop::new()).await.unwrap();
     }
     let asked = once.0.lock().unwrap().clone();
     assert_eq!((asked.len(), asked[0].tool.as_str(), &asked[0].args["uri"]), (1, "resources/read", &json!("fixture://note.txt")));
     assert_eq!(session.0.lock().unwrap().len(), 1, "it was allowed for the session");
-    assert_eq!(code(prompt(&room, "plain", json!({})).await), "ERR_CALL_DENIED");
-    assert_eq!(requests(&room.scene, "prompts/get"), 0);
-    room.gateway.close().await;
+    assert_eq!(code(prompt(&setup, "plain", json!({})).await), "ERR_CALL_DENIED");
+    assert_eq!(requests(&setup.test_folder, "prompts/get"), 0);
+    setup.gateway.close().await;
 }
 
 /// Kills the server's last process.
-fn kill_server(scene: &Scene) {
-    let spawned = scene.events(ONE).into_iter().rfind(|event| event["event"] == "spawn").unwrap();
+fn kill_server(test_folder: &TestFolder) {
+    let spawned = test_folder.events(ONE).into_iter().rfind(|event| event["event"] == "spawn").unwrap();
     send(libc::SIGKILL, pid_of(&spawned));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prompt_that_its_server_may_have_filled_in_is_not_asked_for_again() {
     for flags in [&BOTH[..], &BOTH_2026] {
-        let (room, stop) = (Room::open(flags).await, Stop::new());
+        let (setup, stop) = (Setup::open(flags).await, Stop::new());
         let (person, _waited_for) = Person::silent();
-        let filling = room.gateway.get_prompt(ONE, "travel", object(json!({ "place": "?" })), for_person(&person), &stop);
+        let filling = setup.gateway.get_prompt(ONE, "travel", object(json!({ "place": "?" })), for_person(&person), &stop);
         let killing = async {
             until("the question", || (person.asked().len() == 1).then_some(())).await;
-            kill_server(&room.scene);
+            kill_server(&setup.test_folder);
         };
         let both = Box::pin(async { tokio::join!(filling, killing) });
         let (filled, ()) = within(patience(), "the end", both).await;
         assert_eq!((code(filled), person.asked().len()), ("ERR_SERVER_EXITED", 1), "{flags:?}");
-        assert_eq!(requests(&room.scene, "prompts/get"), 1, "{flags:?}");
-        room.gateway.close().await;
+        assert_eq!(requests(&setup.test_folder, "prompts/get"), 1, "{flags:?}");
+        setup.gateway.close().await;
     }
 }
 
@@ -302,68 +302,68 @@ impl Callbacks for Undecided {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resource_that_was_approved_in_another_form_while_a_person_was_asked_is_refused() {
-    let scene = Scene::new();
-    let (program, log) = (scene.path("server"), scene.path("log-one"));
+    let test_folder = TestFolder::new();
+    let (program, log) = (test_folder.path("server"), test_folder.path("log-one"));
     let serve = |title: &str| {
         let script = format!("{FIXTURE} --log {} --resources | sed -u 's/A note/{title}/'", log.display());
         write_script(&program, &script);
     };
     serve("A note");
-    let room = Room::with(&[], &json!({ "command": program, "args": [], "confirm": "always" }), None).await;
+    let setup = Setup::with(&[], &json!({ "command": program, "args": [], "confirm": "always" }), None).await;
     let (decide, decision) = tokio::sync::oneshot::channel();
     let (person, stop) = (Arc::new(Undecided(std::sync::Mutex::new(Some(decision)))), Stop::new());
     let options = CallOptions { callbacks: Some(Arc::clone(&person) as _), ..CallOptions::default() };
-    let reading = room.gateway.read_resource(ONE, "fixture://note.txt", options, &stop);
+    let reading = setup.gateway.read_resource(ONE, "fixture://note.txt", options, &stop);
     let approving = async {
         until("the question", || person.0.lock().unwrap().is_none().then_some(())).await;
-        kill_server(&scene);
-        until("the end of its process", || room.told.all("connection-lost").first().cloned()).await;
+        kill_server(&test_folder);
+        until("the end of its process", || setup.told.all("connection-lost").first().cloned()).await;
         serve("Another note");
-        room.gateway.approve(ONE, None, None).await.unwrap();
+        setup.gateway.approve(ONE, None, None).await.unwrap();
         decide.send(Decision::Once).unwrap();
     };
     let both = Box::pin(async { tokio::join!(reading, approving) });
     let (read, ()) = within(patience(), "the answer", both).await;
-    assert_eq!((code(read), requests(&scene, "resources/read")), ("ERR_RESOURCE_CHANGED", 0));
-    room.gateway.close().await;
+    assert_eq!((code(read), requests(&test_folder, "resources/read")), ("ERR_RESOURCE_CHANGED", 0));
+    setup.gateway.close().await;
 }
 
 #[tokio::test]
 async fn subscriptions_end_with_an_approval_whoever_takes_it_back() {
-    let room = Room::open(&BOTH).await;
-    room.gateway.subscribe(ONE, "fixture://note.txt").await.unwrap();
+    let setup = Setup::open(&BOTH).await;
+    setup.gateway.subscribe(ONE, "fixture://note.txt").await.unwrap();
     // As another process does it.
-    ApprovalStore::open(&room.scene.path("state"), Arc::new(|_| ())).unwrap().revoke(ONE).unwrap();
-    assert_eq!(code(room.call("touch", json!({})).await), "ERR_NOT_APPROVED");
-    room.gateway.approve(ONE, None, None).await.unwrap();
-    room.call("touch", json!({})).await.unwrap();
-    assert_eq!(requests(&room.scene, "resources/subscribe"), 1);
+    ApprovalStore::open(&setup.test_folder.path("state"), Arc::new(|_| ())).unwrap().revoke(ONE).unwrap();
+    assert_eq!(code(setup.call("touch", json!({})).await), "ERR_NOT_APPROVED");
+    setup.gateway.approve(ONE, None, None).await.unwrap();
+    setup.call("touch", json!({})).await.unwrap();
+    assert_eq!(requests(&setup.test_folder, "resources/subscribe"), 1);
     // Nothing was left to be asked for in the next connection.
     let refused = |event: &Json| event["message"].as_str().is_some_and(|message| message.contains("no longer watched"));
-    assert!(!room.told.all("warning").iter().any(refused));
-    room.gateway.close().await;
+    assert!(!setup.told.all("warning").iter().any(refused));
+    setup.gateway.close().await;
 }
 
 #[tokio::test]
 async fn a_guest_lists_reads_and_fills_in() {
-    let room = Room::open(&BOTH).await;
+    let setup = Setup::open(&BOTH).await;
     let (listed, _) =
-        evaluate(&room, r#"[resources("one").length, resources()[4].uriTemplate, prompts().map((entry) => entry.name)]"#).await;
+        evaluate(&setup, r#"[resources("one").length, resources()[4].uriTemplate, prompts().map((entry) => entry.name)]"#).await;
     assert_eq!(listed, json!([5, "fixture://item/{id}", ["plain", "travel"]]));
-    let (note, _) = evaluate(&room, r#"read("one", "fixture://note.txt")"#).await;
+    let (note, _) = evaluate(&setup, r#"read("one", "fixture://note.txt")"#).await;
     assert_eq!(note, json!({ "uri": "fixture://note.txt", "mimeType": "text/plain", "text": "a note" }));
-    let (folder, _) = evaluate(&room, r#"read("one", "fixture://folder").map((part) => part.text ?? part.data.length)"#).await;
+    let (folder, _) = evaluate(&setup, r#"read("one", "fixture://folder").map((part) => part.text ?? part.data.length)"#).await;
     assert_eq!(folder, json!(["a", 4]));
-    let (filled, warnings) = evaluate(&room, r#"prompt("one", "travel", { place: "Rome", days: 3 })"#).await;
+    let (filled, warnings) = evaluate(&setup, r#"prompt("one", "travel", { place: "Rome", days: 3 })"#).await;
     assert_eq!((&filled["description"], &filled["messages"][0]["content"]), (&json!("A journey to Rome"), &json!("Plan 3 days in Rome.")));
     assert_eq!(filled["messages"][2]["content"]["uri"], "fixture://note.txt");
     assert_eq!(warnings, [""; 0]);
-    room.gateway.close().await;
+    setup.gateway.close().await;
 }
 
 #[tokio::test]
 async fn what_a_guest_may_not_have_is_an_exception_with_a_code() {
-    let room = Room::open(&BOTH).await;
+    let setup = Setup::open(&BOTH).await;
     for (expression, expected) in [
         (r#"read("one", "fixture://ask")"#, "ERR_UNKNOWN_RESOURCE"),
         (r#"read("two", "fixture://note.txt")"#, "ERR_UNKNOWN_SERVER"),
@@ -375,65 +375,67 @@ async fn what_a_guest_may_not_have_is_an_exception_with_a_code() {
         (r#"resources("two")"#, "ERR_UNKNOWN_SERVER"),
         (r"prompts({})", "ERR_INVALID_ARGUMENTS"),
     ] {
-        let (value, _) = evaluate(&room, &format!("caught(() => {expression})")).await;
+        let (value, _) = evaluate(&setup, &format!("caught(() => {expression})")).await;
         assert_eq!(value["code"], expected, "{expression}: {value}");
     }
-    room.gateway.close().await;
+    setup.gateway.close().await;
 }
 
 #[tokio::test]
 async fn text_of_just_the_limit_reaches_a_guest_whole() {
-    let room = Room::open(&BOTH).await;
-    let (length, warnings) = evaluate(&room, r#"read("one", "fixture://large").text.length"#).await;
+    let setup = Setup::open(&BOTH).await;
+    let (length, warnings) = evaluate(&setup, r#"read("one", "fixture://large").text.length"#).await;
     assert_eq!((length, warnings.len()), (json!(1_048_576), 0), "the limit holds to the byte");
-    assert!(matches!(read(&room, "fixture://large").await, Ok(large) if large["contents"][0]["text"].as_str().unwrap().len() == 1_048_576));
-    room.gateway.close().await;
+    assert!(
+        matches!(read(&setup, "fixture://large").await, Ok(large) if large["contents"][0]["text"].as_str().unwrap().len() == 1_048_576)
+    );
+    setup.gateway.close().await;
 }
 
 #[tokio::test]
 async fn a_result_that_breaks_its_schema_is_returned_with_a_warning_or_refused() {
-    let room = Room::open(&[]).await;
-    let result = room.call("bad_output", json!({})).await.unwrap();
+    let setup = Setup::open(&[]).await;
+    let result = setup.call("bad_output", json!({})).await.unwrap();
     assert_eq!(result["structuredContent"]["number"], "seven");
-    let warnings: Vec<_> = room.told.all("warning").iter().map(|event| event["message"].as_str().unwrap().to_owned()).collect();
+    let warnings: Vec<_> = setup.told.all("warning").iter().map(|event| event["message"].as_str().unwrap().to_owned()).collect();
     assert!(warnings.iter().any(|text| text.contains("one.bad_output") && text.contains("structuredContent/number")), "{warnings:?}");
-    let (value, warnings) = evaluate(&room, r#"call("one", "bad_output").structuredContent.number"#).await;
+    let (value, warnings) = evaluate(&setup, r#"call("one", "bad_output").structuredContent.number"#).await;
     assert_eq!((value, warnings.len()), (json!("seven"), 1));
     assert!(!warnings[0].contains("seven"), "{warnings:?}");
-    room.gateway.close().await;
+    setup.gateway.close().await;
 
-    let room = Room::with(&[], &json!({ "schemaViolations": "error" }), None).await;
-    let error = room.call("bad_output", json!({})).await.unwrap_err();
+    let setup = Setup::with(&[], &json!({ "schemaViolations": "error" }), None).await;
+    let error = setup.call("bad_output", json!({})).await.unwrap_err();
     assert!(matches!(&error, Error::OutputSchema { server, tool, .. } if server == ONE && said(tool) == "bad_output"), "{error}");
-    let (value, _) = evaluate(&room, r#"caught(() => call("one", "bad_output"))"#).await;
+    let (value, _) = evaluate(&setup, r#"caught(() => call("one", "bad_output"))"#).await;
     assert_eq!(value["code"], "ERR_OUTPUT_SCHEMA");
-    let fitting = room.call("structured", json!({ "name": "x" })).await.unwrap();
+    let fitting = setup.call("structured", json!({ "name": "x" })).await.unwrap();
     assert_eq!(fitting["structuredContent"]["name"], "x");
     // A failure is no result.
-    assert_eq!(room.call("error_structured", json!({ "message": "no" })).await.unwrap()["isError"], true);
-    room.gateway.close().await;
+    assert_eq!(setup.call("error_structured", json!({ "message": "no" })).await.unwrap()["isError"], true);
+    setup.gateway.close().await;
 }
 
 #[tokio::test]
 async fn a_list_without_an_end_keeps_the_server_from_being_used() {
-    let scene = Scene::new();
-    let error = scene.open(&["--resources", "--repeat-cursor"]).await.err().unwrap();
+    let test_folder = TestFolder::new();
+    let error = test_folder.open(&["--resources", "--repeat-cursor"]).await.err().unwrap();
     assert!(told(&error).contains("repeats a cursor"), "{error}");
-    let error = scene.open(&["--prompts", "--tools", "echo", "--endless-pages"]).await.err().unwrap();
+    let error = test_folder.open(&["--prompts", "--tools", "echo", "--endless-pages"]).await.err().unwrap();
     assert!(told(&error).contains("list of"), "{error}");
 }
 
 #[tokio::test]
 async fn servers_over_http_offer_the_same() {
     for flags in [&BOTH[..], &BOTH_2026] {
-        let room = Room::remote(flags, None).await;
-        assert_eq!(room.gateway.resources(ONE).unwrap().len(), 5);
-        assert_eq!(read(&room, "fixture://item/a%20b").await.unwrap()["contents"][0]["uri"], "fixture://item/a%20b");
-        assert_eq!(prompt(&room, "travel", json!({ "place": "Rome" })).await.unwrap()["description"], "A journey to Rome");
-        room.gateway.subscribe(ONE, "fixture://note.txt").await.unwrap();
-        room.call("touch", json!({})).await.unwrap();
-        until("the event", || room.told.all("resource-updated").first().cloned()).await;
-        room.gateway.unsubscribe(ONE, "fixture://note.txt").await.unwrap();
-        room.gateway.close().await;
+        let setup = Setup::remote(flags, None).await;
+        assert_eq!(setup.gateway.resources(ONE).unwrap().len(), 5);
+        assert_eq!(read(&setup, "fixture://item/a%20b").await.unwrap()["contents"][0]["uri"], "fixture://item/a%20b");
+        assert_eq!(prompt(&setup, "travel", json!({ "place": "Rome" })).await.unwrap()["description"], "A journey to Rome");
+        setup.gateway.subscribe(ONE, "fixture://note.txt").await.unwrap();
+        setup.call("touch", json!({})).await.unwrap();
+        until("the event", || setup.told.all("resource-updated").first().cloned()).await;
+        setup.gateway.unsubscribe(ONE, "fixture://note.txt").await.unwrap();
+        setup.gateway.close().await;
     }
 }

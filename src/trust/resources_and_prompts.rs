@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::digest::offer_digest;
+use super::digest::item_digest;
 use crate::catalog::{Manifest, Prompt, PromptArgument, Resource, ResourceTemplate, UriTemplate};
 use crate::config::{ServerDefinition, covers};
 use crate::text::{sanitise_line, sanitise_text};
@@ -100,7 +100,7 @@ pub fn shown_prompt(prompt: &Prompt, max_chars: usize) -> Prompt {
 
 pub(super) fn resource_summaries(manifest: &Manifest, max_chars: usize) -> Vec<ResourceSummary> {
     let summary = |resource: &Resource| {
-        let digest = offer_digest("resource", resource);
+        let digest = item_digest("resource", resource);
         let Resource { uri, name, title, description, mime_type } = shown_resource(resource, max_chars);
         ResourceSummary { uri, digest, name, title, description, mime_type }
     };
@@ -109,7 +109,7 @@ pub(super) fn resource_summaries(manifest: &Manifest, max_chars: usize) -> Vec<R
 
 pub(super) fn template_summaries(manifest: &Manifest, max_chars: usize) -> Vec<ResourceTemplateSummary> {
     let summary = |template: &ResourceTemplate| {
-        let (digest, usable) = (offer_digest("template", template), UriTemplate::parse(&template.uri_template).is_some());
+        let (digest, usable) = (item_digest("template", template), UriTemplate::parse(&template.uri_template).is_some());
         let ResourceTemplate { uri_template, name, title, description, mime_type } = shown_template(template, max_chars);
         ResourceTemplateSummary { uri_template, digest, usable, name, title, description, mime_type }
     };
@@ -118,7 +118,7 @@ pub(super) fn template_summaries(manifest: &Manifest, max_chars: usize) -> Vec<R
 
 pub(super) fn prompt_summaries(manifest: &Manifest, max_chars: usize) -> Vec<PromptSummary> {
     let summary = |prompt: &Prompt| {
-        let digest = offer_digest("prompt", prompt);
+        let digest = item_digest("prompt", prompt);
         let Prompt { name, title, description, arguments } = shown_prompt(prompt, max_chars);
         PromptSummary { name, digest, title, description, arguments }
     };
@@ -233,9 +233,9 @@ mod tests {
 
     #[test]
     fn a_digest_is_of_one_item_and_its_kind() {
-        let digest = |resource: serde_json::Value| offer_digest("resource", &serde_json::from_value::<Resource>(resource).unwrap());
+        let digest = |resource: serde_json::Value| item_digest("resource", &serde_json::from_value::<Resource>(resource).unwrap());
         let one = digest(json!({ "uri": "a:b", "name": "n" }));
         assert_ne!(one, digest(json!({ "uri": "a:b", "name": "n", "description": "d" })));
-        assert_ne!(one, offer_digest("prompt", &json!({ "uri": "a:b", "name": "n" })));
+        assert_ne!(one, item_digest("prompt", &json!({ "uri": "a:b", "name": "n" })));
     }
 }

@@ -2,21 +2,21 @@
 
 use std::path::PathBuf;
 
-use super::Place;
+use super::TargetConfig;
 use crate::cli::files;
-use crate::cli::import::{converted, found_in, places, starts_gateway};
+use crate::cli::import::{config_paths, converted, found_in, starts_gateway};
 use crate::cli::session::Session;
 
 /// Returns the host's other configs that have servers, with the names of the servers. Skips a config that cannot be read.
-pub(super) fn servers(session: &Session, place: &Place) -> Vec<(String, Vec<String>)> {
-    let host = &place.host;
+pub(super) fn servers(session: &Session, target_config: &TargetConfig) -> Vec<(String, Vec<String>)> {
+    let host = &target_config.host;
     let workspace = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     let folder = workspace.display().to_string();
     // Claude Code has servers of single projects in the config of the user.
-    let own = place.servers().unwrap_or_default();
+    let own = target_config.servers().unwrap_or_default();
     let own: Vec<String> = own.iter().map(|(name, entry)| converted(host.program, name, entry).name).collect();
     let mut all = Vec::new();
-    for (program, path) in places(&[host.program], &session.context.environment, &workspace) {
+    for (program, path) in config_paths(&[host.program], &session.context.environment, &workspace) {
         let Ok(Some(text)) = files::read_config(&path) else { continue };
         let Ok((found, _inputs)) = found_in(program, &text, Some(&folder)) else { continue };
         let found = found.into_iter().filter(|found| !starts_gateway(&found.entry)).map(|found| found.name);

@@ -11,31 +11,31 @@ use super::core::Core;
 use super::subject::ReadFile;
 use crate::config::{Address, ServerDefinition, read_env_file};
 use crate::error::Result;
-use crate::trust::{Approval, Standing, Subject};
+use crate::trust::{Approval, ApprovalStatus, Subject};
 
 /// The choice between the approvals on disk and those that were read last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum ApprovalRead {
     /// Reads approvals, environment files and pinned programs from disk. Blocks.
-    Now,
+    Fresh,
     /// Uses the approvals that were read last, and starts a new read for later callers. Never blocks.
-    Last,
+    Cached,
 }
 
 /// The subjects of approvals that were read last.
-pub(super) struct Looked {
+pub(super) struct ApprovalCache {
     subjects: Mutex<HashMap<String, Subject>>,
     /// The subjects that were computed last, with the definitions that they describe. The digest of a large entry takes time.
     computed: Mutex<HashMap<String, (Arc<ServerDefinition>, Subject)>>,
     /// Locked while a thread reads the approvals on behalf of all callers.
-    looking: Arc<tokio::sync::Mutex<()>>,
+    reading: Arc<tokio::sync::Mutex<()>>,
     /// `None` once the gateway is closed, because a handle keeps the runtime's file descriptors open.
     runtime: Mutex<Option<Handle>>,
 }
 
-impl Looked {
+impl ApprovalCache {
     pub(super) fn new(runtime: Handle) -> Self {
-        Self { subjects: Mutex::default(), computed: Mutex::default(), looking: Arc::default(), runtime: Mutex::new(Some(runtime)) }
+        Self { subjects: Mutex::default(), computed: Mutex::default(), reading: Arc::default(), runtime: Mutex::new(Some(runtime)) }
     }
 
     /// Returns the runtime for work in the background, while the gateway is open.
@@ -83,66 +83,68 @@ impl Looked {
 }
 
 impl Core {
-    /// Returns the standing of a server: which stages of its approval are valid.
-    pub(super) fn standing_by(&self, server: &ServerDefinition, look: Look) -> Result<Standing> {
-        match look {
-            Look::Now => self.standing(server),
-            Look::Last => self.trust.approvals.known_standing(&server.name, self.trust.looked.get(&server.name).as_ref()),
+    /// Returns the approval status of a server: which stages of its approval are valid.
+    pub(super) fn approval_status_by(&self, server: &ServerDefinition, approval_read: ApprovalRead) -> Result<ApprovalStatus> {
+        match approval_read {
+            ApprovalRead::Fresh => self.approval_status(server),
+            ApprovalRead::Cached => {
+                self.trust.approvals.cached_approval_status(&server.name, self.trust.approval_cache.get(&server.name).as_ref())
+            }
         }
     }
 
-    /// Returns the standing of a server by the approval on disk.
-    pub(super) fn standing(&self, server: &ServerDefinition) -> Result<Standing> {
-        self.trust.approvals.standing_of(&server.name, |approval| self.judged(server, approval))
+    /// Returns the approval status of a server by the approval on disk.
+    pub(super) fn approval_status(&self, server: &ServerDefinition) -> Result<ApprovalStatus> {
+        self.trust.approvals.approval_status_of(&server.name, |approval| self.current_subject(server, approval))
     }
 
     /// Returns the subject with which an approval is compared. The program is only read if it is pinned and the command is approved.
-    pub(super) fn judged(&self, server: &ServerDefinition, approval: &Approval) -> Subject {
-        self.judged_by(server, approval, &read_env_file)
+    pub(super) fn current_subject(&self, server: &ServerDefinition, approval: &Approval) -> Subject {
+        self.current_subject_with(server, approval, &read_env_file)
     }
 
-    /// Returns the same as [`Self::judged`], with the environment file that `read_file` returns.
-    pub(super) fn judged_by(&self, server: &ServerDefinition, approval: &Approval, read_file: ReadFile<'_>) -> Subject {
+    /// Returns the same as [`Self::current_subject`], with the environment file that `read_file` returns.
+    pub(super) fn current_subject_with(&self, server: &ServerDefinition, approval: &Approval, read_file: ReadFile<'_>) -> Subject {
         let mut subject = self.subject_with(server, None, read_file);
         if server.pin_executable && approval.command_digest == subject.digest {
             subject.executable = self.executable(server);
         }
-        self.trust.looked.note(&subject);
+        self.trust.approval_cache.note(&subject);
         subject
     }
 
     /// Returns the digest that an approval of the server must have.
-    pub(super) fn digest_by(&self, server: &ServerDefinition, look: Look) -> String {
-        match look {
-            Look::Now => self.subject(server).digest,
-            Look::Last => self.trust.looked.get(&server.name).map(|subject| subject.digest).unwrap_or_default(),
+    pub(super) fn digest_by(&self, server: &ServerDefinition, approval_read: ApprovalRead) -> String {
+        match approval_read {
+            ApprovalRead::Fresh => self.subject(server).digest,
+            ApprovalRead::Cached => self.trust.approval_cache.get(&server.name).map(|subject| subject.digest).unwrap_or_default(),
         }
     }
 
     /// Reads the approvals of all servers. Errors are ignored here; a later call that needs the approval reports them.
-    pub(super) fn look_at_all(&self) {
+    pub(super) fn read_all_approvals(&self) {
         for server in self.registry.servers() {
-            let _ = self.standing(&server);
+            let _ = self.approval_status(&server);
         }
     }
 
     /// Reads the approvals of all servers on another thread, because another process may have changed them. Concurrent requests share one read.
-    pub(super) fn look_soon(self: &Arc<Self>) {
-        let Some(runtime) = self.trust.looked.runtime() else { return };
-        let Ok(looking) = Arc::clone(&self.trust.looked.looking).try_lock_owned() else { return };
+    pub(super) fn read_approvals_soon(self: &Arc<Self>) {
+        let Some(runtime) = self.trust.approval_cache.runtime() else { return };
+        let Ok(reading) = Arc::clone(&self.trust.approval_cache.reading).try_lock_owned() else { return };
         let core = Arc::clone(self);
         drop(runtime.spawn_blocking(move || {
             if core.check_open().is_ok() {
-                core.look_at_all();
+                core.read_all_approvals();
             }
-            drop(looking);
+            drop(reading);
         }));
     }
 
     /// Starts a new read after an answer from approvals that were read earlier.
-    pub(super) fn asked_by(self: &Arc<Self>, look: Look) {
-        if look == Look::Last {
-            self.look_soon();
+    pub(super) fn refresh_if_cached(self: &Arc<Self>, approval_read: ApprovalRead) {
+        if approval_read == ApprovalRead::Cached {
+            self.read_approvals_soon();
         }
     }
 }
