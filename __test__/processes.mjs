@@ -143,9 +143,14 @@ export async function typed(t, command, dialogue, { limit, ...options }) {
   let from = 0
   child.stdin.on('error', () => {}) // It has ended without being told.
   const answer = () => {
-    while (rest.length > 0 && child.output.stdout.slice(from).includes(rest[0][0])) {
-      from = child.output.stdout.length
-      child.stdin.write(rest.shift()[1])
+    while (rest.length > 0) {
+      const [wanted, words] = rest[0]
+      const at = child.output.stdout.indexOf(wanted, from)
+      if (at < 0) break
+      // What comes right behind may be the next that is waited for.
+      from = at + wanted.length
+      rest.shift()
+      child.stdin.write(words)
     }
     if (rest.length === 0 && !child.stdin.writableEnded) child.stdin.end()
   }

@@ -25,7 +25,7 @@ const MAX_USER_BYTES: usize = 64;
 ///
 /// ```
 /// use hyperlight_mcp::redact::secrets_within;
-/// assert_eq!(secrets_within("Server=db;User=x;Password=correct-horse;").into_iter().collect::<Vec<_>>(), ["correct-horse"]);
+/// assert!(secrets_within("Server=db;User=x;Password=correct-horse;").contains("correct-horse"));
 /// assert_eq!(secrets_within("https://example.com/mcp?page=2").len(), 0);
 /// ```
 #[must_use]
