@@ -16,7 +16,7 @@ use crate::sandbox::{GuestModule, Importable, ParseOwner, Problem, StillWanted};
 use crate::text::{sanitise_line, sanitise_text};
 use crate::trust::ApprovalStatus;
 
-/// The default budget of the part of a system prompt, in tokens.
+/// The default size limit, in tokens, of the text about the servers in a system prompt.
 pub const DEFAULT_BUDGET_TOKENS: usize = 2_000;
 
 /// A server's status and, if it is approved, its offer.

@@ -52,7 +52,7 @@ pub struct Handler {
     _ends_with_this: DropGuard,
 }
 
-/// What a call needs of its client.
+/// The parts of a client that a call needs.
 pub(super) struct Client {
     pub(super) session: Arc<Session>,
     callbacks: Arc<ClientCallbacks>,
@@ -212,7 +212,7 @@ async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, o
 pub(super) struct Input {
     state: Option<String>,
     responses: Option<InputResponses>,
-    /// What each round must repeat.
+    /// The bytes that each round must repeat.
     bound: Vec<u8>,
 }
 

@@ -75,7 +75,7 @@ fn a_caller_that_takes_all_room_takes_its_own() {
     let found = |handle: &String| handles.find(&greedy, handle, start).is_ok();
     assert_eq!(all.iter().filter(|handle| found(handle)).count(), MAX_OF_CALLER);
     assert!(all[100 - MAX_OF_CALLER..].iter().all(found));
-    // Values of 400 bytes in all are the most of one caller.
+    // The saved values of one caller may have 400 bytes in all.
     let large = keep(&handles, &greedy, 390, start + MINUTE).unwrap();
     assert_eq!(all.iter().filter(|handle| found(handle)).count(), 10);
     assert!(found(&large));

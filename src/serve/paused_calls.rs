@@ -40,7 +40,7 @@ pub(super) enum Step {
 pub(super) type Work = BoxFuture<'static, Result<Json, ErrorData>>;
 type SharedRound = Shared<BoxFuture<'static, Round>>;
 
-/// What the client echoes.
+/// The content of a `requestState`, which the client sends back.
 #[derive(Serialize, Deserialize)]
 struct State {
     call: u64,

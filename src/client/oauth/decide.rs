@@ -124,7 +124,7 @@ pub(super) enum NextStep {
 /// The work of one token task.
 #[derive(Clone)]
 pub(super) enum Work {
-    /// Load a stored token, for whose issuer the server is asked.
+    /// Load a stored token. First, the server is asked for the name of its issuer.
     Load,
     /// Renew a token that is about to expire.
     Renew,

@@ -55,7 +55,7 @@ pub(super) struct Turn {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Client {
     pub(super) id: String,
-    /// In the file only where the authorization server gave it: the config has the secret of the client that it names.
+    /// The client's secret. It is stored only if the authorization server gave it. The secret of a client that the config names stays in the config.
     #[serde(serialize_with = "expose_optional", deserialize_with = "conceal_optional", default)]
     pub(super) secret: Option<SecretString>,
     /// Redirect URI for which the client was registered. The registration is valid only for this URI.

@@ -59,7 +59,7 @@ impl Pipeline<'_> {
         else {
             return Err(Error::NotApproved { server: name, reason: NotApprovedReason::Never.to_string().into() });
         };
-        // Of this very approval, whose id the grant names: it may be later than the one that was just looked at.
+        // The grant names the id of this approval. A person may have approved anew since the item was found, so the item is found again in it.
         if ApprovedItem::find(&server, &manifest, self.request.target())? != found.item {
             return Err(found.item.changed(self.name));
         }

@@ -45,7 +45,7 @@ struct CachedKeys {
     tried: Option<Instant>,
 }
 
-/// What to do about the keys before a token is checked.
+/// The next step with the keys before a token is checked.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Use,

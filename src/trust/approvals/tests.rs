@@ -90,7 +90,7 @@ fn a_yes_to_the_command_does_not_prolong_a_yes_to_the_tools() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     let hours = |hours| Some(Duration::from_hours(hours));
-    // The tools were approved for a time: (its length, the length for the command later, what is approved then).
+    // Each case: the time for which the tools were approved, the time for which the command was approved later, and the expected status.
     let tools = || ApprovalStatus::Full(manifest());
     let cases = [
         (Some(Duration::ZERO), None, ApprovalStatus::Command),

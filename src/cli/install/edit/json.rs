@@ -173,7 +173,7 @@ fn changes(text: &str, object: &Object, remove: &[String], insert: &[Piece], sty
     changes
 }
 
-/// Formats the pieces for the place of a property.
+/// Formats the inserted properties for the position `at`, with the indentation that the text has there.
 fn listed(text: &str, at: usize, insert: &[Piece], style: &Style) -> String {
     match indent_before(text, at) {
         Some(indent) => {
