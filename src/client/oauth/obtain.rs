@@ -100,6 +100,7 @@ impl TokenManager {
             settings: &self.settings,
             task_owner,
             check_approved: &|| self.check_approved(),
+            on_secret: &self.context.on_secret,
             known: known.clone(),
             scopes,
             time: self.timing.person,
