@@ -90,9 +90,11 @@ impl Question<'_> {
     /// Returns the path to which the browser returns. A client that is registered here has another path for each issuer. So an authorization
     /// server that sends a person on to the page of another one, in the name of the client that is registered there, gets no code of that one.
     fn callback_path(&self, found: &Discovery) -> String {
-        let is_known = self.settings.client_id.is_some();
-        let is_document = self.settings.client_metadata_url.is_some() && found.takes_client_documents();
-        if is_known || is_document { PATH.to_owned() } else { format!("{PATH}/{}", short_digest(&["callback", &found.issuer.name])) }
+        if found.is_known_elsewhere(self.settings) {
+            PATH.to_owned()
+        } else {
+            format!("{PATH}/{}", short_digest(&["callback", &found.issuer.name]))
+        }
     }
 
     /// Listens for the redirect, if possible on the port for which the client was registered.
