@@ -142,15 +142,12 @@ fn with_plain_characters(uri: &str) -> Vec<String> {
     let plain: String = dots.chars().filter_map(plain).collect();
     let mut folded = (String::with_capacity(plain.len()), String::with_capacity(plain.len()));
     for character in plain.chars() {
-        match as_ascii(character) {
-            Some(ascii) => {
-                folded.0.push_str(&if character.is_uppercase() { ascii.to_ascii_uppercase() } else { ascii.clone() });
-                folded.1.push_str(&ascii);
-            }
-            None => {
-                folded.0.push(character);
-                folded.1.push(character);
-            }
+        if let Some(ascii) = as_ascii(character) {
+            folded.0.push_str(&if character.is_uppercase() { ascii.to_ascii_uppercase() } else { ascii.clone() });
+            folded.1.push_str(&ascii);
+        } else {
+            folded.0.push(character);
+            folded.1.push(character);
         }
     }
     vec![plain, folded.0, folded.1]

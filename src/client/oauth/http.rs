@@ -85,7 +85,9 @@ impl Http {
     pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, NoAnswer> {
         let is_post = request.method() == Method::POST;
         let secrets = if is_post { secrets_of(&request) } else { Vec::new() };
-        secrets.iter().for_each(|secret| (self.on_secret)(secret));
+        for secret in &secrets {
+            (self.on_secret)(secret);
+        }
         let answer = self.exchange(request).await;
         if is_post {
             let failure = match &answer {

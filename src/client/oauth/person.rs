@@ -135,7 +135,9 @@ impl Question<'_> {
         let registered = quiet(found.manager.register_client(CLIENT_NAME, redirect_uri.as_str(), &scopes)).await;
         let config = registered.map_err(|error| self.explain(error))?;
         let secret = config.client_secret.map(SecretString::from);
-        secret.iter().for_each(|secret| (self.on_secret)(secret));
+        if let Some(secret) = &secret {
+            (self.on_secret)(secret);
+        }
         Ok(Client { id: config.client_id, secret, registered_for: Some(redirect_uri.to_string()) })
     }
 
