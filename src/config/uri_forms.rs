@@ -24,8 +24,17 @@ pub(super) type Forms = BTreeSet<String>;
 type Step = fn(&str) -> Vec<String>;
 
 /// Rewritings that lose nothing. The result is another spelling of the same URI.
-const SAME: [Step; 8] =
-    [with_plain_characters, as_a_browser_reads_it, without_backslashes, collapsed, resolved, collapsed, with_plain_address, as_segments];
+const SAME: [Step; 9] = [
+    with_plain_characters,
+    decoded,
+    as_a_browser_reads_it,
+    without_backslashes,
+    collapsed,
+    resolved,
+    collapsed,
+    with_plain_address,
+    as_segments,
+];
 /// Rewritings that drop a part of the URI, as some servers ignore that part.
 const SHORTENED: [Step; 2] = [without_tail, without_parameters];
 
@@ -130,7 +139,33 @@ fn with_plain_characters(uri: &str) -> Vec<String> {
         _ => Some(character),
     };
     let dots = uri.replace('\u{2025}', "..");
-    vec![dots.chars().filter_map(plain).collect()]
+    let plain: String = dots.chars().filter_map(plain).collect();
+    let mut folded = (String::with_capacity(plain.len()), String::with_capacity(plain.len()));
+    for character in plain.chars() {
+        if let Some(ascii) = as_ascii(character) {
+            folded.0.push_str(&if character.is_uppercase() { ascii.to_ascii_uppercase() } else { ascii.clone() });
+            folded.1.push_str(&ascii);
+        } else {
+            folded.0.push(character);
+            folded.1.push(character);
+        }
+    }
+    vec![plain, folded.0, folded.1]
+}
+
+/// Returns the small ASCII letters, or other ASCII characters, that a program which folds texts (IDNA with NFKC) makes of one other character: `s` of
+/// the long s.
+fn as_ascii(character: char) -> Option<String> {
+    if character.is_ascii() {
+        return None;
+    }
+    let (folded, _) = idna::domain_to_unicode(character.encode_utf8(&mut [0; 4]));
+    (folded.is_ascii() && !folded.is_empty()).then_some(folded)
+}
+
+/// Decodes again, because plain characters can make another encoding: the percent sign of the full-width forms.
+fn decoded(uri: &str) -> Vec<String> {
+    if uri.contains('%') { vec![percent_decode_str(uri).decode_utf8_lossy().into_owned()] } else { Vec::new() }
 }
 
 fn without_backslashes(uri: &str) -> Vec<String> {
@@ -190,7 +225,7 @@ fn as_a_browser_reads_it(uri: &str) -> Vec<String> {
     is_plain.then_some(plain).into_iter().collect()
 }
 
-/// Normalises the scheme and the host. They ignore case. A user, a default port, leading zeros of a port, a final dot, and the name of this machine
+/// Normalises the scheme and the host. They ignore case. A user, a default port, leading zeros of a port, a final dot, and a name of this machine
 /// in a `file:` URI do not change the destination.
 fn with_plain_address(uri: &str) -> Vec<String> {
     let Parts { scheme, host, path, tail } = Parts::of(uri);
@@ -201,8 +236,24 @@ fn with_plain_address(uri: &str) -> Vec<String> {
     let host = with_plain_port(&host);
     let bare = port.and_then(|port| host.strip_suffix(port)).unwrap_or(&host);
     let bare = bare.trim_end_matches(':').trim_end_matches('.');
-    let bare = if scheme == "file:" && matches!(bare, "localhost" | "127.0.0.1") { "" } else { bare };
+    let bare = if scheme == "file:" && is_this_machine(bare) { "" } else { bare };
     vec![format!("{scheme}//{bare}{path}{tail}")]
+}
+
+/// Returns whether a host of a `file:` URI is this machine, with any port.
+fn is_this_machine(host: &str) -> bool {
+    let port = host.rfind(':').filter(|colon| !host[*colon..].contains(']')).unwrap_or(host.len());
+    let name = host[..port].trim_end_matches('.');
+    name.is_empty()
+        || match Host::parse(name) {
+            Ok(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost") || name == "localhost.localdomain",
+            Ok(Host::Ipv4(address)) => address.is_loopback() || address.is_unspecified(),
+            Ok(Host::Ipv6(address)) => match address.to_ipv4_mapped() {
+                Some(address) => address.is_loopback() || address.is_unspecified(),
+                None => address.is_loopback() || address.is_unspecified(),
+            },
+            Err(_) => false,
+        }
 }
 
 /// Removes leading zeros from a port: `:080` becomes `:80`.
@@ -294,6 +345,23 @@ mod tests {
             ("deep:///pub/x/\u{2025}/secret", "deep:///pub/secret"),
             ("deep:///pub/sec%e2%80%8bret", "deep:///pub/secret"),
             ("deep:///pub%25ef%25bc%258fsecret", "deep:///pub/secret"),
+            ("deep:///pub/\u{17f}ecret", "deep:///pub/secret"),
+            ("deep:///pub/%c5%bfecret", "deep:///pub/secret"),
+            ("deep:///pub/%25c5%25bfecret", "deep:///pub/secret"),
+            ("deep:///pub/\u{1d412}ecret", "deep:///pub/Secret"),
+            ("deep:///pub/\u{24e2}ecret", "deep:///pub/secret"),
+            ("deep:///\u{212a}ey", "deep:///key"),
+            ("deep:///pub/\u{ff05}73ecret", "deep:///pub/secret"),
+            ("\u{fb01}le:///pub", "file:///pub"),
+            ("file://0/pub", "file:///pub"),
+            ("file://localhost:0/pub", "file:///pub"),
+            ("file://localhost.:080/pub", "file:///pub"),
+            ("file://127.1:9/pub", "file:///pub"),
+            ("file://0x7f.0.0.9/pub", "file:///pub"),
+            ("file://[::1]/pub", "file:///pub"),
+            ("file://[::]:1/pub", "file:///pub"),
+            ("file://[::ffff:127.0.0.1]/pub", "file:///pub"),
+            ("file://:80/pub", "file:///pub"),
         ] {
             assert!(has(faithful(uri), reading) && has(plausible(uri), reading), "{uri}: {:?}", faithful(uri));
         }
@@ -306,6 +374,20 @@ mod tests {
             ("deep:///pub/secret%3fa", "deep:///pub/secret"),
         ] {
             assert!(has(plausible(uri), reading) && !has(faithful(uri), reading), "{uri}: {:?}", plausible(uri));
+        }
+    }
+
+    #[test]
+    fn a_file_of_another_machine_is_not_one_of_this_machine() {
+        for uri in [
+            "file://server/pub",
+            "file://1/pub",
+            "file://10.0.0.1/pub",
+            "file://[fe80::1]/pub",
+            "file://localhost.example/pub",
+            "deep://0/pub",
+        ] {
+            assert!(!has(plausible(uri), "file:///pub") && !has(plausible(uri), "deep:///pub"), "{uri}: {:?}", plausible(uri));
         }
     }
 

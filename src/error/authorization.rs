@@ -13,7 +13,7 @@ const MAX_PROBLEM_BYTES: usize = 500;
 pub enum MissingCallback {
     /// A person must allow the access in a browser.
     Page,
-    /// A person must confirm the issuer that would receive a credential of the config.
+    /// A person must confirm the issuer that would receive a credential of the config, or a login for its client.
     Issuer,
 }
 
@@ -24,7 +24,7 @@ impl Display for MissingCallback {
                 "Give onAuthorize(url): it shows the URL to a person, and where no browser runs on this machine it returns the URL to which the browser was redirected. Without a person: put a token into the config's headers.Authorization, or set oauth.grant to \"client_credentials\" with oauth.clientId and oauth.clientSecret or oauth.privateKey"
             }
             Self::Issuer => {
-                "The server itself has named that authorization server, and the credential of the config was not sent to it. If it is the one that has issued the credential, set oauth.issuer to it in the config; or give onIssuer(question), which asks a person"
+                "The server itself has named that authorization server, and no login and no credential of the config was sent to it. If it is the one that knows the client of the config, set oauth.issuer to it in the config; or give onIssuer(question), which asks a person"
             }
         })
     }

@@ -150,15 +150,18 @@ export interface SamplingAnswer {
   stopReason?: string
 }
 
-/** An authorization server at which the gateway would use a credential of the config. */
+/** An authorization server at which the gateway would use a credential or the client id of the config. */
 export interface IssuerQuestion {
   server: string
   /** The issuer's URL. The MCP server and the authorization server's own metadata both give this URL. */
   issuer: string
   /** The id of the OAuth client to which the credential belongs. */
   clientId: string
-  /** The kind of credential. A client secret is sent to the authorization server. A private key only signs and is never sent. */
-  credential: 'client-secret' | 'private-key'
+  /**
+   * The kind of credential. A client secret is sent to the authorization server. A private key only signs and is never sent. With only a client id,
+   * the authorization server gets the code of a person's login: one that is not the client's own could use the code of another login for itself.
+   */
+  credential: 'client-secret' | 'private-key' | 'client-id'
 }
 
 /**
@@ -207,7 +210,8 @@ export interface Callbacks extends CallerCallbacks {
   onAuthorize?(url: string, question: { server: string; issuer: string }): void | string | Promise<void | string>
   /**
    * Called before a credential of the config (`oauth.clientSecret`, `oauth.privateKey`) is used at an authorization server that the MCP server itself
-   * named. It is not called if the config names the authorization server in `oauth.issuer`. Only `true` allows the use; the answer is stored for this
+   * named, and before a login for a client id or a metadata document of the config where the authorization server's answers do not promise to name
+   * it. It is not called if the config names the authorization server in `oauth.issuer`. Only `true` allows the use; the answer is stored for this
    * server, URL, issuer and client. Without this callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
    */
   onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>

@@ -55,9 +55,8 @@ impl Discovery {
     /// Checks that an answer of the authorization page can be told from an answer of another authorization server. A malicious server could name the
     /// page of an honest one, and would be sent the code that a person allows there (RFC 9700, 4.4).
     pub(super) fn check_page(&self, settings: &OAuthSettings) -> Result<(), Problem> {
-        let names_issuer = self.metadata.additional_fields.get(NAMES_ISSUER).and_then(Json::as_bool).unwrap_or(false);
         // A person has approved an issuer of the config, and `discover` has compared it.
-        if names_issuer || settings.issuer.is_some() {
+        if self.names_issuer() || settings.issuer.is_some() {
             return Ok(());
         }
         let page =
@@ -70,6 +69,22 @@ impl Discovery {
             self.issuer.name,
             origin_of(&page)
         )))
+    }
+
+    /// Returns whether a person must confirm the issuer before a login. A client that other authorization servers know too has one redirect URI for
+    /// all of them. So an issuer that only the MCP server has named could redirect the person to the page of another one, and use the code of it.
+    pub(super) fn needs_confirmation(&self, settings: &OAuthSettings) -> bool {
+        self.is_known_elsewhere(settings) && !self.names_issuer() && settings.issuer.is_none()
+    }
+
+    /// Returns whether the client may be known to other authorization servers: it was not registered here.
+    pub(super) fn is_known_elsewhere(&self, settings: &OAuthSettings) -> bool {
+        settings.client_id.is_some() || (settings.client_metadata_url.is_some() && self.takes_client_documents())
+    }
+
+    /// Returns whether each answer of the authorization page promises to name its issuer. rmcp then refuses an answer that does not.
+    fn names_issuer(&self) -> bool {
+        self.metadata.additional_fields.get(NAMES_ISSUER).and_then(Json::as_bool).unwrap_or(false)
     }
 
     /// Returns whether the authorization server accepts a client metadata document in place of a registration (SEP-991).

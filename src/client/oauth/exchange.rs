@@ -10,6 +10,7 @@ use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::failure::{Problem, Refusal};
 use super::http::Http;
+use super::sent::secrets_of;
 use super::store::Client;
 
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -60,10 +61,11 @@ impl Granted {
 /// Requests a token. `fields` are the form fields of the grant. The function adds the client authentication.
 pub(super) async fn request(http: &Http, issuer: &Issuer, proof: Proof<'_>, fields: &[(&str, &str)]) -> Result<Granted, Problem> {
     let request = written(issuer, &proof, fields)?;
+    let secrets = secrets_of(&request);
     let answer = http.send(request).await.map_err(|error| Problem::failed(error.to_string()))?;
     let body = serde_json::from_slice::<Json>(answer.body()).unwrap_or_default();
     match (Refusal::read(&body), Granted::read(&body)) {
-        (Some(refusal), _) => Err(Problem::Refused(refusal)),
+        (Some(refusal), _) => Err(Problem::Refused(refusal).without(&secrets)),
         (None, Some(granted)) if answer.status().is_success() => Ok(granted),
         _ => Err(Problem::failed(format!("its token endpoint answered with HTTP {} and no bearer token", answer.status().as_u16()))),
     }

@@ -12,8 +12,10 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 use serde_json::Value as Json;
 use url::Url;
 
+use super::OnSecret;
 use super::address::{Policy, Reach, Resolver, origin_of, reach_of_literal};
 use super::failure::{Problem, Refusal};
+use super::sent::secrets_of;
 
 const TIME: Duration = Duration::from_secs(10);
 const MAX_BODY_BYTES: usize = 1024 * 1024;
@@ -22,6 +24,7 @@ const MAX_BODY_BYTES: usize = 1024 * 1024;
 pub(super) struct Http {
     client: reqwest::Client,
     policy: Arc<Policy>,
+    on_secret: OnSecret,
     /// Failure of the last POST. It is kept here because rmcp's error does not contain the details.
     failure: Mutex<Option<Problem>>,
     last_get: Mutex<LastDocument>,
@@ -41,7 +44,7 @@ struct LastDocument {
 pub(super) struct NoAnswer(String);
 
 impl Http {
-    pub(super) fn new(base: &Url, allow_insecure: bool) -> Result<Self, String> {
+    pub(super) fn new(base: &Url, allow_insecure: bool, on_secret: OnSecret) -> Result<Self, String> {
         let policy = Arc::new(Policy::new(base.clone(), allow_insecure));
         let builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls(base.scheme() == "https")?)
@@ -57,7 +60,7 @@ impl Http {
         // Requests to this machine must not go through a proxy.
         let builder = if reach_of_literal(base) == Some(Reach::Loopback) { builder.no_proxy() } else { builder };
         let client = builder.build().map_err(|error| format!("no HTTP client can be made: {}", chain(&error)))?;
-        Ok(Self { client, policy, failure: Mutex::default(), last_get: Mutex::default() })
+        Ok(Self { client, policy, on_secret, failure: Mutex::default(), last_get: Mutex::default() })
     }
 
     /// Takes the failure of the last POST.
@@ -78,15 +81,20 @@ impl Http {
         self.policy.check(url)
     }
 
+    /// Sends a request. Its secrets are reported before, because the answer may repeat them.
     pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, NoAnswer> {
         let is_post = request.method() == Method::POST;
+        let secrets = if is_post { secrets_of(&request) } else { Vec::new() };
+        for secret in &secrets {
+            (self.on_secret)(secret);
+        }
         let answer = self.exchange(request).await;
         if is_post {
             let failure = match &answer {
                 Ok(answer) => serde_json::from_slice::<Json>(answer.body()).ok().as_ref().and_then(Refusal::read).map(Problem::Refused),
                 Err(error) => Some(Problem::failed(error.to_string())),
             };
-            *self.failure.lock() = failure;
+            *self.failure.lock() = failure.map(|failure| failure.without(&secrets));
         }
         answer
     }

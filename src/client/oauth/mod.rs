@@ -19,6 +19,7 @@ mod obtain;
 mod person;
 mod recipient;
 mod scopes;
+mod sent;
 mod source;
 mod store;
 mod task_owner;

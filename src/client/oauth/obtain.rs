@@ -8,7 +8,7 @@ use super::discovery::Discovery;
 use super::exchange::{self, Issuer, Proof};
 use super::failure::Problem;
 use super::person::Question;
-use super::recipient::{QUIET_SECONDS, Recipient};
+use super::recipient::{Credential, QUIET_SECONDS, Recipient};
 use super::scopes::{Scopes, refused};
 use super::store::{Client, StoredCredentials};
 use super::task_owner::TaskOwner;
@@ -18,11 +18,23 @@ use crate::config::Grant;
 impl TokenManager {
     /// Checks that the issuer may get a credential of the config, before any grant sends one.
     pub(super) async fn check_recipient(&self, issuer: &Issuer, task_owner: &TaskOwner) -> Result<(), Problem> {
+        self.check_recipient_of(Credential::of(&self.settings), issuer, task_owner).await
+    }
+
+    /// Checks that the issuer may get the answer of a login, and a credential of the config.
+    async fn check_login(&self, found: &Discovery, task_owner: &TaskOwner) -> Result<(), Problem> {
+        found.check_page(&self.settings)?;
+        let login = found.needs_confirmation(&self.settings).then_some(Credential::ClientId);
+        self.check_recipient_of(Credential::of(&self.settings).or(login), &found.issuer, task_owner).await
+    }
+
+    async fn check_recipient_of(&self, credential: Option<Credential>, issuer: &Issuer, task_owner: &TaskOwner) -> Result<(), Problem> {
         let recipient = Recipient {
             server: &self.server,
             url: self.url(),
             issuer: &issuer.name,
             settings: &self.settings,
+            credential,
             store: &self.context.store,
             began: &self.began(),
             task_owner,
@@ -73,7 +85,7 @@ impl TokenManager {
         if !task_owner.can_authorize() {
             return Err(Problem::NobodyToAsk);
         }
-        self.check_recipient(&found.issuer, task_owner).await?;
+        self.check_login(&found, task_owner).await?;
         // Another connection of this server may already be asking. Its answer is valid for this one too.
         let turn = self.context.store.turn(&self.server, self.url());
         let other_person = task_owner.pause();
@@ -100,6 +112,7 @@ impl TokenManager {
             settings: &self.settings,
             task_owner,
             check_approved: &|| self.check_approved(),
+            on_secret: &self.context.on_secret,
             known: known.clone(),
             scopes,
             time: self.timing.person,

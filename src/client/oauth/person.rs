@@ -7,7 +7,6 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::timeout;
 use url::Url;
 
-use super::AuthorizationPrompt;
 use super::callback::{Answer, Callback, PATH, read_answer};
 use super::discovery::{Discovery, parameter, quiet};
 use super::exchange::Granted;
@@ -15,6 +14,7 @@ use super::failure::Problem;
 use super::http::Http;
 use super::store::{Client, short_digest};
 use super::task_owner::TaskOwner;
+use super::{AuthorizationPrompt, OnSecret};
 use crate::config::OAuthSettings;
 
 /// Client name for dynamic client registration.
@@ -43,6 +43,7 @@ pub(super) struct Question<'a> {
     pub(super) task_owner: &'a TaskOwner,
     /// Fails if the server is no longer approved.
     pub(super) check_approved: &'a (dyn Fn() -> Result<(), Problem> + Send + Sync),
+    pub(super) on_secret: &'a OnSecret,
     /// Client that was registered earlier, if any.
     pub(super) known: Option<Client>,
     pub(super) scopes: Vec<String>,
@@ -89,9 +90,11 @@ impl Question<'_> {
     /// Returns the path to which the browser returns. A client that is registered here has another path for each issuer. So an authorization
     /// server that sends a person on to the page of another one, in the name of the client that is registered there, gets no code of that one.
     fn callback_path(&self, found: &Discovery) -> String {
-        let is_known = self.settings.client_id.is_some();
-        let is_document = self.settings.client_metadata_url.is_some() && found.takes_client_documents();
-        if is_known || is_document { PATH.to_owned() } else { format!("{PATH}/{}", short_digest(&["callback", &found.issuer.name])) }
+        if found.is_known_elsewhere(self.settings) {
+            PATH.to_owned()
+        } else {
+            format!("{PATH}/{}", short_digest(&["callback", &found.issuer.name]))
+        }
     }
 
     /// Listens for the redirect, if possible on the port for which the client was registered.
@@ -131,11 +134,11 @@ impl Question<'_> {
         let scopes: Vec<&str> = self.scopes.iter().map(String::as_str).collect();
         let registered = quiet(found.manager.register_client(CLIENT_NAME, redirect_uri.as_str(), &scopes)).await;
         let config = registered.map_err(|error| self.explain(error))?;
-        Ok(Client {
-            id: config.client_id,
-            secret: config.client_secret.map(SecretString::from),
-            registered_for: Some(redirect_uri.to_string()),
-        })
+        let secret = config.client_secret.map(SecretString::from);
+        if let Some(secret) = &secret {
+            (self.on_secret)(secret);
+        }
+        Ok(Client { id: config.client_id, secret, registered_for: Some(redirect_uri.to_string()) })
     }
 
     /// Waits until the browser reaches the callback, or the agent returns the redirect URL. The clocks of all callers pause until then, also after

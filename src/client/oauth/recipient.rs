@@ -29,6 +29,8 @@ pub enum Credential {
     ClientSecret,
     /// A private key. It signs for the client, and is never sent.
     PrivateKey,
+    /// Only the client's id. A person logs in for this client, and the issuer gets the code of that login.
+    ClientId,
 }
 
 impl Credential {
@@ -47,6 +49,7 @@ impl Display for Credential {
         formatter.write_str(match self {
             Self::ClientSecret => "client secret",
             Self::PrivateKey => "signature by the private key",
+            Self::ClientId => "login",
         })
     }
 }
@@ -89,6 +92,8 @@ pub(super) struct Recipient<'a> {
     pub(super) url: &'a str,
     pub(super) issuer: &'a str,
     pub(super) settings: &'a OAuthSettings,
+    /// The credential that the issuer would get. `None` if it gets none.
+    pub(super) credential: Option<Credential>,
     pub(super) store: &'a TokenStore,
     /// The generation in which the work began that needs the answer.
     pub(super) began: &'a Generation,
@@ -101,7 +106,7 @@ impl Recipient<'_> {
     /// Succeeds if no credential is sent, if the config names this issuer, or if a person confirms it now or confirmed it before.
     pub(super) async fn check(self) -> Result<(), Problem> {
         check_pinned(self.settings, self.issuer)?;
-        let Some(credential) = Credential::of(self.settings).filter(|_| self.settings.issuer.is_none()) else { return Ok(()) };
+        let Some(credential) = self.credential.filter(|_| self.settings.issuer.is_none()) else { return Ok(()) };
         if self.is_confirmed() {
             return Ok(());
         }
@@ -128,7 +133,7 @@ impl Recipient<'_> {
         let answer = self.task_owner.confirm_issuer(prompt).ok_or(Problem::NobodyToConfirm)?;
         let problem = match timeout(self.time, answer).await {
             Ok(Ok(true)) => {
-                return match self.store.confirm(self.server, self.url, self.issuer, self.client(), self.began) {
+                return match self.store.confirm(self.server, self.url, self.issuer, &self.confirmed_client(), self.began) {
                     Stored::Kept => Ok(()),
                     Stored::Forgotten => Err(Problem::Forgotten),
                 };
@@ -143,11 +148,18 @@ impl Recipient<'_> {
     }
 
     fn is_confirmed(&self) -> bool {
-        self.store.is_confirmed(self.server, self.url, self.issuer, self.client())
+        self.store.is_confirmed(self.server, self.url, self.issuer, &self.confirmed_client())
     }
 
     fn client(&self) -> &str {
-        self.settings.client_id.as_deref().unwrap_or_default()
+        let OAuthSettings { client_id, client_metadata_url, .. } = self.settings;
+        client_id.as_deref().or(client_metadata_url.as_deref()).unwrap_or_default()
+    }
+
+    /// Returns the name under which an answer is stored. A yes to a login without a secret is not a yes to a secret that the config has later.
+    fn confirmed_client(&self) -> String {
+        let suffix = if self.credential == Some(Credential::ClientId) { " (client id only)" } else { "" };
+        format!("{}{suffix}", self.client())
     }
 }
 

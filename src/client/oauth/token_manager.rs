@@ -399,7 +399,8 @@ impl TokenManager {
     }
 
     pub(super) fn http(&self) -> Result<Arc<Http>, Problem> {
-        let made = self.http.get_or_init(|| Http::new(&self.base, self.context.allow_insecure).map(Arc::new));
+        let made =
+            self.http.get_or_init(|| Http::new(&self.base, self.context.allow_insecure, Arc::clone(&self.context.on_secret)).map(Arc::new));
         made.clone().map_err(Problem::Failed)
     }
 

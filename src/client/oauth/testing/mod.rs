@@ -42,6 +42,8 @@ pub(crate) struct Rules {
     pub(crate) person_says: Option<&'static str>,
     /// Errors of the token endpoint, by grant.
     pub(crate) refusals: BTreeMap<&'static str, (u16, Json)>,
+    /// Secret of each client that is registered here.
+    pub(crate) registered_secret: Option<&'static str>,
     /// True if each refusal repeats the whole request, as some careless servers do.
     pub(crate) echoes: bool,
     /// Known clients, with their secrets.
@@ -93,6 +95,7 @@ impl World {
             refuses_all: false,
             person_says: None,
             refusals: BTreeMap::new(),
+            registered_secret: None,
             echoes: false,
             clients: BTreeMap::new(),
             public_key: None,
@@ -152,7 +155,7 @@ impl World {
         match seen.path.as_str() {
             "/mcp" => self.resource(&rules, seen),
             "/authorize" => self.page(&rules, seen),
-            "/register" => self.register(seen),
+            "/register" => self.register(&rules, seen),
             "/token" => self.token(&rules, seen),
             _ => Page::new(404, "nothing"),
         }
@@ -196,11 +199,15 @@ impl World {
         Page::new(302, "").header("Location", back.as_str())
     }
 
-    fn register(&self, seen: &Seen) -> Page {
+    fn register(&self, rules: &Rules, seen: &Seen) -> Page {
         let mut given = self.given.lock();
         given.count += 1;
         let id = format!("client-{}", given.count);
-        Page::json(201, &json!({ "client_id": id, "redirect_uris": seen.json["redirect_uris"] }))
+        let mut client = json!({ "client_id": id, "redirect_uris": seen.json["redirect_uris"] });
+        if let Some(secret) = rules.registered_secret {
+            client["client_secret"] = json!(secret);
+        }
+        Page::json(201, &client)
     }
 
     fn token(&self, rules: &Rules, seen: &Seen) -> Page {

@@ -143,6 +143,70 @@ async fn a_token_is_renewed_with_a_secret_only_where_that_was_confirmed() {
     assert!(world.asked("refresh_token").is_empty());
 }
 
+/// Returns settings for each client that other authorization servers may know too.
+fn known_elsewhere() -> [OAuthSettings; 2] {
+    let document = Some("https://example.com/client.json".to_owned());
+    [OAuthSettings { client_id: Some(CLIENT.into()), ..settings() }, OAuthSettings { client_metadata_url: document, ..settings() }]
+}
+
+/// Makes a world whose answers do not promise to name their issuer.
+async fn silent_world() -> Arc<World> {
+    let world = World::new().await;
+    world.describe("authorization_response_iss_parameter_supported", json!(null));
+    world.describe("client_id_metadata_document_supported", json!(true));
+    world.set(|rules| rules.issuer = None);
+    world
+}
+
+#[tokio::test]
+async fn a_login_for_a_client_that_others_know_too_goes_to_no_issuer_that_only_the_server_has_named() {
+    for settings in known_elsewhere() {
+        let world = silent_world().await;
+        let agent = Agent::new(Person::Opens);
+        let error = refusal(&world, &agent.oauth(&world, settings.clone())).await;
+        assert_eq!(error.code(), "ERR_AUTHORIZATION_REQUIRED");
+        assert!(error.to_string().contains("oauth.issuer") && error.to_string().contains(&world.base), "{error}");
+        agent.confirms(false);
+        let error = refusal(&world, &agent.oauth(&world, settings)).await;
+        assert!(error.to_string().contains("onIssuer returned false"), "{error}");
+        assert!(world.seen("/token").is_empty() && world.seen("/authorize").is_empty() && agent.prompts() == 0);
+    }
+}
+
+#[tokio::test]
+async fn a_person_confirms_the_issuer_of_a_login_once_and_not_for_a_later_secret() {
+    for settings in known_elsewhere() {
+        let world = silent_world().await;
+        let agent = Agent::new(Person::Opens);
+        agent.confirms(true);
+        let client = settings.client_id.clone().or(settings.client_metadata_url.clone()).unwrap();
+        assert_eq!(call(&world, &agent.oauth(&world, settings.clone())).await.unwrap(), 200);
+        let prompt = agent.issuers.lock()[0].clone();
+        assert_eq!((prompt.issuer, prompt.client_id, prompt.credential), (world.base.clone(), client, Credential::ClientId));
+        agent.confirms(None);
+        world.revoke_tokens();
+        world.revoke_refreshes();
+        assert_eq!(call(&world, &agent.oauth(&world, settings)).await.unwrap(), 200);
+        assert_eq!((agent.issuers.lock().len(), confirmed_files(&agent).len()), (1, 1));
+        world.revoke_tokens();
+        world.revoke_refreshes();
+        assert_eq!(refusal(&world, &agent.oauth(&world, uses()[0].clone())).await.code(), "ERR_AUTHORIZATION_REQUIRED");
+    }
+}
+
+#[tokio::test]
+async fn nobody_confirms_the_issuer_of_a_login_that_the_config_or_the_answer_names_or_that_knows_only_its_own_clients() {
+    let [client, document] = known_elsewhere();
+    let silent = silent_world().await;
+    let pinned = OAuthSettings { issuer: Some(silent.base.clone()), ..client.clone() };
+    assert_eq!(call(&silent, &Agent::new(Person::Opens).oauth(&silent, pinned)).await.unwrap(), 200);
+    assert_eq!(call(&silent, &Agent::new(Person::Opens).oauth(&silent, settings())).await.unwrap(), 200);
+    silent.describe("client_id_metadata_document_supported", json!(false));
+    assert_eq!(call(&silent, &Agent::new(Person::Opens).oauth(&silent, document)).await.unwrap(), 200);
+    let naming = World::new().await;
+    assert_eq!(call(&naming, &Agent::new(Person::Opens).oauth(&naming, client)).await.unwrap(), 200);
+}
+
 #[tokio::test]
 async fn metadata_that_claims_the_issuer_of_somebody_else_is_not_believed() {
     let (world, evil) = (World::new().await, World::new().await);

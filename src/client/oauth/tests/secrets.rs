@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -119,6 +121,67 @@ async fn what_a_careless_authorization_server_repeats_is_in_no_error() {
         assert!(shown.contains(body["error"].as_str().unwrap()) && shown.contains("***"), "{shown}");
         for secret in secrets.iter().map(String::as_str).chain(["hunter2hunter2"]) {
             assert!(!shown.contains(secret), "{grant}: {secret} in {shown}");
+        }
+    }
+}
+
+/// Returns the forms in which a token request sends a secret of the client `id`, and those that only this request has.
+fn forms_sent(world: &World, id: &str, secret: &str) -> Vec<String> {
+    let encoded: String = url::form_urlencoded::byte_serialize(secret.as_bytes()).collect();
+    let basic = STANDARD.encode(format!("{id}:{encoded}"));
+    let query = world.seen("/token").pop().unwrap();
+    let own = ["code", "code_verifier"].iter().filter_map(|name| query.get(*name).cloned());
+    own.chain([secret.to_owned(), encoded, basic]).collect()
+}
+
+#[tokio::test]
+async fn the_secret_of_a_new_client_and_the_verifier_are_known_before_the_first_token_request() {
+    for method in ["client_secret_basic", "client_secret_post"] {
+        let world = World::new().await;
+        world.describe("token_endpoint_auth_methods_supported", json!([method]));
+        world.set(|rules| {
+            rules.echoes = true;
+            rules.registered_secret = Some("r3gistered/s3cret+");
+            rules.refusals.insert("authorization_code", (400, json!({ "error": "invalid_request" })));
+        });
+        let agent = Agent::new(Person::Opens);
+        let error = refusal(&world, &agent.oauth(&world, settings())).await;
+        let shown = format!("{error} {error:?}");
+        assert!(shown.contains("invalid_request") && shown.contains("***"), "{shown}");
+        for secret in forms_sent(&world, "client-1", "r3gistered/s3cret+") {
+            assert!(!shown.contains(&secret), "{method}: {secret} in {shown}");
+        }
+        let query = world.seen("/token").pop().unwrap();
+        let told = agent.told.lock();
+        assert!(
+            ["r3gistered/s3cret+", &query["code"], &query["code_verifier"]].iter().all(|secret| told.iter().any(|told| told == secret))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_secret_with_special_characters_is_known_in_the_form_in_which_it_is_sent() {
+    for grant in [Grant::ClientCredentials, Grant::AuthorizationCode] {
+        let world = World::new().await;
+        let name = if grant == Grant::ClientCredentials { "client_credentials" } else { "authorization_code" };
+        world.set(|rules| {
+            rules.echoes = true;
+            rules.refusals.insert(name, (400, json!({ "error": "invalid_request" })));
+        });
+        let machine = OAuthSettings {
+            issuer: Some(world.base.clone()),
+            grant,
+            client_id: Some("me".into()),
+            client_secret: Some(secret("hunter2/+ &=hunter2")),
+            ..settings()
+        };
+        let agent = Agent::new(Person::Opens);
+        let error = refusal(&world, &agent.oauth(&world, machine)).await;
+        let shown = format!("{error} {error:?}");
+        let told = agent.told.lock();
+        assert!(shown.contains("invalid_request") && shown.contains("***"), "{shown}");
+        for secret in forms_sent(&world, "me", "hunter2/+ &=hunter2") {
+            assert!(!shown.contains(&secret) && told.contains(&secret), "{secret} in {shown}");
         }
     }
 }
