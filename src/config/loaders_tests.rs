@@ -56,6 +56,27 @@ fn what_loads_code_is_known_by_its_name_in_the_case_that_its_program_takes() {
         "KRB5_CONFIG",
         "ODBCSYSINI",
         "CHROME_PATH",
+        "NODE_CONFIG_DIR",
+        "npm_execpath",
+        "npm_node_execpath",
+        "SE_MANAGER_PATH",
+        "SE_CHROMEDRIVER",
+        "ELECTRON_OVERRIDE_DIST_PATH",
+        "KUBECTL_EXTERNAL_DIFF",
+        "GI_TYPELIB_PATH",
+        "CUDA_INJECTION64_PATH",
+        "SDL_DYNAMIC_API",
+        "OCL_ICD_FILENAMES",
+        "LIBRARY_PATH",
+        "FCEDIT",
+        "GOWORK",
+        "GOMODCACHE",
+        "GS_LIB",
+        "JDK_HOME",
+        "JRE_HOME",
+        "CMAKE_TOOLCHAIN_FILE",
+        "NIX_CONFIG",
+        "AWS_PROFILE",
     ] {
         assert!(loads_code(name), "{name}");
     }
@@ -92,6 +113,10 @@ fn what_loads_nothing_or_is_a_credential_is_not_taken_for_it() {
         "FEATURE_FLAGS",
         "SLACK_WEBHOOK",
         "tar_options",
+        "EMAIL_ADDRESS",
+        "AWS_REGION",
+        "ADOPT",
+        "DRIVER_NAME",
     ] {
         assert!(!loads_code(name), "{name}");
     }
@@ -131,6 +156,18 @@ fn what_names_a_library_a_program_or_its_options_is_known_by_its_end() {
         "INPUTRC",
         "UNKNOWN_TOOL_LIBRARY_PATH",
         "UNKNOWN_TOOL_OPTIONS",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "DBUS_SYSTEM_BUS_ADDRESS",
+        "PLAYWRIGHT_NODEJS_PATH",
+        "CHROMEDRIVER_PATH",
+        "GST_PLUGIN_SCANNER",
+        "OMP_TOOL_LIBRARIES",
+        "PERL_MM_OPT",
+        "PERL_MB_OPT",
+        "HGEDITOR",
+        "MSBUILD_EXE_PATH",
+        "NUGET_PLUGIN_PATHS",
+        "UNKNOWN_TOOL_EXECPATH",
     ] {
         assert!(loads_code(name), "{name}");
     }

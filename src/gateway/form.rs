@@ -4,6 +4,7 @@
 use serde_json::{Map, Value as Json};
 
 use crate::redact::Redactor;
+use crate::text::json::inexact_integer;
 use crate::text::{has_invisible, is_unseen};
 
 /// Maximum length of a name in a message.
@@ -15,8 +16,11 @@ const EXACT: [&str; 6] = ["enum", "const", "default", "required", "type", "forma
 ///
 /// # Errors
 /// The reason why a name, a choice or a default cannot be shown unchanged: it has a secret of a config, or characters that nobody sees. Without
-/// them, a person would agree to something else than is sent.
+/// them, a person would agree to something else than is sent. The same is true of an integer that JavaScript cannot hold, in a bound too.
 pub(super) fn shown_form(redactor: &Redactor, schema: &Json, max_chars: usize) -> Result<Json, String> {
+    if inexact_integer(schema).is_some() {
+        return Err("the form has an integer that JavaScript shows with other digits".to_owned());
+    }
     let shown = Shown { redactor, max_chars };
     let Json::Object(fields) = schema else { return shown.exact(schema, "the form").map(|()| schema.clone()) };
     fields
@@ -138,6 +142,7 @@ mod tests {
             "tags": { "type": "array", "items": { "type": "string", "enum": ["/a/b/c/d", "/x/y/c/d"] }, "default": ["/x/y/c/d"] },
             "default": { "type": "number", "default": 7, "minimum": 1 },
             "properties": { "type": "boolean", "default": true },
+            "account": { "type": "integer", "default": 9_007_199_254_740_992_u64, "maximum": 9_007_199_254_740_994_u64 },
             "long": { "type": "string", "default": "x".repeat(1_000) },
         });
         let mut expected = fields.clone();
@@ -160,6 +165,11 @@ mod tests {
             json!({ "correct-horse": { "type": "string" } }),
             json!({ "to": { "type": "string", "default": "is correct-horse" } }),
             json!({ "to": { "type": "string", "enum": [" "] } }),
+            json!({ "to": { "type": "integer", "default": 1_234_567_890_123_456_811_u64 } }),
+            json!({ "to": { "type": "integer", "default": -9_007_199_254_740_993_i64 } }),
+            json!({ "to": { "type": "integer", "minimum": 9_007_199_254_740_993_u64 } }),
+            json!({ "to": { "type": "integer", "maximum": 9_007_199_254_740_993_u64 } }),
+            json!({ "to": { "type": "array", "items": { "enum": [9_007_199_254_740_993_u64] } } }),
         ] {
             assert!(shown(&field).is_err(), "{field}");
         }

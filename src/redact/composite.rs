@@ -8,15 +8,18 @@ use ::base64::engine::general_purpose::STANDARD_NO_PAD;
 use percent_encoding::percent_decode_str;
 use serde_json::Value as Json;
 
-use super::secret_rules::{after_scheme, is_key_name, is_redactable, is_secret, is_secret_name, is_secret_segment};
+use super::secret_rules::{FEWEST_CHARACTERS, after_scheme, is_key_name, is_redactable, is_secret, is_secret_name, is_secret_segment};
+use super::settings::{after_colon, elements, options, settings};
 
 /// Maximum depth of texts within texts: a URL in JSON in a variable.
 const MAX_LEVELS: usize = 4;
 /// Maximum number of secrets of one text. Each has many forms, for which every text is searched.
 const MAX_SECRETS: usize = 128;
-/// Maximum number of values of one text that are looked at, and maximum length of an assigned value. Bounds the time for a text that is made of `=`.
+/// Maximum number of values and of words of one text that are looked at. Bounds the time for a text that is made of `=`.
 const MAX_VALUES: usize = 2_000;
-const MAX_VALUE_BYTES: usize = 4_096;
+const MAX_WORDS: usize = 5_000;
+/// Maximum number of bytes of values, and of texts within a text, that are searched.
+const MAX_BYTES: usize = 512 * 1_024;
 /// Maximum length of a user's name before a colon and a password.
 const MAX_USER_BYTES: usize = 64;
 
@@ -40,12 +43,19 @@ struct Found {
     secrets: BTreeSet<String>,
     /// The number of values that were looked at.
     values: usize,
+    /// The number of words that were looked at.
+    words: usize,
+    /// The number of bytes of values and of inner texts that were looked at.
+    bytes: usize,
 }
 
 impl Found {
     /// Searches a text in each form that it may have.
     fn search(&mut self, text: &str, levels: usize) {
-        if levels == 0 {
+        if levels < MAX_LEVELS {
+            self.bytes += text.len();
+        }
+        if levels == 0 || self.is_spent() {
             return;
         }
         let text = text.trim();
@@ -56,9 +66,14 @@ impl Found {
         for word in text.split_whitespace() {
             self.url(word);
         }
-        self.header(text, levels);
-        self.assignments(text, levels);
+        self.settings(text, levels);
         self.pair(text);
+        self.words(text);
+        self.encoded(text, levels);
+    }
+
+    fn is_spent(&self) -> bool {
+        self.values > MAX_VALUES || self.bytes > MAX_BYTES
     }
 
     /// Adds a secret, and searches within it.
@@ -75,7 +90,8 @@ impl Found {
     /// Adds a value if it is a secret under its name or by its look. Searches within any other value.
     fn value(&mut self, name: &str, value: &str, levels: usize) {
         self.values += 1;
-        if value.is_empty() || self.values > MAX_VALUES {
+        self.bytes += value.len();
+        if value.is_empty() || self.is_spent() {
             return;
         }
         let is_named = is_secret_name(name) || is_key_name(name);
@@ -138,41 +154,79 @@ impl Found {
         self.add(&percent_decode_str(text).decode_utf8_lossy(), 0);
     }
 
-    /// Finds the value of a header: `Authorization: Bearer token`, `X-Api-Key: key`.
-    fn header(&mut self, text: &str, levels: usize) {
-        for line in text.lines() {
-            if let Some((name, value)) = line.split_once(": ").filter(|(name, _)| is_name(name)) {
+    /// Finds values in `Server=x;Password=y`, `host=x password=y`, `a=b&token=c`, `--token=x`, `sid=x; Path=/`, `Authorization: Bearer x`, and in
+    /// settings of common formats.
+    fn settings(&mut self, text: &str, levels: usize) {
+        for setting in settings(text) {
+            if self.is_spent() {
+                return;
+            }
+            let name = setting.name;
+            // Many a text has colons, so only a name decides behind one.
+            if !setting.is_assigned && !is_secret_name(name) && !is_key_name(name) {
+                continue;
+            }
+            if let Some(value) = setting.quoted {
                 self.value(name, value, levels);
+            }
+            if !setting.is_assigned {
+                if setting.quoted.is_none() {
+                    after_colon(setting.rest).into_iter().for_each(|value| self.value(name, value, levels));
+                }
+                continue;
+            }
+            // Each of these characters ends a value in one kind of text, and may be part of one in another kind.
+            let ends: [&[char]; 4] =
+                [&[';', '&', '#', ',', ' ', '\t', '\n', '\r'], &[';', '\n', '\r'], &[' ', '\t', '\n', '\r'], &['&', '#', '\n', '\r']];
+            for ends in ends {
+                let value = setting.rest.split(ends).next().unwrap_or_default();
+                self.value(name, value, 1);
+            }
+        }
+        for (name, value) in elements(text).chain(options(text)) {
+            if is_secret_name(name) || is_key_name(name) {
+                self.value(name, value, levels);
+            } else if matches!(name, "u" | "user") {
+                self.pair(value);
             }
         }
     }
 
-    /// Finds values in `Server=x;Password=y`, `host=x password=y`, `a=b&token=c`, `--token=x` and `sid=x; Path=/`.
-    fn assignments(&mut self, text: &str, levels: usize) {
-        for (at, _) in text.match_indices('=') {
-            let before = &text[..at];
-            let start = before
-                .rfind(|next: char| !(next.is_alphanumeric() || "-_.".contains(next)))
-                .map_or(0, |last| last + before[last..].chars().next().map_or(0, char::len_utf8));
-            let (name, rest) = (&before[start..], &text[at + 1..]);
-            if self.values > MAX_VALUES {
-                return;
+    /// Finds words that look like secrets, wherever they stand.
+    fn words(&mut self, text: &str) {
+        let is_end = |next: char| next.is_whitespace() || ",;|\"'`<>(){}[]".contains(next);
+        // A digest of an image or a file is public.
+        let words = text.split(is_end).filter(|word| word.len() >= FEWEST_CHARACTERS && !word.contains("://") && !word.contains("sha"));
+        for word in words {
+            let parts = word.split([':', '=']).filter(|part| part.len() >= FEWEST_CHARACTERS && part.len() < word.len());
+            for part in [word].into_iter().filter(|word| word.len() < text.len()).chain(parts) {
+                self.words += 1;
+                if self.words > MAX_WORDS {
+                    return;
+                }
+                if is_secret("", part) {
+                    self.add(part, 0);
+                }
             }
-            if !is_name(name) {
-                continue;
+        }
+    }
+
+    /// Searches in a text that is encoded as base64 or for a URL.
+    fn encoded(&mut self, text: &str, levels: usize) {
+        if text.contains(char::is_whitespace) || text.contains("://") {
+            return;
+        }
+        if text.contains('%') {
+            let decoded = percent_decode_str(text).decode_utf8_lossy();
+            if decoded != text {
+                self.search(&decoded, levels - 1);
             }
-            let rest = &rest[..rest.floor_char_boundary(MAX_VALUE_BYTES)];
-            let quote = rest.chars().next().and_then(|first| "\"'{".find(first).map(|kind| ['"', '\'', '}'][kind]));
-            if let Some((value, _)) = quote.and_then(|quote| rest[1..].split_once(quote)) {
-                self.value(name, value, levels);
-            }
-            // Each of these characters ends a value in one kind of text, and may be part of one in another kind.
-            let ends: [&[char]; 4] =
-                [&[';', '&', '#', ',', ' ', '\t', '\n', '\r'], &[';', '\n', '\r'], &[' ', '\t', '\n', '\r'], &['&', '#']];
-            for ends in ends {
-                let value = rest.split(ends).next().unwrap_or_default();
-                self.value(name, value, 1);
-            }
+        }
+        let standard = text.trim_end_matches('=').replace('-', "+").replace('_', "/");
+        let decoded = STANDARD_NO_PAD.decode(standard).ok().and_then(|decoded| String::from_utf8(decoded).ok());
+        // A random token seldom is a text, and almost never one with a structure.
+        if let Some(decoded) = decoded.filter(|text| text.starts_with(['{', '[']) || text.contains("://") || text.contains(['=', ':'])) {
+            self.search(&decoded, levels - 1);
         }
     }
 
@@ -185,11 +239,6 @@ impl Found {
             self.add(password, 0);
         }
     }
-}
-
-/// Returns whether a text can be the name of a setting, a parameter or a header.
-fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.len() <= 128 && text.chars().all(|next| next.is_alphanumeric() || "-_.".contains(next))
 }
 
 #[cfg(test)]
@@ -224,10 +273,48 @@ mod tests {
             "X-Api-Key: SECRET",
             "--token=SECRET",
             "--verbose --db postgres://u:SECRET@h/db",
+            "host = \"db\"\npassword = \"SECRET\"",
+            "[db]\nuser = x\npassword = SECRET",
+            "Server = h; Password = SECRET;",
+            "password:SECRET",
+            "db:\n  password: SECRET\n",
+            "db:\n  \"password\": \"SECRET\"\n",
+            "db:\n  password: |-\n    SECRET\n",
+            "{password: 'SECRET', user: 'x'}",
+            "{password: SECRET, user: x}",
+            "{\"password\": \"SECRET\", } // c",
+            "{'password': 'SECRET'}",
+            "{\"password\" => \"SECRET\"}",
+            "x {\\\"password\\\":\\\"SECRET\\\"}",
+            "--user x --password SECRET",
+            "curl -u bob:SECRET",
+            "-H \"Authorization: Bearer SECRET\"",
+            "machine h login u password SECRET",
+            "password\tSECRET",
+            "<config><password>SECRET</password></config>",
+            "//registry.example/:_authToken=SECRET",
+            "%7B%22password%22%3A%22SECRET%22%7D",
             "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=SECRET;EndpointSuffix=core.windows.net",
         ] {
             let found = secrets_within(&text.replace("SECRET", SECRET));
             assert!(found.contains(SECRET), "{text}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_found_in_a_text_that_is_encoded() {
+        for text in ["{\"password\":\"SECRET\"}", "https://u:SECRET@h/", "password = SECRET"] {
+            let encoded = STANDARD_NO_PAD.encode(text.replace("SECRET", SECRET));
+            assert!(secrets_within(&encoded).contains(SECRET), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_looks_like_a_secret_is_found_though_nothing_names_it() {
+        for text in ["user,SECRET", "bob|SECRET", "k1=SECRET,k2=abc", "host:5432:db:user:SECRET", "a SECRET b", "a:SECRET;b:c"] {
+            let secret = "Zx9Qw8Er7Ty6Ui5Op4As3Df2";
+            let found = secrets_within(&text.replace("SECRET", secret));
+            assert!(found.contains(secret), "{text}: {found:?}");
         }
     }
 
@@ -259,6 +346,11 @@ mod tests {
             "password=disabled",
             "Server=tcp:db.example,1433;Encrypt=True",
             "sort_key=created_at",
+            "host=db password= dbname=production-eu",
+            "/nix/store/0fxk3ydb2vqz7c1r8m5wq9a4hjl6gnps-nodejs-22/bin/node",
+            "--port 8080 --host production.example.com",
+            "token: /run/secrets/token",
+            "<name>production-database</name>",
         ] {
             let found = secrets_within(text);
             assert!(found.is_empty(), "{text}: {found:?}");
@@ -269,7 +361,8 @@ mod tests {
     fn a_text_of_many_parts_costs_little_and_adds_few() {
         let many: Vec<String> = (0..5_000).map(|number| format!("token{number}=Zx9-Qw8-{number}")).collect();
         assert!(secrets_within(&many.join(";")).len() <= MAX_SECRETS);
-        let deep = "a=".repeat(50_000);
-        let _ = secrets_within(&deep);
+        for part in ["a=", "a:", "password:", "password = \"", "<a>", "<", "-a b ", "password\t", ": ", "{'", "%41", "a \\"] {
+            let _ = secrets_within(&part.repeat(20_000));
+        }
     }
 }

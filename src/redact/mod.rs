@@ -10,6 +10,7 @@ mod forms;
 mod paths;
 mod search;
 mod secret_rules;
+mod settings;
 
 use parking_lot::RwLock;
 use std::borrow::Cow;
