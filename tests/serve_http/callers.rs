@@ -73,6 +73,25 @@ async fn a_caller_that_uses_up_its_limits_takes_nothing_from_another() {
 }
 
 #[tokio::test]
+async fn open_streams_of_notifications_take_no_place_of_a_request_and_have_limits_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = HttpLimits { max_requests: 1, max_requests_per_client: 1, max_sessions: 65, ..HttpLimits::default() };
+    let server = start(HttpOptions { limits, ..with_tokens(token_file(folder.path(), &format!("one:{ONE}\ntwo:{TWO}"))) }).await;
+    let mut streams = join_all((0..64).map(|_| server.listen(ONE))).await;
+    assert!(streams.iter().all(|stream| stream.status() == 200), "{streams:?}");
+    let refused = Answer::of(server.listen(ONE).await).await;
+    assert_eq!((refused.status.as_u16(), refused.retry_after.as_deref()), (503, Some("1")));
+    assert!(refused.text.contains("too many streams"), "{refused:?}");
+    assert_eq!(server.call(Some(ONE), "whoami").await.result(), "one");
+    let last = server.listen(TWO).await;
+    assert_eq!((last.status().as_u16(), server.listen(TWO).await.status().as_u16()), (200, 503));
+    assert_eq!(server.call(Some(TWO), "whoami").await.result(), "two");
+    streams.clear();
+    until("the connections of the streams end", || server.metric("hyperlight_mcp_http_connections") <= 2).await;
+    assert_eq!(server.listen(TWO).await.status(), 200);
+}
+
+#[tokio::test]
 async fn on_all_addresses_a_token_is_needed_and_the_address_itself_is_a_host() {
     let folder = tempfile::tempdir().unwrap();
     let listen = Listen { host: "0.0.0.0".into(), port: 0 };

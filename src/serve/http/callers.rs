@@ -14,6 +14,7 @@ use super::access::Principal;
 use super::metrics::Metrics;
 use super::options::HttpLimits;
 use super::sessions::{SessionLimits, Sessions};
+use super::streams::MAX_STREAMS_PER_CALLER;
 
 /// Above this number of callers, those that do nothing are forgotten.
 const MAX_CALLERS: usize = 4096;
@@ -45,6 +46,8 @@ pub(super) struct Service<H> {
     pub(super) sessions: Arc<Sessions>,
     /// Limits the requests in progress.
     pub(super) slots: Arc<Semaphore>,
+    /// Limits the streams without a session.
+    pub(super) streams: Arc<Semaphore>,
     ended: CancellationToken,
 }
 
@@ -83,7 +86,8 @@ impl<H: ServerHandler> Callers<H> {
             .with_cancellation_token(ended.clone());
         let (make, principal) = (self.make.clone(), caller.clone());
         let mcp = StreamableHttpService::new(move || Ok(make(&principal)), sessions.clone(), config);
-        Service { mcp, sessions, slots: Arc::new(Semaphore::new(max_requests_per_client)), ended }
+        let streams = Arc::new(Semaphore::new(MAX_STREAMS_PER_CALLER));
+        Service { mcp, sessions, slots: Arc::new(Semaphore::new(max_requests_per_client)), streams, ended }
     }
 
     /// Ends the sessions of callers whose tokens are gone from the token file.
@@ -121,6 +125,6 @@ impl<H> Service<H> {
     }
 
     fn is_idle(&self, slots: usize) -> bool {
-        self.sessions.is_empty() && self.slots.available_permits() == slots
+        self.sessions.is_empty() && self.slots.available_permits() == slots && self.streams.available_permits() == MAX_STREAMS_PER_CALLER
     }
 }

@@ -73,6 +73,7 @@ pub async fn listen<H: ServerHandler>(
         callers: Callers::new(make, &limits, metrics.clone(), ended.clone()),
         rates: Rates::new(limits.requests_per_second),
         slots: slots.clone(),
+        streams: Arc::new(Semaphore::new(limits.max_sessions)),
         buffers: Arc::new(Semaphore::new(limits.max_buffered_bytes)),
         draining: draining.clone(),
         metrics: metrics.clone(),
