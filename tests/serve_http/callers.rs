@@ -2,7 +2,8 @@
 
 use futures::future::join_all;
 use hyperlight_mcp::serve::http::{HttpLimits, HttpOptions, Listen};
-use reqwest::Method;
+use reqwest::{Method, Response};
+use tokio::time::timeout;
 
 use crate::support::*;
 
@@ -53,6 +54,29 @@ async fn a_new_token_of_the_same_name_keeps_its_sessions_and_a_withdrawn_one_end
     token_file(folder.path(), &format!("another:{ONE}"));
     assert_eq!(server.call_in(&session, Some(TWO), "whoami").await.status, 401);
     until("its session ends", || server.metrics.sessions() == 0).await;
+}
+
+#[tokio::test]
+async fn what_a_withdrawn_token_has_left_open_ends_though_nobody_sends_a_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(with_tokens(token_file(folder.path(), &format!("one:{ONE}\ntwo:{TWO}")))).await;
+    let stream_of = async |token: &str| {
+        let session = server.session(Some(token)).await;
+        let request = server.client.get(server.http.url()).header("accept", "text/event-stream").header("mcp-session-id", &session);
+        request.bearer_auth(token).send().await.unwrap()
+    };
+    let ended = async |streams: [Response; 2]| {
+        let all = join_all(streams.map(Response::bytes));
+        timeout(PATIENCE, all).await.expect("the streams end");
+    };
+    let (first, second) = ([stream_of(ONE).await, server.listen(ONE).await], [stream_of(TWO).await, server.listen(TWO).await]);
+    token_file(folder.path(), &format!("one:{ONE}"));
+    ended(second).await;
+    until("its session ends", || server.metrics.sessions() == 1).await;
+    assert_eq!(server.call(Some(ONE), "whoami").await.result(), "one");
+    std::fs::remove_file(folder.path().join("tokens")).unwrap();
+    ended(first).await;
+    until("no session is left", || server.metrics.sessions() == 0).await;
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -48,6 +49,8 @@ pub(super) struct Service<H> {
     pub(super) slots: Arc<Semaphore>,
     /// Limits the streams without a session.
     pub(super) streams: Arc<Semaphore>,
+    /// The latest end of the OAuth access tokens that the caller has shown, in seconds since 1970.
+    expires: AtomicU64,
     ended: CancellationToken,
 }
 
@@ -60,6 +63,7 @@ impl<H: ServerHandler> Callers<H> {
     pub(super) fn service(&self, caller: &Principal) -> Option<Arc<Service<H>>> {
         let mut services = self.services.lock();
         if let Some(service) = services.get(&caller.key) {
+            service.expires.fetch_max(end_of(caller), Ordering::AcqRel);
             return Some(service.clone());
         }
         if services.len() >= MAX_CALLERS {
@@ -87,7 +91,14 @@ impl<H: ServerHandler> Callers<H> {
         let (make, principal) = (self.make.clone(), caller.clone());
         let mcp = StreamableHttpService::new(move || Ok(make(&principal)), sessions.clone(), config);
         let streams = Arc::new(Semaphore::new(MAX_STREAMS_PER_CALLER));
-        Service { mcp, sessions, slots: Arc::new(Semaphore::new(max_requests_per_client)), streams, ended }
+        Service {
+            mcp,
+            sessions,
+            slots: Arc::new(Semaphore::new(max_requests_per_client)),
+            streams,
+            expires: AtomicU64::new(end_of(caller)),
+            ended,
+        }
     }
 
     /// Ends the sessions of callers whose tokens are gone from the token file.
@@ -102,6 +113,17 @@ impl<H: ServerHandler> Callers<H> {
         });
     }
 
+    /// Ends the sessions of callers whose OAuth access tokens have all expired. `now`: seconds since 1970.
+    pub(super) fn end_expired(&self, now: u64) {
+        self.services.lock().retain(|_, service| {
+            let keeps = now < service.expires.load(Ordering::Acquire);
+            if !keeps {
+                service.ended.cancel();
+            }
+            keeps
+        });
+    }
+
     /// Ends the sessions that were left.
     pub(super) async fn end_left(&self, now: Instant) {
         let all: Vec<_> = self.services.lock().values().map(|service| service.sessions.clone()).collect();
@@ -109,6 +131,11 @@ impl<H: ServerHandler> Callers<H> {
             sessions.end_left(self.limits.session_idle, now).await;
         }
     }
+}
+
+/// Returns the end of the caller's token. A token of a file ends with its line, which `keep` looks after.
+fn end_of(caller: &Principal) -> u64 {
+    caller.expires.unwrap_or(u64::MAX)
 }
 
 impl<H> Drop for Service<H> {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::body::Body;
@@ -195,6 +195,15 @@ fn session_id(headers: &HeaderMap) -> Option<&str> {
 }
 
 impl<H: ServerHandler> Shared<H> {
+    /// Ends whatever belongs to callers whose tokens are gone or expired.
+    pub(super) fn end_withdrawn_callers(&self) {
+        if let Some(owners) = self.access.owners() {
+            self.callers.keep(&owners);
+        }
+        // With a clock before 1970, no access token is accepted, and none is known to have expired.
+        self.callers.end_expired(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
+    }
+
     /// Takes the places of a request in its limits. A stream of notifications is not a request in progress: it stays open for as long as its client
     /// wants, so it must not take a place of one.
     fn slots(&self, service: &Service<H>, kind: RequestKind) -> Result<Vec<OwnedSemaphorePermit>, Refusal> {
