@@ -2,7 +2,8 @@
 
 use futures::future::join_all;
 use hyperlight_mcp::serve::http::{HttpLimits, HttpOptions, Listen};
-use reqwest::Method;
+use reqwest::{Method, Response};
+use tokio::time::timeout;
 
 use crate::support::*;
 
@@ -56,6 +57,29 @@ async fn a_new_token_of_the_same_name_keeps_its_sessions_and_a_withdrawn_one_end
 }
 
 #[tokio::test]
+async fn what_a_withdrawn_token_has_left_open_ends_though_nobody_sends_a_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(with_tokens(token_file(folder.path(), &format!("one:{ONE}\ntwo:{TWO}")))).await;
+    let stream_of = async |token: &str| {
+        let session = server.session(Some(token)).await;
+        let request = server.client.get(server.http.url()).header("accept", "text/event-stream").header("mcp-session-id", &session);
+        request.bearer_auth(token).send().await.unwrap()
+    };
+    let ended = async |streams: [Response; 2]| {
+        let all = join_all(streams.map(Response::bytes));
+        timeout(PATIENCE, all).await.expect("the streams end");
+    };
+    let (first, second) = ([stream_of(ONE).await, server.listen(ONE).await], [stream_of(TWO).await, server.listen(TWO).await]);
+    token_file(folder.path(), &format!("one:{ONE}"));
+    ended(second).await;
+    until("its session ends", || server.metrics.sessions() == 1).await;
+    assert_eq!(server.call(Some(ONE), "whoami").await.result(), "one");
+    std::fs::remove_file(folder.path().join("tokens")).unwrap();
+    ended(first).await;
+    until("no session is left", || server.metrics.sessions() == 0).await;
+}
+
+#[tokio::test]
 async fn a_caller_that_uses_up_its_limits_takes_nothing_from_another() {
     let folder = tempfile::tempdir().unwrap();
     let limits = HttpLimits { max_sessions_per_client: 1, max_requests_per_client: 1, requests_per_second: 20, ..HttpLimits::default() };
@@ -70,6 +94,25 @@ async fn a_caller_that_uses_up_its_limits_takes_nothing_from_another() {
     assert_eq!(server.call(Some(TWO), "whoami").await.result(), "two");
     server.probe.release.add_permits(1);
     assert_eq!(waiting.await.unwrap().unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn open_streams_of_notifications_take_no_place_of_a_request_and_have_limits_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = HttpLimits { max_requests: 1, max_requests_per_client: 1, max_sessions: 65, ..HttpLimits::default() };
+    let server = start(HttpOptions { limits, ..with_tokens(token_file(folder.path(), &format!("one:{ONE}\ntwo:{TWO}"))) }).await;
+    let mut streams = join_all((0..64).map(|_| server.listen(ONE))).await;
+    assert!(streams.iter().all(|stream| stream.status() == 200), "{streams:?}");
+    let refused = Answer::of(server.listen(ONE).await).await;
+    assert_eq!((refused.status.as_u16(), refused.retry_after.as_deref()), (503, Some("1")));
+    assert!(refused.text.contains("too many streams"), "{refused:?}");
+    assert_eq!(server.call(Some(ONE), "whoami").await.result(), "one");
+    let last = server.listen(TWO).await;
+    assert_eq!((last.status().as_u16(), server.listen(TWO).await.status().as_u16()), (200, 503));
+    assert_eq!(server.call(Some(TWO), "whoami").await.result(), "two");
+    streams.clear();
+    until("the connections of the streams end", || server.metric("hyperlight_mcp_http_connections") <= 2).await;
+    assert_eq!(server.listen(TWO).await.status(), 200);
 }
 
 #[tokio::test]

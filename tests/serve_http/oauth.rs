@@ -13,6 +13,7 @@ use serde_json::{Value as Json, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::support::*;
 
@@ -91,6 +92,23 @@ async fn a_token_of_the_issuer_for_this_server_names_its_caller() {
     assert_eq!((&metadata["resource"], &metadata["authorization_servers"][0]), (&json!(RESOURCE), &json!(issuer.url)));
     let session = server.session(Some(&issuer.token("k", "sub", json!("ada")))).await;
     assert_eq!(server.call_in(&session, Some(&issuer.token("k", "sub", json!("eve"))), "whoami").await.status, 404);
+}
+
+#[tokio::test]
+async fn what_an_expired_token_has_left_open_ends_and_a_later_one_begins_anew() {
+    let issuer = Issuer::start().await;
+    let settings = ProtectedResource { resource: RESOURCE.into(), issuer: issuer.url.clone(), jwks_url: None, scopes: Vec::new() };
+    let server = start(HttpOptions { oauth: Some(settings), ..HttpOptions::default() }).await;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    // The tolerance for clocks, 60 seconds, ends soon.
+    let ends_soon = issuer.token("k", "exp", json!(now - 56));
+    server.session(Some(&issuer.token("k", "sub", json!("eve")))).await;
+    server.session(Some(&ends_soon)).await;
+    let stream = server.listen(&ends_soon).await;
+    timeout(PATIENCE, stream.bytes()).await.expect("the stream ends").ok();
+    until("its session ends", || server.metrics.sessions() == 1).await;
+    let session = server.session(Some(&issuer.token("k", "sub", json!("ada")))).await;
+    assert_eq!(server.call_in(&session, Some(&issuer.token("k", "sub", json!("ada"))), "whoami").await.result(), "ada");
 }
 
 #[tokio::test]

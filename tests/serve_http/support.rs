@@ -10,7 +10,7 @@ use hyperlight_mcp::serve::http::{HttpLimits, HttpOptions, HttpServer, Metrics, 
 use reqwest::{RequestBuilder, Response, StatusCode};
 use rmcp::ErrorData;
 use rmcp::ServerHandler;
-use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock};
+use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, SubscriptionFilter};
 use rmcp::service::{RequestContext, RoleServer};
 use rustls::RootCertStore;
 use rustls::crypto::ring;
@@ -42,6 +42,10 @@ struct Handler {
 }
 
 impl ServerHandler for Handler {
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.clone())
+    }
+
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
         let text = match &*request.name {
             "whoami" => self.agent.clone().unwrap_or_else(|| "nobody".to_owned()),
@@ -199,6 +203,15 @@ impl Server {
     pub fn stateless(&self, token: Option<&str>, tool: &str) -> RequestBuilder {
         let request = self.post(token, &stateless_call(tool)).header("mcp-protocol-version", ERA);
         request.header("mcp-method", "tools/call").header("mcp-name", tool)
+    }
+
+    /// Opens a stream of notifications by the protocol without sessions.
+    pub async fn listen(&self, token: &str) -> Response {
+        let mut request = stateless_call("");
+        request["method"] = json!("subscriptions/listen");
+        request["params"] = json!({ "_meta": request["params"]["_meta"], "notifications": { "toolsListChanged": true } });
+        let request = self.post(Some(token), &request).header("mcp-protocol-version", ERA).header("mcp-method", "subscriptions/listen");
+        request.send().await.unwrap()
     }
 
     pub async fn call(&self, token: Option<&str>, tool: &str) -> Answer {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, header};
 
-use super::jwt::{TokenProblem, looks_like_jwt};
+use super::jwt::{TokenProblem, Verified, looks_like_jwt};
 use super::oauth::Resource;
 use super::options::HttpOptions;
 use super::tokens::TokenFile;
@@ -18,12 +18,14 @@ pub struct Principal {
     pub key: String,
     /// The name before the token in the token file, or the subject of an OAuth access token.
     pub agent: Option<String>,
+    /// The end of its OAuth access token, in seconds since 1970.
+    pub(super) expires: Option<u64>,
 }
 
 impl Principal {
     /// The one caller of a server without tokens.
     fn anonymous() -> Self {
-        Self { key: ANONYMOUS.to_owned(), agent: None }
+        Self { key: ANONYMOUS.to_owned(), agent: None, expires: None }
     }
 
     pub(super) fn is_anonymous(&self) -> bool {
@@ -65,6 +67,11 @@ impl Access {
         Ok(Self { tokens, oauth: options.oauth.as_ref().map(Resource::new).transpose()?.map(Arc::new) })
     }
 
+    /// Returns the keys of all callers of the token file, as it is now.
+    pub(super) fn owners(&self) -> Option<HashSet<String>> {
+        self.tokens.as_ref().map(TokenFile::owners)
+    }
+
     /// Returns the caller that the headers name.
     pub(super) async fn identify(&self, headers: &HeaderMap) -> Identified {
         let denied = |denied| Identified { caller: Err(denied), owners: None };
@@ -75,11 +82,13 @@ impl Access {
         let checked = self.tokens.as_ref().map(|file| file.check(token));
         let (owner, owners) = checked.map_or((None, None), |checked| (checked.owner, checked.owners));
         if let Some(owner) = owner {
-            return Identified { caller: Ok(Principal { key: owner.key, agent: owner.agent }), owners };
+            return Identified { caller: Ok(Principal { key: owner.key, agent: owner.agent, expires: None }), owners };
         }
         let caller = match &self.oauth {
-            Some(oauth) if looks_like_jwt(token) => match oauth.subject(token).await {
-                Ok(subject) => Ok(Principal { key: format!("oauth:{subject}"), agent: Some(subject) }),
+            Some(oauth) if looks_like_jwt(token) => match oauth.verified(token).await {
+                Ok(Verified { subject, expires }) => {
+                    Ok(Principal { key: format!("oauth:{subject}"), agent: Some(subject), expires: Some(expires) })
+                }
                 Err(TokenProblem::Scope) => Err(Denied::Scope),
                 Err(_) => Err(Denied::Invalid),
             },

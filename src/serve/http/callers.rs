@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -14,6 +15,7 @@ use super::access::Principal;
 use super::metrics::Metrics;
 use super::options::HttpLimits;
 use super::sessions::{SessionLimits, Sessions};
+use super::streams::MAX_STREAMS_PER_CALLER;
 
 /// Above this number of callers, those that do nothing are forgotten.
 const MAX_CALLERS: usize = 4096;
@@ -45,6 +47,10 @@ pub(super) struct Service<H> {
     pub(super) sessions: Arc<Sessions>,
     /// Limits the requests in progress.
     pub(super) slots: Arc<Semaphore>,
+    /// Limits the streams without a session.
+    pub(super) streams: Arc<Semaphore>,
+    /// The latest end of the OAuth access tokens that the caller has shown, in seconds since 1970.
+    expires: AtomicU64,
     ended: CancellationToken,
 }
 
@@ -57,6 +63,7 @@ impl<H: ServerHandler> Callers<H> {
     pub(super) fn service(&self, caller: &Principal) -> Option<Arc<Service<H>>> {
         let mut services = self.services.lock();
         if let Some(service) = services.get(&caller.key) {
+            service.expires.fetch_max(end_of(caller), Ordering::AcqRel);
             return Some(service.clone());
         }
         if services.len() >= MAX_CALLERS {
@@ -83,7 +90,15 @@ impl<H: ServerHandler> Callers<H> {
             .with_cancellation_token(ended.clone());
         let (make, principal) = (self.make.clone(), caller.clone());
         let mcp = StreamableHttpService::new(move || Ok(make(&principal)), sessions.clone(), config);
-        Service { mcp, sessions, slots: Arc::new(Semaphore::new(max_requests_per_client)), ended }
+        let streams = Arc::new(Semaphore::new(MAX_STREAMS_PER_CALLER));
+        Service {
+            mcp,
+            sessions,
+            slots: Arc::new(Semaphore::new(max_requests_per_client)),
+            streams,
+            expires: AtomicU64::new(end_of(caller)),
+            ended,
+        }
     }
 
     /// Ends the sessions of callers whose tokens are gone from the token file.
@@ -91,6 +106,17 @@ impl<H: ServerHandler> Callers<H> {
         self.services.lock().retain(|key, service| {
             let of_file = key.starts_with("name:") || key.starts_with("token:");
             let keeps = !of_file || owners.contains(key);
+            if !keeps {
+                service.ended.cancel();
+            }
+            keeps
+        });
+    }
+
+    /// Ends the sessions of callers whose OAuth access tokens have all expired. `now`: seconds since 1970.
+    pub(super) fn end_expired(&self, now: u64) {
+        self.services.lock().retain(|_, service| {
+            let keeps = now < service.expires.load(Ordering::Acquire);
             if !keeps {
                 service.ended.cancel();
             }
@@ -107,6 +133,11 @@ impl<H: ServerHandler> Callers<H> {
     }
 }
 
+/// Returns the end of the caller's token. A token of a file ends with its line, which `keep` looks after.
+fn end_of(caller: &Principal) -> u64 {
+    caller.expires.unwrap_or(u64::MAX)
+}
+
 impl<H> Drop for Service<H> {
     /// Ends what a caller left here that is forgotten, as nothing would tell it later that the caller's token is withdrawn.
     fn drop(&mut self) {
@@ -121,6 +152,6 @@ impl<H> Service<H> {
     }
 
     fn is_idle(&self, slots: usize) -> bool {
-        self.sessions.is_empty() && self.slots.available_permits() == slots
+        self.sessions.is_empty() && self.slots.available_permits() == slots && self.streams.available_permits() == MAX_STREAMS_PER_CALLER
     }
 }

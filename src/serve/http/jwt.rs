@@ -1,6 +1,8 @@
 //! Checks an OAuth access token in the form of a signed JWT (RFC 7519, RFC 9068). Three algorithms are accepted, all with a public key: a token
 //! that names none, or one with a shared secret, is refused.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::signature::{self, ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey};
@@ -26,6 +28,14 @@ pub(super) enum TokenProblem {
     Subject,
     /// It is valid, but lacks a scope that this server asks for.
     Scope,
+}
+
+/// The contents of a valid token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Verified {
+    pub(super) subject: String,
+    /// The time in seconds since 1970 from which the token is no longer accepted.
+    pub(super) expires: u64,
 }
 
 /// The values that a token must have.
@@ -99,8 +109,8 @@ pub(super) fn looks_like_jwt(token: &str) -> bool {
     token.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
-/// Returns the subject of a valid token.
-pub(super) fn verify(token: &str, keys: &Keys, expected: Expected<'_>) -> Result<String, TokenProblem> {
+/// Returns the subject of a valid token, and its end.
+pub(super) fn verify(token: &str, keys: &Keys, expected: Expected<'_>) -> Result<Verified, TokenProblem> {
     if token.len() > MAX_TOKEN_BYTES {
         return Err(TokenProblem::Malformed);
     }
@@ -121,7 +131,7 @@ pub(super) fn verify(token: &str, keys: &Keys, expected: Expected<'_>) -> Result
 }
 
 impl Claims {
-    fn check(self, expected: Expected<'_>) -> Result<String, TokenProblem> {
+    fn check(self, expected: Expected<'_>) -> Result<Verified, TokenProblem> {
         let Expected { issuer, audience, scopes, now } = expected;
         if self.iss != issuer {
             return Err(TokenProblem::Issuer);
@@ -141,7 +151,8 @@ impl Claims {
         }
         let subject = self.sub.or(self.client_id).ok_or(TokenProblem::Subject)?;
         let readable = !subject.is_empty() && subject.chars().count() <= MAX_SUBJECT_CHARS && !subject.chars().any(char::is_control);
-        if readable { Ok(subject) } else { Err(TokenProblem::Subject) }
+        let expires = Duration::try_from_secs_f64(self.exp + LEEWAY_SECONDS).unwrap_or(Duration::MAX).as_secs();
+        if readable { Ok(Verified { subject, expires }) } else { Err(TokenProblem::Subject) }
     }
 }
 

@@ -32,6 +32,7 @@ impl Issuer {
     fn verify(&self, token: &str) -> Result<String, TokenProblem> {
         let scopes = ["mcp".to_owned()];
         verify(token, &self.keys, Expected { issuer: "https://issuer", audience: "https://us/mcp", scopes: &scopes, now: 1000.0 })
+            .map(|verified| verified.subject)
     }
 
     /// Verifies a token in which one claim differs from a valid one.
@@ -56,6 +57,9 @@ fn a_valid_token_names_its_subject() {
     assert_eq!(issuer.with("sub", json!("ada")), Ok("ada".to_owned()));
     assert_eq!(issuer.with("aud", json!("https://us/mcp")), Ok("ada".to_owned()));
     assert_eq!(issuer.with("exp", json!(950)), Ok("ada".to_owned()), "within the tolerance");
+    let expected = Expected { issuer: "https://issuer", audience: "https://us/mcp", scopes: &[], now: 1000.0 };
+    let verified = verify(&issuer.token(&header(), &valid()), &issuer.keys, expected).unwrap();
+    assert_eq!(verified.expires, 1070, "it counts for as long as it is accepted");
 }
 
 #[test]
@@ -134,7 +138,7 @@ fn elliptic_curves_are_verified() {
     let signed = format!("{}.{}", encoded(json!({ "alg": "ES256" }).to_string()), encoded(valid().to_string()));
     let token = format!("{signed}.{}", encoded(key.sign(&random, signed.as_bytes()).unwrap()));
     let expected = Expected { issuer: "https://issuer", audience: "https://us/mcp", scopes: &[], now: 1000.0 };
-    assert_eq!(verify(&token, &keys, expected), Ok("ada".to_owned()));
+    assert_eq!(verify(&token, &keys, expected).unwrap().subject, "ada");
     assert_eq!(verify(&token.replace(&encoded("{\"alg\""), "x"), &keys, expected), Err(TokenProblem::Malformed));
 }
 
@@ -157,7 +161,7 @@ fn rsa_is_verified() {
     let claims = json!({ "iss": "https://issuer", "sub": "ada", "aud": "https://us/mcp", "exp": 1010 });
     let signed = format!("{}.{}", encoded(r#"{"alg":"RS256","kid":"r"}"#), encoded(claims.to_string()));
     let expected = Expected { issuer: "https://issuer", audience: "https://us/mcp", scopes: &[], now: 1000.0 };
-    assert_eq!(verify(&format!("{signed}.{}", RSA_SIGNATURE.concat()), &keys, expected), Ok("ada".to_owned()));
+    assert_eq!(verify(&format!("{signed}.{}", RSA_SIGNATURE.concat()), &keys, expected).unwrap().subject, "ada");
     let changed = RSA_SIGNATURE.concat().replacen(char::is_alphabetic, "0", 1);
     assert_eq!(verify(&format!("{signed}.{changed}"), &keys, expected), Err(TokenProblem::Signature));
 }

@@ -18,13 +18,14 @@ pub(super) enum Refusal {
     Rate,
     Busy,
     Sessions,
+    Streams,
     BodySize,
     BodyTime,
     Connections,
     Draining,
 }
 
-const REFUSALS: [(Refusal, &str); 11] = [
+const REFUSALS: [(Refusal, &str); 12] = [
     (Refusal::Host, "host"),
     (Refusal::Origin, "origin"),
     (Refusal::Token, "token"),
@@ -32,6 +33,7 @@ const REFUSALS: [(Refusal, &str); 11] = [
     (Refusal::Rate, "rate"),
     (Refusal::Busy, "busy"),
     (Refusal::Sessions, "sessions"),
+    (Refusal::Streams, "streams"),
     (Refusal::BodySize, "body_size"),
     (Refusal::BodyTime, "body_time"),
     (Refusal::Connections, "connections"),

@@ -7,6 +7,7 @@
 //! - `access`: names the caller by a bearer token (`tokens`) or an OAuth access token (`oauth`, `jwt`)
 //! - `rate`: limits the requests per second of each client
 //! - `callers`: one rmcp service for each caller, so that nobody reaches a session of another caller (`sessions`)
+//! - `streams`: recognises the streams of notifications, which have limits of their own
 //! - `metrics`: counters and gauges in the text format of Prometheus
 
 mod access;
@@ -23,6 +24,7 @@ mod router;
 mod server;
 mod sessions;
 mod stall_timeout;
+mod streams;
 mod tls;
 mod tokens;
 

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use url::Url;
 
-use super::jwt::{Expected, Keys, TokenProblem, verify};
+use super::jwt::{Expected, Keys, TokenProblem, Verified, verify};
 use super::options::{ProtectedResource, check_url, invalid};
 use crate::error::Result;
 
@@ -90,8 +90,8 @@ impl Resource {
         format!(", resource_metadata=\"{}\"{scope}", self.metadata_url)
     }
 
-    /// Returns the subject of a valid token.
-    pub(super) async fn subject(self: &Arc<Self>, token: &str) -> std::result::Result<String, TokenProblem> {
+    /// Returns the subject of a valid token, and its end.
+    pub(super) async fn verified(self: &Arc<Self>, token: &str) -> std::result::Result<Verified, TokenProblem> {
         let keys = self.keys(false).await.ok_or(TokenProblem::UnknownKey)?;
         let checked = verify(token, &keys, self.expected());
         if checked != Err(TokenProblem::UnknownKey) {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::body::Body;
@@ -22,13 +22,14 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::access::{Access, Denied, Principal};
-use super::callers::Callers;
+use super::callers::{Callers, Service};
 use super::connection::ConnectionAddresses;
 use super::metrics::{Metrics, Refusal};
 use super::options::HttpLimits;
 use super::origin::{Allowed, Forbidden};
 use super::rate::{Client, Rates};
 use super::sessions::{InUse, NO_SESSION_LEFT};
+use super::streams::RequestKind;
 
 const SESSION_ID: &str = "mcp-session-id";
 const PREFLIGHT: [(HeaderName, &str); 3] = [
@@ -50,6 +51,8 @@ pub(super) struct Shared<H> {
     pub(super) rates: Rates,
     /// Limits the requests in progress of all callers.
     pub(super) slots: Arc<Semaphore>,
+    /// Limits the streams without a session of all callers.
+    pub(super) streams: Arc<Semaphore>,
     /// Limits the bytes of bodies in memory.
     pub(super) buffers: Arc<Semaphore>,
     /// The server takes no more requests.
@@ -158,20 +161,16 @@ async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request
             session => session,
         },
     };
-    let is_stream = request.method() == Method::GET;
+    let kind = RequestKind::of(request.method(), request.headers());
     // A slow client must not hold a slot, so the body comes first.
     let (request, buffer) = match shared.read(request).await {
         Ok(read) => read,
         Err(refusal) => return shared.refuse(refusal),
     };
-    // A stream of notifications is not a request in progress: it stays open as long as its session.
-    let mut slots = Vec::new();
-    for limit in [&service.slots, &shared.slots].into_iter().filter(|_| !is_stream) {
-        match limit.clone().try_acquire_owned() {
-            Ok(slot) => slots.push(slot),
-            Err(_) => return shared.refuse(Refusal::Busy),
-        }
-    }
+    let slots = match shared.slots(&service, kind) {
+        Ok(slots) => slots,
+        Err(refusal) => return shared.refuse(refusal),
+    };
     // The server may have begun to close while the body was read.
     if shared.draining.is_cancelled() {
         return shared.refuse(Refusal::Draining);
@@ -187,7 +186,7 @@ async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request
     if full {
         return shared.refuse(Refusal::Sessions);
     }
-    let ended = is_stream.then(|| Box::pin(shared.draining.clone().cancelled_owned()));
+    let ended = (kind != RequestKind::Call).then(|| Box::pin(shared.draining.clone().cancelled_owned()));
     response.map(|body| Body::new(CountedBody { body: Body::new(body), ended, _slots: slots, _session: session }))
 }
 
@@ -196,6 +195,26 @@ fn session_id(headers: &HeaderMap) -> Option<&str> {
 }
 
 impl<H: ServerHandler> Shared<H> {
+    /// Ends whatever belongs to callers whose tokens are gone or expired.
+    pub(super) fn end_withdrawn_callers(&self) {
+        if let Some(owners) = self.access.owners() {
+            self.callers.keep(&owners);
+        }
+        // With a clock before 1970, no access token is accepted, and none is known to have expired.
+        self.callers.end_expired(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
+    }
+
+    /// Takes the places of a request in its limits. A stream of notifications is not a request in progress: it stays open for as long as its client
+    /// wants, so it must not take a place of one.
+    fn slots(&self, service: &Service<H>, kind: RequestKind) -> Result<Vec<OwnedSemaphorePermit>, Refusal> {
+        let (limits, refusal) = match kind {
+            RequestKind::Call => ([&service.slots, &self.slots], Refusal::Busy),
+            RequestKind::Listen => ([&service.streams, &self.streams], Refusal::Streams),
+            RequestKind::SessionStream => return Ok(Vec::new()),
+        };
+        limits.into_iter().map(|limit| limit.clone().try_acquire_owned().map_err(|_| refusal)).collect()
+    }
+
     /// Reads the whole body, within its limits of size and time. The bytes count against the memory for all bodies as they arrive, so that a slow
     /// client does not reserve any.
     async fn read(&self, request: Request) -> Result<(http::Request<Full<Bytes>>, Option<OwnedSemaphorePermit>), Refusal> {
@@ -249,6 +268,9 @@ impl<H: ServerHandler> Shared<H> {
             Refusal::Rate => (StatusCode::TOO_MANY_REQUESTS, "too many requests per second; send fewer"),
             Refusal::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many requests are in progress; try again later"),
             Refusal::Sessions => (StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open; end one, or try again later"),
+            Refusal::Streams => {
+                (StatusCode::SERVICE_UNAVAILABLE, "too many streams of notifications are open; end one, or try again later")
+            }
             Refusal::BodySize => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
             Refusal::BodyTime => (StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
             Refusal::Connections => (StatusCode::SERVICE_UNAVAILABLE, "too many connections are open; try again later"),

@@ -24,6 +24,8 @@ use crate::error::{Error, Result};
 
 /// Time for responses that are complete to leave, once requests have ended or were cancelled.
 const LAST_WRITES: Duration = Duration::from_secs(1);
+/// Time after which whatever belongs to a withdrawn token ends, also where nobody sends a request.
+const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const LONGEST_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -73,6 +75,7 @@ pub async fn listen<H: ServerHandler>(
         callers: Callers::new(make, &limits, metrics.clone(), ended.clone()),
         rates: Rates::new(limits.requests_per_second),
         slots: slots.clone(),
+        streams: Arc::new(Semaphore::new(limits.max_sessions)),
         buffers: Arc::new(Semaphore::new(limits.max_buffered_bytes)),
         draining: draining.clone(),
         metrics: metrics.clone(),
@@ -98,7 +101,7 @@ pub async fn listen<H: ServerHandler>(
 }
 
 impl HttpServer {
-    /// Starts the tasks of the server: one accepts connections, and one ends the sessions that were left.
+    /// Starts the tasks of the server: one accepts connections, and one ends the sessions that were left, or whose token is withdrawn.
     fn start<H: ServerHandler>(&self, connections: Connections, listener: TcpListener, shared: Arc<Shared<H>>) {
         let (killed, ended) = (self.killed.clone(), self.ended.clone());
         let check_interval = (shared.limits.session_idle / 4).clamp(SHORTEST_CHECK_INTERVAL, LONGEST_CHECK_INTERVAL);
@@ -118,10 +121,17 @@ impl HttpServer {
                     shared.callers.end_left(Instant::now()).await;
                 }
             };
+            let ends_withdrawn_callers = async {
+                loop {
+                    sleep(TOKEN_CHECK_INTERVAL).await;
+                    shared.end_withdrawn_callers();
+                }
+            };
             tokio::select! {
                 () = killed.cancelled() => ended.cancel(),
                 () = ended.cancelled() => {}
                 () = ends_left_sessions => {}
+                () = ends_withdrawn_callers => {}
             }
         });
     }

@@ -63,7 +63,7 @@ pub(super) struct Owner {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Checked {
     pub(super) owner: Option<Owner>,
-    /// The keys of all owners, if the file was read again for this answer.
+    /// The keys of all owners, if the file was looked at again for this answer: none while it cannot be used.
     pub(super) owners: Option<HashSet<String>>,
 }
 
@@ -78,21 +78,40 @@ impl TokenFile {
     /// Returns the owner of a token. A file that changed is read again first; while it cannot be read, no token is accepted.
     pub(super) fn check(&self, token: &str) -> Checked {
         let mut state = self.state.lock();
+        let owners = self.refresh(&mut state).then(|| state.owners());
+        Checked { owner: find(&state.tokens, token).map(Token::owner), owners }
+    }
+
+    /// Returns the keys of all owners. A file that changed is read again first.
+    pub(super) fn owners(&self) -> HashSet<String> {
+        let mut state = self.state.lock();
+        self.refresh(&mut state);
+        state.owners()
+    }
+
+    /// Reads the file if it changed, and returns whether it did. While the file cannot be used, there are no tokens.
+    fn refresh(&self, state: &mut State) -> bool {
         let there = fs::metadata(&self.path).ok().map(|metadata| Stamp::of(&metadata));
-        let mut owners = None;
-        if there.is_none() || there != state.stamp {
-            match read(&self.path) {
-                Ok((stamp, tokens)) => {
-                    owners = Some(tokens.iter().map(|token| token.owner().key).collect());
-                    *state = State { stamp: Some(stamp), tokens };
-                }
-                Err(error) => {
+        if there.is_some() && there == state.stamp {
+            return false;
+        }
+        match read(&self.path) {
+            Ok((stamp, tokens)) => *state = State { stamp: Some(stamp), tokens },
+            Err(error) => {
+                // The file is looked at every second, and one warning is enough.
+                if state.stamp.is_some() {
                     tracing::warn!(code = error.code(), "the token file changed and cannot be used, so no token is accepted");
-                    *state = State { stamp: None, tokens: Vec::new() };
                 }
+                *state = State { stamp: None, tokens: Vec::new() };
             }
         }
-        Checked { owner: find(&state.tokens, token).map(Token::owner), owners }
+        true
+    }
+}
+
+impl State {
+    fn owners(&self) -> HashSet<String> {
+        self.tokens.iter().map(|token| token.owner().key).collect()
     }
 }
 
@@ -298,10 +317,11 @@ mod tests {
         write(&path, ONE);
         let file = TokenFile::open(&path).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        assert_eq!(file.check(ONE), Checked { owner: None, owners: None });
+        assert_eq!(file.check(ONE), Checked { owner: None, owners: Some(HashSet::new()) });
+        assert!(file.owners().is_empty());
         fs::remove_file(&path).unwrap();
         assert_eq!(file.check(ONE).owner, None);
         write(&path, ONE);
-        assert!(file.check(ONE).owner.is_some());
+        assert!(file.check(ONE).owner.is_some() && file.owners().len() == 1);
     }
 }

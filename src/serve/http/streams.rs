@@ -1,0 +1,61 @@
+//! Recognises the streams of notifications, which stay open without a request in progress and have limits of their own.
+
+use http::{HeaderMap, Method};
+use rmcp::model::ProtocolVersion;
+
+/// Streams without a session that one caller may have open: about one for each host that uses its token.
+pub(super) const MAX_STREAMS_PER_CALLER: usize = 64;
+
+/// A request by its use of the limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestKind {
+    Call,
+    /// The stream of a session, of which there is a limit.
+    SessionStream,
+    /// The stream without a session, since protocol 2026-07-28.
+    Listen,
+}
+
+impl RequestKind {
+    /// Returns the kind of a request. The method is read from its header only in protocol versions in which rmcp refuses a header that differs from the
+    /// body.
+    pub(super) fn of(method: &Method, headers: &HeaderMap) -> Self {
+        if method == Method::GET {
+            return Self::SessionStream;
+        }
+        let only = |name: &str| {
+            let mut values = headers.get_all(name).iter();
+            values.next().filter(|_| values.next().is_none()).and_then(|value| value.to_str().ok())
+        };
+        let is_checked = only("mcp-protocol-version").is_some_and(|version| version >= ProtocolVersion::STANDARD_HEADERS.as_str());
+        if method == Method::POST && is_checked && only("mcp-method") == Some("subscriptions/listen") { Self::Listen } else { Self::Call }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_names_a_stream_only_where_it_must_agree_with_the_body() {
+        let kind = |pairs: &[(&'static str, &str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.append(*name, value.parse().unwrap());
+            }
+            RequestKind::of(&Method::POST, &headers)
+        };
+        let (version, method) = (("mcp-protocol-version", "2026-07-28"), ("mcp-method", "subscriptions/listen"));
+        assert_eq!(kind(&[version, method]), RequestKind::Listen);
+        for pairs in [
+            &[version][..],
+            &[method],
+            &[("mcp-protocol-version", "2025-11-25"), method],
+            &[version, ("mcp-method", "tools/call")],
+            &[version, method, method],
+        ] {
+            assert_eq!(kind(pairs), RequestKind::Call, "{pairs:?}");
+        }
+        assert_eq!(RequestKind::of(&Method::GET, &HeaderMap::new()), RequestKind::SessionStream);
+    }
+}
