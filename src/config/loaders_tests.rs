@@ -56,6 +56,14 @@ fn what_loads_code_is_known_by_its_name_in_the_case_that_its_program_takes() {
         "KRB5_CONFIG",
         "ODBCSYSINI",
         "CHROME_PATH",
+    ] {
+        assert!(loads_code(name), "{name}");
+    }
+}
+
+#[test]
+fn what_moves_a_program_a_module_or_a_configuration_that_runs_code_is_known_by_its_name() {
+    for name in [
         "NODE_CONFIG_DIR",
         "npm_execpath",
         "npm_node_execpath",

@@ -171,7 +171,9 @@ impl Found {
             }
             if !setting.is_assigned {
                 if setting.quoted.is_none() {
-                    after_colon(setting.rest).into_iter().for_each(|value| self.value(name, value, levels));
+                    for value in after_colon(setting.rest) {
+                        self.value(name, value, levels);
+                    }
                 }
                 continue;
             }
