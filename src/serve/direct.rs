@@ -54,10 +54,11 @@ impl Handler {
         if self.served.0.options.direct == Direct::Off {
             return Ok(Vec::new());
         }
-        let (agent, items) = self.items(context).await?;
         let options = self.served.0.options.clone();
-        let listed = blocking(move || listed(&options, &agent)).await.map_err(|error| refused(&error))?;
-        Ok(listed.into_iter().map(|tool| definition(tool, &items)).collect())
+        let defined = move |agent: &Agent, items: &ResourcesAndPrompts| {
+            Ok(listed(&options, agent)?.into_iter().map(|tool| definition(tool, items)).collect())
+        };
+        self.with_items(context, defined).await
     }
 
     /// Calls a tool of a server. The call passes all checks of the gateway, as a call by the code of a run does.
@@ -143,7 +144,7 @@ fn with_served_view(meta: Map<String, Json>, server: &str, items: &ResourcesAndP
         if let Some(uri) = meta.pointer_mut(place)
             && let Some(own) = uri.as_str()
         {
-            *uri = items.served_view(server, own).into();
+            *uri = items.served_uri(server, own).into();
         }
     }
     if let Json::Object(meta) = meta { meta } else { Map::new() }

@@ -157,16 +157,27 @@ impl Handler {
         Input { state, responses, bound: json!([self.caller.key, request]).to_string().into_bytes() }
     }
 
-    pub(super) async fn items(&self, context: &RequestContext<RoleServer>) -> Answer<(Agent, ResourcesAndPrompts)> {
+    /// Reads the resources of all servers, and works with them. Both may take time where there are very many, so they leave the runtime's threads
+    /// free.
+    pub(super) async fn with_items<T: Send + 'static>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        work: impl FnOnce(&Agent, &ResourcesAndPrompts) -> crate::Result<T> + Send + 'static,
+    ) -> Answer<T> {
         let agent = self.agent(context)?;
-        let asked = agent.clone();
-        let read = blocking(move || ResourcesAndPrompts::read(&asked)).await.map_err(|error| refused(&error))?;
-        Ok((agent, read))
+        let done = blocking(move || work(&agent, &ResourcesAndPrompts::read(&agent)?));
+        done.await.map_err(|error| refused(&error))
+    }
+
+    /// Returns the resource that a URI leads to.
+    async fn target(&self, context: &RequestContext<RoleServer>, uri: &str) -> Answer<Target> {
+        let asked = uri.to_owned();
+        let found = self.with_items(context, move |_, items| Ok(items.target(&asked))).await?;
+        found.ok_or_else(|| answers::about(no_such_resource(), uri))
     }
 
     async fn prompt(&self, context: &RequestContext<RoleServer>, name: &str) -> Answer<(String, String)> {
-        let (agent, items) = self.items(context).await?;
-        let prompts = resources_and_prompts::prompts(&agent, items.servers()).map_err(|error| refused(&error))?;
+        let prompts = self.with_items(context, |agent, items| resources_and_prompts::prompts(agent, items.servers())).await?;
         let found = prompts.into_iter().find(|prompt| prompt.name == name);
         let found = found.ok_or_else(|| ErrorData::invalid_params(format!("there is no prompt \"{name}\""), None))?;
         Ok((found.entry.server, found.entry.name))
@@ -297,7 +308,7 @@ impl ServerHandler for Handler {
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Answer<CallToolResponse> {
         let Some(tool) = Tool::named(&request.name) else { return self.call_direct(request, context).await };
         let name = request.name.into_owned();
-        let (run, metrics) = (self.served.next_run(), Arc::clone(self.served.metrics()));
+        let run = self.served.next_run();
         let mut arguments = Json::Object(request.arguments.unwrap_or_default());
         let keeper = Keeper::of(&self.served, &context, &name, &mut arguments);
         let bound = json!(["tools/call", name, arguments, keeper.as_ref().and_then(Keeper::handle)]);
@@ -309,8 +320,13 @@ impl ServerHandler for Handler {
                 Err(error) => return Ok(CallToolResponse::from(answers::result(stateless::refusal(&error)))),
             }
         }
+        let is_first = input.state.is_none();
+        let permit = match (is_first && tool == Tool::RunJavascript).then(|| self.served.0.runs.admit(&self.caller.key)).transpose() {
+            Ok(permit) => permit,
+            Err(error) => return Ok(CallToolResponse::from(answers::result(stateless::refusal(&error)))),
+        };
         let work_of = move |client: Client| async move {
-            let _in_flight = (tool == Tool::RunJavascript).then(|| metrics.run_started());
+            let _permit = permit;
             let on_event = Arc::clone(&client.on_event);
             let options = ExecuteOptions {
                 stop: client.stop.clone(),
@@ -328,7 +344,6 @@ impl ServerHandler for Handler {
                 None => answer,
             })
         };
-        let is_first = input.state.is_none();
         if let Some(place) = self.task_place(&context).filter(|_| is_first && tool == Tool::RunJavascript) {
             let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
             let client = self.client(&context, ClientChannel::Round(sender))?;
@@ -353,7 +368,7 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Answer<ListResourcesResult> {
-        Ok(ListResourcesResult::with_all_items(self.items(&context).await?.1.resources()))
+        Ok(ListResourcesResult::with_all_items(self.with_items(&context, |_, items| Ok(items.resources())).await?))
     }
 
     async fn list_resource_templates(
@@ -361,16 +376,16 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Answer<ListResourceTemplatesResult> {
-        Ok(ListResourceTemplatesResult::with_all_items(self.items(&context).await?.1.templates()))
+        Ok(ListResourceTemplatesResult::with_all_items(self.with_items(&context, |_, items| Ok(items.templates())).await?))
     }
 
     async fn read_resource(&self, request: ReadResourceRequestParams, context: RequestContext<RoleServer>) -> Answer<ReadResourceResponse> {
-        let (agent, items) = self.items(&context).await?;
         let served = request.uri;
         let asked = served.clone();
-        let (server, uri) = match items.target(&served).ok_or_else(|| answers::about(no_such_resource(), &served))? {
+        let (server, uri) = match self.target(&context, &served).await? {
             Target::ServerResource { server, uri } => (server, uri),
             Target::Types { server } => {
+                let agent = self.agent(&context)?;
                 let (text, mime) =
                     blocking(move || resources_and_prompts::types(&agent, &server)).await.map_err(|error| refused(&error))?;
                 let contents = json!({ "contents": [{ "uri": served, "mimeType": mime, "text": text }] });
@@ -389,13 +404,13 @@ impl ServerHandler for Handler {
     }
 
     async fn subscribe(&self, request: SubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
-        let (session, (_, items)) = (self.session(&context)?, self.items(&context).await?);
-        subscriptions::subscribe(&session, &items, &request.uri).await
+        let target = self.target(&context, &request.uri).await?;
+        subscriptions::subscribe(&*self.session(&context)?, target, &request.uri).await
     }
 
     async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
-        let (session, (_, items)) = (self.session(&context)?, self.items(&context).await?);
-        match items.target(&request.uri).ok_or_else(no_such_resource)? {
+        let session = self.session(&context)?;
+        match self.target(&context, &request.uri).await? {
             Target::ServerResource { server, uri } => session.unsubscribe(&server, &uri).await.map_err(|error| refused(&error)),
             Target::Types { .. } => Ok(()),
         }
@@ -406,8 +421,7 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Answer<ListPromptsResult> {
-        let (agent, items) = self.items(&context).await?;
-        let prompts = resources_and_prompts::prompts(&agent, items.servers()).map_err(|error| refused(&error))?;
+        let prompts = self.with_items(&context, |agent, items| resources_and_prompts::prompts(agent, items.servers())).await?;
         Ok(ListPromptsResult::with_all_items(prompts.iter().map(resources_and_prompts::prompt_definition).collect()))
     }
 
@@ -436,8 +450,8 @@ impl ServerHandler for Handler {
             }
             Reference::Resource(_) => {
                 let uri = reference["uri"].as_str().unwrap_or_default().to_owned();
-                let (_, items) = self.items(&context).await?;
-                let server = items.template_server(&uri);
+                let template = uri.clone();
+                let server = self.with_items(&context, move |_, items| Ok(items.template_server(&template))).await?;
                 let server = server.ok_or_else(|| ErrorData::invalid_params("there is no such resource template", None))?;
                 (server, Completed::Template(uri))
             }

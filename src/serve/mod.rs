@@ -18,6 +18,7 @@ pub mod http;
 mod listeners;
 mod paused_calls;
 mod resources_and_prompts;
+mod run_limits;
 mod served;
 mod session;
 mod standard;
@@ -45,6 +46,7 @@ use self::changes::Changes;
 use self::handles::Handles;
 use self::http::{Metrics, Principal};
 use self::paused_calls::PausedCalls;
+use self::run_limits::Runs;
 use self::session::Session;
 use self::tasks::Tasks;
 
@@ -74,6 +76,7 @@ struct Shared {
     handles: Handles<Session>,
     tasks: Tasks,
     metrics: Arc<Metrics>,
+    runs: Runs,
     /// The number of the next run, in events and questions.
     next_run: AtomicU64,
     runtime: tokio::runtime::Handle,
@@ -94,7 +97,7 @@ impl Served {
         getrandom::fill(&mut key)
             .map_err(|error| Error::Io { what: "a key for the state of requests".into(), problem: error.to_string().into() })?;
         let (max_bytes, max_age) = gateway.saved_limits();
-        let closed = CancellationToken::new();
+        let (closed, metrics) = (CancellationToken::new(), Arc::<Metrics>::default());
         let shared = Shared {
             gateway,
             options,
@@ -102,7 +105,8 @@ impl Served {
             paused_calls: PausedCalls::new(&key),
             handles: Handles::new(&key, max_bytes, max_age),
             tasks: Tasks::new(runtime, &closed),
-            metrics: Arc::default(),
+            runs: Runs::new(Arc::clone(&metrics)),
+            metrics,
             next_run: AtomicU64::new(1),
             runtime: runtime.clone(),
             closed,

@@ -1,6 +1,7 @@
 //! Resources and prompts of all servers in one list, under names that are unique.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 
 use rmcp::model::{Prompt, PromptArgument, Resource, ResourceTemplate};
 use serde_json::Value as Json;
@@ -20,6 +21,8 @@ const SHARED: &str = "mcp-resource://";
 /// The same for a view (MCP Apps), as hosts show views of this scheme only: `ui://mcp-resource/weather/<the URI, percent-encoded>`.
 const SHARED_VIEW: &str = "ui://mcp-resource/";
 const VIEW: &str = "ui://";
+/// Templates that are tried for one URI.
+const MAX_TRIED: usize = 256;
 /// Digits of the digest in a prompt's name that would not be unique without them.
 const DIGEST_BYTES: usize = 4;
 
@@ -36,10 +39,10 @@ pub(super) enum Target {
 pub(super) struct ResourcesAndPrompts {
     servers: Vec<String>,
     resources: Vec<ResourceEntry>,
-    /// The templates of the resources, each with its server.
-    templates: Vec<(String, UriTemplate)>,
-    /// The URIs of the views that tools have (MCP Apps), each with its server. They can be read, listed or not.
-    views: Vec<(String, String)>,
+    /// The servers of each URI that is listed, or is a view that a tool has (MCP Apps). A view can be read, listed or not.
+    owners: HashMap<String, BTreeSet<String>>,
+    /// The literal starts of the templates of each server.
+    starts: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl ResourcesAndPrompts {
@@ -63,9 +66,19 @@ impl ResourcesAndPrompts {
     }
 
     fn new(servers: Vec<String>, resources: Vec<ResourceEntry>, views: Vec<(String, String)>) -> Self {
-        let template = |entry: &ResourceEntry| Some((entry.server.clone(), UriTemplate::parse(entry.template()?)?));
-        let templates = resources.iter().filter_map(template).collect();
-        Self { servers, resources, templates, views }
+        let (mut owners, mut starts) = (HashMap::<_, BTreeSet<_>>::new(), BTreeMap::<_, BTreeSet<_>>::new());
+        for entry in &resources {
+            if let Some(uri) = &entry.uri {
+                owners.entry(uri.clone()).or_default().insert(entry.server.clone());
+            }
+            if let Some(template) = entry.template() {
+                starts.entry(entry.server.clone()).or_default().insert(literal_start(template).to_owned());
+            }
+        }
+        for (server, uri) in views {
+            owners.entry(uri).or_default().insert(server);
+        }
+        Self { servers, resources, owners, starts }
     }
 
     pub(super) fn servers(&self) -> &[String] {
@@ -82,7 +95,7 @@ impl ResourcesAndPrompts {
         let mut listed = BTreeSet::new();
         let of_servers = self.resources.iter().filter_map(|entry| {
             let uri = entry.uri.as_deref()?;
-            let served = unique_uri(&entry.server, uri, self.owners(uri).len());
+            let served = self.served_uri(&entry.server, uri);
             if !listed.insert(served.clone()) {
                 return None;
             }
@@ -121,23 +134,59 @@ impl ResourcesAndPrompts {
             let decoded = percent_encoding::percent_decode_str(encoded).decode_utf8_lossy().into_owned();
             return Some(Target::ServerResource { server: server.to_owned(), uri: decoded });
         }
-        let owners = self.owners(uri);
+        let owners = self.owners_of(uri);
         let server = owners.first().filter(|_| owners.len() == 1)?;
         Some(Target::ServerResource { server: (*server).to_owned(), uri: uri.to_owned() })
     }
 
-    /// Returns the URI under which a view of a server is served.
-    pub(super) fn served_view(&self, server: &str, uri: &str) -> String {
-        unique_uri(server, uri, self.owners(uri).len().max(1))
+    /// Returns the URI under which a resource or a view of a server is served. It is the server's own where no other server could have it. Whether a
+    /// template has a URI is judged by its literal start here, as a list may have very many of both.
+    pub(super) fn served_uri(&self, server: &str, uri: &str) -> String {
+        let is_listed_by_another = self.owners.get(uri).is_some_and(|owners| owners.iter().any(|owner| owner != server));
+        let may_be_of_another = || self.starts.iter().any(|(other, starts)| other != server && has_start(starts, uri)) || is_ours(uri);
+        if !is_listed_by_another && !may_be_of_another() {
+            return uri.to_owned();
+        }
+        let start = if uri.starts_with(VIEW) { SHARED_VIEW } else { SHARED };
+        format!("{start}{server}/{}", percent_encoding::utf8_percent_encode(uri, percent_encoding::NON_ALPHANUMERIC))
     }
 
     /// Returns the servers that list a URI, have a template for it, or have it as a view.
-    fn owners(&self, uri: &str) -> BTreeSet<&str> {
-        let listing = self.resources.iter().filter(|entry| entry.uri.as_deref() == Some(uri)).map(|entry| entry.server.as_str());
-        let of_templates = self.templates.iter().filter(|(_, template)| template.matches(uri)).map(|(server, _)| server.as_str());
-        let of_views = self.views.iter().filter(|(_, view)| view == uri).map(|(server, _)| server.as_str());
-        listing.chain(of_templates).chain(of_views).collect()
+    fn owners_of(&self, uri: &str) -> BTreeSet<&str> {
+        let mut owners: BTreeSet<&str> = self.owners.get(uri).into_iter().flatten().map(String::as_str).collect();
+        let mut tried = 0;
+        for entry in &self.resources {
+            let Some(template) = entry.template().filter(|template| uri.starts_with(literal_start(template))) else { continue };
+            if owners.contains(entry.server.as_str()) {
+                continue;
+            }
+            tried += 1;
+            // Where there are too many to try, the URI counts as one that several servers could have.
+            if tried > MAX_TRIED || UriTemplate::parse(template).is_some_and(|template| template.matches(uri)) {
+                owners.insert(&entry.server);
+            }
+        }
+        owners
     }
+}
+
+/// Returns the part of a template before its first expression.
+fn literal_start(template: &str) -> &str {
+    template.split_once('{').map_or(template, |(start, _)| start)
+}
+
+/// Returns whether a URI begins with one of these texts.
+fn has_start(starts: &BTreeSet<String>, uri: &str) -> bool {
+    let mut bound = uri;
+    while let Some(nearest) = starts.range::<str, _>((Bound::Unbounded, Bound::Included(bound))).next_back() {
+        if uri.starts_with(nearest.as_str()) {
+            return true;
+        }
+        // A shorter start of the URI is also one of the nearest text, as that lies between both.
+        let common = uri.char_indices().zip(nearest.chars()).find(|((_, one), other)| one != other);
+        bound = common.map_or("", |((at, _), _)| &uri[..at]);
+    }
+    false
 }
 
 impl ResourceEntry {
@@ -150,14 +199,6 @@ impl ResourceEntry {
 /// Returns the declarations of a server's tools.
 pub(super) fn types(agent: &Agent, server: &str) -> Result<(String, &'static str)> {
     Ok((agent.declarations(Some(server), ToolErrors::default())?, TYPES_MIME))
-}
-
-fn unique_uri(server: &str, uri: &str, servers: usize) -> String {
-    if servers == 1 && !is_ours(uri) {
-        return uri.to_owned();
-    }
-    let start = if uri.starts_with(VIEW) { SHARED_VIEW } else { SHARED };
-    format!("{start}{server}/{}", percent_encoding::utf8_percent_encode(uri, percent_encoding::NON_ALPHANUMERIC))
 }
 
 /// Returns whether a host could take a server's own URI for one that this program makes. Schemes and hosts have no case (RFC 3986, section 3.1).
@@ -268,21 +309,25 @@ mod tests {
     }
 
     fn items(more: Vec<ResourceEntry>) -> ResourcesAndPrompts {
+        with_views(more, Vec::new())
+    }
+
+    fn with_views(more: Vec<ResourceEntry>, views: Vec<(String, String)>) -> ResourcesAndPrompts {
         let resources = vec![
             entry("a", Some("note://1"), None),
             entry("b", Some("note://1"), None),
             entry("b", Some("note://2"), None),
             entry("b", None, Some("note://{id}")),
         ];
-        ResourcesAndPrompts::new(vec!["a".into(), "b".into()], resources.into_iter().chain(more).collect(), Vec::new())
+        ResourcesAndPrompts::new(vec!["a".into(), "b".into()], resources.into_iter().chain(more).collect(), views)
     }
 
     #[test]
     fn views_of_two_servers_stay_apart_and_stay_views() {
         let view = |server: &str, uri: &str| (server.to_owned(), uri.to_owned());
         let views = vec![view("a", "ui://a/one"), view("a", "ui://both"), view("b", "ui://both"), view("b", "ui://mcp-resource/a/x")];
-        let items = ResourcesAndPrompts { views: views.clone(), ..items(vec![entry("a", Some("ui://both"), None)]) };
-        let served: Vec<_> = views.iter().map(|(server, uri)| items.served_view(server, uri)).collect();
+        let items = with_views(vec![entry("a", Some("ui://both"), None)], views.clone());
+        let served: Vec<_> = views.iter().map(|(server, uri)| items.served_uri(server, uri)).collect();
         assert_eq!(served[0], "ui://a/one");
         for ((server, uri), served) in views.iter().zip(&served) {
             assert_eq!(items.target(served), Some(of(server, uri)));
@@ -385,5 +430,26 @@ mod tests {
         assert_eq!(names[..5], ["a_x", "b_x", "b_a_x", "a_b_x", "y"]);
         let unique: BTreeSet<_> = names.iter().collect();
         assert_eq!(unique.len(), names.len(), "{names:?}");
+    }
+
+    #[test]
+    fn very_many_resources_and_templates_are_listed_without_comparing_each_with_each() {
+        let many = |server: &str| {
+            let uris = (0..2_000).map(|number| entry(server, Some(&format!("many://{server}/{number}")), None));
+            let templates = (0..2_000).map(|number| entry(server, None, Some(&format!("many://{server}-{number}/{{id}}/{{more}}"))));
+            uris.chain(templates).collect::<Vec<_>>()
+        };
+        let items = items(many("a").into_iter().chain(many("b")).collect());
+        // Each URI is compared with one start of the other server's templates, and no template is compiled: some milliseconds, not minutes.
+        assert_eq!(uris(&items).len(), 2 + 3 + 4_000);
+        assert_eq!(items.target("many://b-7/x/y"), Some(of("b", "many://b-7/x/y")));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_start_is_found_as_by_trying_each(starts in proptest::collection::btree_set("[ab/é]{0,4}", 0..8), uri in "[ab/é]{0,8}") {
+            let tried = starts.iter().any(|start| uri.starts_with(start.as_str()));
+            proptest::prop_assert_eq!(has_start(&starts, &uri), tried);
+        }
     }
 }

@@ -61,13 +61,18 @@ async fn subscribed(shared: &Shared, caller: Option<&str>, context: &Subscriptio
     let name = caller.or_else(|| client.as_ref().map(|client| client.name.as_str()));
     let session = Session::open(shared, name, Some(ClientNotification::Stream(context.sink().clone()))).map_err(|error| refused(&error))?;
     let agent = session.agent.clone();
-    let items = blocking(move || ResourcesAndPrompts::read(&agent)).await.map_err(|error| refused(&error))?;
+    let asked = uris.clone();
+    let targets = blocking(move || {
+        let items = ResourcesAndPrompts::read(&agent)?;
+        Ok(asked.iter().map(|uri| items.target(uri)).collect::<Vec<_>>())
+    });
     let mut declarations = Vec::new();
-    for uri in uris {
-        subscribe(&session, &items, uri).await?;
-        if let Some(Target::Types { .. }) = items.target(uri) {
+    for (uri, target) in uris.iter().zip(targets.await.map_err(|error| refused(&error))?) {
+        let target = target.ok_or_else(no_such_resource)?;
+        if matches!(target, Target::Types { .. }) {
             declarations.push(uri.clone());
         }
+        subscribe(&session, target, uri).await?;
     }
     Ok(Some(Streamed { declarations, _session: session }))
 }
@@ -86,8 +91,8 @@ async fn tell(sink: &SubscriptionSink, declarations: &[String]) {
 ///
 /// # Errors
 /// The failure of the server that has the resource.
-pub(super) async fn subscribe(session: &Session, items: &ResourcesAndPrompts, uri: &str) -> Result<(), ErrorData> {
-    match items.target(uri).ok_or_else(no_such_resource)? {
+pub(super) async fn subscribe(session: &Session, target: Target, uri: &str) -> Result<(), ErrorData> {
+    match target {
         Target::ServerResource { server, uri: own } => session.subscribe(&server, &own, uri).await.map_err(|error| refused(&error)),
         // The declarations change with the lists, which is told anyway.
         Target::Types { .. } => Ok(()),
