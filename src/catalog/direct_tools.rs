@@ -110,9 +110,14 @@ fn shown_annotations(hints: &Json, wording: &Wording) -> Json {
 /// Returns the approved `_meta` with the source. No server can set a key of ours.
 fn shown_meta(server: &str, tool: &Tool) -> Map<String, Json> {
     let mut meta = tool.meta.as_ref().and_then(Json::as_object).cloned().unwrap_or_default();
-    meta.retain(|key, _| !key.starts_with(OUR_META));
+    drop_our_keys(&mut meta);
     meta.insert(SOURCE_KEY.to_owned(), source(server, &tool.name).into());
     meta
+}
+
+/// Removes our own keys from the `_meta` of a server, which cannot speak for this program with them.
+pub fn drop_our_keys(meta: &mut Map<String, Json>) {
+    meta.retain(|key, _| !key.starts_with(OUR_META));
 }
 
 #[cfg(test)]

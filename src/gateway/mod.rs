@@ -46,7 +46,7 @@ use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use crate::client::{Completed, ElicitationAnswer, Form, Question};
+pub use crate::client::{Completed, Elicitation, ElicitationAnswer, Form, Question, Sampling};
 pub use agent::{Agent, IdentityOptions};
 pub use agent_modules::AgentModule;
 pub use approval_cache::ApprovalRead;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 use super::request::Request;
 use super::{Agent, CallOptions};
 use crate::bridge::{PromptEntry, ResourceEntry, prompt_arguments, prompt_entries, resource_entries};
-use crate::catalog::Manifest;
+use crate::catalog::{Manifest, drop_our_keys};
 use crate::client::{Completed, ResourceOrPromptRequest};
 use crate::error::{Error, Result};
 use crate::sandbox::Stop;
@@ -97,7 +97,7 @@ impl Agent {
     }
 }
 
-/// Returns the known fields of a result, and its `_meta`. Fields in `lists` must be lists, and must be present.
+/// Returns the known fields of a result, and its `_meta` without keys of ours. Fields in `lists` must be lists, and must be present.
 fn shown(server: &str, request: &Request, result: &Json, lists: &[&str], others: &[&str]) -> Result<Json> {
     let mut fields = Map::new();
     for name in others {
@@ -113,8 +113,9 @@ fn shown(server: &str, request: &Request, result: &Json, lists: &[&str], others:
         })?;
         fields.insert((*name).to_owned(), list.clone());
     }
-    if let Some(meta) = result.get("_meta") {
-        fields.insert("meta".to_owned(), meta.clone());
+    if let Some(mut meta) = result.get("_meta").cloned() {
+        meta.as_object_mut().into_iter().for_each(drop_our_keys);
+        fields.insert("meta".to_owned(), meta);
     }
     Ok(Json::Object(fields))
 }
@@ -127,7 +128,7 @@ mod tests {
     #[test]
     fn a_result_without_what_it_promises_is_a_protocol_error() {
         let request = Request::ResourceOrPrompt(ResourceOrPromptRequest::Read { uri: "a:b".into() });
-        let result = json!({ "contents": [], "_meta": { "x": 1 }, "vendor": 2 });
+        let result = json!({ "contents": [], "_meta": { "x": 1, "io.hyperlight-mcp/session": "s" }, "vendor": 2 });
         assert_eq!(shown("s", &request, &result, &["contents"], &[]).unwrap(), json!({ "contents": [], "meta": { "x": 1 } }));
         assert_eq!(shown("s", &request, &json!({ "contents": {} }), &["contents"], &[]).unwrap_err().code(), "ERR_PROTOCOL");
     }

@@ -15,7 +15,7 @@ use super::paused_calls::Step;
 use super::resources_and_prompts::ResourcesAndPrompts;
 use crate::agent;
 use crate::blocking::blocking;
-use crate::catalog::DirectTool;
+use crate::catalog::{DirectTool, drop_our_keys};
 use crate::error::{Error, Result};
 use crate::gateway::Agent;
 
@@ -79,7 +79,7 @@ impl Handler {
         let step = self.asking(context, input, move |client| async move {
             let options = client.call_options();
             let answer = client.session.agent.call_for_model((&server, &tool), arguments, options, &client.stop).await;
-            Ok(answer.unwrap_or_else(|error| failure(&error)))
+            Ok(answer.map_or_else(|error| failure(&error), of_server))
         });
         Ok(match step.await? {
             Step::Done(answer) => CallToolResponse::from(result(answer, stateless)),
@@ -150,6 +150,14 @@ fn with_served_view(meta: Map<String, Json>, server: &str, items: &ResourcesAndP
     if let Json::Object(meta) = meta { meta } else { Map::new() }
 }
 
+/// Returns the result of a server without our own keys: a host would send a handle back that it finds there, and take a code for one of ours.
+fn of_server(mut answer: Json) -> Json {
+    for place in ["meta", "_meta"] {
+        answer.get_mut(place).and_then(Json::as_object_mut).into_iter().for_each(drop_our_keys);
+    }
+    answer
+}
+
 /// Returns a failure of the gateway as a result, so that the model reads it as it reads a failure of the tool. The model gets the results of the
 /// server, which is approved, so it also gets the server's words about a failure. `structuredContent` would have to match the tool's schema, so the
 /// code is in `_meta`.
@@ -191,6 +199,15 @@ mod tests {
         let mut served = json!(result(answer, false));
         served.as_object_mut().unwrap().shift_remove("resultType");
         assert_eq!(served, given);
+    }
+
+    #[test]
+    fn a_server_sets_no_key_of_ours_in_a_result() {
+        let meta = json!({ CODE_KEY: "ERR_X", "io.hyperlight-mcp/session": "stolen", "vendor/x": 1 });
+        for place in ["meta", "_meta"] {
+            let served = json!(result(of_server(json!({ "content": [], place: meta })), true));
+            assert_eq!(served["_meta"], json!({ "vendor/x": 1 }), "{place}");
+        }
     }
 
     #[test]

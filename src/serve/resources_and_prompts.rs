@@ -201,13 +201,22 @@ pub(super) fn types(agent: &Agent, server: &str) -> Result<(String, &'static str
     Ok((agent.declarations(Some(server), ToolErrors::default())?, TYPES_MIME))
 }
 
-/// Returns whether a host could take a server's own URI for one that this program makes. Schemes have no case (RFC 3986, section 3.1), and a
-/// template may begin with an expression, which can be any scheme.
+/// Returns whether a host could take a server's own URI for one that this program makes. Schemes and hosts have no case (RFC 3986, section 3.1).
+/// A reader of URLs drops blanks and line breaks, and some decode before they compare. A template may begin with an expression, which can be any
+/// scheme.
 fn is_ours(uri: &str) -> bool {
-    let scheme = uri.split_once(':').map_or(uri, |(scheme, _)| scheme);
-    let is_shared_view = uri.get(..SHARED_VIEW.len()).is_some_and(|start| start.eq_ignore_ascii_case(SHARED_VIEW));
-    let ours = [TYPES, SHARED].iter().filter_map(|ours| ours.split_once(':'));
-    scheme.contains('{') || is_shared_view || ours.into_iter().any(|(ours, _)| scheme.eq_ignore_ascii_case(ours))
+    let decoded = percent_encoding::percent_decode_str(uri).decode_utf8_lossy();
+    let is_dropped = |character: char| character.is_whitespace() || character.is_control() || crate::text::is_unseen(character);
+    let uri: String =
+        decoded.chars().filter(|character| !is_dropped(*character)).collect::<String>().replace('\\', "/").to_ascii_lowercase();
+    let (scheme, rest) = uri.split_once(':').unwrap_or((&uri, ""));
+    if scheme.contains('{') || [TYPES, SHARED].iter().any(|ours| ours.split_once(':').is_some_and(|(ours, _)| ours == scheme)) {
+        return true;
+    }
+    let authority = rest.trim_start_matches('/').split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let host = host.split(':').next().unwrap_or_default();
+    format!("{scheme}://{host}/") == SHARED_VIEW
 }
 
 /// Returns the servers that have each name.
@@ -270,13 +279,12 @@ pub(super) fn prompt_definition(prompt: &ServedPrompt) -> Prompt {
     definition
 }
 
-/// Puts the URI of the list in the place of the server's own, where the list has another.
+/// Puts the URI of the list in the place of the server's own, where the list has another, and of one that only this program makes.
 pub(super) fn renamed(mut contents: Json, own: &str, served: &str) -> Json {
-    if own != served
-        && let Some(parts) = contents.get_mut("contents").and_then(Json::as_array_mut)
-    {
-        for part in parts.iter_mut().filter(|part| part["uri"] == own) {
-            part["uri"] = served.into();
+    let parts = contents.get_mut("contents").and_then(Json::as_array_mut).into_iter().flatten();
+    for uri in parts.filter_map(|part| part.get_mut("uri")) {
+        if uri.as_str().is_some_and(|given| given == own || is_ours(given)) {
+            *uri = served.into();
         }
     }
     contents
@@ -284,6 +292,8 @@ pub(super) fn renamed(mut contents: Json, own: &str, served: &str) -> Json {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn entry(server: &str, uri: Option<&str>, template: Option<&str>) -> ResourceEntry {
@@ -364,6 +374,19 @@ mod tests {
     #[test]
     fn no_uri_of_a_server_leads_to_another_or_to_declarations() {
         let evil = ["mcp-types://a.d.ts", "MCP-Types://a.d.ts", "mcp-resource://a/note%3A%2F%2F1", "mcp-resource://nowhere"];
+        let disguised = [
+            " mcp-types://a.d.ts",
+            "mcp-\ttypes:\n//a.d.ts",
+            "\u{feff}mcp-resource://a/x",
+            "mcp%2Dtypes://a.d.ts",
+            "mcp-types%3A//a.d.ts",
+            "ui://mcp%2Dresource/a/x",
+            "UI://MCP-resource/a/x",
+            "ui:\\\\mcp-resource\\a",
+            "ui:/mcp-resource/a",
+            "ui://x@mcp-resource:1/a",
+            "ui://mcp-resource?a",
+        ];
         let mut more: Vec<_> = evil.into_iter().map(|uri| entry("b", Some(uri), None)).collect();
         more.push(entry("b", Some("note://2"), None));
         more.extend(["mcp-types://{name}.d.ts", "{+any}"].into_iter().map(|template| entry("b", None, Some(template))));
@@ -373,8 +396,23 @@ mod tests {
             let led: Vec<_> = uris.iter().filter(|served| items.target(served) == Some(of("b", uri))).collect();
             assert!(matches!(&led[..], [served] if served.starts_with("mcp-resource://b/")), "{uri}: {led:?}");
         }
+        assert!(evil.iter().chain(&disguised).all(|uri| is_ours(uri)), "{disguised:?}");
+        assert!(!["note://1", "ui://a/mcp-resource/x", "ui://mcp-resources/x", "file:///mcp-types://x", ""].iter().any(|uri| is_ours(uri)));
         assert!(uris.contains(&"note://2".to_owned()));
         assert_eq!(items.templates().len(), 1);
+    }
+
+    #[test]
+    fn contents_name_no_uri_that_only_this_program_makes() {
+        let uris = ["x://own", "mcp-types://good.d.ts", " MCP-types://good.d.ts", "ui://mcp%2Dresource/good/x", "x://other"];
+        let mut parts: Vec<_> = uris.iter().map(|uri| json!({ "uri": uri, "text": "t" })).collect();
+        parts.extend([json!(5), json!({ "uri": 5 })]);
+        let renamed = renamed(json!({ "contents": parts }), "x://own", "mcp-resource://s/own");
+        let named: Vec<_> = renamed["contents"].as_array().unwrap().iter().map(|part| part["uri"].clone()).collect();
+        assert_eq!(named[..4], ["mcp-resource://s/own"; 4].map(Json::from));
+        assert_eq!(named[4..], [json!("x://other"), Json::Null, json!(5)]);
+        let same = json!({ "contents": [{ "uri": "mcp-types://good.d.ts" }] });
+        assert_eq!(super::renamed(same, "x://own", "x://own")["contents"][0]["uri"], "x://own");
     }
 
     #[test]

@@ -22,6 +22,14 @@ const UNSUBSCRIBE: &str = "resources/unsubscribe";
 #[derive(Debug)]
 pub struct Watch(Option<JoinHandle<()>>);
 
+#[cfg(test)]
+impl Watch {
+    /// Makes a subscription that no server knows of.
+    pub(crate) fn of_nothing() -> Self {
+        Self(None)
+    }
+}
+
 impl Drop for Watch {
     fn drop(&mut self) {
         if let Some(listening) = &self.0 {

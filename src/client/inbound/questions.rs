@@ -293,6 +293,10 @@ fn question(params: &Json) -> std::result::Result<Question, String> {
             if !matches!(parsed.scheme(), "https" | "http") || url.len() > MAX_URL_BYTES {
                 return Err(format!("its url has the scheme \"{}\"; only https and http are shown", parsed.scheme()));
             }
+            // `https://good.example@evil.example/` looks like a page of the first.
+            if !parsed.username().is_empty() || parsed.password().is_some() {
+                return Err("its url has a user name or a password before the host, which only hides the host".to_owned());
+            }
             let elicitation_id = text("elicitationId").map(ToOwned::to_owned);
             Ok(Question::Url { message, url: parsed.into(), elicitation_id })
         }
@@ -352,6 +356,17 @@ mod tests {
     fn a_question_without_a_mode_is_a_form() {
         let read = question(&json!({ "message": "Who?", "requestedSchema": { "type": "object" } })).unwrap();
         assert_eq!(read, Question::Form { message: "Who?".into(), requested_schema: json!({ "type": "object" }) });
+    }
+
+    #[test]
+    fn a_url_that_hides_its_host_is_not_shown() {
+        for url in
+            ["https://good.example@evil.example/", "https://good.example:443@evil.example/", "https://:x@evil.example/", "http:\\\\a@b/"]
+        {
+            let refused = question(&json!({ "mode": "url", "message": "m", "url": url })).unwrap_err();
+            assert!(refused.contains("hides the host"), "{url}: {refused}");
+        }
+        assert!(question(&json!({ "mode": "url", "message": "m", "url": "https://example.com/@name?to=a@b" })).is_ok());
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl<'a> Pipeline<'a> {
             Request::ResourceOrPrompt(request) => connection.request_resource_or_prompt(request, limits, caller).await,
             Request::Subscribe(uri) => {
                 let _turn = self.subscription_turn(limits).await?;
-                if self.core.requests.subscriptions.join(self.name, uri, self.agent()) {
+                if self.core.requests.subscriptions.join(self.name, uri, self.agent())? {
                     return Ok(Json::Null);
                 }
                 let watch = connection.watch(uri, limits, caller).await?;

@@ -8,13 +8,16 @@ use super::Request;
 use super::item::{ApprovedItem, Target};
 use crate::client::{Caller, Lease, Watch};
 use crate::config::ServerDefinition;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gateway::CallOptions;
 use crate::gateway::agent::Agent;
 use crate::gateway::core::Core;
 use crate::gateway::events::Event;
 use crate::registry::AgentId;
 use crate::sandbox::Stop;
+
+/// Resources to which one agent can subscribe. Each is kept with its URI, whose length its client chooses.
+const MAX_OF_AGENT: usize = 256;
 
 /// One resource that is subscribed to.
 struct Subscribed {
@@ -44,10 +47,18 @@ impl Subscriptions {
 
     /// Adds an agent to a subscription that another agent has made. Returns whether there is one: the server is then not asked again, because it
     /// would tell each change twice.
-    pub(super) fn join(&self, server: &str, uri: &str, agent: AgentId) -> bool {
+    ///
+    /// # Errors
+    /// `ERR_BUSY` where the agent has as many subscriptions as one can have, and none to this resource.
+    pub(super) fn join(&self, server: &str, uri: &str, agent: AgentId) -> Result<bool> {
         let mut all = self.locked();
+        let of_agent = all.values().flat_map(BTreeMap::values).filter(|subscribed| subscribed.agents.contains(&agent)).count();
         let subscribed = all.get_mut(server).and_then(|of_server| of_server.get_mut(uri));
-        subscribed.map(|subscribed| subscribed.agents.insert(agent)).is_some()
+        let is_known = subscribed.as_ref().is_some_and(|subscribed| subscribed.agents.contains(&agent));
+        if !is_known && of_agent >= MAX_OF_AGENT {
+            return Err(Error::Busy { what: "subscriptions of this agent", limit: MAX_OF_AGENT });
+        }
+        Ok(subscribed.map(|subscribed| subscribed.agents.insert(agent)).is_some())
     }
 
     /// Takes the subscription of one agent back. Returns whether another agent still has one.
@@ -119,7 +130,8 @@ impl Agent {
     /// Subscribes to a resource: an event tells when it changes, in connections that are made later as well.
     ///
     /// # Errors
-    /// The errors of [`Agent::read_resource`], and `ERR_PROTOCOL` where the server tells no changes.
+    /// The errors of [`Agent::read_resource`], `ERR_PROTOCOL` where the server tells no changes, and `ERR_BUSY` where the agent has 256
+    /// subscriptions.
     pub async fn subscribe(&self, name: &str, uri: &str) -> Result<()> {
         let request = Request::Subscribe(uri.to_owned());
         self.request_without_run(name, &request, CallOptions::default(), &Stop::new()).await.map(drop)
@@ -216,5 +228,26 @@ impl Core {
         let item = ApprovedItem::find(server, &self.usable(server, agent)?, Target::Resource(uri))?;
         item.compare(&server.name, &*connection.manifest().await?)?;
         connection.watch(uri, self.call_limits(server, None), caller).await.map_err(|failure| failure.error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_has_no_more_subscriptions_than_its_share_and_another_has_its_own() {
+        let (subscriptions, greedy, other) = (Subscriptions::default(), AgentId(1), AgentId(2));
+        for number in 0..MAX_OF_AGENT {
+            let (server, uri) = (["a", "b"][number % 2], format!("x://{number}"));
+            assert!(!subscriptions.join(server, &uri, greedy).unwrap());
+            subscriptions.add(server, &uri, greedy, Watch::of_nothing());
+        }
+        assert_eq!(subscriptions.join("a", "x://new", greedy).unwrap_err().code(), "ERR_BUSY");
+        assert!(subscriptions.join("a", "x://0", greedy).unwrap(), "a subscription that it has");
+        assert!(subscriptions.join("a", "x://0", other).unwrap());
+        assert!(!subscriptions.join("a", "x://new", other).unwrap());
+        subscriptions.remove("b", "x://1", greedy);
+        assert!(!subscriptions.join("a", "x://new", greedy).unwrap());
     }
 }
