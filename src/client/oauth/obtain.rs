@@ -100,11 +100,10 @@ impl TokenManager {
         if let Some((_, problem)) = refused.filter(|(until, _)| self.now() < *until) {
             return Err(problem);
         }
-        let began = self.began();
+        let (began, http, file) = (self.began(), self.http()?, self.file(&found.issuer));
         if began.is_over(&self.context.store.generation(&self.server)) {
             return Err(Problem::Forgotten);
         }
-        let (http, file) = (self.http()?, self.file(&found.issuer));
         let known = file.read().client.filter(|client| client.registered_for.is_some());
         let question = Question {
             server: &self.server,
