@@ -19,7 +19,15 @@ test('the class of the errors is exported once, for import and require', async (
   const esm = await import('../index.mjs')
   const cjs = createRequire(import.meta.url)('../index.js')
   assert.deepEqual(Object.keys(cjs).sort(), ['Agent', 'Gateway', 'HyperlightMcpError', 'Sandbox', 'ServedGateway', 'commandLine'])
-  assert.deepEqual(Object.keys(esm).sort(), ['Agent', 'Gateway', 'HyperlightMcpError', 'Sandbox', 'ServedGateway', 'commandLine', 'default'])
+  assert.deepEqual(Object.keys(esm).sort(), [
+    'Agent',
+    'Gateway',
+    'HyperlightMcpError',
+    'Sandbox',
+    'ServedGateway',
+    'commandLine',
+    'default',
+  ])
   for (const name of Object.keys(cjs)) assert.equal(esm[name], cjs[name])
 })
 

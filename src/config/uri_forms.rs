@@ -306,6 +306,7 @@ mod tests {
     }
 
     #[test]
+    // long: a table, one form of a URI a line.
     fn a_uri_is_read_in_each_way_that_a_server_may() {
         for (uri, reading) in [
             ("deep:///pub//secret", "deep:///pub/secret"),
