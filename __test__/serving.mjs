@@ -33,11 +33,16 @@ export function started(t, at, words = []) {
   return { child, ended: endOf(child) }
 }
 
-async function connected(t, transport, { name = 'Test Host', era = '2025-11-25', onElicit, onSample } = {}) {
-  const capabilities = { ...(onElicit && { elicitation: CAPABILITIES.elicitation }), ...(onSample && { sampling: {} }) }
+async function connected(t, transport, { name = 'Test Host', era = '2025-11-25', onElicit, onSample, onRoots } = {}) {
+  const capabilities = {
+    ...(onElicit && { elicitation: CAPABILITIES.elicitation }),
+    ...(onSample && { sampling: {} }),
+    ...(onRoots && { roots: {} }),
+  }
   const client = new Client({ name, version: '1.0.0' }, { capabilities, ...ERAS[era] })
   if (onElicit) client.setRequestHandler('elicitation/create', ({ params }) => onElicit(params))
   if (onSample) client.setRequestHandler('sampling/createMessage', ({ params }) => onSample(params))
+  if (onRoots) client.setRequestHandler('roots/list', () => onRoots())
   await client.connect(transport)
   afterwards(t, () => client.close())
   return client
