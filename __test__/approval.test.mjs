@@ -34,7 +34,7 @@ test('before its command is approved, a server has no process, whatever is asked
   await failure(sandbox.run(importOnly), 'ERR_CODE_SYNTAX')
   const request = await gateway.approvalRequest('fixture')
   assert.equal(request.stage, 'command')
-  const nothing = { approved: false, enabled: false, source: 'config', tools: [], quarantined: [] }
+  const nothing = { approved: false, enabled: false, source: { kind: 'config' }, tools: [], quarantined: [] }
   assert.deepEqual(status(gateway), { name: 'fixture', state: 'unapproved', ...nothing })
   assert.equal(starts(), 0)
 })
@@ -390,5 +390,5 @@ test('servers tells what each is and what last went wrong', async (t) => {
   assert.deepEqual(states()[0], ['fine', 'idle'])
   await gateway.revoke('fine')
   assert.deepEqual(states()[0], ['fine', 'unapproved'])
-  assert.ok(gateway.servers().every(({ source }) => source === 'config'))
+  assert.ok(gateway.servers().every(({ source }) => source.kind === 'config'))
 })

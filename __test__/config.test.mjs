@@ -300,7 +300,7 @@ describe('What is wrong', () => {
       state: 'invalid',
       approved: false,
       enabled: false,
-      source: 'config',
+      source: { kind: 'config' },
       tools: [],
       quarantined: [],
     })

@@ -7,6 +7,7 @@
 //! `docs/ARCHITECTURE.md` describes the modules and their permitted dependencies:
 //!
 //! - [`text`], [`redact`], `files`, `queue`, [`error`], [`limits`]: the base, which uses none of the modules below
+//! - [`store`]: keeps what decides anything, in `SQLite`, authenticated
 //! - [`config`]: reads and checks the operator's config
 //! - [`registry`]: lists the servers that exist now, with their state
 //! - [`trust`]: decides whether a server may run, and whether a model may read its tools
@@ -42,6 +43,7 @@ pub mod registry;
 pub mod results;
 pub mod sandbox;
 pub mod serve;
+pub mod store;
 pub mod text;
 pub mod trust;
 

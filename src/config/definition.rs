@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::filters::UriFilter;
 use super::oauth::OAuthDefinition;
+use super::source::ServerSource;
 use super::template::Template;
 use crate::error::Error;
 use crate::text::{Position, Problem, displayed};
@@ -180,6 +181,8 @@ impl ToolFilter {
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent setting of the config")]
 pub struct ServerDefinition {
     pub name: String,
+    /// Who brought the server. It is part of the approval.
+    pub source: ServerSource,
     pub transport: Transport,
     pub filter: ToolFilter,
     /// Overrides `limits.callTimeoutMs`.
@@ -222,6 +225,14 @@ pub struct ServerDefinition {
     /// Ids of the inputs that must not be shown while a person types them.
     pub secret_inputs: Vec<String>,
     pub origin: Origin,
+}
+
+impl ServerDefinition {
+    /// Returns the key under which approvals, tokens and facts of the server are kept: [`ServerSource::key`].
+    #[must_use]
+    pub fn key(&self) -> String {
+        self.source.key(&self.name)
+    }
 }
 
 /// The position of a server in its config, for problems that appear only when the server is started.

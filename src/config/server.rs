@@ -9,6 +9,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer as _};
 use super::definition::{Origin, Parallel, ServerDefinition, ToolFilter, Transport, inputs_in};
 use super::filters::{UriFilter, check_pattern};
 use super::inputs::Inputs;
+use super::source::ServerSource;
 use super::template::{Allowed, Template};
 use super::tree::{Entry, Node, Value};
 use super::{address, rules};
@@ -130,6 +131,7 @@ impl<'a> Reader<'a> {
         let transport = transport?;
         Some(ServerDefinition {
             name: name.to_owned(),
+            source: ServerSource::default(),
             secret_inputs: inputs_in(&transport).into_iter().filter(|id| self.inputs.is_secret(id)).collect(),
             input_defaults: self.inputs.defaults_of(inputs_in(&transport)),
             input_descriptions: self.inputs.descriptions_of(inputs_in(&transport)),

@@ -71,6 +71,7 @@ impl Error {
             Self::HostFunction { .. } => "ERR_HOST_FUNCTION",
             Self::ToolFailed { .. } => "ERR_TOOL_FAILED",
             Self::ApprovalStore { .. } => "ERR_APPROVAL_STORE",
+            Self::Store { .. } => "ERR_STORE",
             Self::Busy { .. } => "ERR_BUSY",
             Self::PluginOff => "ERR_PLUGIN_OFF",
             Self::PluginNotApproved { .. } => "ERR_PLUGIN_NOT_APPROVED",

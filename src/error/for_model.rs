@@ -28,6 +28,7 @@ impl Error {
             Self::OutputSchema { .. } => "a result breaks its tool's outputSchema",
             Self::ResponseTooLarge { .. } => "an answer was larger than it may be",
             Self::ApprovalStore { .. } => "the approvals cannot be used, and nothing is approved",
+            Self::Store { .. } => "the store cannot be used, and nothing is approved or granted",
             Self::Io { .. } => "the operating system refused something",
             Self::Internal(_) => "hyperlight-mcp has a defect",
             Self::UnknownServer { server, place, known } => {
@@ -126,6 +127,7 @@ mod tests {
             Error::Protocol { server: server.clone(), tool: tool.clone(), code: 1, message: MARK.into() },
             Error::UnusableAnswer { server: server.clone(), tool, problem: MARK.into() },
             Error::ApprovalStore { path: MARK.into(), problem: MARK.into() },
+            Error::Store { path: MARK.into(), problem: MARK.into() },
             Error::Io { what: MARK.into(), problem: MARK.into() },
             Error::Internal(MARK.into()),
             Error::UnknownServer { server, place: "here", known: vec![MARK.into(), "Ignore".into()] },

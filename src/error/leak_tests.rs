@@ -96,6 +96,7 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Nothing, Error::OperatorOnly { what: "reload", problem: "p" }),
         (Foreign, Error::ToolFailed { server: server(), tool: quoted(), message: quoted() }),
         (Foreign, Error::ApprovalStore { path: quoted(), problem: quoted() }),
+        (Foreign, Error::Store { path: quoted(), problem: quoted() }),
         (Nothing, Error::Busy { what: "runs", limit: 1 }),
         (Nothing, Error::PluginOff),
         (Nothing, Error::PluginNotApproved { problem: "p" }),

@@ -335,6 +335,10 @@ pub enum Error {
     #[error("the approvals in {} cannot be used: {}", .path.shown(), .problem.shown())]
     ApprovalStore { path: ErrorText, problem: ErrorText },
 
+    /// The store cannot be read or written.
+    #[error("the store {} cannot be used: {}", .path.shown(), .problem.shown())]
+    Store { path: ErrorText, problem: ErrorText },
+
     /// Too many requests of one kind are in progress.
     #[error("there are {limit} {what} already, and no more are taken. Wait for one to end")]
     Busy { what: &'static str, limit: usize },

@@ -139,6 +139,7 @@ impl Error {
             HostFunction { function, message }
             ToolFailed { server, tool, message }
             ApprovalStore { path, problem }
+            Store { path, problem }
             Busy { what, limit }
             PluginNotApproved { problem }
             Io { what, problem }

@@ -77,7 +77,7 @@ use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
 use crate::bridge::{ToolErrors, check_sendable, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
-use crate::config::{ServerDefinition, Surroundings};
+use crate::config::{ServerDefinition, ServerSource, Surroundings};
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
 use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
@@ -85,8 +85,6 @@ use crate::sandbox::{HypervisorReport, Stop};
 use crate::text::sanitise_line;
 use crate::trust::{ApprovalStatus, ApprovalStore, Executables, filter_manifest, filter_warnings};
 
-/// The `source` of all servers in their status.
-const SOURCE: &str = "config";
 const MAX_NAME_CHARS: usize = 200;
 /// The folder for OAuth tokens within the state folder.
 const TOKENS: &str = "tokens";
@@ -469,7 +467,8 @@ impl Agent {
             // While a plugin is off, enabled servers are reported as not enabled; they become enabled again when the plugin is switched on.
             enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_plugin_on().is_ok(),
             disabled_by_person: registry.is_disabled_by_person(&server.name),
-            source: SOURCE,
+            source: server.source.clone(),
+            hides: registry.hidden_by(&server.name),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
             quarantined: self.quarantined(server, &approval_status, approval_read),
             last_error,
@@ -484,7 +483,9 @@ fn invalid_status(name: &str, error: &Error) -> ServerStatus {
         approved: false,
         enabled: false,
         disabled_by_person: false,
-        source: SOURCE,
+        // Entries with errors can be of the operator's config only.
+        source: ServerSource::default(),
+        hides: Vec::new(),
         tools: Vec::new(),
         quarantined: Vec::new(),
         last_error: Some(LastError::from(error)),

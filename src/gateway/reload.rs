@@ -140,6 +140,7 @@ fn with_call_settings(form: Canonical, server: &ServerDefinition) -> Canonical {
         protocol_version,
         // These fields are in the digest of the approval.
         name: _,
+        source: _,
         transport: _,
         filter: _,
         confirm: _,

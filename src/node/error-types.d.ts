@@ -58,6 +58,7 @@ export type ErrorCode =
   | 'ERR_HOST_FUNCTION'
   | 'ERR_TOOL_FAILED'
   | 'ERR_APPROVAL_STORE'
+  | 'ERR_STORE'
   | 'ERR_BUSY'
   | 'ERR_PLUGIN_OFF'
   | 'ERR_PLUGIN_NOT_APPROVED'

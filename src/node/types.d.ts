@@ -408,7 +408,17 @@ export interface HypervisorReport {
   warning?: string
 }
 
-/** A server of the config. */
+/** Who brought a server. Where two sources have a server of one name, the kind that stands first here is used. */
+export interface ServerSource {
+  kind: 'task' | 'config' | 'agent' | 'provider' | 'generated' | 'catalogue'
+  /**
+   * The name of the agent, the provider or the task; with `config`, of the program whose config is a layer under the operator's. Absent for the
+   * operator's own config.
+   */
+  name?: string
+}
+
+/** A server and its present state. */
 export interface ServerStatus {
   name: string
   /** The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. */
@@ -418,7 +428,10 @@ export interface ServerStatus {
   enabled: boolean
   /** Present if `disable()`, or a command that a person typed, disabled the server. A model cannot enable such a server. */
   disabledByPerson?: true
-  source: 'config'
+  /** Who brought the server. */
+  source: ServerSource
+  /** Other sources that have a server of this name, which is not used. */
+  hides?: ServerSource[]
   /** The names of the approved tools, as the server gives them. */
   tools: string[]
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */

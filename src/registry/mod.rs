@@ -1,5 +1,6 @@
-//! Holds the servers that exist now, their state, and whether this gateway has enabled them.
+//! Holds the servers that exist now, of all sources, their state, and whether this gateway has enabled them.
 
+mod merged;
 mod status;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -8,13 +9,16 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+pub use merged::Hidden;
 pub use status::{LastError, ServerState, ServerStatus};
 
+use self::merged::{Layers, Merged};
+
 use crate::catalog::Manifest;
-use crate::config::{Config, InputDefinition, InvalidServer, ServerDefinition};
+use crate::config::{Config, InputDefinition, InvalidServer, ServerDefinition, ServerSource};
 use crate::error::{Error, Result};
 
-/// An entry of the config.
+/// A server of any source.
 #[derive(Debug, Clone)]
 pub enum Entry {
     Valid(Arc<ServerDefinition>),
@@ -30,13 +34,6 @@ impl Entry {
             Self::Invalid(server) => &server.name,
         }
     }
-}
-
-/// The content of the config, which is replaced as a whole.
-#[derive(Debug, Default)]
-struct Configured {
-    entries: Vec<Entry>,
-    inputs: Vec<InputDefinition>,
 }
 
 /// The party that enables or disables a server.
@@ -117,7 +114,10 @@ impl Live {
 /// The servers of one gateway.
 #[derive(Debug)]
 pub struct Registry {
-    configured: RwLock<Arc<Configured>>,
+    /// The servers of each source. Locked while one changes, so that two changes do not lose each other.
+    layers: Mutex<Layers>,
+    /// The view that follows from the layers, replaced as a whole.
+    merged: RwLock<Arc<Merged>>,
     live: Mutex<BTreeMap<String, Live>>,
     /// The only servers that may be enabled, if a person has limited them.
     only: Option<BTreeSet<String>>,
@@ -133,27 +133,50 @@ impl Registry {
     #[must_use]
     pub fn limited_to(only: Option<&[String]>, config: Config) -> Self {
         let only = only.map(|names| names.iter().cloned().collect());
-        let registry = Self { configured: RwLock::default(), live: Mutex::default(), only };
+        let registry = Self { layers: Mutex::default(), merged: RwLock::default(), live: Mutex::default(), only };
         registry.replace(config);
         registry
     }
 
-    /// Replaces the config with another one.
+    /// Replaces the operator's config with another one.
     pub fn replace(&self, config: Config) {
-        let config = configured(config);
+        let inputs = config.inputs.clone();
+        self.change(|layers| {
+            layers.inputs = inputs;
+            layers.by_source.insert(ServerSource::default(), entries_of(config));
+        });
+    }
+
+    /// Replaces the servers of one source. Without entries, the source has none any more. The caller ends the servers that are no longer the same:
+    /// it compares [`Self::entries`] before and after.
+    pub fn set_layer(&self, source: ServerSource, entries: Vec<Entry>) {
+        self.change(|layers| {
+            if entries.is_empty() {
+                layers.by_source.remove(&source);
+            } else {
+                layers.by_source.insert(source, entries);
+            }
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Layers)) {
+        let mut layers = self.layers.lock();
+        change(&mut layers);
+        let merged = layers.merged();
         if let Some(only) = &self.only {
             // Before anybody can find the new servers.
-            for entry in config.entries.iter().filter(|entry| !only.contains(entry.name())) {
+            for entry in merged.entries.iter().filter(|entry| !only.contains(entry.name())) {
                 self.live().entry(entry.name().to_owned()).or_default().decision = PersonDecision::Off;
             }
         }
-        *self.configured.write() = Arc::new(config);
+        *self.merged.write() = Arc::new(merged);
     }
 
-    /// Returns all entries in the config's order. Entries with an error come last.
+    /// Returns the entries of all sources, each name once: the sources in their precedence, each in its own order. Entries with an error come
+    /// last.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
-        self.configured().entries.clone()
+        self.merged().entries.clone()
     }
 
     /// Returns the entry of this name.
@@ -161,16 +184,21 @@ impl Registry {
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, which names the existing servers.
     pub fn entry(&self, name: &str) -> Result<Entry> {
-        let configured = self.configured();
-        let found = configured.entries.iter().find(|entry| entry.name() == name).cloned();
-        found.ok_or_else(|| unknown(name, &configured))
+        let merged = self.merged();
+        merged.get(name).cloned().ok_or_else(|| merged.unknown(name))
     }
 
-    /// Returns the servers that can be used, in the config's order.
+    /// Returns the sources of a name, and the entries of lower precedence that it hides.
+    #[must_use]
+    pub fn hidden_by(&self, name: &str) -> Vec<Hidden> {
+        self.merged().hidden.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Returns the servers that can be used, in the order of [`Self::entries`].
     #[must_use]
     pub fn servers(&self) -> Vec<Arc<ServerDefinition>> {
         let valid = |entry: &Entry| if let Entry::Valid(server) = entry { Some(Arc::clone(server)) } else { None };
-        self.configured().entries.iter().filter_map(valid).collect()
+        self.merged().entries.iter().filter_map(valid).collect()
     }
 
     /// Returns the server of this name.
@@ -178,18 +206,18 @@ impl Registry {
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, which names the existing servers. For an invalid entry, the entry's own error.
     pub fn server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
-        let configured = self.configured();
-        match configured.entries.iter().find(|entry| entry.name() == name) {
+        let merged = self.merged();
+        match merged.get(name) {
             Some(Entry::Valid(server)) => Ok(Arc::clone(server)),
             Some(Entry::Invalid(server)) => Err(server.error.clone()),
-            None => Err(unknown(name, &configured)),
+            None => Err(merged.unknown(name)),
         }
     }
 
     /// Returns the config's description of the input with this id, as in `${input:id}`.
     #[must_use]
     pub fn input(&self, id: &str) -> Option<InputDefinition> {
-        self.configured().inputs.iter().find(|input| input.id == id).cloned()
+        self.merged().inputs.iter().find(|input| input.id == id).cloned()
     }
 
     /// Lets runs see the server from now on: those of all agents where a person decides, those of one agent where its model does.
@@ -268,7 +296,7 @@ impl Registry {
     }
 
     fn is_disabled_by_config(&self, name: &str) -> bool {
-        self.configured().entries.iter().any(|entry| matches!(entry, Entry::Valid(server) if server.name == name && server.disabled))
+        matches!(self.merged().get(name), Some(Entry::Valid(server)) if server.disabled)
     }
 
     /// Number of decisions about the server that concern an agent: revocations, disablings, other configs, other approvals.
@@ -339,8 +367,8 @@ impl Registry {
         self.live().get(name).and_then(|live| live.last_error.clone())
     }
 
-    fn configured(&self) -> Arc<Configured> {
-        Arc::clone(&self.configured.read())
+    fn merged(&self) -> Arc<Merged> {
+        Arc::clone(&self.merged.read())
     }
 
     fn live(&self) -> MutexGuard<'_, BTreeMap<String, Live>> {
@@ -348,18 +376,10 @@ impl Registry {
     }
 }
 
-fn unknown(name: &str, configured: &Configured) -> Error {
-    Error::UnknownServer {
-        server: name.to_owned(),
-        place: "in the config",
-        known: configured.entries.iter().map(|entry| entry.name().into()).collect(),
-    }
-}
-
-fn configured(config: Config) -> Configured {
+fn entries_of(config: Config) -> Vec<Entry> {
     let valid = config.servers.into_iter().map(|server| Entry::Valid(Arc::new(server)));
     let invalid = config.invalid.into_iter().map(|server| Entry::Invalid(Arc::new(server)));
-    Configured { entries: valid.chain(invalid).collect(), inputs: config.inputs }
+    valid.chain(invalid).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::config::ServerSource;
 use crate::error::Error;
 use crate::text::is_server_name;
 
@@ -17,7 +18,11 @@ pub struct ServerStatus {
     /// True if a person or the agent's own code has disabled the server in this gateway. Then no model can enable it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub disabled_by_person: bool,
-    pub source: &'static str,
+    /// Who brought the server.
+    pub source: ServerSource,
+    /// Other sources that have a server of this name, which is not used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hides: Vec<ServerSource>,
     /// Raw names of the approved tools.
     pub tools: Vec<String>,
     /// Approved tools that the server has since changed or removed. Calls of these tools fail.

@@ -13,12 +13,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::approval_status::{ApprovalStatus, NotApprovedReason, approval_status};
 use super::digest::manifest_digest;
 use super::document::{Approval, Approvals, Content, new_id, read, write};
-use super::key::MachineKey;
 use super::revocations::{ApprovalBasis, Revocations, revoked_meanwhile};
 use super::subject::Subject;
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 use crate::files;
+use crate::store::MachineKey;
 
 const FILE_NAME: &str = "approved-mcp.json";
 const LOCK_NAME: &str = "approved-mcp.lock";

@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
-use super::canonical::Canonical;
 use crate::catalog::{Manifest, Tool};
+use crate::store::Canonical;
 
 /// Returns the SHA-256 of a form, in hexadecimal.
 #[must_use]

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::canonical::Canonical;
 use super::executable::Executable;
-use super::key::MachineKey;
 use crate::catalog::{DirectNames, Manifest};
+use crate::store::Canonical;
+use crate::store::MachineKey;
 
 /// Identifies a file of this program. Only such a file is ever moved or overwritten.
 const FORMAT: &str = "hyperlight-mcp approvals";

@@ -6,14 +6,12 @@ mod approval_status;
 mod approvals;
 mod audit;
 mod audit_rules;
-mod canonical;
 mod digest;
 mod document;
 mod drift;
 mod executable;
 mod folder;
 mod gate;
-mod key;
 mod processes;
 mod request;
 mod resources_and_prompts;
@@ -22,19 +20,18 @@ mod shown;
 mod shown_value;
 mod subject;
 
+pub use crate::store::{Canonical, MachineKey};
 pub use allowed_writes::AllowedWrites;
 pub use approval_status::{ApprovalStatus, NotApprovedReason};
 pub use approvals::{ApprovalStore, IncidentListener};
 pub use audit::{Finding, audit_manifest, audit_text};
 pub use audit_rules::Severity;
-pub use canonical::Canonical;
 pub use digest::{manifest_digest, tool_digest};
 pub use document::{Approval, Approvals, Content, read as read_approvals};
 pub use drift::{Changes, Difference, Drift, Item, ToolComparison, compare_tool, differences};
 pub use executable::{Executable, Executables, locate_program};
 pub use folder::deciding_folder;
 pub use gate::{Decision, Gate, gate, read_gate};
-pub use key::MachineKey;
 pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary};
 pub use resources_and_prompts::{
     PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_manifest, filter_warnings, shown_prompt, shown_resource, shown_template,

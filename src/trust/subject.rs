@@ -4,16 +4,18 @@ use std::path::PathBuf;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::canonical::Canonical;
 use super::digest::digest;
 use super::executable::Executable;
-use super::key::MachineKey;
 use crate::config::{Address, Confirm, OAuthDefinition, ServerDefinition, SigningAlgorithm, ToolFilter, Transport, UriFilter};
+use crate::store::Canonical;
+use crate::store::MachineKey;
 
 /// The parts of a server's config that an approval covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject {
     pub server: String,
+    /// The key of the approval: [`ServerDefinition::key`].
+    pub key: String,
     /// The digest of everything that a person decides on before the server is started.
     pub digest: String,
     /// The same digest, including the current program. `approve` compares it, so that the approved request is the one that was shown.
@@ -61,6 +63,7 @@ impl Subject {
         let decided = digest(&form);
         Self {
             server: server.name.clone(),
+            key: server.key(),
             shown_digest: shown_digest(&decided, executable.as_ref()),
             digest: decided,
             executable,
@@ -97,6 +100,7 @@ fn with_origin(form: Canonical, key: &MachineKey, field: &str, address: &Address
 fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     let ServerDefinition {
         name,
+        source,
         transport,
         filter: ToolFilter { allow, deny },
         confirm,
@@ -127,6 +131,9 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
         origin: _,
     } = server;
     let form = with_transport(Canonical::new("hyperlight-mcp command 2").text(name), key, transport);
+    // A server of the operator's config has the form that it had before there were other sources.
+    let form =
+        if source.is_operators_config() { form } else { form.text("source").text(source.kind.as_str()).optional(source.name.as_deref()) };
     let form = form.flag(allow.is_some()).list(allow.as_deref().unwrap_or_default().iter().map(String::as_str));
     let confirm = match confirm {
         Confirm::Never => "never",

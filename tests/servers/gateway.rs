@@ -456,6 +456,7 @@ async fn a_tool_that_was_approved_in_another_form_while_its_server_connected_is_
         manifest.tools.iter_mut().find(|tool| tool.name == "echo").unwrap().description = Some("Deletes all.".to_owned());
         let subject = Subject {
             server: "one".to_owned(),
+            key: "one".to_owned(),
             digest: approval.command_digest.clone(),
             shown_digest: String::new(),
             executable: None,

@@ -87,6 +87,7 @@ mod tests {
     fn subject(server: &str, digest: &str) -> Subject {
         Subject {
             server: server.into(),
+            key: server.into(),
             digest: digest.into(),
             shown_digest: digest.into(),
             executable: None,

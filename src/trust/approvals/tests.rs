@@ -7,6 +7,7 @@ use crate::trust::Executable;
 fn subject(digest: &str) -> Subject {
     Subject {
         server: "a".into(),
+        key: "a".into(),
         digest: digest.into(),
         shown_digest: digest.into(),
         executable: None,

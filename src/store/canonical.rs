@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 /// A canonical form to which parts are added one by one.
 ///
 /// ```
-/// use hyperlight_mcp::trust::Canonical;
+/// use hyperlight_mcp::store::Canonical;
 /// let form = |parts: &[&str]| parts.iter().fold(Canonical::new("example"), |form, part| form.text(part)).into_bytes();
 /// assert_ne!(form(&["a b"]), form(&["a", "b"]));
 /// ```
@@ -76,7 +76,7 @@ impl Canonical {
         self.0
     }
 
-    pub(super) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 

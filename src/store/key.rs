@@ -64,6 +64,11 @@ impl MachineKey {
         hex::decode(digest).is_ok_and(|digest| self.mac(form).verify_slice(&digest).is_ok())
     }
 
+    /// Returns the HMAC of a form.
+    pub(super) fn mac_of(&self, form: &Canonical) -> Vec<u8> {
+        self.mac(form).finalize().into_bytes().to_vec()
+    }
+
     fn mac(&self, form: &Canonical) -> Hmac<Sha256> {
         let mac: std::result::Result<Hmac<Sha256>, _> = Hmac::new_from_slice(self.0.expose_secret());
         // RFC 2104 permits keys of any length.
