@@ -4,7 +4,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
@@ -15,8 +16,14 @@ use crate::error::{Error, Result};
 use crate::files;
 
 const FILE_NAME: &str = "store.sqlite3";
+/// Keeps two processes apart that create or migrate the database.
+const LOCK_NAME: &str = "store.lock";
 /// Time that a change waits for the changes of other processes.
 pub(super) const BUSY_TIME: Duration = Duration::from_secs(10);
+/// Pause before the journal is switched on again, while another process looks at the file.
+const PAUSE: Duration = Duration::from_millis(2);
+/// The steps from an empty database to the present one.
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/001_decisions.sql")];
 /// The types of file systems whose locks `SQLite` cannot rely on: NFS, SMB (two), AFS. From the manual page of statfs(2).
 const NETWORK_FILE_SYSTEMS: [u64; 4] = [0x6969, 0x517B, 0xFF53_4D42, 0x5346_414F];
 
@@ -54,14 +61,21 @@ impl Database {
         create(&path)?;
         let file = identity(&path)?;
         let mut connection = connect(&path)?;
-        migrate(&mut connection, &path)?;
+        if !is_present(&connection, &path)? {
+            // One process after the other, as each looks at what is missing and then adds it.
+            let lock = files::lock_within(&folder.join(LOCK_NAME), BUSY_TIME).map_err(|error| problem(&path, &error.to_string()))?;
+            use_journal(&connection, &path)?;
+            migrate(&mut connection, &path)?;
+            drop(lock);
+        }
         Ok(Self { path, connection, file })
     }
 
     /// Merges the journal into the database if this is its last connection, and closes the files.
     pub(super) fn close(self) {
-        let closed = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map(|_| self.connection.close());
-        if let Err(error) = closed.and_then(|closed| closed.map_err(|(_, error)| error)) {
+        let merging = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+        let closed = self.connection.close().map_err(|(_, error)| error);
+        if let Err(error) = merging.and(closed) {
             tracing::debug!(%error, "the store was not closed in order; the next process to open it does what is left");
         }
     }
@@ -138,7 +152,6 @@ fn connect(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     connection.busy_timeout(BUSY_TIME).map_err(failed)?;
-    connection.pragma_update(None, "journal_mode", "wal").map_err(failed)?;
     // What was approved or revoked is still so after a power failure.
     connection.pragma_update(None, "synchronous", "full").map_err(failed)?;
     connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
@@ -147,8 +160,27 @@ fn connect(path: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
+/// Returns whether the database has taken all steps, and no later ones.
+fn is_present(connection: &Connection, path: &Path) -> Result<bool> {
+    let steps = connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)).map_err(|error| failed(path, &error))?;
+    Ok(usize::try_from(steps) == Ok(MIGRATIONS.len()))
+}
+
+/// Switches to a write-ahead log, which the database keeps. `SQLite` does not wait here for the other processes that are just looking at the file.
+fn use_journal(connection: &Connection, path: &Path) -> Result<()> {
+    let end = Instant::now() + BUSY_TIME;
+    loop {
+        match connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get::<_, String>(0)) {
+            Ok(mode) if mode == "wal" => return Ok(()),
+            Ok(mode) => return Err(problem(path, &format!("its folder allows no write-ahead log (the journal is \"{mode}\")"))),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && Instant::now() < end => thread::sleep(PAUSE),
+            Err(error) => return Err(failed(path, &error)),
+        }
+    }
+}
+
 fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
-    let migrations = Migrations::new(vec![M::up(include_str!("migrations/001_decisions.sql"))]);
+    let migrations = Migrations::new(MIGRATIONS.into_iter().map(M::up).collect());
     migrations.to_latest(connection).map_err(|error| match error {
         rusqlite_migration::Error::MigrationDefinition(_) => {
             problem(path, "a later version of hyperlight-mcp has written it. Update hyperlight-mcp, or choose another stateDir")

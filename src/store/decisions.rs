@@ -23,7 +23,7 @@ type Macs = BTreeMap<String, Vec<u8>>;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Snapshot {
     pub(super) rows: Arc<Rows>,
-    macs: Arc<Macs>,
+    pub(super) macs: Arc<Macs>,
     pub(super) seal: Option<Seal>,
     /// The id of the anchor under which the rows were checked.
     pub(super) anchor: String,
@@ -91,6 +91,22 @@ pub(super) fn rows_now(
         );
         Snapshot { problem: Some(problem), ..Snapshot::default() }
     }))
+}
+
+/// Returns the known rows if the seals of all are still in place.
+pub(super) fn current<const N: usize>(
+    reader: &Reader<'_>,
+    kinds: [Kind; N],
+    known: &[Option<Snapshot>; N],
+) -> Result<Option<[Snapshot; N]>> {
+    for (kind, known) in kinds.into_iter().zip(known) {
+        // Rows without a seal were never written, or are no longer: the anchor knows.
+        let Some(Snapshot { seal: Some(checked), .. }) = known else { return Ok(None) };
+        if seal(reader, kind).map_err(|error| reader.failed(&error))?.as_ref() != Some(checked) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(std::array::from_fn(|index| known[index].clone().unwrap_or_default())))
 }
 
 /// Reads rows, and checks them against their seal. The inner error says what does not fit.

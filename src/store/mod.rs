@@ -19,7 +19,7 @@ pub use key::MachineKey;
 
 use self::anchor::{Anchor, Anchored};
 use self::database::{BUSY_TIME, Database, Reader};
-use self::decisions::{Reading, Snapshot, is_unused, rows_now, set_all_aside, write_changed};
+use self::decisions::{Reading, Snapshot, current, is_unused, rows_now, set_all_aside, write_changed};
 use crate::error::{Error, Result};
 use crate::files::PrivateFolder;
 
@@ -176,7 +176,9 @@ impl Store {
             }
         };
         drop(last);
-        problems.into_iter().for_each(|problem| (self.on_damage)(problem));
+        for problem in problems {
+            (self.on_damage)(problem);
+        }
         rows
     }
 
@@ -264,6 +266,10 @@ impl Store {
         let known = kinds.map(|kind| self.known(kind));
         if known.iter().all(|known| known.as_ref().is_some_and(|known| known.version == Some(version))) {
             return Ok(known.map(Option::unwrap_or_default));
+        }
+        if let Some(current) = reader.reading(|transaction| current(transaction, kinds, &known))? {
+            // Only rows of other kinds have changed.
+            return Ok(current.map(|snapshot| Snapshot { version: Some(version), ..snapshot }));
         }
         // The anchor first: the database only moves forward, so it is not behind because of a change that comes between.
         let anchored = self.anchor.read(&self.key)?;

@@ -316,7 +316,7 @@ fn a_closed_store_holds_no_file_tells_what_it_knew_and_leaves_one_database() {
     assert_eq!(open.filter(|path| path.starts_with(folder.path())).count(), 0);
     let mut left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     left.sort();
-    assert_eq!(left, ["machine.key", "store.anchor", "store.sqlite3"]);
+    assert_eq!(left, ["machine.key", "store.anchor", "store.lock", "store.sqlite3"]);
 }
 
 /// The locks of a process on a file end when the process closes any descriptor of the file. If that happened, the last process to close would remove
