@@ -25,9 +25,19 @@ pub(super) struct Version {
     changes: i64,
 }
 
+/// What a power failure may take of the last changes. The end of a process takes nothing in either case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Durability {
+    /// Nothing: each change waits for the disk.
+    Full,
+    /// The changes since the last one that is [`Durability::Full`]. The database stays sound.
+    Process,
+}
+
 /// One connection.
 pub(super) struct Database {
     path: PathBuf,
+    durability: Durability,
     connection: Connection,
     /// Device and inode of the file that is open.
     file: (u64, u64),
@@ -42,14 +52,14 @@ pub(super) fn private_folder(folder: &Path) -> Result<files::PrivateFolder> {
 }
 
 impl Database {
-    pub(super) fn open(folder: &Path) -> Result<Self> {
+    pub(super) fn open(folder: &Path, durability: Durability) -> Result<Self> {
         let path = folder.join(FILE_NAME);
         check_file_system(folder, &path)?;
         create(&path)?;
         let file = identity(&path)?;
-        let mut connection = connect(&path)?;
+        let mut connection = connect(&path, durability)?;
         migrate(&mut connection, &path)?;
-        Ok(Self { path, connection, file })
+        Ok(Self { path, durability, connection, file })
     }
 
     /// Returns the present version. Opens the database again if its file was replaced.
@@ -84,7 +94,7 @@ impl Database {
         let there = fs::symlink_metadata(&self.path).ok().map(|file| (file.dev(), file.ino()));
         if there != Some(self.file) {
             let folder = self.path.parent().unwrap_or(Path::new(".")).to_path_buf();
-            *self = Self::open(&folder)?;
+            *self = Self::open(&folder, self.durability)?;
         }
         Ok(())
     }
@@ -103,20 +113,25 @@ impl Reader<'_> {
     }
 }
 
-fn connect(path: &Path) -> Result<Connection> {
+fn connect(path: &Path, durability: Durability) -> Result<Connection> {
     let failed = |error| failed(path, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     connection.busy_timeout(BUSY_TIME).map_err(failed)?;
     connection.pragma_update(None, "journal_mode", "wal").map_err(failed)?;
-    // What was approved or revoked is still so after a power failure.
-    connection.pragma_update(None, "synchronous", "full").map_err(failed)?;
+    let synchronous = match durability {
+        // What was approved or revoked is still so after a power failure.
+        Durability::Full => "full",
+        Durability::Process => "normal",
+    };
+    connection.pragma_update(None, "synchronous", synchronous).map_err(failed)?;
     connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
     Ok(connection)
 }
 
 fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
-    let migrations = Migrations::new(vec![M::up(include_str!("migrations/001_decisions.sql"))]);
+    let migrations =
+        Migrations::new(vec![M::up(include_str!("migrations/001_decisions.sql")), M::up(include_str!("migrations/002_audit.sql"))]);
     migrations.to_latest(connection).map_err(|error| match error {
         rusqlite_migration::Error::MigrationDefinition(_) => {
             problem(path, "a later version of hyperlight-mcp has written it. Update hyperlight-mcp, or choose another stateDir")

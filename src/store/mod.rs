@@ -1,6 +1,7 @@
 //! The store: one `SQLite` database in the state folder for everything that a gateway remembers about decisions. This is its narrow border, so that
 //! another engine can follow: rows by kind and name, which are read and changed as a whole. The machine's key authenticates what decides anything.
 
+pub mod audit;
 mod canonical;
 mod database;
 mod decisions;
@@ -8,7 +9,7 @@ mod key;
 mod seal;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -16,7 +17,7 @@ use parking_lot::{Mutex, MutexGuard};
 pub use canonical::Canonical;
 pub use key::MachineKey;
 
-use self::database::Database;
+use self::database::{Database, Durability};
 use self::decisions::{Reading, Snapshot, rows_now, write_changed};
 use crate::error::Result;
 use crate::files::PrivateFolder;
@@ -75,6 +76,7 @@ impl Kind {
 /// # Ok(()) }
 /// ```
 pub struct Store {
+    folder: PathBuf,
     key: MachineKey,
     reader: Mutex<Database>,
     /// Another connection, so that no reader waits for a change.
@@ -101,9 +103,9 @@ impl Store {
         let warning = was_open
             .map(|mode| format!("other users could read the state folder {} (mode {mode:o}); its mode is 700 now", folder.display()));
         let key = MachineKey::open(&folder)?;
-        let writer = Mutex::new(Database::open(&folder)?);
-        let reader = Mutex::new(Database::open(&folder)?);
-        Ok(Self { key, reader, writer, last: Mutex::default(), on_damage, warning })
+        let writer = Mutex::new(Database::open(&folder, Durability::Full)?);
+        let reader = Mutex::new(Database::open(&folder, Durability::Full)?);
+        Ok(Self { folder, key, reader, writer, last: Mutex::default(), on_damage, warning })
     }
 
     /// Returns a warning if other users could read the state folder. Their permissions were removed when the store was opened.
@@ -178,6 +180,11 @@ impl Store {
         }
         self.rows(kind)?;
         Ok(outcome)
+    }
+
+    /// Opens a connection for the audit, so that nothing else waits for it. Its rows are many, and none of them decides anything.
+    fn audit_database(&self) -> Result<Database> {
+        Database::open(&self.folder, Durability::Process)
     }
 
     fn read(&self, kind: Kind) -> Result<Snapshot> {
