@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use super::audit::Audit;
 use crate::bridge::ToolErrors;
 use crate::command::{Logs, Search, Server};
 use crate::serve::NameStyle;
@@ -77,6 +78,8 @@ pub enum CliCommand {
     Search(Search),
     /// Show a server's standard error, connections and calls
     Logs(FollowedLogs),
+    /// Show what was approved, changed, connected and called
+    Audit(Box<Audit>),
     /// Run a script in a micro-VM
     Run(Run),
     /// Check a script without running it

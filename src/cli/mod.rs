@@ -3,6 +3,7 @@
 mod approve;
 mod args;
 mod ask;
+mod audit;
 mod check;
 mod doctor;
 mod error;
@@ -178,6 +179,7 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
         CliCommand::Logs(logs) if logs.follow => follow::follow(session, &logs.logs).await,
         CliCommand::Logs(logs) => servers(session, &Command::Logs(logs.logs.clone())).await,
         CliCommand::Approve(arguments) => approve::approve(session, arguments).await,
+        CliCommand::Audit(arguments) => audit::audit(session, arguments).await,
         CliCommand::Run(arguments) => run::run(session, arguments).await,
         CliCommand::Check(arguments) => check::check(session, arguments).await,
         CliCommand::Serve(arguments) => Box::pin(serve::serve(session, arguments)).await,

@@ -11,6 +11,7 @@ use crate::client::{Closed, ConnectionRequest, Lease, LeaseOrigin};
 use crate::config::{ServerDefinition, read_env_file};
 use crate::error::{Error, Result};
 use crate::sandbox::RunControl;
+use crate::store::audit::ConnectionChange;
 
 impl Core {
     /// Returns the live connection of a server whose command is approved. Reads the approval again before it starts a process.
@@ -54,6 +55,7 @@ impl Core {
             self.registry.record(&server.name, &outcome);
             if let Err(error) = &outcome {
                 self.events.server_logs.note(&server.name, Note::Failed(error.clone()));
+                self.record_connection(&server.name, ConnectionChange::Failed(error.code()), scope.identity.name.clone(), None);
             }
         }
         let connection = outcome?;
@@ -81,6 +83,7 @@ impl Core {
     /// Records and reports a new connection.
     fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope) {
         let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
+        self.record_connection(&server.name, ConnectionChange::Opened, scope.identity.name.clone(), Some(connection.connect_time()));
         self.events.trace(Event::Connected { server: server.name.clone(), connect_ms });
         self.server_facts.note(&server.name, &self.subject(server).digest, |server_facts| server_facts.era = Some(connection.era()));
         let why = match connection.origin() {

@@ -29,6 +29,7 @@ use crate::redact::Redactor;
 use crate::registry::Registry;
 use crate::sandbox::Sandboxes;
 use crate::store::Store;
+use crate::store::audit::Audit;
 use crate::trust::{ApprovalStore, Executables};
 
 /// The answers for inputs of the config, by id.
@@ -43,6 +44,8 @@ pub(super) struct Core {
     pub(super) reloading: tokio::sync::Mutex<()>,
     /// The database of everything that is remembered about decisions.
     pub(super) store: Arc<Store>,
+    /// What has happened: `core.audit.record(…)`.
+    pub(super) audit: Audit,
     pub(super) trust: TrustState,
     pub(super) connections: Connections,
     pub(super) requests: RequestState,

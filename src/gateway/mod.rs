@@ -4,6 +4,7 @@ mod agent;
 mod agent_modules;
 mod approval;
 mod approval_cache;
+mod audit;
 mod availability;
 mod callbacks;
 mod caller;
@@ -216,6 +217,7 @@ impl Gateway {
             registry: Registry::limited_to(options.only.as_deref(), config),
             source,
             reloading: tokio::sync::Mutex::default(),
+            audit: audit::open(&store, options, &events),
             store,
             trust,
             connections: Connections::new(
@@ -326,15 +328,6 @@ impl Gateway {
     pub fn logs(&self, name: &str, lines: usize) -> Result<Vec<LogLine>> {
         self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
         Ok(self.core.events.server_logs.read(name, lines))
-    }
-
-    /// Closes the gateway: ends its runs, calls, connections and processes.
-    pub async fn close(&self) {
-        self.begin_close();
-        self.core.end_attached().await;
-        self.core.connections.close_all().await;
-        self.core.events.server_logs.close().await;
-        self.core.trust.approval_cache.end();
     }
 
     fn enable_at_open(&self, enable: &EnableAtOpen) -> Result<()> {

@@ -71,6 +71,8 @@ pub struct GatewayOptions {
     pub max_result_tokens: Option<usize>,
     /// True if each connection and each call is an event as well.
     pub trace: bool,
+    /// True if the audit keeps the arguments of calls as they are, without secrets, and not only their digests.
+    pub audit_content: bool,
     /// Callbacks that are used if neither the run nor the sandbox has them.
     pub callbacks: Option<Arc<dyn Callbacks>>,
 }
@@ -161,6 +163,7 @@ impl GatewayOptions {
             argument_checks: ArgumentCheck::default(),
             max_result_tokens: None,
             trace: false,
+            audit_content: false,
             callbacks: None,
         }
     }

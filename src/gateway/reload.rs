@@ -86,6 +86,7 @@ impl Gateway {
                 .collect(),
             warnings: warnings.iter().map(|warning| self.core.redactor.readable(warning)).collect(),
         };
+        self.core.record_reload(&report);
         // All servers end at the same time, so that no server continues with its old config while another server's process ends.
         let changed = report.changed.iter().map(|name| (name, EndReason::Reconfigured));
         let removed = report.removed.iter().map(|name| (name, EndReason::Retired));

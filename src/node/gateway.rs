@@ -161,6 +161,26 @@ impl Gateway {
         self.method(env, "Gateway.revoke", [Some(name)], |gateway, (name,): (String,)| async move { gateway.revoke(&name).await })
     }
 
+    /// Reads the last rows of the audit that fit, the oldest first: approvals, changes of servers, grants, connections and calls, of all processes with
+    /// the same state folder. Rejects with `ERR_INVALID_OPTION`, `ERR_STORE`.
+    ///
+    /// ```js
+    /// const calls = await gateway.audit({ kind: 'call', since: Date.now() - 3_600_000 })
+    /// ```
+    #[napi(catch_unwind, ts_args_type = "query?: AuditQuery", ts_return_type = "Promise<AuditRow[]>")]
+    pub fn audit<'env>(&self, env: &'env Env, query: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        type Arguments = (Option<options::AuditQuery>,);
+        self.method(env, "Gateway.audit", [query], |gateway, (query,): Arguments| async move {
+            gateway.audit(query.unwrap_or_default().into()).await
+        })
+    }
+
+    /// Verifies the audit: finds each row that was changed, removed, added or moved since it was written. Rejects with `ERR_STORE`.
+    #[napi(catch_unwind, ts_return_type = "Promise<AuditReport>")]
+    pub fn verify_audit<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.verifyAudit", [], |gateway, []: [(); 0]| async move { gateway.verify_audit().await })
+    }
+
     /// Makes the server available to runs that start from now on. Rejects with `ERR_NOT_APPROVED`, or with `ERR_SERVER_DISABLED` if the config has
     /// `disabled: true`.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]

@@ -14,11 +14,15 @@ use crate::error::{Error, ErrorText, Result};
 use crate::gateway::{Agent, EnableAtOpen, GatewayOptions};
 use crate::limits::Limits;
 use crate::sandbox::{GuestChoice, Value, WarmVms, Wire};
+use crate::store::audit::{self, AuditKind};
 
 /// Callbacks about a call, of whoever makes it.
 const CALLERS: [&str; 4] = ["onApproval", "onElicit", "onSample", "onEvent"];
 /// Callbacks about a connection, which all agents share.
 const OPERATORS: [&str; 3] = ["onInput", "onAuthorize", "onIssuer"];
+
+/// The number of rows that `audit` returns if no limit is given.
+const DEFAULT_AUDIT_LIMIT: usize = 1000;
 
 /// The party that passes callbacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +69,7 @@ pub(super) struct OpenOptions {
     argument_checks: ArgumentCheck,
     max_result_tokens: Option<usize>,
     trace: bool,
+    audit_content: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -93,6 +98,26 @@ enum EnableWord {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct ApproveOptions {
     pub(super) valid_for_ms: Option<std::num::NonZeroU64>,
+}
+
+/// The query of `audit`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct AuditQuery {
+    since: Option<u64>,
+    agent: Option<String>,
+    server: Option<String>,
+    tool: Option<String>,
+    kind: Option<AuditKind>,
+    limit: Option<std::num::NonZeroUsize>,
+}
+
+impl From<AuditQuery> for audit::AuditQuery {
+    fn from(query: AuditQuery) -> Self {
+        let AuditQuery { since, agent, server, tool, kind, limit } = query;
+        let limit = limit.map_or(DEFAULT_AUDIT_LIMIT, std::num::NonZeroUsize::get);
+        Self { after: None, since, agent, server, tool, kind, limit: Some(limit) }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -142,6 +167,7 @@ impl OpenOptions {
             argument_checks: self.argument_checks,
             max_result_tokens: self.max_result_tokens,
             trace: self.trace,
+            audit_content: self.audit_content,
             ..defaults
         }
     }

@@ -76,6 +76,10 @@ export interface Limits {
   guestHeapBytes: number
   /** The length of a description that a model may read, in characters. Default 2,000. */
   maxDescriptionChars: number
+  /** The size of all rows of the audit. The oldest rows are removed. Default 64 MiB. */
+  maxAuditBytes: number
+  /** The age of the oldest row of the audit: 90 days. Older rows are removed. Default 7,776,000,000. */
+  maxAuditAgeMs: number
 }
 
 /** A level of the guest's console. */
@@ -284,6 +288,11 @@ export interface GatewayOptions extends Callbacks {
   maxResultTokens?: number
   /** Also emits an event for each connection and each call. Default false. */
   trace?: boolean
+  /**
+   * The audit also keeps the arguments of each call, without secrets, if they have at most 64 KiB. Otherwise it keeps only their digest under the
+   * machine's key. Default false.
+   */
+  auditContent?: boolean
 }
 
 /** Options of `Gateway.approve`. */

@@ -1,6 +1,6 @@
 //! The connection to the `SQLite` file: how it is opened, its transactions, and its errors in the words of this program.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -57,8 +57,11 @@ impl Database {
         check_file_system(folder, &path)?;
         create(&path)?;
         let file = identity(&path)?;
-        let mut connection = connect(&path, durability)?;
+        let mut connection = connect(&path)?;
+        let turn = MigrationTurn::take(&connection, &path)?;
+        configure(&connection, durability).map_err(|error| failed(&path, &error))?;
         migrate(&mut connection, &path)?;
+        drop(turn);
         Ok(Self { path, durability, connection, file })
     }
 
@@ -113,32 +116,67 @@ impl Reader<'_> {
     }
 }
 
-fn connect(path: &Path, durability: Durability) -> Result<Connection> {
-    let failed = |error| failed(path, &error);
+fn connect(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-    connection.busy_timeout(BUSY_TIME).map_err(failed)?;
-    connection.pragma_update(None, "journal_mode", "wal").map_err(failed)?;
+    let connection = Connection::open_with_flags(path, flags).map_err(|error| failed(path, &error))?;
+    connection.busy_timeout(BUSY_TIME).map_err(|error| failed(path, &error))?;
+    Ok(connection)
+}
+
+fn configure(connection: &Connection, durability: Durability) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "journal_mode", "wal")?;
     let synchronous = match durability {
         // What was approved or revoked is still so after a power failure.
         Durability::Full => "full",
         Durability::Process => "normal",
     };
-    connection.pragma_update(None, "synchronous", synchronous).map_err(failed)?;
-    connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
-    Ok(connection)
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "trusted_schema", false)
+}
+
+/// The turn of one process to make the tables. Without it, two processes that open a new store at the same time would both make them.
+struct MigrationTurn {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl MigrationTurn {
+    /// Waits for the turn, if tables are missing.
+    fn take(connection: &Connection, database: &Path) -> Result<Option<Self>> {
+        match migrations().pending_migrations(connection) {
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(migration_failed(database, error)),
+        }
+        let path = database.with_extension("lock");
+        let lock = files::lock_within(&path, BUSY_TIME).map_err(|error| problem(database, &error.to_string()))?;
+        Ok(Some(Self { path, _lock: lock }))
+    }
+}
+
+impl Drop for MigrationTurn {
+    fn drop(&mut self) {
+        // Whoever waits for this file finds that it is gone, and makes a new one.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn migrations() -> Migrations<'static> {
+    Migrations::new(vec![M::up(include_str!("migrations/001_decisions.sql")), M::up(include_str!("migrations/002_audit.sql"))])
 }
 
 fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
-    let migrations =
-        Migrations::new(vec![M::up(include_str!("migrations/001_decisions.sql")), M::up(include_str!("migrations/002_audit.sql"))]);
-    migrations.to_latest(connection).map_err(|error| match error {
+    migrations().to_latest(connection).map_err(|error| migration_failed(path, error))
+}
+
+fn migration_failed(path: &Path, error: rusqlite_migration::Error) -> Error {
+    match error {
         rusqlite_migration::Error::MigrationDefinition(_) => {
             problem(path, "a later version of hyperlight-mcp has written it. Update hyperlight-mcp, or choose another stateDir")
         }
         rusqlite_migration::Error::RusqliteError { err, .. } => failed(path, &err),
         other => problem(path, &other.to_string()),
-    })
+    }
 }
 
 /// Creates the file with mode 0600 before `SQLite` opens it. `SQLite` gives its other files the same mode.

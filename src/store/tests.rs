@@ -144,3 +144,22 @@ fn the_database_and_its_files_are_the_users_alone() {
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.file_name());
     }
 }
+
+#[test]
+fn a_new_store_that_many_open_at_once_is_made_once() {
+    for _ in 0..10 {
+        let folder = tempfile::tempdir().unwrap();
+        let start = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let (folder, start) = (&folder, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    put(&open(folder), &number.to_string(), "1");
+                });
+            }
+        });
+        assert_eq!(names(&open(&folder)).len(), 8);
+        assert!(!folder.path().join("store.lock").exists());
+    }
+}

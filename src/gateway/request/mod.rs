@@ -23,6 +23,7 @@ use self::item::Target;
 use self::pipeline::Pipeline;
 pub(super) use self::run::RunRequests;
 pub(super) use self::subscriptions::Subscriptions;
+use super::audit::RecordedRequest;
 use super::callbacks::CallScope;
 use super::core::Core;
 use super::events::Event;
@@ -100,6 +101,14 @@ impl Request {
         shown.as_object().cloned().unwrap_or_default()
     }
 
+    /// Returns the arguments for the audit.
+    pub(super) fn arguments(&self) -> Arc<Map<String, Json>> {
+        match self {
+            Self::CallTool { arguments, .. } => Arc::clone(arguments),
+            _ => Arc::new(self.shown()),
+        }
+    }
+
     /// Returns the size of the arguments as JSON, in bytes.
     fn argument_bytes(&self) -> usize {
         match self {
@@ -123,6 +132,8 @@ impl Core {
     /// Sends a request to an approved and enabled server. Fails at once if the server is revoked or disabled meanwhile.
     pub(super) async fn request(&self, server: &str, request: &Request, requester: Requester<'_>) -> Result<Json> {
         let started = Instant::now();
+        // Around all steps, so that a request that is refused or given up is recorded too.
+        let recorded = RecordedRequest::begin(self, server, request, requester, started);
         let ended = self.registry.ended_for(server, requester.scope.identity.id);
         let pipeline = Pipeline::new(self, server, request, requester);
         let outcome = tokio::select! {
@@ -134,6 +145,7 @@ impl Core {
             self.end_if_unapproved(server).await;
         }
         let outcome = outcome.map_err(|error| self.redacted(error));
+        recorded.end(&outcome);
         let (tool, error) = (request.label(), outcome.as_ref().err().map(Error::code));
         tracing::debug!(server, tool, error, "call");
         // Sizes are only computed if a listener gets them, because large values would be serialised again.

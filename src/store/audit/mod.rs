@@ -29,7 +29,7 @@ use super::Store;
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
 
-/// The time for which a reader, or the end of a gateway, waits until the last events are written.
+/// The time for which a reader waits until the last events are written.
 const FLUSHING: Duration = Duration::from_secs(2);
 
 /// Called when the audit cannot be written, and again only after it could be written in between.
@@ -90,7 +90,7 @@ pub struct AuditQuery {
 /// audit.record(AuditEvent::Revocation { server: "files".to_owned(), by: AuditParty::Person });
 /// assert_eq!(audit.rows(&AuditQuery::default())?[0].server.as_deref(), Some("files"));
 /// assert!(audit.verify()?.whole);
-/// audit.close();
+/// audit.close(Duration::from_secs(2));
 /// # Ok(()) }
 /// ```
 pub struct Audit {
@@ -164,14 +164,14 @@ impl Audit {
         }
     }
 
-    /// Writes what waits, for at most two seconds, and ends. What is recorded afterwards is lost. Blocks.
-    pub fn close(&self) {
-        self.flush();
+    /// Writes what waits, and ends. Blocks for at most `patience`; what is not written then is written if the process goes on. What is recorded
+    /// afterwards is lost.
+    pub fn close(&self, patience: Duration) {
         self.queue.close();
         let ended = self.ended.lock().take();
         if let Some(ended) = ended {
             // The thread drops the sender when it ends.
-            let _ = ended.recv_timeout(FLUSHING);
+            let _ = ended.recv_timeout(patience);
         }
         self.end_if_unused();
     }

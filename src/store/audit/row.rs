@@ -99,7 +99,8 @@ pub enum AuditKind {
 }
 
 impl AuditKind {
-    const ALL: [Self; 8] =
+    /// All kinds.
+    pub const ALL: [Self; 8] =
         [Self::Approval, Self::Revocation, Self::Server, Self::Grant, Self::Connection, Self::Call, Self::Gap, Self::Damage];
 
     /// Returns the word for this kind in a row.

@@ -79,10 +79,10 @@ fn what_is_recorded_is_read_by_each_process_in_order_and_stays_after_the_end() {
     other.record(revocation("b"));
     other.flush();
     one.record(revocation("c"));
-    one.close();
+    one.close(FLUSHING);
     one.record(revocation("after the end"));
     assert_eq!(servers(&other), ["a", "b", "c"]);
-    other.close();
+    other.close(FLUSHING);
     let audit = scene.open();
     let report = audit.verify().unwrap();
     assert!(report.whole && report.rows == 3 && report.gaps == 0, "{report:?}");
@@ -166,7 +166,7 @@ fn the_oldest_rows_go_by_size_and_by_age_and_the_rest_stays_verifiable() {
     assert!(kept.len() < 200 && kept.last().unwrap() == "999", "{}", kept.len());
     let report = audit.verify().unwrap();
     assert!(report.whole && report.first.unwrap() > 800 && report.last == Some(1000), "{report:?}");
-    audit.close();
+    audit.close(FLUSHING);
     let audit = scene.open_with(AuditOptions { max_age: Duration::ZERO, ..scene.options() });
     audit.record(revocation("last"));
     assert_eq!(servers(&audit), ["last"]);
@@ -196,7 +196,7 @@ fn whatever_another_program_does_to_the_tables_is_found_also_after_more_was_writ
         for server in ["a", "b", "c", "d"] {
             audit.record(revocation(server));
         }
-        audit.close();
+        audit.close(FLUSHING);
         assert!(scene.open().verify().unwrap().whole);
         scene.raw().execute_batch(tampering).unwrap();
         assert!(!scene.open().verify().unwrap().whole, "{tampering}");
@@ -238,7 +238,7 @@ fn several_gateways_at_once_make_one_chain_and_lose_nothing() {
                         audit.flush();
                     }
                 }
-                audit.close();
+                audit.close(FLUSHING);
             });
         }
     });
