@@ -30,6 +30,7 @@ use crate::registry::Registry;
 use crate::sandbox::Sandboxes;
 use crate::store::Store;
 use crate::store::audit::Audit;
+use crate::telemetry::Telemetry;
 use crate::trust::{ApprovalStore, Executables};
 
 /// The answers for inputs of the config, by id.
@@ -46,6 +47,7 @@ pub(super) struct Core {
     pub(super) store: Arc<Store>,
     /// What has happened: `core.audit.record(…)`.
     pub(super) audit: Audit,
+    pub(super) telemetry: Telemetry,
     pub(super) trust: TrustState,
     pub(super) connections: Connections,
     pub(super) requests: RequestState,

@@ -16,7 +16,9 @@ use crate::trust::ApprovalStatus;
 
 /// The time for which the end of a gateway waits until the audit is written.
 const AUDIT_ENDING: Duration = Duration::from_secs(2);
-/// The same where the JavaScript environment is torn down, which blocks the end of the process.
+/// The time for which it waits until the last spans are exported.
+const TELEMETRY_ENDING: Duration = Duration::from_secs(1);
+/// The same for the audit where the JavaScript environment is torn down, which blocks the end of the process.
 const AUDIT_KILLING: Duration = Duration::from_millis(500);
 
 /// The reason why a server is ended.
@@ -126,6 +128,7 @@ impl Gateway {
         self.core.connections.close_all().await;
         self.core.events.server_logs.close().await;
         self.core.trust.approval_cache.end();
+        self.core.telemetry.close(TELEMETRY_ENDING).await;
         let core = Arc::clone(&self.core);
         let closed = blocking(move || {
             core.audit.close(AUDIT_ENDING);

@@ -34,6 +34,7 @@ mod sandbox;
 mod server_facts;
 mod server_logs;
 mod slots;
+mod spans;
 mod subject;
 mod watch;
 
@@ -84,6 +85,7 @@ use crate::redact::Redactor;
 use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
 use crate::sandbox::{HypervisorReport, Stop};
 use crate::store::Store;
+use crate::telemetry::{Telemetry, TraceContext};
 use crate::text::sanitise_line;
 use crate::trust::{ApprovalStatus, ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
 
@@ -134,6 +136,8 @@ pub struct CallOptions {
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The listener of this call's events, instead of the gateway's.
     pub on_event: Option<EventListener>,
+    /// The trace that the call belongs to. Its server gets it too.
+    pub trace: Option<TraceContext>,
 }
 
 /// MCP servers and their approvals, in the hands of an operator: the one who decides what may run. It dereferences to the operator's own agent,
@@ -201,6 +205,8 @@ impl Gateway {
         let store = Arc::new(Store::open(&options.state_folder(), Arc::clone(&on_incident))?);
         let approvals = ApprovalStore::open(&options.state_folder(), on_incident)?;
         warnings.extend(store.warning().map(str::to_owned));
+        let (telemetry, unexported) = Telemetry::begin(&options.environment, &options.runtime, redactor);
+        warnings.extend(unexported);
         let callbacks = CallbackChain::default().within(options.callbacks.clone());
         let server_facts = ServerFactsStore::open(&options.state_folder());
         let trust = TrustState {
@@ -218,6 +224,7 @@ impl Gateway {
             source,
             reloading: tokio::sync::Mutex::default(),
             audit: audit::open(&store, options, &events),
+            telemetry,
             store,
             trust,
             connections: Connections::new(

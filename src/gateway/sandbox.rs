@@ -24,6 +24,7 @@ use crate::queue::queue_now;
 use crate::redact::Redactor;
 use crate::results::{Omission, SavedValues};
 use crate::sandbox::{LOG_CUT_MARK, LogEntry, LogListener, ParseOwner, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
+use crate::telemetry::TraceContext;
 
 /// Options of one run.
 #[derive(Default)]
@@ -46,6 +47,8 @@ pub struct RunOptions {
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The number of the run, which questions and events name.
     pub run_id: Option<u64>,
+    /// The trace that the run belongs to.
+    pub trace: Option<TraceContext>,
 }
 
 /// The outcome of a run with its warnings.
@@ -155,8 +158,9 @@ impl Sandbox {
     }
 
     async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &ActivePeriod) -> RunReport {
+        let traced = self.core.trace_run(self.identity.name.as_deref(), options.run_id, options.trace);
         let scope = CallScope::new(&self.identity, &self.callbacks, options.callbacks, options.run_id, options.on_event);
-        let scope = Arc::new(scope.with_max_questions(self.core.limits.max_questions));
+        let scope = Arc::new(scope.with_max_questions(self.core.limits.max_questions).with_trace(traced.context));
         let end = RunEnd { closed: self.closed.clone(), switched_off: period.ended.clone(), stop: stop.clone() };
         let host = match self.prepare(options.tool_errors, &scope, end) {
             Ok(host) => Arc::new(host),
@@ -184,6 +188,7 @@ impl Sandbox {
         let mut outcome = self.outcome(receiver, stop, period).await;
         let redactor = &self.core.redactor;
         outcome.value = outcome.value.map_err(|error| self.core.redacted(error));
+        traced.end(outcome.value.as_ref().err().map(Error::code));
         outcome.logs.iter_mut().for_each(|entry| *entry = readable(redactor, entry));
         let warnings = scope.take_warnings().into_iter().chain(host.servers.take_warnings());
         RunReport { outcome, warnings: warnings.map(|warning| redactor.readable(&warning)).collect(), omitted: Vec::new(), saved_as: None }

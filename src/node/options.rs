@@ -15,6 +15,7 @@ use crate::gateway::{Agent, EnableAtOpen, GatewayOptions};
 use crate::limits::Limits;
 use crate::sandbox::{GuestChoice, Value, WarmVms, Wire};
 use crate::store::audit::{self, AuditKind};
+use crate::telemetry::TraceContext;
 
 /// Callbacks about a call, of whoever makes it.
 const CALLERS: [&str; 4] = ["onApproval", "onElicit", "onSample", "onEvent"];
@@ -133,12 +134,23 @@ pub(super) struct RunOptions {
     pub(super) timeout_ms: Option<std::num::NonZeroU64>,
     pub(super) tool_errors: Option<ToolErrors>,
     pub(super) max_result_tokens: Option<usize>,
+    pub(super) traceparent: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct CallOptions {
     pub(super) timeout_ms: Option<std::num::NonZeroU64>,
+    pub(super) traceparent: Option<String>,
+}
+
+/// Reads the option `traceparent`.
+pub(super) fn trace_of(method: &'static str, traceparent: Option<&str>) -> Result<Option<TraceContext>> {
+    let wrong = |text| {
+        let problem = format!("traceparent: expected a W3C traceparent like 00-<trace id>-<span id>-01, not \"{text}\"");
+        Error::InvalidOption { method, problem: problem.into() }
+    };
+    traceparent.map(|text| TraceContext::parse(text).ok_or_else(|| wrong(text))).transpose()
 }
 
 impl OpenOptions {

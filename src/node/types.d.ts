@@ -336,6 +336,11 @@ export interface RunOptions extends Callbacks {
    * sandbox's, else the gateway's, else the value is not cut.
    */
   maxResultTokens?: number
+  /**
+   * The trace that the run belongs to, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is the
+   * parent of the run's span. Default: a trace of its own where spans are exported, else none.
+   */
+  traceparent?: string
 }
 
 /** Options of `Gateway.callTool`. */
@@ -344,6 +349,11 @@ export interface CallOptions extends Callbacks {
   timeoutMs?: number
   /** A signal that cancels the call, also at the server. */
   signal?: AbortSignal
+  /**
+   * The trace that the call belongs to, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is the
+   * parent of the call's span. Default: a trace of its own where spans are exported, else none.
+   */
+  traceparent?: string
 }
 
 /** Options of `Gateway.complete`. */

@@ -28,6 +28,7 @@ use super::callbacks::CallScope;
 use super::core::Core;
 use super::events::Event;
 use super::run_end::unless_ended;
+use super::spans::error_type;
 use super::{Agent, CallOptions};
 use crate::client::{CallLimits, Completed, ResourceOrPromptRequest};
 use crate::config::ServerDefinition;
@@ -135,7 +136,8 @@ impl Core {
         // Around all steps, so that a request that is refused or given up is recorded too.
         let recorded = RecordedRequest::begin(self, server, request, requester, started);
         let ended = self.registry.ended_for(server, requester.scope.identity.id);
-        let pipeline = Pipeline::new(self, server, request, requester);
+        let traced = self.trace_request(server, request, requester.scope);
+        let pipeline = Pipeline::new(self, server, request, requester).with_trace(traced.context);
         let outcome = tokio::select! {
             biased;
             () = ended.cancelled() => Err(self.refusal(server)),
@@ -146,6 +148,7 @@ impl Core {
         }
         let outcome = outcome.map_err(|error| self.redacted(error));
         recorded.end(&outcome);
+        traced.end(error_type(&outcome));
         let (tool, error) = (request.label(), outcome.as_ref().err().map(Error::code));
         tracing::debug!(server, tool, error, "call");
         // Sizes are only computed if a listener gets them, because large values would be serialised again.
@@ -173,11 +176,12 @@ impl Core {
 impl Agent {
     /// Makes a request without a run: it ends with `stop` and with the agent, and its warnings are events.
     pub(super) async fn request_without_run(&self, server: &str, request: &Request, options: CallOptions, stop: &Stop) -> Result<Json> {
-        let CallOptions { timeout_ms, callbacks, on_event } = options;
+        let CallOptions { timeout_ms, callbacks, on_event, trace } = options;
         let (core, identity) = (&self.core, &self.identity);
         identity.check_open()?;
         let _work = identity.work.token();
-        let scope = Arc::new(CallScope::new(identity, &identity.callbacks, callbacks, None, on_event));
+        let scope = CallScope::new(identity, &identity.callbacks, callbacks, None, on_event);
+        let scope = Arc::new(scope.with_trace(trace));
         let outcome = tokio::select! {
             biased;
             () = stop.stopped() => Err(stop.error("call", 0)),
