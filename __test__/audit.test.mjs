@@ -1,11 +1,11 @@
 // The audit in Node and on the command line: what is recorded, exported and verified.
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { approved, place, run, small } from './command-line.mjs'
-import { evaluate, failure, fixture, listenTo, openApproved, root, waitFor } from './support.mjs'
-import { environment, LIMIT, program } from './command-line.mjs'
+import { approved, environment, LIMIT, place, program, run, small } from './command-line.mjs'
+import { evaluate, failure, fixture, folder, listenTo, logLines, openApproved, waitFor } from './support.mjs'
 
 test('a run, a call and an approval are rows that say who, what and how, and a query selects them', async (t) => {
   const before = Date.now()
@@ -51,12 +51,23 @@ test('a wrong query is an error that names it', async (t) => {
   }
 })
 
-test('contents are kept only with auditContent, and without secrets', async (t) => {
-  const gateway = await openApproved(
-    t,
-    { fixture: { ...fixture(), env: { API_KEY: 'correct-horse-battery' } } },
-    { auditContent: true },
+test('a trace of the caller is passed on to the server, and a wrong one is an error that names the option', async (t) => {
+  const log = join(folder(t), 'log')
+  const gateway = await openApproved(t, { fixture: fixture('--log', log) })
+  const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+  await gateway.callTool('fixture', 'echo', { value: 1 }, { traceparent })
+  await evaluate(await gateway.sandbox(), 'fixture.echo({ value: 1 })', { traceparent })
+  const calls = logLines(log).filter(({ event, name }) => event === 'request' && name === 'echo')
+  assert.deepEqual(
+    calls.map(({ meta }) => meta.traceparent),
+    [traceparent, traceparent],
   )
+  const wrong = gateway.callTool('fixture', 'echo', { value: 1 }, { traceparent: '00-1-2-3' })
+  assert.match((await failure(wrong, 'ERR_INVALID_OPTION')).message, /traceparent: expected a W3C traceparent/)
+})
+
+test('contents are kept only with auditContent, and without secrets', async (t) => {
+  const gateway = await openApproved(t, { fixture: { ...fixture(), env: { API_KEY: 'correct-horse-battery' } } }, { auditContent: true })
   await gateway.callTool('fixture', 'echo', { value: 'a correct-horse-battery b' })
   const [call] = await gateway.audit({ kind: 'call' })
   assert.deepEqual(call.arguments, { value: 'a [redacted] b' })
@@ -99,13 +110,21 @@ test('the command line prints lines of JSON, exports a private file, and verifie
 
 test('--follow prints what other processes record, and a wrong option is wrong usage', async (t) => {
   const at = place(t, { weather: small() })
-  for (const words of [['--kind', 'calls'], ['--since', 'soon'], ['--limit', '0'], ['verify', '--follow'], ['--follow', '--export', 'x']]) {
+  for (const words of [
+    ['--kind', 'calls'],
+    ['--since', 'soon'],
+    ['--limit', '0'],
+    ['verify', '--follow'],
+    ['--follow', '--export', 'x'],
+  ]) {
     assert.equal((await run(at, ['audit', ...words])).code, 2, words.join(' '))
   }
   const child = listenTo(t, process.execPath, [program, 'audit', '--follow'], { cwd: at.work, env: environment(at), limit: LIMIT })
+  const ended = once(child, 'exit')
   const { stdout } = await run(at, ['approve', 'weather', '--json'])
   await run(at, ['approve', 'weather', '--digest', JSON.parse(stdout).servers[0].request.digest])
   await waitFor('the approval', () => child.output.stdout.includes('"action":"command"'))
   child.kill('SIGINT')
-  assert.ok(root)
+  const [code] = await ended
+  assert.equal(code, 130)
 })
