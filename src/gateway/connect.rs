@@ -78,7 +78,7 @@ impl Core {
         self.report_drift(server, &live)?;
         if connection.origin() != LeaseOrigin::Shared {
             let changed = self.registry.quarantined(&server.name);
-            self.server_facts.note(&server.name, &self.subject(server).digest, |server_facts| server_facts.changed = changed);
+            self.server_facts.note(&server.key(), &self.subject(server).digest, |server_facts| server_facts.changed = changed);
             self.resubscribe(server, &connection).await;
         }
         Ok(connection)
@@ -90,7 +90,7 @@ impl Core {
         self.record_connection(&server.name, ConnectionChange::Opened, scope.identity.name.clone(), Some(connection.connect_time()));
         self.trace_connection(server, scope, connection.connect_time(), None);
         self.events.trace(Event::Connected { server: server.name.clone(), connect_ms });
-        self.server_facts.note(&server.name, &self.subject(server).digest, |server_facts| server_facts.era = Some(connection.era()));
+        self.server_facts.note(&server.key(), &self.subject(server).digest, |server_facts| server_facts.era = Some(connection.era()));
         let why = match connection.origin() {
             LeaseOrigin::Shared | LeaseOrigin::First | LeaseOrigin::After(Closed::Ended) => return,
             LeaseOrigin::After(Closed::Lost) => "it had ended",
@@ -103,7 +103,7 @@ impl Core {
     /// Records that a server asks questions that name no call, because the next connection must know this at its start.
     pub(super) fn remember_elicits(&self, name: &str) {
         if let Ok(server) = self.registry.server(name) {
-            self.server_facts.note(name, &self.subject(&server).digest, |server_facts| server_facts.elicits = true);
+            self.server_facts.note(&server.key(), &self.subject(&server).digest, |server_facts| server_facts.elicits = true);
         }
     }
 }

@@ -132,10 +132,12 @@ impl Gateway {
         let core = Arc::clone(&self.core);
         let closed = blocking(move || {
             core.audit.close(AUDIT_ENDING);
+            // The last connection merges the journal into the database, which takes a moment.
+            core.store.close();
             Ok(())
         });
         if let Err(error) = closed.await {
-            tracing::warn!(%error, "the audit was not closed");
+            tracing::warn!(%error, "the store was not closed");
         }
     }
 

@@ -182,7 +182,7 @@ impl Gateway {
     /// Reads the config and the approvals. Starts no process.
     ///
     /// # Errors
-    /// `ERR_CONFIG_…`, `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_APPROVAL_STORE`.
+    /// `ERR_CONFIG_…`, `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_STORE`, `ERR_APPROVAL_STORE`.
     #[expect(clippy::needless_pass_by_value, reason = "the gateway takes over the options")]
     pub fn open(options: GatewayOptions) -> Result<Self> {
         // No secret is known yet.
@@ -203,7 +203,7 @@ impl Gateway {
         let incidents = events.clone();
         let on_incident: IncidentListener = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
         let store = Arc::new(Store::open(&options.state_folder(), Arc::clone(&on_incident))?);
-        let approvals = ApprovalStore::open(&options.state_folder(), on_incident)?;
+        let approvals = ApprovalStore::open(Arc::clone(&store), on_incident);
         warnings.extend(store.warning().map(str::to_owned));
         let (telemetry, unexported) = Telemetry::begin(&options.environment, &options.runtime, redactor);
         warnings.extend(unexported);
@@ -439,7 +439,7 @@ impl Agent {
     fn quarantined(&self, server: &ServerDefinition, approval_status: &ApprovalStatus, approval_read: ApprovalRead) -> Vec<String> {
         match approval_status {
             ApprovalStatus::Full(_) if !self.core.registry.is_compared(&server.name) => {
-                self.core.server_facts.get(&server.name, &self.core.digest_by(server, approval_read)).changed
+                self.core.server_facts.get(&server.key(), &self.core.digest_by(server, approval_read)).changed
             }
             _ => self.core.registry.quarantined(&server.name),
         }

@@ -12,7 +12,6 @@ mod table;
 mod writer;
 
 use parking_lot::Mutex;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -203,13 +202,6 @@ impl Drop for Audit {
     fn drop(&mut self) {
         self.queue.close();
         self.end_if_unused();
-    }
-}
-
-impl Store {
-    /// Returns the state folder.
-    fn folder(&self) -> &Path {
-        &self.folder
     }
 }
 
