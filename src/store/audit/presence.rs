@@ -4,6 +4,7 @@
 //! The sign is a locked file in the state folder: the system unlocks it when its process ends. The number is in the system's shared memory, where a
 //! write takes no disk: each event raises it. Where there is no shared memory, the number of missing events is not known.
 
+use parking_lot::RwLock;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -20,10 +21,15 @@ const SHARED_MEMORY: &str = "/dev/shm";
 pub(super) struct Presence {
     pub(super) id: String,
     folder: PathBuf,
-    /// Locked as long as this exists.
+    /// `None` once all events are written.
+    files: RwLock<Option<PresenceFiles>>,
+    told: AtomicU64,
+}
+
+struct PresenceFiles {
+    /// Locked as long as it is open.
     _lock: File,
     counter: Option<File>,
-    told: AtomicU64,
 }
 
 impl Presence {
@@ -39,12 +45,14 @@ impl Presence {
         fs::rename(&new, lock_path(&folder, &id))?;
         let start = [0_u64, u64::from(std::process::id())].map(u64::to_ne_bytes).concat();
         let counter = create(&counter_path(&id)).ok().filter(|counter| counter.write_all_at(&start, 0).is_ok());
-        Ok(Self { id, folder, _lock: lock, counter, told: AtomicU64::new(0) })
+        let files = RwLock::new(Some(PresenceFiles { _lock: lock, counter }));
+        Ok(Self { id, folder, files, told: AtomicU64::new(0) })
     }
 
     /// Notes the number of all events so far.
     pub(super) fn tell(&self, told: u64) {
-        let Some(counter) = &self.counter else { return };
+        let files = self.files.read();
+        let Some(counter) = files.as_ref().and_then(|files| files.counter.as_ref()) else { return };
         let mut latest = self.told.fetch_max(told, Ordering::SeqCst).max(told);
         loop {
             // An error leaves a number that is too low. No call may fail for that.
@@ -61,6 +69,7 @@ impl Presence {
     /// Takes the sign away, as all events are written.
     pub(super) fn end(&self) {
         remove(&self.folder, &self.id);
+        *self.files.write() = None;
     }
 
     /// Returns the gateways of this state folder whose processes have ended without taking their sign away.
