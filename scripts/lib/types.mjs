@@ -14,6 +14,7 @@ const parts = [
   'approval-types',
   'catalog-types',
   'agent-types',
+  'audit-types',
   'command-types',
   'serve-types',
 ]

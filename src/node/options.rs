@@ -231,10 +231,11 @@ fn from_json<T: DeserializeOwned>(method: &'static str, json: &str) -> Result<T>
         let problem = text.split(" at line ").next().unwrap_or(&text);
         let field = match path.as_str() {
             "." => String::new(),
-            // The path is an index in the list of arguments.
-            path if path.starts_with('[') => {
-                format!("argument {}: ", path.trim_matches(['[', ']']).parse().map_or(0, |index: usize| index + 1))
-            }
+            // The path begins with an index in the list of arguments.
+            path if path.starts_with('[') => match path.split_once("].") {
+                Some((_, field)) => format!("{field}: "),
+                None => format!("argument {}: ", path.trim_matches(['[', ']']).parse().map_or(0, |index: usize| index + 1)),
+            },
             path => format!("{path}: "),
         };
         Error::InvalidOption { method, problem: format!("{field}{problem}").into() }
@@ -277,5 +278,7 @@ mod tests {
         assert!(problem(r#"{ "guest": "ring0" }"#).contains("guest"));
         let error = arguments::<(String, Option<String>)>("Gateway.approve", "[5]").unwrap_err();
         assert!(error.to_string().starts_with("Gateway.approve: argument 1: "), "{error}");
+        let error = arguments::<(Option<AuditQuery>,)>("Gateway.audit", r#"[{ "kind": "calls" }]"#).unwrap_err();
+        assert!(error.to_string().starts_with("Gateway.audit: kind: unknown variant `calls`"), "{error}");
     }
 }
