@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::bridge::ToolErrors;
 use crate::command::{Logs, Search, Server};
+pub use crate::config::Program;
 use crate::serve::NameStyle;
 
 const AFTER_HELP: &str = "\
@@ -318,39 +320,14 @@ impl Scope {
     }
 }
 
-/// A program that has MCP servers in its config.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Program {
-    Vscode,
-    ClaudeDesktop,
-    ClaudeCode,
-    Cursor,
-    Codex,
-}
-
-impl Program {
-    /// Returns the product name of the program.
-    #[must_use]
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Vscode => "VS Code",
-            Self::ClaudeDesktop => "Claude Desktop",
-            Self::ClaudeCode => "Claude Code",
-            Self::Cursor => "Cursor",
-            Self::Codex => "Codex",
-        }
+/// The words for the programs on the command line.
+impl ValueEnum for Program {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
     }
 
-    /// Returns the word for the program on the command line.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Vscode => "vscode",
-            Self::ClaudeDesktop => "claude-desktop",
-            Self::ClaudeCode => "claude-code",
-            Self::Cursor => "cursor",
-            Self::Codex => "codex",
-        }
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.word()))
     }
 }
 

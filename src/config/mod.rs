@@ -13,6 +13,7 @@ mod inserted_value;
 mod loaders;
 mod oauth;
 mod parse;
+mod programs;
 mod redirectors;
 mod rules;
 mod server;
@@ -43,6 +44,11 @@ pub use inserted_value::{InsertedValue, Source};
 pub use loaders::loads_code;
 pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};
+pub use programs::{BaseFile, BaseLayer, Program, base_layer};
+pub(crate) use programs::{
+    ProgramServer, config_paths, converted as converted_entry, free_name, inputs_in, inputs_of_entry, renamed_input, servers_in,
+    starts_gateway, valid_name,
+};
 pub use redirectors::redirects_traffic;
 pub use source::{ServerSource, SourceKind};
 pub(crate) use substitute::INPUT_ADVICE;

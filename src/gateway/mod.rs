@@ -9,6 +9,7 @@ mod callbacks;
 mod caller;
 mod catalog;
 mod checks;
+mod config_source;
 mod connect;
 mod core;
 mod direct;
@@ -77,7 +78,7 @@ use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
 use crate::bridge::{ToolErrors, check_sendable, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
-use crate::config::{ServerDefinition, ServerSource, Surroundings};
+use crate::config::{InvalidServer, ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
 use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
@@ -188,7 +189,7 @@ impl Gateway {
     fn open_with(options: &GatewayOptions, surroundings: Surroundings, redactor: &Arc<Redactor>) -> Result<Self> {
         options.limits.validate()?;
         check_budget("Gateway.open", options.max_result_tokens)?;
-        let source = options.source()?;
+        let source = options.source(&surroundings)?;
         let config = source.read()?;
         let mut warnings = config.warnings.clone();
         let limits = Arc::new(options.limits.clone());
@@ -445,7 +446,7 @@ impl Agent {
     fn status(&self, entry: &Entry, approval_read: ApprovalRead) -> Result<ServerStatus> {
         let server = match entry {
             Entry::Valid(server) => server,
-            Entry::Invalid(server) => return Ok(invalid_status(&server.name, &self.core.redacted(server.error.clone()))),
+            Entry::Invalid(server) => return Ok(self.invalid_status(server)),
         };
         let approval_status = self.core.approval_status_by(server, approval_read)?;
         let registry = &self.core.registry;
@@ -474,20 +475,21 @@ impl Agent {
             last_error,
         })
     }
-}
 
-fn invalid_status(name: &str, error: &Error) -> ServerStatus {
-    ServerStatus {
-        name: name.to_owned(),
-        state: ServerState::Invalid,
-        approved: false,
-        enabled: false,
-        disabled_by_person: false,
-        // Entries with errors can be of the operator's config only.
-        source: ServerSource::default(),
-        hides: Vec::new(),
-        tools: Vec::new(),
-        quarantined: Vec::new(),
-        last_error: Some(LastError::from(error)),
+    /// Returns the status of a server whose entry has an error.
+    fn invalid_status(&self, server: &InvalidServer) -> ServerStatus {
+        let error = self.core.redacted(server.error.clone());
+        ServerStatus {
+            name: server.name.clone(),
+            state: ServerState::Invalid,
+            approved: false,
+            enabled: false,
+            disabled_by_person: false,
+            source: server.source.clone(),
+            hides: self.core.registry.hidden_by(&server.name),
+            tools: Vec::new(),
+            quarantined: Vec::new(),
+            last_error: Some(LastError::from(&error)),
+        }
     }
 }
