@@ -18,7 +18,7 @@ use crate::text::{Position, Problem, displayed, displayed_within};
 
 const STDIO_KEYS: [&str; 5] = ["command", "args", "env", "cwd", "envFile"];
 const HTTP_KEYS: [&str; 4] = ["url", "headers", "allowInsecureHttp", "oauth"];
-const COMMON_KEYS: [&str; 24] = [
+const COMMON_KEYS: [&str; 26] = [
     "roots",
     "type",
     "allowTools",
@@ -43,7 +43,11 @@ const COMMON_KEYS: [&str; 24] = [
     "keepAliveMs",
     "maxCallTimeoutMs",
     "protocolVersion",
+    "keywords",
+    "capabilities",
 ];
+/// Maximum number of keywords, and of capabilities, of one server.
+const MAX_LABELS: usize = 64;
 const PROTOCOL_VERSIONS: &str = "\"2024-11-05\", \"2025-03-26\", \"2025-06-18\", \"2025-11-25\" or \"2026-07-28\"";
 const SSE: &str =
     "the transport \"sse\" was replaced in the protocol of 2025-03-26: use \"type\": \"http\" with the server's Streamable HTTP address";
@@ -104,13 +108,7 @@ impl<'a> Reader<'a> {
             self.problems.push(problem);
             return None;
         };
-        for entry in entries {
-            let key = entry.name.as_str();
-            let known = || STDIO_KEYS.into_iter().chain(HTTP_KEYS).chain(COMMON_KEYS);
-            if known().all(|known| known != key) {
-                self.warnings.push(Problem::new(self.path(key), entry.position, rules::unknown_key(key, known())));
-            }
-        }
+        self.warn_of_unknown_keys(entries);
         let transport = self.transport();
         let filter = self.names("allowTools", "denyTools");
         let prompt_filter = self.names("allowPrompts", "denyPrompts");
@@ -128,6 +126,7 @@ impl<'a> Reader<'a> {
         let schema_violations = self.word("schemaViolations", "\"warn\" or \"error\"");
         let argument_checks = self.word("argumentChecks", "\"error\", \"warn\" or \"off\"");
         let parallel = self.parallel();
+        let [keywords, capabilities] = ["keywords", "capabilities"].map(|key| self.labels(key));
         let transport = transport?;
         Some(ServerDefinition {
             name: name.to_owned(),
@@ -156,8 +155,21 @@ impl<'a> Reader<'a> {
             max_call_timeout_ms,
             protocol_version,
             roots,
+            keywords,
+            capabilities,
+            required_environment: Vec::new(),
             origin: std::mem::take(&mut self.origin),
         })
+    }
+
+    fn warn_of_unknown_keys(&mut self, entries: &[Entry]) {
+        let known = || STDIO_KEYS.into_iter().chain(HTTP_KEYS).chain(COMMON_KEYS);
+        for entry in entries {
+            let key = entry.name.as_str();
+            if known().all(|known| known != key) {
+                self.warnings.push(Problem::new(self.path(key), entry.position, rules::unknown_key(key, known())));
+            }
+        }
     }
 
     fn transport(&mut self) -> Option<Transport> {
@@ -345,6 +357,23 @@ impl<'a> Reader<'a> {
             return Vec::new();
         };
         items.iter().enumerate().filter_map(|(index, item)| self.string(&format!("{key}[{index}]"), item)).collect()
+    }
+
+    /// Reads a list of short words or phrases, each once.
+    fn labels(&mut self, key: &str) -> Vec<String> {
+        let Some(list) = self.node.get(key) else { return Vec::new() };
+        let mut labels: Vec<String> = Vec::new();
+        for label in self.strings(key, list) {
+            if let Err(problem) = rules::check_label(&label) {
+                self.wrong(key, list, problem);
+            } else if !labels.contains(&label) {
+                labels.push(label);
+            }
+        }
+        if labels.len() > MAX_LABELS {
+            self.wrong(key, list, format!("has {} values, and at most {MAX_LABELS} are permitted", labels.len()));
+        }
+        labels
     }
 
     fn names(&mut self, allow: &str, deny: &str) -> ToolFilter {

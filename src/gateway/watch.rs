@@ -1,7 +1,7 @@
-//! Reads a changed config file, or a changed file of a base, again by itself.
+//! Reads the config file, and the files of its base layers, again when one of them has changed.
 //!
-//! The files are not watched by the operating system's notifications: they follow a folder and not the file at the end of links, do not come from
-//! shared and network folders, and each process has few of them. A look costs one system call for each file, and sees every way in which a file can change.
+//! It looks at the files regularly and does not use inotify: inotify watches a folder but not the target of a link, reports nothing on network and
+//! shared folders, and the number of its watches is limited. One look is one system call for each file and sees every change.
 
 use std::sync::Weak;
 use std::time::{Duration, Instant};
