@@ -213,7 +213,10 @@ impl AgentTools {
             limit: given.whole("limit").map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)),
             servers: given.texts("servers"),
         };
-        let found = self.agent.search_tools(&query, self.errors())?;
+        let found = match self.sandbox.get() {
+            Some(sandbox) => sandbox.search_tools(&query)?,
+            None => self.agent.search_tools(&query, self.errors())?,
+        };
         let hits: Vec<_> = found
             .iter()
             .map(|hit| json!({ "module": hit.module, "function": hit.identifier, "signature": hit.signature, "purpose": hit.purpose }))

@@ -14,6 +14,7 @@ mod loaders;
 mod oauth;
 mod parse;
 mod programs;
+mod readiness;
 mod redirectors;
 mod rules;
 mod server;
@@ -49,6 +50,7 @@ pub(crate) use programs::{
     ProgramServer, config_paths, converted as converted_entry, free_name, inputs_in, inputs_of_entry, renamed_input, servers_in,
     starts_gateway, valid_name,
 };
+pub use readiness::missing_variables;
 pub use redirectors::redirects_traffic;
 pub use source::{ServerSource, SourceKind};
 pub(crate) use substitute::INPUT_ADVICE;

@@ -19,6 +19,7 @@ use super::plugin_switch::PluginSwitch;
 use super::request::Subscriptions;
 use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
+use super::tasks::TaskServers;
 use crate::bridge::ToolSearch;
 use crate::catalog::Manifest;
 use crate::client::{Connections, TokenStore};
@@ -57,6 +58,8 @@ pub(super) struct Core {
     /// Work of others that ends with the gateway, and for which its end waits.
     pub(super) attached: TaskTracker,
     pub(super) plugin_switch: PluginSwitch,
+    /// The servers that tasks have brought.
+    pub(super) tasks: TaskServers,
     pub(super) redactor: Arc<Redactor>,
     pub(super) events: Events,
     pub(super) server_facts: ServerFactsStore,

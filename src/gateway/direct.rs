@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::availability::AttachedServers;
 use super::{Agent, CallOptions};
 use crate::bridge::ToolErrors;
 use crate::catalog::{DirectNames, DirectTool, NameStyle};
@@ -22,7 +23,7 @@ impl Agent {
     fn described(&self, style: NameStyle) -> Result<Vec<DirectTool>> {
         let wording = self.core.declaration_style(ToolErrors::default()).wording;
         let mut tools = Vec::new();
-        for (server, manifest) in self.core.visible_servers(self.identity.id)? {
+        for (server, manifest) in self.core.visible_servers(self.identity.id, &AttachedServers::default())? {
             let names = self.core.trust.approvals.direct_names(&server)?;
             // A tool without a name was approved a moment ago.
             let named = manifest.distinct_tools().filter_map(|tool| Some((tool, names.get(&tool.name)?)));

@@ -35,6 +35,7 @@ mod server_facts;
 mod server_logs;
 mod slots;
 mod subject;
+mod tasks;
 mod watch;
 
 use parking_lot::Mutex;
@@ -64,6 +65,7 @@ pub use reload::ReloadReport;
 pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 pub use server_logs::LogLine;
+pub use tasks::{Task, TaskServer};
 
 use self::agent::Agents;
 use self::approval_cache::ApprovalCache;
@@ -76,6 +78,7 @@ use self::request::Request;
 use self::results::check_budget;
 use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
+use self::tasks::TaskServers;
 use crate::bridge::{ToolErrors, check_sendable, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
 use crate::config::{InvalidServer, ServerDefinition, Surroundings};
@@ -235,6 +238,7 @@ impl Gateway {
             closed,
             attached: TaskTracker::new(),
             plugin_switch: PluginSwitch::default(),
+            tasks: TaskServers::default(),
             redactor: Arc::clone(redactor),
             events,
             server_facts,
@@ -415,7 +419,7 @@ impl Agent {
         check_budget("Gateway.sandbox", options.max_result_tokens)?;
         self.check_plugin_on()?;
         self.core.sandboxes.boot().map_err(|error| self.core.redacted(error))?;
-        Ok(Arc::new(Sandbox::new(self, options)))
+        Sandbox::new(self, options).map(Arc::new).map_err(|error| self.core.redacted(error))
     }
 
     /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server.

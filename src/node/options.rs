@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use crate::bridge::ToolErrors;
 use crate::config::{ArgumentCheck, SchemaViolations};
 use crate::error::{Error, ErrorText, Result};
-use crate::gateway::{Agent, EnableAtOpen, GatewayOptions};
+use crate::gateway::{Agent, EnableAtOpen, GatewayOptions, Task};
 use crate::limits::Limits;
 use crate::sandbox::{GuestChoice, Value, WarmVms, Wire};
 
@@ -100,6 +100,7 @@ pub(super) struct ApproveOptions {
 pub(super) struct SandboxOptions {
     pub(super) tool_errors: ToolErrors,
     pub(super) max_result_tokens: Option<usize>,
+    pub(super) task: Option<Task>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -108,6 +109,7 @@ pub(super) struct RunOptions {
     pub(super) timeout_ms: Option<std::num::NonZeroU64>,
     pub(super) tool_errors: Option<ToolErrors>,
     pub(super) max_result_tokens: Option<usize>,
+    pub(super) task: Option<Task>,
 }
 
 #[derive(Debug, Default, Deserialize)]

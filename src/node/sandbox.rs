@@ -163,6 +163,7 @@ fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop
             on_log: events.map(|events| events.log_listener(run)),
             callbacks: asked,
             run_id: Some(run),
+            task: given.task,
         };
         (code, options)
     }))

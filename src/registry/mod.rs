@@ -311,6 +311,18 @@ impl Registry {
         self.live().get(name).is_some_and(is_enabled) && !self.is_disabled_by_config(name)
     }
 
+    /// Returns the servers that are enabled for an agent, by name. Looks only at servers about which anybody has decided.
+    #[must_use]
+    pub fn enabled_servers(&self, agent: AgentId) -> Vec<Arc<ServerDefinition>> {
+        let merged = self.merged();
+        let enabled: Vec<_> = self.live().iter().filter(|(_, live)| live.is_enabled(agent)).map(|(name, _)| name.clone()).collect();
+        let usable = |name: &String| match merged.get(name) {
+            Some(Entry::Valid(server)) if !server.disabled => Some(Arc::clone(server)),
+            _ => None,
+        };
+        enabled.iter().filter_map(usable).collect()
+    }
+
     fn is_disabled_by_config(&self, name: &str) -> bool {
         matches!(self.merged().get(name), Some(Entry::Valid(server)) if server.disabled)
     }
