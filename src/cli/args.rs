@@ -83,6 +83,8 @@ pub enum CliCommand {
     Run(Run),
     /// Check a script without running it
     Check(Check),
+    /// Show which servers would be in force, and why
+    Resolve(Resolve),
     /// Serve the approved servers to an MCP host, on stdio or over HTTP
     Serve(Box<Serve>),
     /// Write TypeScript declarations of all tools, for an editor
@@ -207,6 +209,12 @@ pub struct Run {
     /// Only these servers, separated by commas [default: all approved]
     #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
     pub servers: Option<Vec<String>>,
+    /// The task in words: attaches servers by their keywords
+    #[arg(long, short = 't', value_name = "TEXT")]
+    pub task: Option<String>,
+    /// Only print which servers the script would have, and why
+    #[arg(long)]
+    pub dry_run: bool,
     /// Input of the handler: JSON, or @FILE
     #[arg(long, value_name = "JSON", default_value = "null")]
     pub input: String,
@@ -241,6 +249,23 @@ impl From<Errors> for ToolErrors {
             Errors::Throw => Self::Throw,
         }
     }
+}
+
+/// Arguments of `resolve`.
+#[derive(Debug, Clone, Args)]
+pub struct Resolve {
+    /// The task in words: attaches servers by their keywords
+    #[arg(long, short = 't', value_name = "TEXT")]
+    pub task: Option<String>,
+    /// Name of the agent [default: the operator's own]
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Print the reasons alone, and write no file
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Write the mcpServers to this file (mode 0600), for a program that is started next
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
 }
 
 /// Arguments of `check`.
@@ -364,6 +389,7 @@ mod tests {
         assert!(problem("install").contains("<PROGRAM>"));
         assert!(problem("install cursr").contains("'cursor'"));
         assert!(problem("install cursor --undo --servers a").contains("--servers"));
+        assert!(problem("resolve --tsak x").contains("'--task'"));
         assert!(problem("serve --names hyphen").contains("--direct"));
         assert!(problem("serve --direct --names dots").contains("hyphen"));
     }

@@ -11,6 +11,7 @@ mod follow;
 mod import;
 mod install;
 mod next_command;
+mod resolve;
 mod run;
 mod serve;
 mod session;
@@ -175,6 +176,7 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
         CliCommand::Approve(arguments) => approve::approve(session, arguments).await,
         CliCommand::Run(arguments) => run::run(session, arguments).await,
         CliCommand::Check(arguments) => check::check(session, arguments).await,
+        CliCommand::Resolve(arguments) => resolve::resolve(session, arguments).await,
         CliCommand::Serve(arguments) => Box::pin(serve::serve(session, arguments)).await,
         CliCommand::Types(arguments) => types::types(session, arguments),
         CliCommand::Import(arguments) => import::import(session, arguments).await,

@@ -27,6 +27,8 @@ mod plugin_switch;
 mod registration;
 mod reload;
 mod request;
+mod resolve;
+mod resolved_entry;
 mod resources_and_prompts;
 mod results;
 mod run_end;
@@ -62,6 +64,7 @@ pub use model_tools::ApprovedServer;
 pub use open_gateways::OpenGateways;
 pub use options::{EnableAtOpen, GatewayOptions};
 pub use reload::ReloadReport;
+pub use resolve::{Resolution, ResolveOptions, ResolvedServer};
 pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 pub use server_logs::LogLine;
@@ -81,7 +84,7 @@ use self::server_logs::ServerLogs;
 use self::tasks::TaskServers;
 use crate::bridge::{ToolErrors, check_sendable, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
-use crate::config::{InvalidServer, ServerDefinition, Surroundings};
+use crate::config::{InvalidServer, ServerDefinition, Surroundings, missing_variables};
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
 use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
@@ -477,6 +480,7 @@ impl Agent {
             disabled_by_person: registry.is_disabled_by_person(&server.name),
             source: server.source.clone(),
             hides: registry.hidden_by(&server.name),
+            missing: missing_variables(server, &self.core.surroundings.environment),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
             quarantined: self.quarantined(server, &approval_status, approval_read),
             last_error,
@@ -494,6 +498,7 @@ impl Agent {
             disabled_by_person: false,
             source: server.source.clone(),
             hides: self.core.registry.hidden_by(&server.name),
+            missing: Vec::new(),
             tools: Vec::new(),
             quarantined: Vec::new(),
             last_error: Some(LastError::from(&error)),

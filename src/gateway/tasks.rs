@@ -15,7 +15,7 @@ use super::core::Core;
 use super::ending::EndReason;
 use crate::config::{ServerDefinition, ServerSource, SourceKind, missing_variables, parse_object};
 use crate::error::{Error, Result};
-use crate::registry::{AttachDecision, AttachReason, Candidate, Decider, Entry, Obstacle, Presence, TaskWishes, attach};
+use crate::registry::{AgentId, AttachDecision, AttachReason, Candidate, Decider, Entry, Obstacle, Presence, TaskWishes, attach};
 use crate::trust::ApprovalStatus;
 
 /// Maximum length of a task's text, in bytes.
@@ -125,8 +125,27 @@ pub(super) struct DecidedServer {
 }
 
 impl DecidedServer {
-    fn definition(&self) -> Option<&Arc<ServerDefinition>> {
+    /// Returns the definition, unless the entry has an error.
+    pub(super) fn definition(&self) -> Option<&Arc<ServerDefinition>> {
         if let Some(Entry::Valid(server)) = &self.entry { Some(server) } else { None }
+    }
+}
+
+/// The agent for which servers are looked at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AgentView<'a> {
+    pub(super) id: AgentId,
+    pub(super) name: Option<&'a str>,
+}
+
+impl<'a> AgentView<'a> {
+    pub(super) fn of(identity: &'a Identity) -> Self {
+        Self { id: identity.id, name: identity.name() }
+    }
+
+    /// The view of an agent that is not open, so that its model has decided nothing.
+    pub(super) fn unopened(name: &'a str) -> Self {
+        Self { id: AgentId(u64::MAX), name: Some(name) }
     }
 }
 
@@ -232,30 +251,21 @@ impl Core {
     }
 
     /// Decides about all servers that an agent's task wants: those that the task names, then those that are always there and that it asks for by its
-    /// text and capabilities, each with its reason. `identity` is the agent, and `agent` its name. Changes nothing.
-    pub(super) fn decide(&self, identity: &Identity, task: &ReadTask, approval_read: ApprovalRead) -> Result<Vec<DecidedServer>> {
+    /// text and capabilities, each with its reason. Changes nothing.
+    pub(super) fn decide(&self, agent: AgentView<'_>, task: &ReadTask, approval_read: ApprovalRead) -> Result<Vec<DecidedServer>> {
         let others = self.registry.entries();
         let is_another = |entry: &&Entry| entry.source().kind != SourceKind::Task && !task.own.contains_key(entry.name());
-        let mut entries: BTreeMap<&str, Entry> = BTreeMap::new();
-        let mut candidates = Vec::with_capacity(others.len());
-        for (name, server) in &task.own {
-            candidates.push(Candidate { name, presence: Presence::OnRequest, keywords: &[], capabilities: &[] });
-            entries.insert(name, Entry::Valid(Arc::clone(server)));
-        }
-        for entry in others.iter().filter(is_another) {
-            let presence = presence(entry.source(), identity.name());
-            let (keywords, capabilities) = match entry {
-                Entry::Valid(server) => (&server.keywords[..], &server.capabilities[..]),
-                Entry::Invalid(_) => (&[][..], &[][..]),
-            };
-            candidates.push(Candidate { name: entry.name(), presence, keywords, capabilities });
-            entries.insert(entry.name(), entry.clone());
-        }
+        let own = task.own.keys().map(|name| Candidate { name, presence: Presence::OnRequest, keywords: &[], capabilities: &[] });
+        let candidates: Vec<_> = own.chain(others.iter().filter(is_another).map(|entry| candidate(entry, agent))).collect();
+        let entry = |name: &str| match task.own.get(name) {
+            Some(server) => Some(Entry::Valid(Arc::clone(server))),
+            None => self.registry.entry(name).ok().filter(|entry| entry.source().kind != SourceKind::Task),
+        };
         let named: BTreeSet<&str> = task.wishes.servers.iter().map(String::as_str).collect();
         let failure = RefCell::new(None);
         let decisions = attach(&candidates, &task.wishes, |name| {
-            let outcome = match entries.get(name) {
-                Some(entry) => self.obstacle(identity, entry, named.contains(name), approval_read),
+            let outcome = match entry(name) {
+                Some(entry) => self.obstacle(agent, &entry, named.contains(name), approval_read),
                 None => Ok(Some(Obstacle::Unknown)),
             };
             outcome.unwrap_or_else(|error| {
@@ -265,17 +275,14 @@ impl Core {
         });
         match failure.into_inner() {
             Some(error) => Err(error),
-            None => Ok(decisions
-                .into_iter()
-                .map(|decision| DecidedServer { entry: entries.get(decision.server.as_str()).cloned(), decision })
-                .collect()),
+            None => Ok(decisions.into_iter().map(|decision| DecidedServer { entry: entry(&decision.server), decision }).collect()),
         }
     }
 
     /// Returns the reason why an agent may not use a server. A server that is on request, or that the task names, need not be enabled before.
     fn obstacle(
         &self,
-        identity: &Identity,
+        agent: AgentView<'_>,
         entry: &Entry,
         is_named: bool,
         approval_read: ApprovalRead,
@@ -288,12 +295,12 @@ impl Core {
             return Ok(Some(Obstacle::DisabledByPerson));
         }
         // What another agent has added is that agent's.
-        if server.source.kind == SourceKind::Agent && presence(&server.source, identity.name()) == Presence::OnRequest {
+        if server.source.kind == SourceKind::Agent && presence(&server.source, agent.name) == Presence::OnRequest {
             return Ok(Some(Obstacle::NotGranted));
         }
         let is_enabled = is_named
-            || presence(&server.source, identity.name()) == Presence::OnRequest
-            || self.registry.is_enabled(&server.name, identity.id);
+            || presence(&server.source, agent.name) == Presence::OnRequest
+            || self.registry.is_enabled(&server.name, agent.id);
         Ok(match self.approval_status_by(server, approval_read)? {
             ApprovalStatus::Unapproved(_) => Some(Obstacle::NotApproved),
             ApprovalStatus::Command => Some(Obstacle::ToolsNotApproved),
@@ -307,7 +314,7 @@ impl Core {
         let Some((first, wider)) = tasks.split_first() else { return Ok(Attachment::default()) };
         let task = wider.iter().fold(first.read.clone(), |task, wider| task.within(&wider.read));
         let mut attachment = Attachment::default();
-        for decided in self.decide(identity, &task, approval_read)? {
+        for decided in self.decide(AgentView::of(identity), &task, approval_read)? {
             let AttachDecision { server: name, reason, obstacle } = &decided.decision;
             let known = decided.definition().map(|server| server.name.clone());
             let is_enabled = known.as_ref().is_some_and(|known| self.registry.is_enabled(known, identity.id));
@@ -335,6 +342,15 @@ impl Core {
         let missing = servers.map(|(name, server)| (name, missing_variables(server, &self.surroundings.environment)));
         missing.filter(|(_, missing)| !missing.is_empty()).map(|(name, missing)| not_ready(name, &missing)).collect()
     }
+}
+
+/// Returns a server of another source as a task sees it.
+fn candidate<'e>(entry: &'e Entry, agent: AgentView<'_>) -> Candidate<'e> {
+    let (keywords, capabilities) = match entry {
+        Entry::Valid(server) => (&server.keywords[..], &server.capabilities[..]),
+        Entry::Invalid(_) => (&[][..], &[][..]),
+    };
+    Candidate { name: entry.name(), presence: presence(entry.source(), agent.name), keywords, capabilities }
 }
 
 /// Says which variables a server lacks.

@@ -55,6 +55,8 @@ pub(super) struct Merged {
     /// The sources that have a name as well and are not used, in their precedence.
     pub(super) hidden: HashMap<String, Vec<Hidden>>,
     pub(super) inputs: Vec<InputDefinition>,
+    /// True if a source besides the operator's own config has servers.
+    has_other_sources: bool,
 }
 
 impl Layers {
@@ -80,7 +82,8 @@ impl Layers {
         for (position, entry) in valid.iter().enumerate() {
             index.entry(entry.name().to_owned()).or_insert(position);
         }
-        Merged { entries: valid, index, hidden, inputs: self.inputs.clone() }
+        let has_other_sources = self.by_rank.keys().any(|rank| !rank.source.is_operators_config());
+        Merged { entries: valid, index, hidden, inputs: self.inputs.clone(), has_other_sources }
     }
 }
 
@@ -92,7 +95,7 @@ impl Merged {
     pub(super) fn unknown(&self, name: &str) -> Error {
         Error::UnknownServer {
             server: name.to_owned(),
-            place: "in the config",
+            place: if self.has_other_sources { "in the config, its base layers, or what agents, providers and tasks have brought" } else { "in the config" },
             known: self.entries.iter().take(KNOWN_NAMES).map(|entry| entry.name().into()).collect(),
         }
     }
