@@ -47,7 +47,7 @@ test('a resolution has the entries, their reasons, and no secret', async (t) => 
   const secret = 'sk-live-0123456789abcdef'
   const gateway = await openApproved(t, { extra: { ...fixture(), env: { API_KEY: secret } } })
   const { mcpServers, servers } = await gateway.resolve()
-  assert.deepEqual(mcpServers.extra.env, { API_KEY: '${API_KEY}' })
+  assert.deepEqual(mcpServers.extra.env, { API_KEY: `\${API_KEY}` })
   assert.deepEqual(
     servers.map(({ reason, inForce }) => [reason, inForce]),
     [['"extra" is in force: it comes from the config.', true]],
@@ -60,9 +60,13 @@ test('a resolution has the entries, their reasons, and no secret', async (t) => 
 test('a base is a layer under the config, and says so', async (t) => {
   const workspaceFolder = folder(t)
   mkdirSync(join(workspaceFolder, '.cursor'))
-  const theirs = { mcpServers: { extra: { command: 'theirs' }, other: { command: 'theirs', env: { A: '${TASKS_TEST_UNSET}' } } } }
+  const theirs = { mcpServers: { extra: { command: 'theirs' }, other: { command: 'theirs', env: { A: `\${TASKS_TEST_UNSET}` } } } }
   writeFileSync(join(workspaceFolder, '.cursor/mcp.json'), JSON.stringify(theirs))
-  const gateway = await openGateway(t, { extra: fixture() }, { workspaceFolder, config: { base: ['cursor'], mcpServers: { extra: fixture() } } })
+  const gateway = await openGateway(
+    t,
+    { extra: fixture() },
+    { workspaceFolder, config: { base: ['cursor'], mcpServers: { extra: fixture() } } },
+  )
   const [extra, other] = gateway.servers()
   assert.deepEqual([extra.source, extra.hides], [{ kind: 'config' }, [{ kind: 'config', name: 'cursor' }]])
   assert.deepEqual([other.source, other.missing], [{ kind: 'config', name: 'cursor' }, ['TASKS_TEST_UNSET']])

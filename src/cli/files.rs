@@ -149,7 +149,10 @@ mod tests {
         fs::write(&path, "old").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         write_private(&path, "new").unwrap();
-        assert_eq!((fs::read_to_string(&path).unwrap(), fs::metadata(&path).unwrap().permissions().mode() & 0o777), ("new".to_owned(), 0o600));
+        assert_eq!(
+            (fs::read_to_string(&path).unwrap(), fs::metadata(&path).unwrap().permissions().mode() & 0o777),
+            ("new".to_owned(), 0o600)
+        );
     }
 
     #[test]

@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn what_is_not_set_and_has_no_default_is_missing_once() {
-        let env = r#"{ "command": "x", "env": { "A": "${ONE}", "B": "x-${ONE}-${env:TWO}", "C": "${THREE:-3}", "D": "plain", "E": null } }"#;
+        let env =
+            r#"{ "command": "x", "env": { "A": "${ONE}", "B": "x-${ONE}-${env:TWO}", "C": "${THREE:-3}", "D": "plain", "E": null } }"#;
         assert_eq!(missing(env, &[], &[]), ["ONE", "TWO"]);
         assert_eq!(missing(env, &[("ONE", "1")], &["TWO", "FOUR"]), ["TWO", "FOUR"]);
         assert_eq!(missing(env, &[("ONE", ""), ("TWO", ""), ("FOUR", "")], &["FOUR"]), ["FOUR"]);

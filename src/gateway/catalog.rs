@@ -288,7 +288,8 @@ impl Sandbox {
     /// The errors of [`Agent::search_tools`].
     pub fn search_tools(&self, query: &ToolQuery) -> Result<Vec<ToolMatch>> {
         self.identity.check_open()?;
-        let found = self.attached(ApprovalRead::Fresh).and_then(|attached| self.core.search(self.identity.id, &attached, query, self.tool_errors));
+        let found =
+            self.attached(ApprovalRead::Fresh).and_then(|attached| self.core.search(self.identity.id, &attached, query, self.tool_errors));
         found.map_err(|error| self.core.redacted(error))
     }
 

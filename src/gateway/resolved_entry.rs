@@ -23,7 +23,10 @@ impl<'e> SecretNames<'e> {
     /// Returns a variable's placeholder for a secret. A name that stands for another value, here or in the environment, is not used for it.
     fn placeholder(&mut self, server: &str, name: &str, secret: &str) -> String {
         let upper = |text: &str| -> String {
-            text.trim_start_matches('-').chars().map(|next| if next.is_ascii_alphanumeric() { next.to_ascii_uppercase() } else { '_' }).collect()
+            text.trim_start_matches('-')
+                .chars()
+                .map(|next| if next.is_ascii_alphanumeric() { next.to_ascii_uppercase() } else { '_' })
+                .collect()
         };
         let long = format!("{}_{}", upper(server), upper(name));
         let is_variable = !name.is_empty() && name.chars().all(|next| next.is_ascii_uppercase() || next.is_ascii_digit() || next == '_');
@@ -47,7 +50,12 @@ pub(super) struct ResolvedEntry {
 }
 
 /// Writes one server. `name` is its name for the reader.
-pub(super) fn resolved_entry(name: &str, server: &ServerDefinition, surroundings: &Surroundings, secrets: &mut SecretNames<'_>) -> ResolvedEntry {
+pub(super) fn resolved_entry(
+    name: &str,
+    server: &ServerDefinition,
+    surroundings: &Surroundings,
+    secrets: &mut SecretNames<'_>,
+) -> ResolvedEntry {
     let mut writer = Writer { name, surroundings, secrets, hidden: Vec::new() };
     let json = match &server.transport {
         Transport::Stdio { command, arguments, environment, removed_environment: _, working_directory, environment_file } => {
@@ -75,7 +83,8 @@ pub(super) fn resolved_entry(name: &str, server: &ServerDefinition, surroundings
         }
     };
     let hidden = writer.hidden.iter().map(|field| format!("\"{name}\": {field} has a secret, which the program must take from a variable"));
-    let warnings = hidden.chain(not_kept(server).into_iter().map(|key| format!("\"{name}\": {key} has no effect in another program"))).collect();
+    let warnings =
+        hidden.chain(not_kept(server).into_iter().map(|key| format!("\"{name}\": {key} has no effect in another program"))).collect();
     ResolvedEntry { json, warnings }
 }
 
@@ -194,9 +203,7 @@ mod tests {
     use crate::config::parse_text;
 
     fn resolved(entry: &str, environment: &[(&str, &str)]) -> ResolvedEntry {
-        let text = format!(
-            r#"{{ "inputs": [{{ "type": "promptString", "id": "api-key" }}], "mcpServers": {{ "my-server": {entry} }} }}"#
-        );
+        let text = format!(r#"{{ "inputs": [{{ "type": "promptString", "id": "api-key" }}], "mcpServers": {{ "my-server": {entry} }} }}"#);
         let server = parse_text(&text, "c", 9).unwrap().servers.remove(0);
         let surroundings = Surroundings {
             environment: environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),

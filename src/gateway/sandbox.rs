@@ -225,19 +225,20 @@ impl Sandbox {
     pub async fn close(&self) {
         self.closed.cancel();
         drop(self.turn.lock().await);
-        let tasks = std::mem::take(&mut *self.tasks.lock());
-        drop(tasks);
+        let SandboxTasks { of_sandbox, of_run } = std::mem::take(&mut *self.tasks.lock());
+        [of_sandbox, of_run].into_iter().flatten().for_each(|task| task.release());
     }
 
     /// Takes up the task of a run, and returns the tasks that count for it, the innermost first.
     fn take_up(&self, task: Option<&Task>) -> Result<Vec<Arc<TakenTask>>> {
         let taken = task.map(|task| self.core.take_up("Sandbox.run", task)).transpose()?;
         let mut tasks = self.tasks.lock();
-        // What the earlier run had ends after the lock is released.
         let before = taken.as_ref().and_then(|taken| tasks.of_run.replace(Arc::clone(taken)));
         let counting = taken.into_iter().chain(tasks.of_sandbox.clone()).collect();
         drop(tasks);
-        drop(before);
+        if let Some(before) = before {
+            before.release();
+        }
         Ok(counting)
     }
 
@@ -267,7 +268,8 @@ impl Sandbox {
     fn prepare(&self, tool_errors: Option<ToolErrors>, scope: &Arc<CallScope>, end: RunEnd, tasks: &[Arc<TakenTask>]) -> Result<RunHost> {
         let Attachment { servers: attached, warnings } = self.core.attach(&self.identity, tasks, ApprovalRead::Fresh)?;
         let manifests: BTreeMap<_, _> = self.core.visible_servers(self.identity.id, &attached)?;
-        let servers: BTreeMap<&str, _> = manifests.keys().filter_map(|name| Some((name.as_str(), self.definition(name, &attached)?))).collect();
+        let servers: BTreeMap<&str, _> =
+            manifests.keys().filter_map(|name| Some((name.as_str(), self.definition(name, &attached)?))).collect();
         let visible: Vec<_> = servers.iter().map(|(name, server)| (*name, &**server)).collect();
         warnings.into_iter().chain(self.core.readiness_warnings(visible.iter().copied())).for_each(|warning| scope.warn(warning));
         let errors = tool_errors.unwrap_or(self.tool_errors);
@@ -275,7 +277,8 @@ impl Sandbox {
         let caller = RunRequests { core: Arc::downgrade(&self.core), scope: Arc::clone(scope), names: attached.0 };
         let redactor = Arc::clone(&self.core.redactor);
         let catalog = Catalog::new(manifests.clone(), self.module_infos(), self.core.declaration_style(errors));
-        let one_at_a_time = visible.iter().filter(|(_, server)| server.parallel == Parallel::No).map(|(name, _)| (*name).to_owned()).collect();
+        let one_at_a_time =
+            visible.iter().filter(|(_, server)| server.parallel == Parallel::No).map(|(name, _)| (*name).to_owned()).collect();
         let tool_finder = ToolFinder { catalog, search: Arc::clone(&self.core.runs.search) };
         let checks = self.core.checks(&visible);
         drop(servers);

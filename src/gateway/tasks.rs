@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -98,16 +99,33 @@ impl ReadTask {
     }
 }
 
-/// A task whose own servers are in the registry until this is dropped.
+/// A task whose own servers are in the registry until it is released or dropped.
 pub(super) struct TakenTask {
     read: ReadTask,
+    is_released: AtomicBool,
     core: Weak<Core>,
 }
 
-impl Drop for TakenTask {
-    fn drop(&mut self) {
-        if let Some(core) = self.core.upgrade() {
+impl TakenTask {
+    /// Takes the task's own servers out of the registry now.
+    pub(super) fn release(&self) {
+        if let Some(core) = self.core.upgrade().filter(|_| !self.is_released.swap(true, Ordering::Relaxed)) {
             core.let_go(self.read.own.values());
+        }
+    }
+}
+
+impl Drop for TakenTask {
+    /// Releases the task on another thread, as JavaScript's may be the one that drops it.
+    fn drop(&mut self) {
+        let Some(core) = self.core.upgrade() else { return };
+        if self.read.own.is_empty() || self.is_released.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let own = std::mem::take(&mut self.read.own);
+        // Without a runtime the gateway is closed, and its servers have ended.
+        if let Some(runtime) = core.trust.approval_cache.runtime() {
+            drop(runtime.spawn(async move { core.let_go(own.values()) }));
         }
     }
 }
@@ -166,7 +184,8 @@ impl Core {
         if text.len() > MAX_TEXT_BYTES {
             return Err(invalid(format!("task.text: has {} bytes, and at most {MAX_TEXT_BYTES} are permitted", text.len())));
         }
-        let mut read = ReadTask { wishes: TaskWishes { text, servers: Vec::new(), capabilities: capabilities.clone() }, own: BTreeMap::new() };
+        let mut read =
+            ReadTask { wishes: TaskWishes { text, servers: Vec::new(), capabilities: capabilities.clone() }, own: BTreeMap::new() };
         for server in servers {
             match server {
                 TaskServer::Named(name) => read.wishes.servers.push(name.clone()),
@@ -210,7 +229,7 @@ impl Core {
             }
             self.set_task_layer(&all);
         }
-        Ok(Arc::new(TakenTask { read, core: Weak::clone(&self.weak) }))
+        Ok(Arc::new(TakenTask { read, is_released: AtomicBool::new(false), core: Weak::clone(&self.weak) }))
     }
 
     /// Takes the servers of a task out of the registry, and ends those that no other task has.
@@ -280,13 +299,7 @@ impl Core {
     }
 
     /// Returns the reason why an agent may not use a server. A server that is on request, or that the task names, need not be enabled before.
-    fn obstacle(
-        &self,
-        agent: AgentView<'_>,
-        entry: &Entry,
-        is_named: bool,
-        approval_read: ApprovalRead,
-    ) -> Result<Option<Obstacle>> {
+    fn obstacle(&self, agent: AgentView<'_>, entry: &Entry, is_named: bool, approval_read: ApprovalRead) -> Result<Option<Obstacle>> {
         let Entry::Valid(server) = entry else { return Ok(Some(Obstacle::Invalid)) };
         if server.disabled {
             return Ok(Some(Obstacle::Disabled));
@@ -298,9 +311,8 @@ impl Core {
         if server.source.kind == SourceKind::Agent && presence(&server.source, agent.name) == Presence::OnRequest {
             return Ok(Some(Obstacle::NotGranted));
         }
-        let is_enabled = is_named
-            || presence(&server.source, agent.name) == Presence::OnRequest
-            || self.registry.is_enabled(&server.name, agent.id);
+        let is_enabled =
+            is_named || presence(&server.source, agent.name) == Presence::OnRequest || self.registry.is_enabled(&server.name, agent.id);
         Ok(match self.approval_status_by(server, approval_read)? {
             ApprovalStatus::Unapproved(_) => Some(Obstacle::NotApproved),
             ApprovalStatus::Command => Some(Obstacle::ToolsNotApproved),
@@ -328,7 +340,8 @@ impl Core {
                     attachment.servers.0.insert(name.clone(), known);
                 }
                 (Some(obstacle), known) if *reason != AttachReason::Always => {
-                    let alias = known.filter(|known| known != name).map(|known| format!(" (in approvals: \"{known}\")")).unwrap_or_default();
+                    let alias =
+                        known.filter(|known| known != name).map(|known| format!(" (in approvals: \"{known}\")")).unwrap_or_default();
                     attachment.warnings.push(format!("server \"{name}\"{alias} is not attached: {obstacle} ({reason})"));
                 }
                 _ => {}

@@ -103,7 +103,8 @@ pub fn attach(candidates: &[Candidate<'_>], task: &TaskWishes, obstacle: impl Fn
         let obstacle = if known.contains(server.as_str()) { obstacle(server) } else { Some(Obstacle::Unknown) };
         decisions.push(AttachDecision { server: server.clone(), reason: AttachReason::Named, obstacle });
     }
-    let wishes = Wishes { text: WordText::new(&task.text), capabilities: task.capabilities.iter().map(|wish| WordText::fold(wish)).collect() };
+    let wishes =
+        Wishes { text: WordText::new(&task.text), capabilities: task.capabilities.iter().map(|wish| WordText::fold(wish)).collect() };
     for candidate in candidates.iter().filter(|candidate| !named.contains(candidate.name)) {
         if let Some(reason) = wishes.reason(candidate) {
             decisions.push(AttachDecision { server: candidate.name.to_owned(), reason, obstacle: obstacle(candidate.name) });
@@ -222,7 +223,8 @@ mod tests {
     }
 
     fn words() -> impl Strategy<Value = String> {
-        prop::collection::vec(prop::sample::select(vec!["ab", "Ab", "abc", "b", "é", "É", "天", "x9"]), 1..3).prop_map(|words| words.join(" "))
+        prop::collection::vec(prop::sample::select(vec!["ab", "Ab", "abc", "b", "é", "É", "天", "x9"]), 1..3)
+            .prop_map(|words| words.join(" "))
     }
 
     fn names() -> impl Strategy<Value = String> {

@@ -95,7 +95,11 @@ impl Merged {
     pub(super) fn unknown(&self, name: &str) -> Error {
         Error::UnknownServer {
             server: name.to_owned(),
-            place: if self.has_other_sources { "in the config, its base layers, or what agents, providers and tasks have brought" } else { "in the config" },
+            place: if self.has_other_sources {
+                "in the config, its base layers, or what agents, providers and tasks have brought"
+            } else {
+                "in the config"
+            },
             known: self.entries.iter().take(KNOWN_NAMES).map(|entry| entry.name().into()).collect(),
         }
     }

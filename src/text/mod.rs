@@ -15,5 +15,5 @@ pub use sanitise::{has_invisible, sanitise_json, sanitise_line, sanitise_text};
 pub(crate) use sanitise::{hidden, is_tag, is_unseen, visible};
 pub(crate) use server_name::check_server_name;
 pub use server_name::is_server_name;
-pub use word_text::WordText;
 pub(crate) use shown_arguments::{arguments_text, escaped, whole_arguments_text};
+pub use word_text::WordText;

@@ -23,8 +23,8 @@ use crate::trust::{METADATA_FIELD, address_of, addresses_of, input_lines, oauth_
 use masked::shown_url;
 use plan::{Addition, Read, plan, snippet};
 
-pub use found::{FoundServer, Secret, found_in};
 pub(super) use found::converted;
+pub use found::{FoundServer, Secret, found_in};
 pub(super) use plan::{Plan, edited, plan_named, shown_found};
 pub(super) use words::shown_text;
 

@@ -8,7 +8,8 @@ use serde_json::{Value as Json, json};
 use super::found::{FoundServer, Secret};
 use super::masked::{self, shown_input};
 use crate::config::{
-    ServerDefinition, free_name, inputs_in, inputs_of_entry, loads_code, parse_object, redirects_traffic, renamed_input, starts_gateway, valid_name,
+    ServerDefinition, free_name, inputs_in, inputs_of_entry, loads_code, parse_object, redirects_traffic, renamed_input, starts_gateway,
+    valid_name,
 };
 use crate::error::Error;
 use crate::redact::{Redactor, is_secret};

@@ -160,7 +160,10 @@ mod tests {
             file("b", "{ wrong"),
             BaseFile { path: "c".to_owned(), content: Ok(None) },
             BaseFile { path: "d".to_owned(), content: Err("permission denied".to_owned()) },
-            file("e", r#"{ "mcpServers": { "x": { "command": "second" }, "w": {}, "us": { "command": "hyperlight-mcp", "args": ["serve"] } } }"#),
+            file(
+                "e",
+                r#"{ "mcpServers": { "x": { "command": "second" }, "w": {}, "us": { "command": "hyperlight-mcp", "args": ["serve"] } } }"#,
+            ),
         ];
         let layer = base_layer(Program::Cursor, &files, "/w", &[]);
         assert_eq!(names(&layer), ["x", "y", "y-2"]);

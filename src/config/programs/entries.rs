@@ -23,7 +23,12 @@ pub(crate) struct ProgramServer {
 ///
 /// # Errors
 /// A sentence that says what is wrong with the text.
-pub(crate) fn servers_in(program: Program, text: &str, folder: Option<&str>, most: usize) -> Result<(Vec<ProgramServer>, Vec<Json>), String> {
+pub(crate) fn servers_in(
+    program: Program,
+    text: &str,
+    folder: Option<&str>,
+    most: usize,
+) -> Result<(Vec<ProgramServer>, Vec<Json>), String> {
     let root = match program {
         Program::Codex => toml::from_str(text).map_err(|error| error.message().to_owned())?,
         _ => jsonc_parser::parse_to_serde_value(text.trim_start_matches('\u{feff}'), &jsonc_parser::ParseOptions::default())

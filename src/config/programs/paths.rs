@@ -6,11 +6,7 @@ use std::path::{Path, PathBuf};
 use super::Program;
 
 /// Returns the possible config files of these programs, or of all programs if the list is empty. Files of the project come first.
-pub(crate) fn config_paths(
-    programs: &[Program],
-    environment: &BTreeMap<String, String>,
-    workspace: &Path,
-) -> Vec<(Program, PathBuf)> {
+pub(crate) fn config_paths(programs: &[Program], environment: &BTreeMap<String, String>, workspace: &Path) -> Vec<(Program, PathBuf)> {
     let home = PathBuf::from(environment.get("HOME").map_or("/", String::as_str));
     let config = environment.get("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map_or_else(|| home.join(".config"), PathBuf::from);
     let codex = environment.get("CODEX_HOME").filter(|path| !path.is_empty()).map_or_else(|| home.join(".codex"), PathBuf::from);
