@@ -58,8 +58,6 @@ pub(super) struct Core {
     /// Work of others that ends with the gateway, and for which its end waits.
     pub(super) attached: TaskTracker,
     pub(super) plugin_switch: PluginSwitch,
-    /// The servers that tasks have brought.
-    pub(super) tasks: TaskServers,
     pub(super) redactor: Arc<Redactor>,
     pub(super) events: Events,
     pub(super) server_facts: ServerFactsStore,
@@ -77,11 +75,13 @@ pub(super) struct TrustState {
     pub(super) shown: Mutex<HashMap<String, (String, Arc<Manifest>)>>,
 }
 
-/// Requests that are under way, and the lasting subscriptions.
+/// Requests that are under way, the lasting subscriptions, and the servers of tasks.
 #[derive(Default)]
 pub(super) struct RequestState {
     pub(super) slots: CallSlots,
     pub(super) subscriptions: Subscriptions,
+    /// The servers that tasks have brought.
+    pub(super) tasks: TaskServers,
 }
 
 /// The callbacks through which this gateway asks people, and their answers.

@@ -36,6 +36,7 @@ mod sandbox;
 mod server_facts;
 mod server_logs;
 mod slots;
+mod status;
 mod subject;
 mod tasks;
 mod watch;
@@ -81,13 +82,12 @@ use self::request::Request;
 use self::results::check_budget;
 use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
-use self::tasks::TaskServers;
 use crate::bridge::{ToolErrors, check_sendable, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
-use crate::config::{InvalidServer, ServerDefinition, Surroundings, missing_variables};
+use crate::config::{ServerDefinition, Surroundings, missing_variables};
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
-use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
+use crate::registry::{Decider, Entry, Registry, ServerState, ServerStatus};
 use crate::sandbox::{HypervisorReport, Stop};
 use crate::store::Store;
 use crate::text::sanitise_line;
@@ -241,7 +241,6 @@ impl Gateway {
             closed,
             attached: TaskTracker::new(),
             plugin_switch: PluginSwitch::default(),
-            tasks: TaskServers::default(),
             redactor: Arc::clone(redactor),
             events,
             server_facts,
@@ -485,23 +484,5 @@ impl Agent {
             quarantined: self.quarantined(server, &approval_status, approval_read),
             last_error,
         })
-    }
-
-    /// Returns the status of a server whose entry has an error.
-    fn invalid_status(&self, server: &InvalidServer) -> ServerStatus {
-        let error = self.core.redacted(server.error.clone());
-        ServerStatus {
-            name: server.name.clone(),
-            state: ServerState::Invalid,
-            approved: false,
-            enabled: false,
-            disabled_by_person: false,
-            source: server.source.clone(),
-            hides: self.core.registry.hidden_by(&server.name),
-            missing: Vec::new(),
-            tools: Vec::new(),
-            quarantined: Vec::new(),
-            last_error: Some(LastError::from(&error)),
-        }
     }
 }

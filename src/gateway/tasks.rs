@@ -223,7 +223,7 @@ impl Core {
     pub(super) fn take_up(&self, method: &'static str, task: &Task) -> Result<Arc<TakenTask>> {
         let read = self.read_task(method, task)?;
         if !read.own.is_empty() {
-            let mut all = self.tasks.0.lock();
+            let mut all = self.requests.tasks.0.lock();
             for server in read.own.values() {
                 all.entry(server.name.clone()).or_insert_with(|| (Arc::clone(server), 0)).1 += 1;
             }
@@ -234,7 +234,7 @@ impl Core {
 
     /// Takes the servers of a task out of the registry, and ends those that no other task has.
     fn let_go<'s>(&self, servers: impl Iterator<Item = &'s Arc<ServerDefinition>>) {
-        let mut all = self.tasks.0.lock();
+        let mut all = self.requests.tasks.0.lock();
         let mut ended = Vec::new();
         for server in servers {
             let Some((_, tasks)) = all.get_mut(&server.name) else { continue };
@@ -371,3 +371,7 @@ pub(super) fn not_ready(name: &str, missing: &[String]) -> String {
     let (noun, verb) = if missing.len() == 1 { ("variable", "is") } else { ("variables", "are") };
     format!("server \"{name}\" is not ready: the {noun} {} {verb} not set", missing.join(", "))
 }
+
+#[cfg(test)]
+#[path = "tasks_tests.rs"]
+mod tests;

@@ -44,7 +44,7 @@ impl ServerStatus {
     pub fn for_model(&self) -> Self {
         let mut status = self.clone();
         // The name of a task's own server has a digest behind it.
-        if !is_server_name(self.name.split_once("@task-").map_or(&self.name, |(name, _)| name)) {
+        if !is_server_name(self.name.split_once("@task-").map_or(self.name.as_str(), |(name, _)| name)) {
             NO_NAME.clone_into(&mut status.name);
         }
         if !self.approved {
