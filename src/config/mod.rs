@@ -52,7 +52,7 @@ pub(crate) use programs::{
 };
 pub use readiness::missing_variables;
 pub use redirectors::redirects_traffic;
-pub use source::{ServerSource, SourceKind};
+pub use source::{ServerSource, SourceKind, server_of_key};
 pub(crate) use substitute::INPUT_ADVICE;
 pub use substitute::{ResolvedCommand, ResolvedHttp, Surroundings, resolve_command, resolve_http, resolve_roots};
 pub use template::{Part, Placeholder, Template};

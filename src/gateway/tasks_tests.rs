@@ -35,7 +35,7 @@ impl Scene {
     fn approve(&self, name: &str) {
         let core = &self.gateway.core;
         let (subject, approvals) = (core.subject(&core.registry.server(name).unwrap()), &core.trust.approvals);
-        let basis = approvals.approve_command(&subject, None, &approvals.basis(&subject.server).unwrap()).unwrap();
+        let basis = approvals.approve_command(&subject, None, &approvals.basis(&subject.key).unwrap()).unwrap();
         approvals.approve_manifest(&subject, Arc::default(), None, &basis).unwrap();
     }
 
