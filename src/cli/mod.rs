@@ -13,6 +13,7 @@ mod held_output;
 mod import;
 mod install;
 mod next_command;
+mod resolve;
 mod run;
 mod serve;
 mod session;
@@ -184,6 +185,7 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
         CliCommand::Audit(arguments) => audit::audit(session, arguments).await,
         CliCommand::Run(arguments) => run::run(session, arguments).await,
         CliCommand::Check(arguments) => check::check(session, arguments).await,
+        CliCommand::Resolve(arguments) => resolve::resolve(session, arguments).await,
         CliCommand::Serve(arguments) => Box::pin(serve::serve(session, arguments)).await,
         CliCommand::Types(arguments) => types::types(session, arguments),
         CliCommand::Import(arguments) => import::import(session, arguments).await,

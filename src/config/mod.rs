@@ -13,6 +13,8 @@ mod inserted_value;
 mod loaders;
 mod oauth;
 mod parse;
+mod programs;
+mod readiness;
 mod redirectors;
 mod rules;
 mod server;
@@ -43,6 +45,12 @@ pub use inserted_value::{InsertedValue, Source};
 pub use loaders::loads_code;
 pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};
+pub use programs::{BaseFile, BaseLayer, Program, base_layer};
+pub(crate) use programs::{
+    ProgramServer, config_paths, converted as converted_entry, free_name, inputs_in, inputs_of_entry, renamed_input, servers_in,
+    starts_gateway, valid_name,
+};
+pub use readiness::missing_variables;
 pub use redirectors::redirects_traffic;
 pub use source::{ServerSource, SourceKind, server_of_key};
 pub(crate) use substitute::INPUT_ADVICE;

@@ -7,7 +7,9 @@ use serde_json::Value as Json;
 
 use super::definition::{InputDefinition, InvalidServer, ServerDefinition};
 use super::inputs::Inputs;
+use super::programs::{BaseLayer, Program};
 use super::server::{self, Context};
+use super::source::ServerSource;
 use super::tree::{self, Entry, Node, Tree, Value};
 use crate::error::{Error, Result};
 use crate::text::{self, Problem, displayed, displayed_within};
@@ -23,6 +25,10 @@ pub struct Config {
     pub invalid: Vec<InvalidServer>,
     /// The inputs to which `${input:id}` can refer.
     pub inputs: Vec<InputDefinition>,
+    /// The programs whose configs are base layers under this one, in the order of their precedence.
+    pub base: Vec<Program>,
+    /// The servers of these programs, which whoever reads the files adds.
+    pub bases: Vec<BaseLayer>,
     /// Problems that do not prevent the use of the config.
     pub warnings: Vec<String>,
 }
@@ -94,13 +100,14 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
     text::sort_problems(&mut warnings);
     config.warnings = warnings.iter().map(|warning| warning.in_file(file)).collect();
     config.inputs = inputs.usable;
+    config.base = sources.base;
     Ok(config)
 }
 
 fn invalid_server(name: &str, file: &str, mut problems: Vec<Problem>) -> InvalidServer {
     text::sort_problems(&mut problems);
     let error = Error::ConfigInvalid { file: file.into(), problems: problems.into() };
-    InvalidServer { name: displayed_within(name, MAX_DISPLAYED_NAME_CHARS), error }
+    InvalidServer { name: displayed_within(name, MAX_DISPLAYED_NAME_CHARS), source: ServerSource::default(), error }
 }
 
 /// The places in a config that contain servers and inputs.
@@ -108,6 +115,7 @@ fn invalid_server(name: &str, file: &str, mut problems: Vec<Problem>) -> Invalid
 struct Sources<'t> {
     sections: Vec<Section<'t>>,
     inputs: Vec<(&'static str, &'t Node)>,
+    base: Vec<Program>,
     warnings: Vec<Problem>,
     /// Problems that make the whole config unusable.
     fatal: Vec<Problem>,
@@ -132,6 +140,7 @@ impl<'t> Sources<'t> {
                 "servers" => self.section("servers", node),
                 "inputs" => self.inputs.push(("inputs", node)),
                 "mcp" => self.settings(node),
+                "base" => self.base(node),
                 // Other top-level keys belong to the agent.
                 _ => {}
             }
@@ -148,6 +157,21 @@ impl<'t> Sources<'t> {
                 "servers" => self.section("mcp.servers", node),
                 "inputs" => self.inputs.push(("mcp.inputs", node)),
                 _ => {}
+            }
+        }
+    }
+
+    /// Reads the programs whose configs are base layers.
+    fn base(&mut self, node: &'t Node) {
+        let known = Program::ALL.map(|program| format!("\"{}\"", program.word())).join(", ");
+        let Some(items) = node.items() else {
+            return self.fatal.push(Problem::new("base", node.position, format!("must be a list of programs: {known}")));
+        };
+        for (index, item) in items.iter().enumerate() {
+            match item.text().and_then(Program::named) {
+                Some(program) if self.base.contains(&program) => {}
+                Some(program) => self.base.push(program),
+                None => self.fatal.push(Problem::new(format!("base[{index}]"), item.position, format!("must be one of {known}"))),
             }
         }
     }

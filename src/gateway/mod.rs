@@ -10,6 +10,7 @@ mod callbacks;
 mod caller;
 mod catalog;
 mod checks;
+mod config_source;
 mod connect;
 mod core;
 mod direct;
@@ -27,6 +28,8 @@ mod plugin_switch;
 mod registration;
 mod reload;
 mod request;
+mod resolve;
+mod resolved_entry;
 mod resources_and_prompts;
 mod results;
 mod run_end;
@@ -35,7 +38,9 @@ mod server_facts;
 mod server_logs;
 mod slots;
 mod spans;
+mod status;
 mod subject;
+mod tasks;
 mod watch;
 
 use parking_lot::Mutex;
@@ -62,9 +67,11 @@ pub use model_tools::ApprovedServer;
 pub use open_gateways::OpenGateways;
 pub use options::{EnableAtOpen, GatewayOptions};
 pub use reload::ReloadReport;
+pub use resolve::{Resolution, ResolveOptions, ResolvedServer};
 pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 pub use server_logs::LogLine;
+pub use tasks::{Task, TaskServer};
 
 use self::agent::Agents;
 use self::approval_cache::ApprovalCache;
@@ -79,10 +86,10 @@ use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
 use crate::bridge::{ToolErrors, check_sendable, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
-use crate::config::{ServerDefinition, ServerSource, Surroundings};
+use crate::config::{ServerDefinition, Surroundings, missing_variables};
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
-use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
+use crate::registry::{Decider, Entry, Registry, ServerState, ServerStatus};
 use crate::sandbox::{HypervisorReport, Stop};
 use crate::store::Store;
 use crate::telemetry::{Telemetry, TraceContext};
@@ -194,7 +201,7 @@ impl Gateway {
     fn open_with(options: &GatewayOptions, surroundings: Surroundings, redactor: &Arc<Redactor>) -> Result<Self> {
         options.limits.validate()?;
         check_budget("Gateway.open", options.max_result_tokens)?;
-        let source = options.source()?;
+        let source = options.source(&surroundings)?;
         let config = source.read()?;
         let mut warnings = config.warnings.clone();
         let limits = Arc::new(options.limits.clone());
@@ -414,7 +421,7 @@ impl Agent {
         check_budget("Gateway.sandbox", options.max_result_tokens)?;
         self.check_plugin_on()?;
         self.core.sandboxes.boot().map_err(|error| self.core.redacted(error))?;
-        Ok(Arc::new(Sandbox::new(self, options)))
+        Sandbox::new(self, options).map(Arc::new).map_err(|error| self.core.redacted(error))
     }
 
     /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server.
@@ -448,7 +455,7 @@ impl Agent {
     fn status(&self, entry: &Entry, approval_read: ApprovalRead) -> Result<ServerStatus> {
         let server = match entry {
             Entry::Valid(server) => server,
-            Entry::Invalid(server) => return Ok(invalid_status(&server.name, &self.core.redacted(server.error.clone()))),
+            Entry::Invalid(server) => return Ok(self.invalid_status(server)),
         };
         let approval_status = self.core.approval_status_by(server, approval_read)?;
         let registry = &self.core.registry;
@@ -472,25 +479,10 @@ impl Agent {
             disabled_by_person: registry.is_disabled_by_person(&server.name),
             source: server.source.clone(),
             hides: registry.hidden_by(&server.name),
+            missing: missing_variables(server, &self.core.surroundings.environment),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
             quarantined: self.quarantined(server, &approval_status, approval_read),
             last_error,
         })
-    }
-}
-
-fn invalid_status(name: &str, error: &Error) -> ServerStatus {
-    ServerStatus {
-        name: name.to_owned(),
-        state: ServerState::Invalid,
-        approved: false,
-        enabled: false,
-        disabled_by_person: false,
-        // Entries with errors can be of the operator's config only.
-        source: ServerSource::default(),
-        hides: Vec::new(),
-        tools: Vec::new(),
-        quarantined: Vec::new(),
-        last_error: Some(LastError::from(error)),
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::Gateway;
+use super::core::Core;
 use super::ending::EndReason;
 use super::events::Event;
 use crate::blocking::blocking;
@@ -114,13 +115,21 @@ impl Gateway {
     fn fingerprints(&self) -> BTreeMap<String, String> {
         let key = self.core.store.key();
         let form = |entry: &Entry| match entry {
-            Entry::Invalid(server) => Canonical::new("invalid").text(&self.core.redacted(server.error.clone()).to_string()),
-            Entry::Valid(server) => {
-                let approved = Subject::new(server, key, Circumstances::default()).digest;
-                with_call_settings(Canonical::new("valid").text(&approved), server)
+            Entry::Invalid(server) => {
+                key.authenticate(&Canonical::new("invalid").text(&self.core.redacted(server.error.clone()).to_string()))
             }
+            Entry::Valid(server) => self.core.fingerprint(server),
         };
-        self.core.registry.entries().iter().map(|entry| (entry.name().to_owned(), key.authenticate(&form(entry)))).collect()
+        self.core.registry.entries().iter().map(|entry| (entry.name().to_owned(), form(entry))).collect()
+    }
+}
+
+impl Core {
+    /// Returns a digest of a valid entry, made with this machine's key. Two entries that differ in anything have different digests.
+    pub(super) fn fingerprint(&self, server: &ServerDefinition) -> String {
+        let key = self.store.key();
+        let approved = Subject::new(server, key, Circumstances::default()).digest;
+        key.authenticate(&with_call_settings(Canonical::new("valid").text(&approved), server))
     }
 }
 

@@ -19,7 +19,7 @@ use super::runtime::Core;
 use super::{glue, options};
 use crate::blocking::blocking;
 use crate::error::Result;
-use crate::gateway::{ApprovalRead, GatewayOptions};
+use crate::gateway::{ApprovalRead, GatewayOptions, ResolveOptions};
 
 const WATCHDOG: &str = "hyperlight-mcp-watchdog";
 
@@ -153,6 +153,22 @@ impl Gateway {
     #[napi(catch_unwind, ts_return_type = "Promise<ReloadReport>")]
     pub fn reload<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.reload", [], |gateway, []: [(); 0]| async move { gateway.reload().await })
+    }
+
+    /// Returns the merged `mcpServers` that would be in force for an agent and a task, and each server's reason. Secrets are names: `${NAME}`. Changes
+    /// nothing, and starts nothing.
+    ///
+    /// Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_INVALID` for an entry that the task brings, `ERR_APPROVAL_STORE`.
+    ///
+    /// ```js
+    /// const { mcpServers, servers } = await gateway.resolve({ task: { text: 'compare two forecasts' } })
+    /// for (const { reason } of servers) console.log(reason)
+    /// ```
+    #[napi(catch_unwind, ts_args_type = "options?: ResolveOptions", ts_return_type = "Promise<Resolution>")]
+    pub fn resolve<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.resolve", [options], |gateway, (options,): (Option<ResolveOptions>,)| async move {
+            gateway.resolve(options.unwrap_or_default()).await
+        })
     }
 
     /// Revokes the approval for every process, and ends the server's calls and connection in this gateway.
