@@ -295,6 +295,8 @@ impl Origin {
 pub struct InvalidServer {
     /// The name for display: cut to 64 characters, with marks in place of invisible characters. It never equals the name of a valid server.
     pub name: String,
+    /// Who brought the entry.
+    pub source: ServerSource,
     /// `ERR_CONFIG_INVALID` with all problems of the entry.
     pub error: Error,
 }

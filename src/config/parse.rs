@@ -7,7 +7,9 @@ use serde_json::Value as Json;
 
 use super::definition::{InputDefinition, InvalidServer, ServerDefinition};
 use super::inputs::Inputs;
+use super::providers::{self, ProviderSettings};
 use super::server::{self, Context};
+use super::source::ServerSource;
 use super::tree::{self, Entry, Node, Tree, Value};
 use crate::error::{Error, Result};
 use crate::text::{self, Problem, displayed, displayed_within};
@@ -23,6 +25,10 @@ pub struct Config {
     pub invalid: Vec<InvalidServer>,
     /// The inputs to which `${input:id}` can refer.
     pub inputs: Vec<InputDefinition>,
+    /// Who else may bring servers.
+    pub providers: ProviderSettings,
+    /// True if the servers of the shipped catalogue are there as well.
+    pub catalogue: bool,
     /// Problems that do not prevent the use of the config.
     pub warnings: Vec<String>,
 }
@@ -67,7 +73,7 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
         return Err(Error::TooManyServers { count, limit: max_servers });
     }
     sources.find_names_used_twice();
-    let mut config = Config::default();
+    let mut config = Config { providers: sources.providers, catalogue: sources.catalogue, ..Config::default() };
     let mut inputs = Inputs::default();
     for (field, node) in &sources.inputs {
         inputs.read(field, node);
@@ -100,7 +106,7 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
 fn invalid_server(name: &str, file: &str, mut problems: Vec<Problem>) -> InvalidServer {
     text::sort_problems(&mut problems);
     let error = Error::ConfigInvalid { file: file.into(), problems: problems.into() };
-    InvalidServer { name: displayed_within(name, MAX_DISPLAYED_NAME_CHARS), error }
+    InvalidServer { name: displayed_within(name, MAX_DISPLAYED_NAME_CHARS), source: ServerSource::default(), error }
 }
 
 /// The places in a config that contain servers and inputs.
@@ -108,6 +114,8 @@ fn invalid_server(name: &str, file: &str, mut problems: Vec<Problem>) -> Invalid
 struct Sources<'t> {
     sections: Vec<Section<'t>>,
     inputs: Vec<(&'static str, &'t Node)>,
+    providers: ProviderSettings,
+    catalogue: bool,
     warnings: Vec<Problem>,
     /// Problems that make the whole config unusable.
     fatal: Vec<Problem>,
@@ -132,6 +140,8 @@ impl<'t> Sources<'t> {
                 "servers" => self.section("servers", node),
                 "inputs" => self.inputs.push(("inputs", node)),
                 "mcp" => self.settings(node),
+                "providers" => self.providers = providers::settings(node, &mut self.fatal),
+                "catalogue" => self.catalogue = providers::catalogue(node, &mut self.fatal),
                 // Other top-level keys belong to the agent.
                 _ => {}
             }

@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 
 use super::callbacks::Callbacks;
 use super::events::EventListener;
+use super::providers::ProviderLoader;
 use crate::config::{ArgumentCheck, Config, SchemaViolations, Surroundings, parse_object, parse_text};
 use crate::error::{Error, Result};
 use crate::files::{Links, Stamp, read_bounded};
@@ -71,6 +72,8 @@ pub struct GatewayOptions {
     pub max_result_tokens: Option<usize>,
     /// True if each connection and each call is an event as well.
     pub trace: bool,
+    /// Runs the code of provider packages. `None`: there is nothing that could run it.
+    pub provider_loader: Option<Arc<dyn ProviderLoader>>,
     /// Callbacks that are used if neither the run nor the sandbox has them.
     pub callbacks: Option<Arc<dyn Callbacks>>,
 }
@@ -161,6 +164,7 @@ impl GatewayOptions {
             argument_checks: ArgumentCheck::default(),
             max_result_tokens: None,
             trace: false,
+            provider_loader: None,
             callbacks: None,
         }
     }

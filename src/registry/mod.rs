@@ -1,6 +1,8 @@
 //! Holds the servers that exist now, of all sources, their state, and whether this gateway has enabled them.
 
+mod catalogue;
 mod merged;
+pub mod providers;
 mod status;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -9,6 +11,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+pub use catalogue::{catalogue, catalogue_source};
 pub use merged::Hidden;
 pub use status::{LastError, ServerState, ServerStatus};
 

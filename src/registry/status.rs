@@ -27,6 +27,9 @@ pub struct ServerStatus {
     pub tools: Vec<String>,
     /// Approved tools that the server has since changed or removed. Calls of these tools fail.
     pub quarantined: Vec<String>,
+    /// Variables of this process that the server needs and that are not set, or empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
 }
@@ -58,6 +61,8 @@ pub enum ServerState {
     Invalid,
     /// The config says `disabled: true`.
     Disabled,
+    /// A variable that the server needs is not set: [`ServerStatus::missing`]. It may be approved, and cannot be started.
+    NotReady,
     /// The server's command is not approved, so that nothing may run.
     Unapproved,
     /// The server's command is approved, but its tools are not.
