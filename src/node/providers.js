@@ -3,7 +3,7 @@
 ({ entriesOf, invalid, json, settle, traceOf }) => {
   // Tests and programs may replace these later.
   const { setTimeout, clearTimeout } = globalThis;
-  /** Time for the code of a package, in milliseconds. */
+  /** Time for the code of a package, in milliseconds, once its thread has started. */
   const TIME = 2_000;
   /** Time for a thread to start, which takes long on a busy machine. */
   const START_TIME = 10_000;
@@ -31,7 +31,10 @@
     worker.stdout.resume();
     worker.stderr.resume();
     return new Promise((resolve, reject) => {
+      let hasEnded = false;
       const end = async (settlement, value) => {
+        if (hasEnded) return;
+        hasEnded = true;
         clearTimeout(timer);
         // Nothing of it is left when the answer is used.
         await worker.terminate();
