@@ -1,13 +1,13 @@
 // Providers: packages whose code runs only as a person has approved it, and objects that the agent registers. Whatever one of them does, the others
 // and the gateway go on.
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { Gateway } from '../index.mjs'
 import { place, run } from './command-line.mjs'
 import { CODE, definition, install } from './fixtures/provider-packages.mjs'
-import { afterwards, failure, fixture, folder, guest, ms, waitFor } from './support.mjs'
+import { afterwards, failure, fixture, folder, guest, ms, root, run as runProgram } from './support.mjs'
 
 /** A gateway whose config is in a folder of its own, and what it says. */
 async function open(t, path, config, options) {
@@ -55,7 +55,7 @@ describe('A package', () => {
     await failure(gateway.enable('acme-mcp--files'), 'ERR_NOT_APPROVED')
     await gateway.approve('acme-mcp--files')
     await gateway.enable('acme-mcp--files')
-    const result = await gateway.callTool('acme-mcp--files', 'echo', { message: 'hi' }, { onApproval: () => 'once' })
+    const result = await gateway.callTool('acme-mcp--files', 'echo', { value: 'hi' }, { onApproval: () => 'once' })
     assert.ok(result.content.length > 0)
 
     // A later gateway runs the code again, and finds its servers approved.
@@ -305,16 +305,16 @@ test('the command line lists providers, shows what is approved, and approves exa
   assert.match((await run(at, ['providers'])).stdout, /unapproved/)
 })
 
-test('a provider that hangs does not keep a closed gateway or its process alive', async (t) => {
+test('a provider that hangs does not keep a process alive that has closed its gateway', async (t) => {
   const path = folder(t)
   install(path, 'waiting', CODE.waiting)
-  const first = await open(t, path, { providers: ['waiting'] })
-  await approve(first.gateway, 'waiting')
-  mkdirSync(join(path, 'other'), { recursive: true })
-  const started = Date.now()
-  const second = await open(t, path, { providers: ['waiting'] })
-  assert.equal(statesOf(second.gateway).waiting, 'failed')
-  assert.ok(Date.now() - started < ms(12_000))
-  await second.gateway.close()
-  await waitFor(() => process.getActiveResourcesInfo().filter((kind) => kind === 'MessagePort').length === 0)
+  const { gateway } = await open(t, path, { providers: ['waiting'] })
+  await approve(gateway, 'waiting')
+  const script = `
+    import { Gateway } from ${JSON.stringify(join(root, 'index.mjs'))}
+    const gateway = await Gateway.open(${JSON.stringify({ configPath: join(path, 'config.json'), stateDir: join(path, 'state'), workspaceFolder: path })})
+    console.log(gateway.providers()[0].state)
+    await gateway.close()`
+  const ended = await runProgram(t, process.execPath, ['--input-type=module', '-e', script], { limit: ms(20_000) })
+  assert.deepEqual([ended.code, ended.stdout.trim()], [0, 'failed'], ended.stderr)
 })
