@@ -113,11 +113,13 @@ fn list_text(all: &[ProviderStatus], next_command: &NextCommand, style: &Style) 
     let mut text = style.table(&["PROVIDER", "STATE", "PACKAGE", "SERVERS"], all.iter().map(row).collect());
     for status in all {
         if let Some(problem) = &status.problem {
-            text.push_str(&format!("\n{}\n", style.paint(Tone::Warning, &format!("{}: {}", status.name, status.state.as_str()))));
+            let title = style.paint(Tone::Warning, &format!("{}: {}", status.name, status.state.as_str()));
+            text.extend(["\n", &title, "\n"]);
             text.push_str(&style.wrapped("  ", problem));
         }
         if status.state == ProviderState::Unapproved {
-            text.push_str(&format!("  {}\n", next_command.with(&format!("approve --provider {}", status.name))));
+            // The command is not wrapped, so that it can be copied.
+            text.extend(["  ", &next_command.with(&format!("approve --provider {}", status.name)), "\n"]);
         }
         for refused in &status.refused {
             text.push_str(&style.wrapped("  ", &one_line(&format!("{} is denied: {}", refused.name, refused.reason))));

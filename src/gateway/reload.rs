@@ -63,7 +63,9 @@ impl Gateway {
         let brought = self.core.brought_layers(&config).await.map_err(|error| self.core.redacted(error))?;
         let change = move |registry: &Registry| {
             registry.replace(config);
-            brought.into_iter().for_each(|(source, entries)| registry.set_layer(source, entries));
+            for (source, entries) in brought {
+                registry.set_layer(source, entries);
+            }
         };
         let ServerChanges { added, removed, changed } = self.core.apply_layers(change).await?;
         let report = ReloadReport {

@@ -186,7 +186,9 @@ impl Gateway {
             let looked = std::thread::scope(|scope| scope.spawn(look).join());
             layers.extend(looked.map_err(|_| Error::Internal("looking for providers panicked".into()))??);
         }
-        layers.into_iter().for_each(|(source, entries)| self.core.registry.set_layer(source, entries));
+        for (source, entries) in layers {
+            self.core.registry.set_layer(source, entries);
+        }
         Ok(())
     }
 }

@@ -118,3 +118,43 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value as Json, json};
+
+    use crate::error::{Error, Result};
+    use crate::gateway::{Answer, Gateway, GatewayOptions, Provider, ProviderState};
+
+    fn answering(answer: impl Fn() -> Result<Json> + Send + Sync + 'static) -> Arc<dyn Provider> {
+        Arc::new(move || -> Answer<Json> {
+            let answer = answer();
+            Box::pin(async { answer })
+        })
+    }
+
+    #[tokio::test]
+    async fn a_closure_brings_servers_and_one_that_panics_or_fails_hurts_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = GatewayOptions::new("watchdog", tokio::runtime::Handle::current());
+        options.config = Some(json!({}));
+        options.state_dir = Some(folder.path().join("state"));
+        let gateway = Gateway::open(options).unwrap();
+        let good =
+            gateway.register_provider("good", answering(|| Ok(json!([{ "name": "files", "package": "@acme/files" }])))).await.unwrap();
+        assert_eq!((good.state, &good.servers[..]), (ProviderState::Ready, &["good--files".to_owned()][..]));
+        let panicking = gateway.register_provider("panicking", answering(|| panic!("no servers today"))).await.unwrap();
+        assert_eq!((panicking.state, panicking.problem.as_deref()), (ProviderState::Failed, Some("it panicked")));
+        let failing = answering(|| Err(Error::HostFunction { function: "servers".into(), message: "no\nservers today".into() }));
+        let failing = gateway.register_provider("failing", failing).await.unwrap();
+        assert_eq!(failing.problem.as_deref(), Some("no servers today"));
+        let names: Vec<_> = gateway.servers().unwrap().into_iter().map(|server| server.name).collect();
+        assert_eq!(names, ["good--files"]);
+        gateway.register_provider("good", answering(|| Ok(json!([])))).await.unwrap();
+        assert!(gateway.servers().unwrap().is_empty());
+        assert_eq!(gateway.revoke_provider("good").await.unwrap_err().code(), "ERR_PROVIDER");
+        assert_eq!(gateway.provider_request("nobody").await.unwrap_err().code(), "ERR_UNKNOWN_PROVIDER");
+    }
+}

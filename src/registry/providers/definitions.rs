@@ -259,7 +259,7 @@ fn variables_in(value: &Json, names: &mut BTreeSet<String>) {
     match value {
         Json::String(text) => {
             let template = Template::parse(text);
-            for part in template.iter().flat_map(|template| template.parts()) {
+            for part in template.iter().flat_map(Template::parts) {
                 if let Part::Placeholder { meaning: Placeholder::Variable { name, .. }, .. } = part {
                     names.insert((*name).to_owned());
                 }

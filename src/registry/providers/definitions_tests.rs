@@ -5,19 +5,19 @@ use secrecy::ExposeSecret as _;
 use super::*;
 use crate::config::{ProviderPatterns, ServerDefinition, Transport};
 
-fn brought(answer: Json) -> Brought {
-    read_answer("acme", &answer, &ProviderPolicy::default()).unwrap()
+fn brought(answer: &Json) -> Brought {
+    read_answer("acme", answer, &ProviderPolicy::default()).unwrap()
 }
 
-fn valid(definition: Json) -> Arc<ServerDefinition> {
-    match brought(json!([definition])).entries.remove(0) {
+fn valid(definition: &Json) -> Arc<ServerDefinition> {
+    match brought(&json!([definition])).entries.remove(0) {
         Entry::Valid(server) => server,
         Entry::Invalid(server) => panic!("{}", server.error.in_full()),
     }
 }
 
-fn problem(definition: Json) -> String {
-    match brought(json!([definition])).entries.remove(0) {
+fn problem(definition: &Json) -> String {
+    match brought(&json!([definition])).entries.remove(0) {
         Entry::Valid(server) => panic!("{server:?} is valid"),
         Entry::Invalid(server) => server.error.in_full(),
     }
@@ -32,7 +32,7 @@ fn command(server: &ServerDefinition) -> (String, Vec<String>, Vec<(String, Stri
 
 #[test]
 fn a_package_is_started_with_npx_and_gets_only_the_variables_that_it_requires() {
-    let server = valid(json!({
+    let server = valid(&json!({
         "name": "files", "package": "@acme/files@1.2.0", "envRequired": ["ACME_KEY", "ACME_KEY"], "capabilities": ["files"],
         "keywords": ["pull request"], "description": "Files of Acme", "env": { "MODE": "quiet" }, "allowTools": ["read"]
     }));
@@ -46,21 +46,21 @@ fn a_package_is_started_with_npx_and_gets_only_the_variables_that_it_requires() 
 
 #[test]
 fn what_a_definition_says_itself_replaces_the_defaults() {
-    let server = valid(json!({ "name": "time", "package": "mcp-server-time", "command": "uvx", "args": ["mcp-server-time==2026.1"] }));
+    let server = valid(&json!({ "name": "time", "package": "mcp-server-time", "command": "uvx", "args": ["mcp-server-time==2026.1"] }));
     assert_eq!(command(&server).0, "uvx");
     assert_eq!(command(&server).1, ["mcp-server-time==2026.1"]);
-    assert_eq!(command(&valid(json!({ "name": "own", "command": "/opt/own" }))).1, [""; 0]);
-    let remote = valid(json!({ "name": "remote", "url": "https://acme.example/${ACME_ROOM}", "envRequired": ["ACME_ROOM"] }));
+    assert_eq!(command(&valid(&json!({ "name": "own", "command": "/opt/own" }))).1, [""; 0]);
+    let remote = valid(&json!({ "name": "remote", "url": "https://acme.example/${ACME_ROOM}", "envRequired": ["ACME_ROOM"] }));
     assert!(matches!(remote.transport, Transport::Http { .. }));
 }
 
 #[test]
 fn what_loosens_a_gate_is_refused_with_the_reason() {
     for key in ["confirm", "reads", "box"] {
-        let told = problem(json!({ "name": "files", "package": "acme", key: "never" }));
+        let told = problem(&json!({ "name": "files", "package": "acme", key: "never" }));
         assert!(told.contains(&format!("acme--files.{key}")) && told.contains("only the operator sets it"), "{told}");
     }
-    assert!(problem(json!({ "name": "files", "package": "acme", "envFile": ".env" })).contains("envRequired"));
+    assert!(problem(&json!({ "name": "files", "package": "acme", "envFile": ".env" })).contains("envRequired"));
 }
 
 #[test]
@@ -73,28 +73,28 @@ fn no_other_variable_of_this_process_is_reached() {
     ] {
         let mut definition = json!({ "name": "files", "command": "x", "envRequired": ["KEY"] });
         definition[key] = value;
-        let told = problem(definition);
+        let told = problem(&definition);
         assert!(told.contains(&format!("acme--files.{key}: refers to the variable SECRET")), "{told}");
     }
     for names in [json!("KEY"), json!(["A=B"]), json!(["a b"]), json!([1]), json!(vec!["A"; 65])] {
-        assert!(problem(json!({ "name": "files", "package": "x", "envRequired": names })).contains("acme--files.envRequired"), "{names}");
+        assert!(problem(&json!({ "name": "files", "package": "x", "envRequired": names })).contains("acme--files.envRequired"), "{names}");
     }
 }
 
 #[test]
 fn a_package_is_neither_an_option_nor_a_path_nor_a_repository() {
     for spec in ["--registry=x", "./evil", "/evil", "acme/repository", "git+https://acme.example/x", "a b", "", "@acme/a/b", "file:x"] {
-        assert!(problem(json!({ "name": "files", "package": spec })).contains("acme--files.package"), "{spec}");
+        assert!(problem(&json!({ "name": "files", "package": spec })).contains("acme--files.package"), "{spec}");
     }
-    assert!(problem(json!({ "name": "files" })).contains("needs a package, a command or a url"));
+    assert!(problem(&json!({ "name": "files" })).contains("needs a package, a command or a url"));
     for spec in ["acme", "@acme/files", "@acme/files@1.2.0-rc.1", "mcp-server-time==2026.1", "mcp[cli]==1.0"] {
-        valid(json!({ "name": "files", "package": spec }));
+        valid(&json!({ "name": "files", "package": spec }));
     }
 }
 
 #[test]
 fn a_server_with_an_error_does_not_take_the_others_down() {
-    let all = brought(json!([
+    let all = brought(&json!([
         { "name": "good", "package": "acme" }, { "name": "evil--good", "package": "acme" }, { "name": "bad", "package": "acme", "timeoutMs": -1 },
         { "name": "odd", "package": "acme", "timeoutMS": 5 }
     ]));
