@@ -15,6 +15,7 @@ mod oauth;
 mod parse;
 mod programs;
 mod readiness;
+mod providers;
 mod redirectors;
 mod rules;
 mod server;
@@ -51,7 +52,9 @@ pub(crate) use programs::{
     starts_gateway, valid_name,
 };
 pub use readiness::missing_variables;
+pub use providers::{ProviderPatterns, ProviderPolicy, ProviderSettings};
 pub use redirectors::redirects_traffic;
+pub use rules::is_package_name;
 pub use source::{ServerSource, SourceKind, server_of_key};
 pub(crate) use substitute::INPUT_ADVICE;
 pub use substitute::{ResolvedCommand, ResolvedHttp, Surroundings, resolve_command, resolve_http, resolve_roots};

@@ -16,6 +16,7 @@ use super::config_source::ConfigSource;
 use super::events::Events;
 use super::observer::session;
 use super::plugin_switch::PluginSwitch;
+use super::providers::Providers;
 use super::request::Subscriptions;
 use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
@@ -67,6 +68,7 @@ pub(super) struct Core {
     pub(super) events: Events,
     pub(super) server_facts: ServerFactsStore,
     pub(super) tokens: TokenStore,
+    pub(super) providers: Providers,
     /// This core, for work that must not keep the gateway alive.
     pub(super) weak: Weak<Core>,
 }

@@ -1,6 +1,7 @@
 //! The class `Gateway` for Node.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use napi::Env;
@@ -14,6 +15,7 @@ use super::callbacks::callbacks;
 use super::caller::Caller;
 use super::events::EventSink;
 use super::options::CallbackOwner;
+use super::providers::loader;
 use super::reply::{Reply, method, promise_of};
 use super::runtime::Core;
 use super::{glue, options};
@@ -47,6 +49,7 @@ impl Gateway {
     #[napi(catch_unwind, ts_args_type = "options?: GatewayOptions", ts_return_type = "Promise<Gateway>")]
     pub fn open<'env>(env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         let watchdog = watchdog(env)?;
+        let provider_loader = loader(env)?;
         let start = env.create_function_from_closure::<(), Object<'static>, _>("open", move |context| {
             let env = Env::from_raw(context.env.raw());
             let read = options::read::<options::OpenOptions>(
@@ -63,6 +66,7 @@ impl Gateway {
             let opening = read.map(|options| GatewayOptions {
                 on_event: events.clone().map(EventSink::event_listener),
                 callbacks: asked,
+                provider_loader: Some(Arc::clone(&provider_loader)),
                 ..options.into_gateway_options(watchdog.clone(), handle)
             });
             let runtime = core.clone();
