@@ -17,6 +17,7 @@ const parts = [
   'audit-types',
   'command-types',
   'serve-types',
+  'provider-types',
 ]
   .map((name) => readFileSync(`src/node/${name}.d.ts`, 'utf8'))
   .join('\n')

@@ -54,6 +54,7 @@ impl Session {
         options.environment.clone_from(&self.context.environment);
         options.config_path.clone_from(&self.global.config);
         options.state_dir.clone_from(&self.global.state);
+        options.provider_loader.clone_from(&self.context.provider_loader);
         options
     }
 

@@ -95,6 +95,12 @@ impl Agents {
         self.open.lock().get(&id).and_then(Weak::upgrade)
     }
 
+    /// Returns the oldest agent of this name that has not ended.
+    pub(super) fn named(&self, name: &str) -> Option<Arc<Identity>> {
+        let all: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
+        all.into_iter().find(|identity| identity.name() == Some(name))
+    }
+
     /// Returns the numbers of all agents that have not ended, the operator's own among them.
     pub(super) fn ids(&self) -> Vec<AgentId> {
         std::iter::once(OPERATOR).chain(self.open.lock().keys().copied()).collect()
@@ -147,6 +153,11 @@ impl Identity {
         for saved in self.saved.lock().drain(..).filter_map(|saved| saved.upgrade()) {
             saved.lock().clear();
         }
+    }
+
+    /// Returns the name that the agent was given. The operator's own agent has none.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// Returns whether this is the operator's own agent.
@@ -202,7 +213,7 @@ impl Agent {
     /// Returns the name that the agent was given. The operator's own agent has none.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
-        self.identity.name.as_deref()
+        self.identity.name()
     }
 
     /// Returns the size of the values that the agent's sandboxes have saved and still hold.

@@ -148,8 +148,8 @@ impl Caller {
             let asked = callbacks(&env, context.get(3)?)?;
             let (agent, owner, told) = (caller.agent.clone(), caller.clone(), events.clone());
             let work = async move {
-                let options::SandboxOptions { tool_errors, max_result_tokens } = read?;
-                let options = crate::gateway::SandboxOptions { tool_errors, max_result_tokens, callbacks: asked };
+                let options::SandboxOptions { tool_errors, max_result_tokens, task } = read?;
+                let options = crate::gateway::SandboxOptions { tool_errors, max_result_tokens, callbacks: asked, task };
                 let making = blocking(move || Ok((agent.sandbox_with(options)?, agent.guest_warning())));
                 let (made, warning) = making.await?;
                 if let (Some(warning), Some(told)) = (warning, told) {

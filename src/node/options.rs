@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use crate::bridge::ToolErrors;
 use crate::config::{ArgumentCheck, SchemaViolations};
 use crate::error::{Error, ErrorText, Result};
-use crate::gateway::{Agent, EnableAtOpen, GatewayOptions};
+use crate::gateway::{Agent, EnableAtOpen, GatewayOptions, Task};
 use crate::limits::Limits;
 use crate::sandbox::{GuestChoice, Value, WarmVms, Wire};
 use crate::store::audit::{self, AuditKind};
@@ -126,6 +126,7 @@ impl From<AuditQuery> for audit::AuditQuery {
 pub(super) struct SandboxOptions {
     pub(super) tool_errors: ToolErrors,
     pub(super) max_result_tokens: Option<usize>,
+    pub(super) task: Option<Task>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -135,6 +136,7 @@ pub(super) struct RunOptions {
     pub(super) tool_errors: Option<ToolErrors>,
     pub(super) max_result_tokens: Option<usize>,
     pub(super) traceparent: Option<String>,
+    pub(super) task: Option<Task>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -168,6 +168,7 @@ fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop
             callbacks: asked,
             run_id: Some(run),
             trace,
+            task: given.task,
         };
         (code, options)
     }))

@@ -21,6 +21,7 @@ mod results;
 mod serve_clients;
 mod store;
 mod telemetry;
+mod tasks;
 mod trust;
 mod typed;
 
