@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::allowed_calls::AllowedCalls;
 use super::callbacks::{CallbackChain, Callbacks};
 use super::core::Core;
 use super::events::EventListener;
-use super::grants::Grants;
 use crate::error::{Error, Result};
 use crate::registry::AgentId;
 use crate::results::SavedValues;
@@ -32,7 +32,7 @@ pub struct IdentityOptions {
     pub on_event: Option<EventListener>,
 }
 
-/// One caller of a gateway. It sees the servers that are approved and enabled. Its session grants, its sandboxes with their saved values, its
+/// One caller of a gateway. It sees the servers that are approved and enabled. What people allowed its calls for the session, its sandboxes with their saved values, its
 /// callbacks, its subscriptions and its model's decisions to enable or disable a server are its own, and end with it. Connections and approvals
 /// are shared with all other agents. All clones are one agent.
 ///
@@ -58,7 +58,7 @@ pub(super) struct Identity {
     pub(super) callbacks: CallbackChain,
     pub(super) listener: Option<EventListener>,
     /// Answers "for the session".
-    pub(super) grants: Grants,
+    pub(super) allowed_calls: AllowedCalls,
     /// Values that the agent's sandboxes have saved.
     saved: Mutex<Vec<Weak<Mutex<SavedValues>>>>,
     /// Identifies the agent to the code parser where it has no sandbox.
@@ -101,11 +101,11 @@ impl Agents {
     }
 
     /// Takes back what persons have allowed any agent for the session, of one server.
-    pub(super) fn forget_grants(&self, server: &str) {
+    pub(super) fn forget_allowed_calls(&self, server: &str) {
         // Not while the list is locked: the last handle of an agent may be dropped here, and that removes it from the list.
         let all: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
         for identity in &all {
-            identity.grants.forget(server);
+            identity.allowed_calls.forget(server);
         }
     }
 }
@@ -124,8 +124,9 @@ impl Identity {
         listener: Option<EventListener>,
         closed: &CancellationToken,
     ) -> Self {
-        let (grants, saved, parse_owner, work) = (Grants::default(), Mutex::default(), ParseOwner::default(), TaskTracker::new());
-        Self { id, name, callbacks, listener, grants, saved, parse_owner, closed: closed.child_token(), work, core }
+        let (allowed_calls, saved, parse_owner, work) =
+            (AllowedCalls::default(), Mutex::default(), ParseOwner::default(), TaskTracker::new());
+        Self { id, name, callbacks, listener, allowed_calls, saved, parse_owner, closed: closed.child_token(), work, core }
     }
 
     /// Notes the saved values of a sandbox, which end with the agent.
@@ -141,9 +142,9 @@ impl Identity {
         all.iter().map(|saved| saved.lock().size(now)).sum()
     }
 
-    /// Forgets the grants and the saved values.
+    /// Forgets what people allowed its calls, and the saved values.
     fn forget(&self) {
-        self.grants.forget_all();
+        self.allowed_calls.forget_all();
         for saved in self.saved.lock().drain(..).filter_map(|saved| saved.upgrade()) {
             saved.lock().clear();
         }
@@ -220,7 +221,7 @@ impl Agent {
         self.identity.closed.cancel();
     }
 
-    /// Ends the runs, calls and sandboxes of the agent with `ERR_CLOSED`, waits for that, and forgets its grants, saved values and
+    /// Ends the runs, calls and sandboxes of the agent with `ERR_CLOSED`, waits for that, and forgets what people allowed its calls, its saved values and
     /// subscriptions. Servers stay connected for other agents.
     pub async fn close(&self) {
         self.begin_close();

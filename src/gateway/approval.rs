@@ -78,7 +78,7 @@ impl Gateway {
         let outcome = self.approve_request(name, digest, valid_for).await;
         self.core.registry.approval_changed(name);
         self.core.connections.forget_failures(name);
-        self.core.forget_grants(name);
+        self.core.forget_allowed_calls(name);
         if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
             self.core.server_facts.note(name, &self.core.subject(&server).digest, |server_facts| server_facts.changed.clear());
             if let Ok(ApprovalStatus::Full(manifest)) = self.core.approval_status(&server) {

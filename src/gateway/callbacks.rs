@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use super::agent::Identity;
+use super::allowed_calls::AllowedCalls;
 use super::events::EventListener;
-use super::grants::Grants;
 use crate::client::{Credential, Elicitation, ElicitationAnswer, Sampling};
 use crate::error::Result;
 use crate::sandbox::{Pause, RunControl};
@@ -225,7 +225,7 @@ impl CallbackChain {
 /// The number of the next scope. Scopes have numbers so that a question of one scope does not reach another.
 static SCOPES: AtomicU64 = AtomicU64::new(1);
 
-/// The scope of a call: its callbacks, its listener, and the grants and denials of its run.
+/// The scope of a call: its callbacks, its listener, and what people allowed and denied its run.
 pub(super) struct CallScope {
     pub(super) number: u64,
     /// The agent that makes the call.
@@ -234,8 +234,8 @@ pub(super) struct CallScope {
     pub(super) run_id: Option<u64>,
     /// The listener of the scope's events, instead of the gateway's.
     pub(super) listener: Option<EventListener>,
-    /// Grants for the rest of the run.
-    pub(super) grants: Grants,
+    /// Calls that people allowed for the rest of the run.
+    pub(super) allowed_calls: AllowedCalls,
     /// Servers and tools that are denied for the rest of the run, whatever the arguments are.
     denied: Mutex<BTreeSet<(String, String)>>,
     /// The maximum number of questions of a run, of all kinds. `None` for calls without a run.
@@ -257,9 +257,9 @@ impl CallScope {
         let (identity, callbacks) = (Arc::clone(identity), callbacks.within(inner));
         let listener = listener.or_else(|| identity.listener.clone());
         let number = SCOPES.fetch_add(1, Ordering::Relaxed);
-        let (grants, denied, max_questions, questions) = (Grants::default(), Mutex::default(), None, AtomicUsize::default());
+        let (allowed_calls, denied, max_questions, questions) = (AllowedCalls::default(), Mutex::default(), None, AtomicUsize::default());
         let (asking, warnings) = (tokio::sync::Mutex::default(), Mutex::default());
-        Self { number, identity, callbacks, run_id, listener, grants, denied, max_questions, questions, asking, warnings }
+        Self { number, identity, callbacks, run_id, listener, allowed_calls, denied, max_questions, questions, asking, warnings }
     }
 
     /// Sets the maximum number of questions.

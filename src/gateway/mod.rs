@@ -2,6 +2,7 @@
 
 mod agent;
 mod agent_modules;
+mod allowed_calls;
 mod approval;
 mod approval_cache;
 mod availability;
@@ -16,7 +17,6 @@ mod drift;
 mod ending;
 mod events;
 mod form;
-mod grants;
 mod launch;
 mod model_tools;
 mod observer;
@@ -251,7 +251,7 @@ impl Gateway {
         Self { own: Agent { core: Arc::clone(core), identity: Arc::clone(&core.people.operator) } }
     }
 
-    /// Makes an agent: a caller with callbacks, session grants, sandboxes, subscriptions and decisions of its own. Two agents of one name are
+    /// Makes an agent: a caller with callbacks, permissions for its session, sandboxes, subscriptions and decisions of its own. Two agents of one name are
     /// two agents.
     ///
     /// # Errors

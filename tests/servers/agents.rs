@@ -408,7 +408,7 @@ async fn a_pending_question_ends_with_its_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revocation_takes_back_the_session_grants_of_all_agents() {
+async fn a_revocation_takes_back_what_was_allowed_for_the_session_to_all_agents() {
     let (setup, _) = asking_room(&[]).await;
     let voices = ["first", "second"].map(|name| NamedPerson::deciding(name, Decision::Session));
     let agents = [agent_of(&setup, &voices[0]), agent_of(&setup, &voices[1])];

@@ -39,10 +39,10 @@ impl<'a> Pipeline<'a> {
         let found = self.find()?;
         let limits = self.core.call_limits(&found.server, self.requester.timeout_ms);
         let (mut found, mut connection) = self.connect(found, limits).await?;
-        if let Permission::Ask { grant, reason } = self.permission(&found)? {
+        if let Permission::Ask { allows, reason } = self.permission(&found)? {
             // The connection is released, so that other servers can connect while a person thinks.
             drop(connection);
-            self.ask(&found, grant, reason).await?;
+            self.ask(&found, allows, reason).await?;
             // The approval may have changed while the person thought, so the item is checked again.
             (found, connection) = self.connect(self.find_again(&found)?, limits).await?;
         }

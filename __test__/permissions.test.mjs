@@ -45,7 +45,7 @@ async function changeAndApprove(gateway, tool, description) {
   await gateway.approve('fixture', digest)
 }
 
-describe('A grant ends', () => {
+describe('A permission ends', () => {
   test('for the session, where another process takes the approval back, though it gives the same again', async (t) => {
     const { asked, onApproval } = person('session')
     const { here, again } = await setUp(t, onApproval)
@@ -136,7 +136,7 @@ describe('An answer that comes late', () => {
     return { ...opened, asked, outcome: await calling }
   }
 
-  test('sends nothing where another process has taken the approval back, and is no grant once it is given again', async (t) => {
+  test('sends nothing where another process has taken the approval back, and is no permission once it is given again', async (t) => {
     const { here, elsewhere, outcome, asked, writes } = await late(t, ({ elsewhere }) => elsewhere.revoke('fixture'))
     assert.deepEqual([outcome, writes()], ['ERR_NOT_APPROVED', 0])
     await elsewhere.approve('fixture')
@@ -160,7 +160,7 @@ describe('An answer that comes late', () => {
     await failure(here.callTool(...CALL), 'ERR_CALL_DENIED')
   })
 
-  test('sends nothing where the server was disabled meanwhile, and is no grant once it is enabled again', async (t) => {
+  test('sends nothing where the server was disabled meanwhile, and is no permission once it is enabled again', async (t) => {
     const change = async ({ here }) => {
       await here.disable('fixture')
       await here.enable('fixture')
