@@ -104,13 +104,7 @@ impl<'a> Reader<'a> {
             self.problems.push(problem);
             return None;
         };
-        for entry in entries {
-            let key = entry.name.as_str();
-            let known = || STDIO_KEYS.into_iter().chain(HTTP_KEYS).chain(COMMON_KEYS);
-            if known().all(|known| known != key) {
-                self.warnings.push(Problem::new(self.path(key), entry.position, rules::unknown_key(key, known())));
-            }
-        }
+        self.warn_of_unknown_keys(entries);
         let transport = self.transport();
         let filter = self.names("allowTools", "denyTools");
         let prompt_filter = self.names("allowPrompts", "denyPrompts");
@@ -158,6 +152,16 @@ impl<'a> Reader<'a> {
             roots,
             origin: std::mem::take(&mut self.origin),
         })
+    }
+
+    fn warn_of_unknown_keys(&mut self, entries: &[Entry]) {
+        let known = || STDIO_KEYS.into_iter().chain(HTTP_KEYS).chain(COMMON_KEYS);
+        for entry in entries {
+            let key = entry.name.as_str();
+            if known().all(|known| known != key) {
+                self.warnings.push(Problem::new(self.path(key), entry.position, rules::unknown_key(key, known())));
+            }
+        }
     }
 
     fn transport(&mut self) -> Option<Transport> {

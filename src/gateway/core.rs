@@ -28,6 +28,7 @@ use crate::limits::Limits;
 use crate::redact::Redactor;
 use crate::registry::Registry;
 use crate::sandbox::Sandboxes;
+use crate::store::Store;
 use crate::trust::{ApprovalStore, Executables};
 
 /// The answers for inputs of the config, by id.
@@ -40,6 +41,8 @@ pub(super) struct Core {
     pub(super) source: ConfigSource,
     /// Locked while the config is read again, so that a config that was read earlier never replaces a later one.
     pub(super) reloading: tokio::sync::Mutex<()>,
+    /// The database of everything that is remembered about decisions.
+    pub(super) store: Arc<Store>,
     pub(super) trust: TrustState,
     pub(super) connections: Connections,
     pub(super) requests: RequestState,

@@ -82,8 +82,9 @@ use crate::error::{Error, Result};
 use crate::redact::Redactor;
 use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
 use crate::sandbox::{HypervisorReport, Stop};
+use crate::store::Store;
 use crate::text::sanitise_line;
-use crate::trust::{ApprovalStatus, ApprovalStore, Executables, filter_manifest, filter_warnings};
+use crate::trust::{ApprovalStatus, ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
 
 const MAX_NAME_CHARS: usize = 200;
 /// The folder for OAuth tokens within the state folder.
@@ -195,9 +196,10 @@ impl Gateway {
         let server_logs = ServerLogs::new(&options.state_folder(), Arc::clone(redactor));
         let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace, server_logs };
         let incidents = events.clone();
-        let on_incident = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
+        let on_incident: IncidentListener = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
+        let store = Arc::new(Store::open(&options.state_folder(), Arc::clone(&on_incident))?);
         let approvals = ApprovalStore::open(&options.state_folder(), on_incident)?;
-        warnings.extend(approvals.warning().map(str::to_owned));
+        warnings.extend(store.warning().map(str::to_owned));
         let callbacks = CallbackChain::default().within(options.callbacks.clone());
         let server_facts = ServerFactsStore::open(&options.state_folder());
         let trust = TrustState {
@@ -214,6 +216,7 @@ impl Gateway {
             registry: Registry::limited_to(options.only.as_deref(), config),
             source,
             reloading: tokio::sync::Mutex::default(),
+            store,
             trust,
             connections: Connections::new(
                 Watchdog::new(options.watchdog.clone()),

@@ -111,7 +111,7 @@ impl Gateway {
 
     /// Returns a digest of each entry, made with this machine's key.
     fn fingerprints(&self) -> BTreeMap<String, String> {
-        let key = self.core.trust.approvals.key();
+        let key = self.core.store.key();
         let form = |entry: &Entry| match entry {
             Entry::Invalid(server) => Canonical::new("invalid").text(&self.core.redacted(server.error.clone()).to_string()),
             Entry::Valid(server) => {

@@ -33,7 +33,7 @@ impl Core {
         // If the values are unknown, the server cannot be started. Starting it reports the error.
         let pinned = server.pin_values.then(|| self.pinned_values(server, locality(folder.as_ref()), read_file).unwrap_or_default());
         let addresses = addresses_of(server, Some(&self.surroundings));
-        let key = self.trust.approvals.key();
+        let key = self.store.key();
         if pinned.is_some() {
             return Subject::new(server, key, Circumstances { executable, pinned, folder, addresses });
         }

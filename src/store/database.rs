@@ -33,10 +33,12 @@ pub(super) struct Database {
     file: (u64, u64),
 }
 
-/// Creates the state folder with mode 0700, or checks it, and returns its real path.
-pub(super) fn private_folder(folder: &Path) -> Result<PathBuf> {
-    let failed = |error: std::io::Error| problem(&folder.join(FILE_NAME), &format!("the folder cannot be used: {error}"));
-    files::private_folder(folder).map(|folder| folder.path).map_err(failed)
+/// Creates the state folder with mode 0700, or checks it and removes the permissions of others who may only read it.
+pub(super) fn private_folder(folder: &Path) -> Result<files::PrivateFolder> {
+    let failed = |error: std::io::Error| {
+        problem(&folder.join(FILE_NAME), &format!("the folder cannot be used: {error}. Or choose another stateDir"))
+    };
+    files::private_folder(folder).map_err(failed)
 }
 
 impl Database {

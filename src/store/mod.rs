@@ -19,6 +19,7 @@ pub use key::MachineKey;
 use self::database::Database;
 use self::decisions::{Reading, Snapshot, rows_now, write_changed};
 use crate::error::Result;
+use crate::files::PrivateFolder;
 
 /// Rows of one kind, by name.
 pub type Rows = BTreeMap<String, Arc<[u8]>>;
@@ -80,6 +81,7 @@ pub struct Store {
     writer: Mutex<Database>,
     last: Mutex<BTreeMap<Kind, Reading>>,
     on_damage: DamageListener,
+    warning: Option<String>,
 }
 
 impl std::fmt::Debug for Store {
@@ -95,11 +97,19 @@ impl Store {
     /// # Errors
     /// `ERR_STORE` if the folder or the database cannot be used, `ERR_APPROVAL_STORE` if the key cannot be used.
     pub fn open(folder: &Path, on_damage: DamageListener) -> Result<Self> {
-        let folder = database::private_folder(folder)?;
+        let PrivateFolder { path: folder, was_open } = database::private_folder(folder)?;
+        let warning = was_open
+            .map(|mode| format!("other users could read the state folder {} (mode {mode:o}); its mode is 700 now", folder.display()));
         let key = MachineKey::open(&folder)?;
         let writer = Mutex::new(Database::open(&folder)?);
         let reader = Mutex::new(Database::open(&folder)?);
-        Ok(Self { key, reader, writer, last: Mutex::default(), on_damage })
+        Ok(Self { key, reader, writer, last: Mutex::default(), on_damage, warning })
+    }
+
+    /// Returns a warning if other users could read the state folder. Their permissions were removed when the store was opened.
+    #[must_use]
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// Returns this machine's key.

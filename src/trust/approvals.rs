@@ -58,7 +58,6 @@ pub struct ApprovalStore {
     last: Mutex<LastRead>,
     revocations: Mutex<Revocations>,
     on_incident: IncidentListener,
-    warning: Option<String>,
 }
 
 impl ApprovalStore {
@@ -72,18 +71,10 @@ impl ApprovalStore {
             let problem = format!("the folder cannot be used: {error}. Or choose another stateDir");
             Error::ApprovalStore { path: folder.join(FILE_NAME).into(), problem: problem.into() }
         };
-        let files::PrivateFolder { path: folder, was_open } = files::private_folder(folder).map_err(failed)?;
-        let warning = was_open
-            .map(|mode| format!("other users could read the state folder {} (mode {mode:o}); its mode is 700 now", folder.display()));
+        let folder = files::private_folder(folder).map_err(failed)?.path;
         let key = MachineKey::open(&folder)?;
         let last = Mutex::new(LastRead { stamp: None, outcome: Ok(Arc::default()) });
-        Ok(Self { folder, key, last, revocations: Mutex::default(), on_incident, warning })
-    }
-
-    /// Returns a warning if other users could read the state folder. Their permissions were removed when the store was opened.
-    #[must_use]
-    pub fn warning(&self) -> Option<&str> {
-        self.warning.as_deref()
+        Ok(Self { folder, key, last, revocations: Mutex::default(), on_incident })
     }
 
     /// Returns the key for the digests of literal values.
