@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use serde_json::Value as Json;
 
 use super::definition::{InputDefinition, InvalidServer, ServerDefinition};
+use super::grants::{GrantReader, GrantSettings};
 use super::inputs::Inputs;
 use super::server::{self, Context};
 use super::tree::{self, Entry, Node, Tree, Value};
@@ -23,6 +24,8 @@ pub struct Config {
     pub invalid: Vec<InvalidServer>,
     /// The inputs to which `${input:id}` can refer.
     pub inputs: Vec<InputDefinition>,
+    /// Which agent may use what.
+    pub grants: GrantSettings,
     /// Problems that do not prevent the use of the config.
     pub warnings: Vec<String>,
 }
@@ -75,6 +78,7 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
     let mut warnings = sources.warnings;
     warnings.extend(inputs.problems.iter().cloned());
     let mut fatal = sources.fatal;
+    let grants = read_grants(&tree.root, file, &mut fatal);
     let is_fatal = !fatal.is_empty();
     for section in &sources.sections {
         for entry in section.entries {
@@ -94,7 +98,24 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
     text::sort_problems(&mut warnings);
     config.warnings = warnings.iter().map(|warning| warning.in_file(file)).collect();
     config.inputs = inputs.usable;
+    config.grants = grants;
     Ok(config)
+}
+
+/// Reads the sections about agents. Their problems make the whole config unusable.
+fn read_grants(root: &Node, file: &str, fatal: &mut Vec<Problem>) -> GrantSettings {
+    let mut reader = GrantReader::new(file);
+    for Entry { name, node, .. } in root.entries().unwrap_or_default() {
+        match name.as_str() {
+            "toolboxes" => reader.toolboxes(node),
+            "agents" => reader.agents(node),
+            "defaultGrant" => reader.default_grant(node),
+            _ => {}
+        }
+    }
+    reader.check_references(root.get("agents"));
+    fatal.append(&mut reader.problems);
+    reader.settings
 }
 
 fn invalid_server(name: &str, file: &str, mut problems: Vec<Problem>) -> InvalidServer {
@@ -132,7 +153,7 @@ impl<'t> Sources<'t> {
                 "servers" => self.section("servers", node),
                 "inputs" => self.inputs.push(("inputs", node)),
                 "mcp" => self.settings(node),
-                // Other top-level keys belong to the agent.
+                // `read_grants` reads the sections about agents. Other top-level keys belong to the agent.
                 _ => {}
             }
         }

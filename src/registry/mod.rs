@@ -1,5 +1,6 @@
 //! Holds the servers that exist now, of all sources, their state, and whether this gateway has enabled them.
 
+mod grants;
 mod merged;
 mod status;
 
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+pub use grants::{Access, GrantInfo, GrantList, GrantSource, Grants, Patterns, ToolboxInfo, Verdict};
 pub use merged::Hidden;
 pub use status::{LastError, ServerState, ServerStatus};
 
