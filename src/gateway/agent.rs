@@ -1,7 +1,7 @@
 //! An agent: one caller of the gateway, and everything that belongs to this caller alone.
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -10,16 +10,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::allowed_calls::AllowedCalls;
+use super::approval_cache::ApprovalRead;
 use super::callbacks::{CallbackChain, Callbacks};
 use super::core::Core;
 use super::events::EventListener;
+use super::granted::Granted;
+use crate::config::{ServerDefinition, check_label};
 use crate::error::{Error, Result};
 use crate::registry::AgentId;
 use crate::results::SavedValues;
 use crate::sandbox::ParseOwner;
 
-/// Longest name of an agent, in characters.
-const MAX_NAME_CHARS: usize = 64;
 /// The operator's own agent.
 const OPERATOR: AgentId = AgentId(0);
 
@@ -30,9 +31,20 @@ pub struct IdentityOptions {
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The listener of events of the agent's calls, and of resources to which it has subscribed. Default: the gateway's.
     pub on_event: Option<EventListener>,
+    pub name_origin: NameOrigin,
 }
 
-/// One caller of a gateway. It sees the servers that are approved and enabled. What people allowed its calls for the session, its sandboxes with their saved values, its
+/// Who chose the name of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NameOrigin {
+    /// The operator, or a token of the operator's: grants for this name are for the agent.
+    #[default]
+    Operator,
+    /// The agent's own client. The name is for logs only: a client must not get the grants of another agent by its name.
+    Client,
+}
+
+/// One caller of a gateway. It sees what it is granted of the servers that are approved and enabled. What people allowed its calls for the session, its sandboxes with their saved values, its
 /// callbacks, its subscriptions and its model's decisions to enable or disable a server are its own, and end with it. Connections and approvals
 /// are shared with all other agents. All clones are one agent.
 ///
@@ -55,10 +67,14 @@ pub struct Agent {
 pub(super) struct Identity {
     pub(super) id: AgentId,
     name: Option<String>,
+    /// The name by which grants know the agent.
+    pub(super) granted_name: Option<String>,
     pub(super) callbacks: CallbackChain,
     pub(super) listener: Option<EventListener>,
     /// Answers "for the session".
     pub(super) allowed_calls: AllowedCalls,
+    /// Items that the agent was refused and of which the operator was told, as `server/item`.
+    pub(super) refused: Mutex<BTreeSet<String>>,
     /// Values that the agent's sandboxes have saved.
     saved: Mutex<Vec<Weak<Mutex<SavedValues>>>>,
     /// Identifies the agent to the code parser where it has no sandbox.
@@ -113,12 +129,12 @@ impl Agents {
 impl Identity {
     /// Makes the operator's own agent, whose callbacks are the gateway's.
     pub(super) fn operator(core: Weak<Core>, callbacks: CallbackChain, closed: &CancellationToken) -> Arc<Self> {
-        Arc::new(Self::new(OPERATOR, None, core, callbacks, None, closed))
+        Arc::new(Self::new(OPERATOR, (None, NameOrigin::Operator), core, callbacks, None, closed))
     }
 
     fn new(
         id: AgentId,
-        name: Option<String>,
+        (name, name_origin): (Option<String>, NameOrigin),
         core: Weak<Core>,
         callbacks: CallbackChain,
         listener: Option<EventListener>,
@@ -126,7 +142,21 @@ impl Identity {
     ) -> Self {
         let (allowed_calls, saved, parse_owner, work) =
             (AllowedCalls::default(), Mutex::default(), ParseOwner::default(), TaskTracker::new());
-        Self { id, name, callbacks, listener, allowed_calls, saved, parse_owner, closed: closed.child_token(), work, core }
+        let granted_name = name.clone().filter(|_| name_origin == NameOrigin::Operator);
+        Self {
+            id,
+            name,
+            granted_name,
+            refused: Mutex::default(),
+            callbacks,
+            listener,
+            allowed_calls,
+            saved,
+            parse_owner,
+            closed: closed.child_token(),
+            work,
+            core,
+        }
     }
 
     /// Notes the saved values of a sandbox, which end with the agent.
@@ -148,6 +178,11 @@ impl Identity {
         for saved in self.saved.lock().drain(..).filter_map(|saved| saved.upgrade()) {
             saved.lock().clear();
         }
+    }
+
+    /// Returns the name that the agent was given.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// Returns whether this is the operator's own agent.
@@ -192,10 +227,11 @@ impl Agent {
     pub(super) fn open(core: &Arc<Core>, name: &str, options: IdentityOptions) -> Result<Self> {
         core.check_open()?;
         check_name(name)?;
-        let IdentityOptions { callbacks, on_event } = options;
+        let IdentityOptions { callbacks, on_event, name_origin } = options;
         let id = AgentId(core.agents.next.fetch_add(1, Ordering::Relaxed));
         let callbacks = core.people.callbacks.for_agent(callbacks);
-        let identity = Arc::new(Identity::new(id, Some(name.to_owned()), Arc::downgrade(core), callbacks, on_event, &core.closed));
+        let identity =
+            Arc::new(Identity::new(id, (Some(name.to_owned()), name_origin), Arc::downgrade(core), callbacks, on_event, &core.closed));
         core.agents.add(&identity);
         Ok(Self { core: Arc::clone(core), identity })
     }
@@ -204,6 +240,19 @@ impl Agent {
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.identity.name.as_deref()
+    }
+
+    /// Returns what the agent is granted now.
+    pub(super) fn granted(&self, read: ApprovalRead) -> Result<Arc<Granted>> {
+        self.core.granted(&self.identity, read).map_err(|error| self.core.redacted(error))
+    }
+
+    /// Returns the definition of a server of which the agent may know, while the gateway is open.
+    pub(super) fn known_server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
+        self.core.check_open()?;
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let server = self.core.known_server(name, &granted).map_err(|error| self.core.redacted(error))?;
+        if self.core.sees(&server, &granted) { Ok(server) } else { Err(self.core.redacted(self.core.unknown_server(name, &granted))) }
     }
 
     /// Returns the size of the values that the agent's sandboxes have saved and still hold.
@@ -244,14 +293,7 @@ impl Agent {
 
 /// Refuses a name that could not stand in a log line or a file name.
 fn check_name(name: &str) -> Result<()> {
-    let is_well_formed = name.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && name.chars().all(|next| next.is_ascii_alphanumeric() || matches!(next, '-' | '_' | '.'))
-        && name.len() <= MAX_NAME_CHARS;
-    if is_well_formed {
-        return Ok(());
-    }
-    let problem = format!("name must match ^[A-Za-z0-9][A-Za-z0-9._-]*$ and have at most {MAX_NAME_CHARS} characters, not \"{name}\"");
-    Err(Error::InvalidOption { method: "Gateway.agent", problem: problem.into() })
+    check_label(name).map_err(|problem| Error::InvalidOption { method: "Gateway.agent", problem: problem.into() })
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use serde_json::{Map, Value as Json};
 use super::agent::Identity;
 use super::allowed_calls::AllowedCalls;
 use super::events::EventListener;
+use super::granted::Granted;
 use crate::client::{Credential, Elicitation, ElicitationAnswer, Sampling};
 use crate::error::Result;
 use crate::sandbox::{Pause, RunControl};
@@ -230,6 +231,8 @@ pub(super) struct CallScope {
     pub(super) number: u64,
     /// The agent that makes the call.
     pub(super) identity: Arc<Identity>,
+    /// What the agent was granted when the run or call began.
+    pub(super) granted: Arc<Granted>,
     pub(super) callbacks: CallbackChain,
     pub(super) run_id: Option<u64>,
     /// The listener of the scope's events, instead of the gateway's.
@@ -249,6 +252,7 @@ impl CallScope {
     /// `callbacks`: the agent's, or its sandbox's. `inner`: those of the call or run itself. `listener`: default the agent's.
     pub(super) fn new(
         identity: &Arc<Identity>,
+        granted: Arc<Granted>,
         callbacks: &CallbackChain,
         inner: Option<Arc<dyn Callbacks>>,
         run_id: Option<u64>,
@@ -259,7 +263,7 @@ impl CallScope {
         let number = SCOPES.fetch_add(1, Ordering::Relaxed);
         let (allowed_calls, denied, max_questions, questions) = (AllowedCalls::default(), Mutex::default(), None, AtomicUsize::default());
         let (asking, warnings) = (tokio::sync::Mutex::default(), Mutex::default());
-        Self { number, identity, callbacks, run_id, listener, allowed_calls, denied, max_questions, questions, asking, warnings }
+        Self { number, identity, granted, callbacks, run_id, listener, allowed_calls, denied, max_questions, questions, asking, warnings }
     }
 
     /// Sets the maximum number of questions.
@@ -312,6 +316,7 @@ mod tests {
     use secrecy::ExposeSecret as _;
 
     use super::*;
+    use crate::registry::Access;
 
     struct Says(Decision);
 
@@ -326,7 +331,7 @@ mod tests {
     fn a_run_asks_no_more_than_its_limit_and_a_call_without_a_run_as_often_as_it_must() {
         let chain = CallbackChain::default();
         let operator = Identity::operator(std::sync::Weak::new(), chain.clone(), &tokio_util::sync::CancellationToken::new());
-        let scope = || CallScope::new(&operator, &chain, None, None, None);
+        let scope = || CallScope::new(&operator, Arc::new(Granted::new(Access::All)), &chain, None, None, None);
         let run = scope().with_max_questions(2);
         assert!(run.count_question().is_ok() && run.count_question().is_ok());
         assert!(run.count_question().unwrap_err().contains("2 questions already (limits.maxQuestions)"));

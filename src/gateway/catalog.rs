@@ -6,12 +6,13 @@ use serde::Serialize;
 use super::agent::{Agent, Identity};
 use super::agent_modules::agent_guest_modules;
 use super::approval_cache::ApprovalRead;
+use super::availability::Viewer;
 use super::core::Core;
 use super::sandbox::Sandbox;
 use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
 use crate::catalog::{AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording};
 use crate::error::{Error, Result};
-use crate::registry::{AgentId, ServerStatus};
+use crate::registry::{Access, ServerStatus};
 use crate::sandbox::{GuestModule, Importable, ParseOwner, Problem, StillWanted};
 use crate::text::{sanitise_line, sanitise_text};
 use crate::trust::ApprovalStatus;
@@ -51,8 +52,10 @@ impl Core {
     }
 
     /// Returns the catalogue of what an agent sees.
-    fn catalog(&self, agent: AgentId, modules: Vec<AgentModuleInfo>, errors: ToolErrors, approval_read: ApprovalRead) -> Result<Catalog> {
-        let servers = self.visible_servers_by(agent, approval_read).map_err(|error| self.redacted(error))?;
+    fn catalog(&self, agent: &Identity, modules: Vec<AgentModuleInfo>, errors: ToolErrors, approval_read: ApprovalRead) -> Result<Catalog> {
+        let granted = self.granted(agent, approval_read).map_err(|error| self.redacted(error))?;
+        let viewer = Viewer { id: agent.id, granted: &granted };
+        let servers = self.visible_servers_by(&viewer, approval_read).map_err(|error| self.redacted(error))?;
         Ok(Catalog::new(servers, modules, self.declaration_style(errors)))
     }
 
@@ -69,7 +72,9 @@ impl Core {
             return Err(Error::CodeTooLarge { size, limit });
         }
         identity.check_open()?;
-        let servers = self.visible_servers(identity.id).map_err(|error| self.redacted(error))?;
+        let granted = self.granted(identity, ApprovalRead::Fresh).map_err(|error| self.redacted(error))?;
+        let viewer = Viewer { id: identity.id, granted: &granted };
+        let servers = self.visible_servers(&viewer).map_err(|error| self.redacted(error))?;
         let modules: Vec<_> = guest_modules(&servers).iter().chain(agent).map(Importable::from).collect();
         // Counts the check as a run of the plugin's period, so that switching the plugin off ends it.
         let period = self.check_plugin_on()?;
@@ -91,7 +96,7 @@ impl Agent {
 
     fn catalog_by(&self, errors: ToolErrors, approval_read: ApprovalRead) -> Result<Catalog> {
         self.identity.check_open()?;
-        self.core.catalog(self.identity.id, Vec::new(), errors, approval_read)
+        self.core.catalog(&self.identity, Vec::new(), errors, approval_read)
     }
 
     /// Returns the TypeScript declarations of a module (`weather`, `mcp-weather`, `host:mcp-weather`, `host:mcp`), or of all modules.
@@ -146,14 +151,22 @@ impl Agent {
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
     pub fn server_info(&self, name: &str) -> Result<ServerInfo> {
-        let entry = self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
-        let status = self.status(&entry, ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?;
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let unknown = || self.core.redacted(self.core.unknown_server(name, &granted));
+        let entry = match self.core.registry.entry(name) {
+            Ok(entry) => entry,
+            Err(_) if granted.access != Access::All => return Err(unknown()),
+            Err(error) => return Err(self.core.redacted(error)),
+        };
+        let status = self.status(&entry, &granted, ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?.ok_or_else(unknown)?;
         let server = self.core.registry.server(name).ok();
         let approval_status =
             server.map(|server| self.core.approval_status(&server)).transpose().map_err(|error| self.core.redacted(error))?;
         let style = self.core.declaration_style(ToolErrors::default());
         let offer = match approval_status {
-            Some(ApprovalStatus::Full(manifest)) => Some(Catalog::server_offer(name, &manifest, &style)),
+            Some(ApprovalStatus::Full(approved)) => {
+                granted.manifest(name, &approved).map(|manifest| Catalog::server_offer(name, &manifest, &style))
+            }
             _ => None,
         };
         Ok(ServerInfo { status, offer })
@@ -165,9 +178,11 @@ impl Agent {
     /// `ERR_INVALID_OPTION` for a query without a word; `ERR_UNKNOWN_SERVER`; and the errors of [`Agent::list_modules`].
     pub fn search_tools(&self, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
         self.identity.check_open()?;
-        let servers = self.core.visible_servers(self.identity.id).map_err(|error| self.core.redacted(error))?;
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let viewer = Viewer { id: self.identity.id, granted: &granted };
+        let servers = self.core.visible_servers(&viewer).map_err(|error| self.core.redacted(error))?;
         let catalog = Catalog::new(servers.clone(), Vec::new(), self.core.declaration_style(errors));
-        self.core.runs.search.search(&servers, &catalog, query).map_err(|error| self.core.redacted(error))
+        granted.search.search(&servers, &catalog, query).map_err(|error| self.core.redacted(error))
     }
 
     /// Returns a part of a system prompt that describes the modules to a model, within a budget of tokens.
@@ -236,7 +251,7 @@ impl Sandbox {
         errors: Option<ToolErrors>,
         approval_read: ApprovalRead,
     ) -> Result<String> {
-        let catalog = self.core.catalog(self.identity.id, self.module_infos(), errors.unwrap_or(self.tool_errors), approval_read);
+        let catalog = self.core.catalog(&self.identity, self.module_infos(), errors.unwrap_or(self.tool_errors), approval_read);
         self.core.refresh_if_cached(approval_read);
         // The error of the catalog names the gateway's method, so it is replaced by the sandbox's.
         let ours = |error: Error| match error {
@@ -260,7 +275,7 @@ impl Sandbox {
     }
 
     pub(super) fn catalog(&self, errors: Option<ToolErrors>) -> Result<Catalog> {
-        self.core.catalog(self.identity.id, self.module_infos(), errors.unwrap_or(self.tool_errors), ApprovalRead::Fresh)
+        self.core.catalog(&self.identity, self.module_infos(), errors.unwrap_or(self.tool_errors), ApprovalRead::Fresh)
     }
 
     /// Returns the agent's descriptions of its own modules.

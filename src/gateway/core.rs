@@ -13,13 +13,13 @@ use super::approval_cache::ApprovalCache;
 use super::callbacks::{CallScope, CallbackChain};
 use super::checks::CheckDefaults;
 use super::events::Events;
+use super::granted::{GrantState, Granted};
 use super::observer::session;
 use super::options::ConfigSource;
 use super::plugin_switch::PluginSwitch;
 use super::request::Subscriptions;
 use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
-use crate::bridge::ToolSearch;
 use crate::catalog::Manifest;
 use crate::client::{Connections, TokenStore};
 use crate::config::{ServerDefinition, Surroundings};
@@ -44,6 +44,7 @@ pub(super) struct Core {
     /// The database of everything that is remembered about decisions.
     pub(super) store: Arc<Store>,
     pub(super) trust: TrustState,
+    pub(super) grants: GrantState,
     pub(super) connections: Connections,
     pub(super) requests: RequestState,
     pub(super) people: People,
@@ -96,13 +97,12 @@ pub(super) struct People {
 pub(super) struct RunDefaults {
     pub(super) checks: CheckDefaults,
     pub(super) max_result_tokens: Option<usize>,
-    pub(super) search: Arc<ToolSearch>,
 }
 
 impl People {
-    pub(super) fn new(core: &Weak<Core>, callbacks: CallbackChain, closed: &CancellationToken) -> Self {
+    pub(super) fn new(core: &Weak<Core>, callbacks: CallbackChain, everything: &Arc<Granted>, closed: &CancellationToken) -> Self {
         let operator = Identity::operator(Weak::clone(core), callbacks.clone(), closed);
-        Self { session: session(&operator), operator, callbacks, inputs: tokio::sync::Mutex::default() }
+        Self { session: session(&operator, everything), operator, callbacks, inputs: tokio::sync::Mutex::default() }
     }
 }
 

@@ -2,9 +2,11 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::{Agent, CallOptions};
+use super::availability::Viewer;
+use super::{Agent, ApprovalRead, CallOptions};
 use crate::bridge::ToolErrors;
 use crate::catalog::{DirectNames, DirectTool, NameStyle};
+use crate::config::Item;
 use crate::error::{Error, ErrorText, Result};
 use crate::sandbox::Stop;
 use crate::text::json::json_bytes;
@@ -22,7 +24,8 @@ impl Agent {
     fn described(&self, style: NameStyle) -> Result<Vec<DirectTool>> {
         let wording = self.core.declaration_style(ToolErrors::default()).wording;
         let mut tools = Vec::new();
-        for (server, manifest) in self.core.visible_servers(self.identity.id)? {
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        for (server, manifest) in self.core.visible_servers(&Viewer { id: self.identity.id, granted: &granted })? {
             let names = self.core.trust.approvals.direct_names(&server)?;
             // A tool without a name was approved a moment ago.
             let named = manifest.distinct_tools().filter_map(|tool| Some((tool, names.get(&tool.name)?)));
@@ -38,8 +41,12 @@ impl Agent {
     pub fn tool_named(&self, name: &str) -> Result<(String, String)> {
         self.identity.check_open()?;
         let found = self.core.trust.approvals.tool_named(name).map_err(|error| self.core.redacted(error))?;
+        let granted = self.granted(ApprovalRead::Fresh)?;
         // A server that the config has no longer keeps its approval.
-        if let Some(found) = found.filter(|(server, _)| self.core.registry.server(server).is_ok()) {
+        let exists = |(server, tool): &(String, String)| {
+            granted.access.allows(server, Item::Tool(tool)) && self.core.registry.server(server).is_ok()
+        };
+        if let Some(found) = found.filter(exists) {
             return Ok(found);
         }
         let style = if name.contains('-') { NameStyle::Hyphen } else { NameStyle::Underscore };

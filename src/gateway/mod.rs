@@ -17,6 +17,9 @@ mod drift;
 mod ending;
 mod events;
 mod form;
+mod grant_rows;
+mod granted;
+mod grants;
 mod launch;
 mod model_tools;
 mod observer;
@@ -47,7 +50,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use crate::client::{Completed, Elicitation, ElicitationAnswer, Form, Question, Sampling};
-pub use agent::{Agent, IdentityOptions};
+pub use agent::{Agent, IdentityOptions, NameOrigin};
 pub use agent_modules::AgentModule;
 pub use approval_cache::ApprovalRead;
 pub use callbacks::{
@@ -66,9 +69,11 @@ pub use server_logs::LogLine;
 
 use self::agent::Agents;
 use self::approval_cache::ApprovalCache;
+use self::availability::Viewer;
 use self::checks::CheckDefaults;
 use self::core::{Core, People, RequestState, RunDefaults, TrustState};
 use self::events::Events;
+use self::granted::{GrantState, Granted};
 use self::observer::CoreObserver;
 use self::plugin_switch::PluginSwitch;
 use self::request::Request;
@@ -77,7 +82,7 @@ use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
 use crate::bridge::{ToolErrors, check_sendable, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
-use crate::config::{ServerDefinition, ServerSource, Surroundings};
+use crate::config::{Item, ServerDefinition, ServerSource, Surroundings};
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
 use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
@@ -124,6 +129,16 @@ enum Reconnect {
     No,
 }
 
+/// The reader of a request's error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Audience {
+    /// A model, or the code of one. What its agent is not granted does not exist for it.
+    #[default]
+    Model,
+    /// The author of the agent, who is told what is not granted, and which toolbox has it.
+    Author,
+}
+
 /// Options of a request that is made without a run.
 #[derive(Default)]
 pub struct CallOptions {
@@ -133,6 +148,7 @@ pub struct CallOptions {
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The listener of this call's events, instead of the gateway's.
     pub on_event: Option<EventListener>,
+    pub audience: Audience,
 }
 
 /// MCP servers and their approvals, in the hands of an operator: the one who decides what may run. It dereferences to the operator's own agent,
@@ -208,9 +224,9 @@ impl Gateway {
             executables: Arc::new(Executables::default()),
             shown: Mutex::default(),
         };
-        let runs =
-            RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens, search: Arc::default() };
+        let runs = RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens };
         let closed = CancellationToken::new();
+        let grants = GrantState::new(config.grants.clone());
         let core = Arc::new_cyclic(|core| Core {
             weak: Weak::clone(core),
             registry: Registry::limited_to(options.only.as_deref(), config),
@@ -225,7 +241,8 @@ impl Gateway {
                 limits.max_reconnects,
             ),
             requests: RequestState::default(),
-            people: People::new(core, callbacks, &closed),
+            people: People::new(core, callbacks, &grants.everything, &closed),
+            grants,
             agents: Agents::default(),
             sandboxes: options.sandboxes(&limits),
             runs,
@@ -242,6 +259,9 @@ impl Gateway {
         let gateway = Self::of(&core);
         gateway.warn_at_open(warnings);
         gateway.core.read_all_approvals();
+        if let Err(error) = gateway.core.grants_now(ApprovalRead::Fresh) {
+            gateway.core.events.warn(format!("agents can use nothing, as the grants cannot be read: {}", gateway.core.redacted(error)));
+        }
         gateway.enable_at_open(&options.enable)?;
         if options.watch {
             gateway.core.watch_config();
@@ -393,7 +413,9 @@ impl Agent {
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
     pub fn servers_by(&self, approval_read: ApprovalRead) -> Result<Vec<ServerStatus>> {
-        let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry, approval_read)).collect();
+        let granted = self.granted(approval_read)?;
+        let statuses: Result<Vec<_>> =
+            self.core.registry.entries().iter().filter_map(|entry| self.status(entry, &granted, approval_read).transpose()).collect();
         self.core.refresh_if_cached(approval_read);
         statuses.map_err(|error| self.core.redacted(error))
     }
@@ -425,7 +447,9 @@ impl Agent {
         self.identity.check_open()?;
         check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)
             .map_err(|error| self.core.redacted(error))?;
-        let arguments = self.core.check_arguments(self.identity.id, name, tool, arguments)?;
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let viewer = Viewer { id: self.identity.id, granted: &granted };
+        let arguments = self.core.check_arguments(&viewer, name, tool, arguments)?;
         let request = Request::CallTool { tool: tool.to_owned(), arguments: Arc::new(arguments) };
         let result = self.request_without_run(name, &request, options, stop).await?;
         self.core.check_result(name, tool, &result).map_err(|error| self.core.redacted(error))?;
@@ -445,12 +469,22 @@ impl Agent {
         }
     }
 
-    fn status(&self, entry: &Entry, approval_read: ApprovalRead) -> Result<ServerStatus> {
+    /// Returns the status of a server as the agent sees it. `None` if the server does not exist for the agent.
+    fn status(&self, entry: &Entry, granted: &Granted, approval_read: ApprovalRead) -> Result<Option<ServerStatus>> {
+        if !granted.access.reaches(entry.name()) {
+            return Ok(None);
+        }
         let server = match entry {
             Entry::Valid(server) => server,
-            Entry::Invalid(server) => return Ok(invalid_status(&server.name, &self.core.redacted(server.error.clone()))),
+            Entry::Invalid(server) => return Ok(Some(invalid_status(&server.name, &self.core.redacted(server.error.clone())))),
         };
-        let approval_status = self.core.approval_status_by(server, approval_read)?;
+        let approval_status = match self.core.approval_status_by(server, approval_read)? {
+            ApprovalStatus::Full(approved) => match granted.manifest(&server.name, &approved) {
+                Some(seen) => ApprovalStatus::Full(seen),
+                None => return Ok(None),
+            },
+            other => other,
+        };
         let registry = &self.core.registry;
         let last_error = registry.last_error(&server.name);
         let connection = self.core.connections.state(&server.name);
@@ -463,7 +497,7 @@ impl Agent {
             ApprovalStatus::Command => ServerState::CommandApproved,
             ApprovalStatus::Full(_) => ServerState::Idle,
         };
-        Ok(ServerStatus {
+        Ok(Some(ServerStatus {
             name: server.name.clone(),
             state,
             approved: matches!(approval_status, ApprovalStatus::Full(_)),
@@ -473,9 +507,13 @@ impl Agent {
             source: server.source.clone(),
             hides: registry.hidden_by(&server.name),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
-            quarantined: self.quarantined(server, &approval_status, approval_read),
+            quarantined: {
+                let mut changed = self.quarantined(server, &approval_status, approval_read);
+                changed.retain(|tool| granted.access.allows(&server.name, Item::Tool(tool)));
+                changed
+            },
             last_error,
-        })
+        }))
     }
 }
 

@@ -149,7 +149,7 @@ impl Gateway {
             if core.plugin_switch.period().is_err() {
                 *core.plugin_switch.state() = State::On(ActivePeriod::default());
             }
-            Ok(core.visible_servers(core.people.operator.id).map_err(|error| core.redacted(error))?.into_keys().collect())
+            Ok(core.visible_servers(&core.operator_viewer()).map_err(|error| core.redacted(error))?.into_keys().collect())
         }
     }
 }

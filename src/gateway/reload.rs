@@ -60,6 +60,8 @@ impl Gateway {
         let config = blocking(move || core.source.read()).await.map_err(|error| self.core.redacted(error))?;
         let warnings = config.warnings.clone();
         let before = self.fingerprints();
+        // Before the servers, so that no agent sees a new server by its earlier grants.
+        self.core.grants.replace(config.grants.clone());
         self.core.registry.replace(config);
         let core = Arc::clone(&self.core);
         blocking(move || {

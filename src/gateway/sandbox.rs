@@ -9,6 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent::{Agent, Identity};
 use super::agent_modules::{AgentModule, AgentModules, RunHost, check};
+use super::approval_cache::ApprovalRead;
+use super::availability::Viewer;
 use super::callbacks::{CallScope, CallbackChain, Callbacks};
 use super::core::Core;
 use super::events::EventListener;
@@ -155,7 +157,11 @@ impl Sandbox {
     }
 
     async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &ActivePeriod) -> RunReport {
-        let scope = CallScope::new(&self.identity, &self.callbacks, options.callbacks, options.run_id, options.on_event);
+        let granted = match self.core.granted(&self.identity, ApprovalRead::Fresh) {
+            Ok(granted) => granted,
+            Err(error) => return failed(self.core.redacted(error)),
+        };
+        let scope = CallScope::new(&self.identity, granted, &self.callbacks, options.callbacks, options.run_id, options.on_event);
         let scope = Arc::new(scope.with_max_questions(self.core.limits.max_questions));
         let end = RunEnd { closed: self.closed.clone(), switched_off: period.ended.clone(), stop: stop.clone() };
         let host = match self.prepare(options.tool_errors, &scope, end) {
@@ -225,7 +231,8 @@ impl Sandbox {
 
     /// Prepares the modules that the run can import, when it starts.
     fn prepare(&self, tool_errors: Option<ToolErrors>, scope: &Arc<CallScope>, end: RunEnd) -> Result<RunHost> {
-        let manifests: BTreeMap<_, _> = self.core.visible_servers(self.identity.id)?;
+        let viewer = Viewer { id: self.identity.id, granted: &scope.granted };
+        let manifests: BTreeMap<_, _> = self.core.visible_servers(&viewer)?;
         let errors = tool_errors.unwrap_or(self.tool_errors);
         let limits = &self.core.limits;
         let caller = RunRequests { core: Arc::downgrade(&self.core), scope: Arc::clone(scope) };
@@ -233,7 +240,7 @@ impl Sandbox {
         let catalog = Catalog::new(manifests.clone(), self.module_infos(), self.core.declaration_style(errors));
         let one_at_a_time = self.core.registry.servers().into_iter().filter(|server| server.parallel == Parallel::No);
         let one_at_a_time = one_at_a_time.map(|server| server.name.clone()).collect();
-        let tool_finder = ToolFinder { catalog, search: Arc::clone(&self.core.runs.search) };
+        let tool_finder = ToolFinder { catalog, search: Arc::clone(&scope.granted.search) };
         let servers = ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, self.core.checks(), tool_finder);
         Ok(RunHost {
             servers: Arc::new(servers.with_saved(Arc::clone(&self.saved)).with_one_at_a_time(one_at_a_time)),

@@ -110,8 +110,11 @@ impl Gateway {
             let read = options::read::<NoOptions>(AGENT, &data, &names, CallbackOwner::Agent);
             read.map_err(|error| glue::thrown(&env, &error))?;
             let own = EventSink::new(context.get(3)?)?;
-            let options =
-                IdentityOptions { callbacks: callbacks(&env, context.get(4)?)?, on_event: own.clone().map(EventSink::event_listener) };
+            let options = IdentityOptions {
+                callbacks: callbacks(&env, context.get(4)?)?,
+                on_event: own.clone().map(EventSink::event_listener),
+                ..IdentityOptions::default()
+            };
             let agent = gateway.agent(&label, options).map_err(|error| glue::thrown(&env, &error))?;
             Ok(Agent { caller: Caller { core: core.clone(), agent, events: own.or_else(|| events.clone()) } })
         })?;

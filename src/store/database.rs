@@ -12,7 +12,7 @@ use rusqlite_migration::{M, Migrations};
 use crate::error::{Error, Result};
 use crate::files;
 
-const FILE_NAME: &str = "store.sqlite3";
+pub(super) const FILE_NAME: &str = "store.sqlite3";
 /// Time that a change waits for the changes of other processes.
 const BUSY_TIME: Duration = Duration::from_secs(10);
 /// The types of file systems whose locks `SQLite` cannot rely on: NFS, SMB (two), AFS. From the manual page of statfs(2).

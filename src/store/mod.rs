@@ -18,7 +18,7 @@ pub use key::MachineKey;
 
 use self::database::Database;
 use self::decisions::{Reading, Snapshot, rows_now, write_changed};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::files::PrivateFolder;
 
 /// Rows of one kind, by name.
@@ -151,6 +151,30 @@ impl Store {
     /// The error of the last reading.
     pub fn last_rows(&self, kind: Kind) -> Result<Arc<Rows>> {
         match self.last().get(&kind) {
+            Some(Reading::Read(snapshot)) => Ok(Arc::clone(&snapshot.rows)),
+            Some(Reading::Failed(error)) => Err(error.clone()),
+            None => Ok(Arc::default()),
+        }
+    }
+
+    /// Returns the same as [`Store::rows`], and fails where another program has changed the rows: for rows whose absence would allow more.
+    ///
+    /// # Errors
+    /// `ERR_STORE`.
+    pub fn intact_rows(&self, kind: Kind) -> Result<Arc<Rows>> {
+        self.rows(kind)?;
+        self.last_intact_rows(kind)
+    }
+
+    /// Returns the same as [`Store::last_rows`], and fails where another program has changed the rows.
+    ///
+    /// # Errors
+    /// `ERR_STORE`, and the error of the last reading.
+    pub fn last_intact_rows(&self, kind: Kind) -> Result<Arc<Rows>> {
+        match self.last().get(&kind) {
+            Some(Reading::Read(Snapshot { problem: Some(problem), .. })) => {
+                Err(Error::Store { path: database::FILE_NAME.into(), problem: problem.as_str().into() })
+            }
             Some(Reading::Read(snapshot)) => Ok(Arc::clone(&snapshot.rows)),
             Some(Reading::Failed(error)) => Err(error.clone()),
             None => Ok(Arc::default()),

@@ -88,6 +88,7 @@ fn a_row_that_was_changed_removed_added_or_put_back_decides_nothing_and_neither_
         damages.lock().clear();
         let store = open_with(&folder, &damages);
         assert!(names(&store).is_empty(), "{tampering}");
+        assert_eq!(store.intact_rows(Kind::Grant).unwrap_err().code(), "ERR_STORE", "{tampering}");
         assert!(names(&store).is_empty(), "{tampering}");
         assert_eq!(damages.lock().len(), 1, "{tampering}");
         put(&store, "new", "3");

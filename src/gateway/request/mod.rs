@@ -26,8 +26,9 @@ pub(super) use self::subscriptions::Subscriptions;
 use super::callbacks::CallScope;
 use super::core::Core;
 use super::events::Event;
+use super::grants::is_unknown;
 use super::run_end::unless_ended;
-use super::{Agent, CallOptions};
+use super::{Agent, ApprovalRead, Audience, CallOptions};
 use crate::client::{CallLimits, Completed, ResourceOrPromptRequest};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
@@ -130,10 +131,12 @@ impl Core {
             () = ended.cancelled() => Err(self.refusal(server)),
             outcome = pipeline.run() => outcome,
         };
-        if matches!(outcome, Err(Error::NotApproved { .. })) {
-            self.end_if_unapproved(server).await;
+        match &outcome {
+            Err(Error::NotApproved { .. }) => self.end_if_unapproved(server).await,
+            Err(error) if is_unknown(error) => self.tell_if_not_granted(requester.scope, server, request.target().item()),
+            _ => {}
         }
-        let outcome = outcome.map_err(|error| self.redacted(error));
+        let outcome = outcome.map_err(|error| self.redacted(requester.scope.granted.screened(error)));
         let (tool, error) = (request.label(), outcome.as_ref().err().map(Error::code));
         tracing::debug!(server, tool, error, "call");
         // Sizes are only computed if a listener gets them, because large values would be serialised again.
@@ -161,11 +164,12 @@ impl Core {
 impl Agent {
     /// Makes a request without a run: it ends with `stop` and with the agent, and its warnings are events.
     pub(super) async fn request_without_run(&self, server: &str, request: &Request, options: CallOptions, stop: &Stop) -> Result<Json> {
-        let CallOptions { timeout_ms, callbacks, on_event } = options;
+        let CallOptions { timeout_ms, callbacks, on_event, audience } = options;
         let (core, identity) = (&self.core, &self.identity);
         identity.check_open()?;
         let _work = identity.work.token();
-        let scope = Arc::new(CallScope::new(identity, &identity.callbacks, callbacks, None, on_event));
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let scope = Arc::new(CallScope::new(identity, granted, &identity.callbacks, callbacks, None, on_event));
         let outcome = tokio::select! {
             biased;
             () = stop.stopped() => Err(stop.error("call", 0)),
@@ -173,6 +177,10 @@ impl Agent {
             outcome = core.request(server, request, Requester { scope: &scope, control: None, timeout_ms }) => outcome,
         };
         scope.take_warnings().into_iter().for_each(|warning| core.events.warn(warning));
+        let outcome = match audience {
+            Audience::Model => outcome,
+            Audience::Author => outcome.map_err(|error| core.explained(identity, server, request.target().item(), error)),
+        };
         unless_ended(identity, stop, outcome)
     }
 }

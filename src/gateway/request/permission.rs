@@ -60,7 +60,9 @@ impl Pipeline<'_> {
             return Err(Error::NotApproved { server: name, reason: NotApprovedReason::Never.to_string().into() });
         };
         // The permission names the id of this approval. A person may have approved anew since the item was found, so the item is found again in it.
-        if ApprovedItem::find(&server, &manifest, self.request.target())? != found.item {
+        let granted = self.viewer().granted;
+        let seen = granted.manifest(&name, &manifest).unwrap_or_default();
+        if ApprovedItem::find(&server, &seen, granted, self.request.target())? != found.item {
             return Err(found.item.changed(self.name));
         }
         let subject = match &found.item {

@@ -1,0 +1,209 @@
+//! What each agent is granted, and how a server looks to an agent that is not granted all of it.
+
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::agent::Identity;
+use super::approval_cache::ApprovalRead;
+use super::core::Core;
+use super::grant_rows;
+use crate::bridge::ToolSearch;
+use crate::catalog::{Kept, Manifest};
+use crate::config::{GrantSettings, Item, ServerDefinition};
+use crate::error::{Error, ErrorText, OwnText, Result};
+use crate::registry::{Access, Grants};
+use crate::store::{Kind, Rows};
+
+/// Names that an error for an unknown server gets.
+const KNOWN_NAMES: usize = 100;
+
+/// What an agent is granted at one moment. A run keeps it until its end, so that a change takes effect with the next run.
+pub(super) struct Granted {
+    pub(super) access: Access,
+    /// The search index of what the agent sees, so that it is not built again for each agent in turn.
+    pub(super) search: Arc<ToolSearch>,
+    /// Reduced manifests by server, each with the approved manifest that it was made of.
+    reduced: Mutex<HashMap<String, (Arc<Manifest>, Option<Arc<Manifest>>)>>,
+}
+
+impl Granted {
+    pub(super) fn new(access: Access) -> Self {
+        Self { access, search: Arc::default(), reduced: Mutex::default() }
+    }
+
+    /// Returns what the agent sees of an approved manifest. `None` if it sees nothing of the server.
+    pub(super) fn manifest(&self, server: &str, approved: &Arc<Manifest>) -> Option<Arc<Manifest>> {
+        if self.access == Access::All {
+            return Some(Arc::clone(approved));
+        }
+        let mut all = self.reduced.lock();
+        if let Some((_, reduced)) = all.get(server).filter(|(known, _)| Arc::ptr_eq(known, approved)) {
+            return reduced.clone();
+        }
+        let reduced = self.reduce(server, approved);
+        all.insert(server.to_owned(), (Arc::clone(approved), reduced.clone()));
+        reduced
+    }
+
+    fn reduce(&self, server: &str, approved: &Arc<Manifest>) -> Option<Arc<Manifest>> {
+        if !self.access.reaches(server) {
+            return None;
+        }
+        let allows = |item: Kept<'_>| {
+            let item = match item {
+                Kept::Tool(name) => Item::Tool(name),
+                Kept::Resource(uri) => Item::Resource(uri),
+                Kept::Prompt(name) => Item::Prompt(name),
+            };
+            self.access.allows(server, item)
+        };
+        let reduced = approved.reduced(allows);
+        match (reduced.item_count(), approved.item_count()) {
+            // A server that offers nothing at all looks the same to everybody who may know it.
+            (kept, all) if kept == all => Some(Arc::clone(approved)),
+            (0, _) => None,
+            _ => Some(Arc::new(reduced)),
+        }
+    }
+
+    /// Returns whether the agent may read a URI, whichever entry of the manifest describes it.
+    pub(super) fn may_read(&self, server: &str, uri: &str) -> bool {
+        self.access.allows(server, Item::Resource(uri))
+    }
+
+    /// Removes names of servers from an error that the agent must not know.
+    pub(super) fn screened(&self, error: Error) -> Error {
+        let Error::TooManyConnections { server, limit, holders } = error else { return error };
+        let is_known = |holder: &OwnText| self.access.reaches(holder.as_str());
+        let (known, others): (Vec<_>, Vec<_>) = holders.into_iter().partition(is_known);
+        let more = (!others.is_empty()).then(|| OwnText::from(format!("{} of other agents", others.len())));
+        Error::TooManyConnections { server, limit, holders: known.into_iter().chain(more).collect() }
+    }
+}
+
+/// The grants of a gateway, and what was computed of them.
+pub(super) struct GrantState {
+    settings: RwLock<Arc<GrantSettings>>,
+    loaded: Mutex<Option<Loaded>>,
+    /// What the operator's own agent has.
+    pub(super) everything: Arc<Granted>,
+}
+
+/// Grants as they were read last. The rows are the same as long as nobody has changed them.
+struct Loaded {
+    settings: Arc<GrantSettings>,
+    toolbox_rows: Arc<Rows>,
+    grant_rows: Arc<Rows>,
+    grants: Arc<Grants>,
+    /// By the agent's name; `None` for all agents without an entry.
+    granted: HashMap<Option<String>, Arc<Granted>>,
+}
+
+impl GrantState {
+    pub(super) fn new(settings: GrantSettings) -> Self {
+        let everything = Arc::new(Granted::new(Access::All));
+        Self { settings: RwLock::new(Arc::new(settings)), loaded: Mutex::default(), everything }
+    }
+
+    /// Applies the settings of a config that was read again. Computed views stay if nothing has changed.
+    pub(super) fn replace(&self, settings: GrantSettings) {
+        let mut current = self.settings.write();
+        if **current != settings {
+            *current = Arc::new(settings);
+        }
+    }
+}
+
+impl Core {
+    /// Returns what an agent is granted now.
+    pub(super) fn granted(&self, identity: &Identity, read: ApprovalRead) -> Result<Arc<Granted>> {
+        if identity.is_operator() {
+            return Ok(Arc::clone(&self.grants.everything));
+        }
+        self.with_loaded(read, |loaded| {
+            let name = identity.granted_name.as_deref().filter(|name| loaded.grants.toolboxes_of(name).is_some());
+            let name = name.map(str::to_owned);
+            if let Some(known) = loaded.granted.get(&name) {
+                return Arc::clone(known);
+            }
+            let granted = match loaded.grants.access(name.as_deref()) {
+                Access::All => Arc::clone(&self.grants.everything),
+                only => Arc::new(Granted::new(only)),
+            };
+            loaded.granted.insert(name, Arc::clone(&granted));
+            granted
+        })
+    }
+
+    /// Returns the grants as they are now.
+    pub(super) fn grants_now(&self, read: ApprovalRead) -> Result<Arc<Grants>> {
+        self.with_loaded(read, |loaded| Arc::clone(&loaded.grants))
+    }
+
+    /// Returns the grants that a change begins with. Rows that another program has changed count as absent, as the change replaces them.
+    pub(super) fn grants_to_change(&self) -> Result<Grants> {
+        let (toolbox_rows, grant_rows) = (self.store.rows(Kind::Toolbox)?, self.store.rows(Kind::Grant)?);
+        let settings = Arc::clone(&self.grants.settings.read());
+        Ok(Grants::new(settings, grant_rows::toolboxes(&toolbox_rows)?, grant_rows::agents(&grant_rows)?))
+    }
+
+    fn with_loaded<T>(&self, read: ApprovalRead, work: impl FnOnce(&mut Loaded) -> T) -> Result<T> {
+        let rows = |kind| match read {
+            ApprovalRead::Fresh => self.store.intact_rows(kind),
+            ApprovalRead::Cached => self.store.last_intact_rows(kind),
+        };
+        // Toolboxes are read first: a grant is written after its toolbox.
+        let (toolbox_rows, grant_rows) = (rows(Kind::Toolbox)?, rows(Kind::Grant)?);
+        let settings = Arc::clone(&self.grants.settings.read());
+        let mut slot = self.grants.loaded.lock();
+        let is_same = |loaded: &&mut Loaded| {
+            Arc::ptr_eq(&loaded.settings, &settings)
+                && Arc::ptr_eq(&loaded.toolbox_rows, &toolbox_rows)
+                && Arc::ptr_eq(&loaded.grant_rows, &grant_rows)
+        };
+        if let Some(loaded) = slot.as_mut().filter(is_same) {
+            return Ok(work(loaded));
+        }
+        let grants = Grants::new(Arc::clone(&settings), grant_rows::toolboxes(&toolbox_rows)?, grant_rows::agents(&grant_rows)?);
+        let loaded = Loaded { settings, toolbox_rows, grant_rows, grants: Arc::new(grants), granted: HashMap::new() };
+        Ok(work(slot.insert(loaded)))
+    }
+
+    /// Returns the definition of a server of which an agent may know. Any other name is unknown, whether there is such a server or not.
+    pub(super) fn known_server(&self, name: &str, granted: &Granted) -> Result<Arc<ServerDefinition>> {
+        if granted.access == Access::All {
+            return self.registry.server(name);
+        }
+        if !granted.access.reaches(name) {
+            return Err(self.unknown_server(name, granted));
+        }
+        self.registry.server(name).map_err(|error| match error {
+            Error::UnknownServer { .. } => self.unknown_server(name, granted),
+            other => other,
+        })
+    }
+
+    /// Returns the error for a server that does not exist for an agent. It names the servers that do.
+    pub(super) fn unknown_server(&self, name: &str, granted: &Granted) -> Error {
+        let seen = |server: &Arc<ServerDefinition>| self.sees(server, granted);
+        let known = self.registry.servers().into_iter().filter(seen).take(KNOWN_NAMES);
+        Error::UnknownServer {
+            server: name.to_owned(),
+            place: "in the config",
+            known: known.map(|server| ErrorText::from(server.name.as_str())).collect(),
+        }
+    }
+
+    /// Returns whether a server exists for an agent. Of a server that is not approved, only the name is known, so the patterns alone decide.
+    pub(super) fn sees(&self, server: &ServerDefinition, granted: &Granted) -> bool {
+        match &granted.access {
+            Access::All => true,
+            Access::Only(patterns) if !patterns.reaches(&server.name) => false,
+            Access::Only(_) => match self.last_approved(server) {
+                Some(manifest) => granted.manifest(&server.name, &manifest).is_some(),
+                None => true,
+            },
+        }
+    }
+}
