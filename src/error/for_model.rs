@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn what_an_agent_is_not_granted_reads_like_what_does_not_exist() {
         let unknown = || Error::UnknownServer { server: "admin".into(), place: "here", known: vec!["weather".into()] };
-        let (agent, item, reason) = ("agent \"a\"".into(), "x".into(), "the toolbox \"admins\" has it".into());
+        let (agent, item, reason) = ("a".into(), "x".into(), "the toolbox \"admins\" has it".into());
         let error = Error::NotGranted { agent, server: "admin".into(), item, reason, instead: Box::new(unknown()) }.opened();
         assert_eq!([error.for_model(), error.for_guest()], [unknown().opened().for_model(), unknown().opened().for_guest()]);
         assert!(error.to_string().contains("admins") && !error.for_model().contains("admins"));

@@ -77,16 +77,16 @@ pub enum Error {
     OperatorOnly { what: &'static str, problem: &'static str },
 
     /// The agent's toolboxes do not have the item. A model gets the text of `instead`: for it, the item does not exist.
-    #[error("{agent} may not use {server}/{}: {reason}", .item.shown())]
-    NotGranted { agent: OwnText, server: String, item: ErrorText, reason: OwnText, instead: Box<Self> },
+    #[error("agent \"{}\" may not use {server}/{}: {}", .agent.shown(), .item.shown(), .reason.shown())]
+    NotGranted { agent: ErrorText, server: String, item: ErrorText, reason: ErrorText, instead: Box<Self> },
 
     /// No toolbox has this name.
     #[error("there is no toolbox \"{}\"{}", .toolbox.shown(), known_names(meant(.toolbox.shown(), .known), .known, ""))]
     UnknownToolbox { toolbox: ErrorText, known: Vec<ErrorText> },
 
     /// A toolbox or a grant of the config was to be changed at run time.
-    #[error("{what} is defined in the config, and can be changed only there: {}", .place.shown())]
-    GrantInConfig { what: OwnText, place: ErrorText },
+    #[error("{} is defined in the config, and can be changed only there: {}", .what.shown(), .place.shown())]
+    GrantInConfig { what: ErrorText, place: ErrorText },
 
     /// The digest that was approved is not the current one: the config or the server changed after the request was shown.
     #[error(

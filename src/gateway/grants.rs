@@ -151,7 +151,7 @@ impl Core {
         let Some(reason) = Some(&error).filter(|error| is_unknown(error)).and_then(|_| self.why_not_granted(identity, server, item)) else {
             return error;
         };
-        let (agent, instead) = (agent_of(identity), Box::new(error));
+        let (agent, instead) = (identity.name().unwrap_or_default(), Box::new(error));
         let error = Error::NotGranted {
             agent: agent.into(),
             server: server.to_owned(),
@@ -229,10 +229,6 @@ fn owned(item: Item<'_>) -> (OwnedKind, String) {
 /// Returns whether an error says that something does not exist.
 pub(super) fn is_unknown(error: &Error) -> bool {
     matches!(error, Error::UnknownServer { .. } | Error::UnknownTool { .. } | Error::UnknownResource { .. } | Error::UnknownPrompt { .. })
-}
-
-fn agent_of(identity: &Identity) -> String {
-    format!("agent \"{}\"", identity.name().unwrap_or_default())
 }
 
 fn check_agent_is_ours(grants: &Grants, agent: &str) -> Result<()> {

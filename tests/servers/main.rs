@@ -10,6 +10,7 @@ mod direct;
 mod disk;
 mod elicitation;
 mod gateway;
+mod grants;
 mod hostile;
 mod lifecycle;
 mod programs;

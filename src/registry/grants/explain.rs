@@ -18,7 +18,6 @@ impl Grants {
     #[must_use]
     pub fn explain(&self, name: Option<&str>, server: &str, item: Item<'_>) -> Verdict {
         let what = format!("{server}/{item}");
-        let agent = name.map_or_else(|| "an agent without a name of the operator's".to_owned(), |name| format!("agent \"{name}\""));
         let verdict = |granted, reason: String| Verdict { granted, reason };
         let access = self.access(name);
         let Some(toolboxes) = name.and_then(|name| self.toolboxes_of(name)) else {
@@ -26,21 +25,21 @@ impl Grants {
                 DefaultGrant::All => "gets everything that is approved and enabled",
                 DefaultGrant::Nothing => "gets nothing",
             };
-            return verdict(access == Access::All, format!("{agent} has no grant, and an agent without one {why} (defaultGrant)"));
+            return verdict(access == Access::All, format!("it has no grant, and an agent without one {why} (defaultGrant)"));
         };
         if let Some(missing) = toolboxes.iter().find(|toolbox| self.toolbox(toolbox).is_none()) {
-            return verdict(false, format!("{agent} has the toolbox \"{missing}\", which does not exist, so it has nothing"));
+            return verdict(false, format!("its toolbox \"{missing}\" does not exist, so it has nothing"));
         }
         let Access::Only(patterns) = &access else {
-            return verdict(true, format!("{agent} may use everything"));
+            return verdict(true, "it may use everything".to_owned());
         };
         match patterns.deciding(server, item) {
             Some(pattern) => {
                 let does = if pattern.denies() { "denies" } else { "allows" };
                 let of = self.owner_of(toolboxes, pattern.as_str());
-                verdict(!pattern.denies(), format!("{agent}: the pattern \"{}\" of the toolbox \"{of}\" {does} {what}", pattern.as_str()))
+                verdict(!pattern.denies(), format!("the pattern \"{}\" of the toolbox \"{of}\" {does} {what}", pattern.as_str()))
             }
-            None => verdict(false, format!("{agent}: no pattern of its toolboxes matches {what}{}", self.remedy(name, server, item))),
+            None => verdict(false, format!("no pattern of its toolboxes matches {what}{}", self.remedy(name, server, item))),
         }
     }
 
