@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::args::Run;
 use super::error::{CliError, told};
+use super::grants::agent_of;
 use super::next_command::NextCommand;
 use super::session::Session;
 use super::terminal::Terminal;
@@ -15,7 +16,7 @@ use super::{Exit, files};
 use crate::bridge::{ToolErrors, inexact};
 use crate::command::{Tone, printable};
 use crate::error::Error;
-use crate::gateway::{Gateway, RunOptions, RunReport, Sandbox};
+use crate::gateway::{Agent, Gateway, RunOptions, RunReport, Sandbox};
 use crate::redact::Redactor;
 use crate::sandbox::{LogEntry, Stop, Value};
 use crate::text::json::inexact_integer;
@@ -32,7 +33,8 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
     let allowed = AllowedWrites::read(&arguments.allow_writes);
     let gateway = session.open_for(arguments.servers.as_deref(), Some(allowed.clone()))?;
     check_allowed(session, &gateway, &allowed)?;
-    let sandbox = boot(&gateway, arguments.tool_errors.into()).await?;
+    let agent = agent_of(session, &gateway, &arguments.as_agent)?;
+    let sandbox = boot(&agent, arguments.tool_errors.into()).await?;
     let logs = Arc::clone(&session.terminal);
     let options = RunOptions {
         input: Some(Value::from(input).to_wire()),
@@ -86,9 +88,9 @@ pub(super) fn check_allowed(session: &Session, gateway: &Gateway, allowed: &Allo
 }
 
 /// Boots the guest on a thread that may block.
-async fn boot(gateway: &Gateway, errors: ToolErrors) -> Result<Arc<Sandbox>, CliError> {
-    let gateway = gateway.clone();
-    let booted = tokio::task::spawn_blocking(move || gateway.sandbox(errors, None)).await;
+async fn boot(agent: &Agent, errors: ToolErrors) -> Result<Arc<Sandbox>, CliError> {
+    let agent = agent.clone();
+    let booted = tokio::task::spawn_blocking(move || agent.sandbox(errors, None)).await;
     Ok(booted.map_err(|error| Error::Internal(error.to_string().into()))??)
 }
 

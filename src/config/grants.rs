@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use super::pattern::Pattern;
 use super::tree::{Entry, Node};
 use crate::text::{Position, Problem, displayed, nearest};
@@ -13,10 +15,12 @@ const MAX_NAME_CHARS: usize = 64;
 const AGENT_KEYS: [&str; 1] = ["toolboxes"];
 
 /// What an agent without an entry of its own is granted: `defaultGrant` in the config.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum DefaultGrant {
     /// Everything that is approved and enabled.
     All,
+    #[serde(rename = "none")]
     Nothing,
 }
 

@@ -19,6 +19,25 @@ pub enum Item<'a> {
     Prompt(&'a str),
 }
 
+impl<'a> Item<'a> {
+    /// Reads an item as a pattern names it: a tool's name, or `tool:`, `resource:` or `prompt:` before the name.
+    ///
+    /// ```
+    /// use hyperlight_mcp::config::Item;
+    /// assert_eq!([Item::parse("echo"), Item::parse("tool:prompt:x"), Item::parse("prompt:x")], [Item::Tool("echo"), Item::Tool("prompt:x"), Item::Prompt("x")]);
+    /// ```
+    #[must_use]
+    pub fn parse(text: &'a str) -> Self {
+        if let Some(uri) = text.strip_prefix(RESOURCE) {
+            return Self::Resource(uri);
+        }
+        match text.strip_prefix(PROMPT) {
+            Some(name) => Self::Prompt(name),
+            None => Self::Tool(text.strip_prefix(TOOL).unwrap_or(text)),
+        }
+    }
+}
+
 /// The items of a server that a pattern matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Items {

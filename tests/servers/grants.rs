@@ -120,9 +120,12 @@ async fn everything_said_to(agent: &Agent) -> String {
         said.push(tools.execute(name, &arguments, &Stop::new()).await.unwrap().to_string());
     }
     said.push(
-        value_of(agent, r#"import { tools, resources, prompts } from "host:mcp"; export const handler = () => [tools(), resources(), prompts()]"#)
-            .await
-            .to_string(),
+        value_of(
+            agent,
+            r#"import { tools, resources, prompts } from "host:mcp"; export const handler = () => [tools(), resources(), prompts()]"#,
+        )
+        .await
+        .to_string(),
     );
     said.join("\n")
 }
@@ -137,7 +140,7 @@ async fn an_agent_is_told_of_what_it_is_granted_and_of_nothing_else() {
     for hidden in ["right", "Counts its calls", "\"count\"", "\"pid\"", "note.txt", "fixture://"] {
         assert!(!said.contains(hidden), "{hidden}: {said}");
     }
-    assert_eq!(said.matches("plain").count(), 1, "{said}");
+    assert!(said.contains("\"plain\""), "{said}");
     let said = everything_said_to(&other).await;
     assert!(!said.contains("left") && !said.contains("right") && !said.contains("echo"), "{said}");
     let operator: &Agent = &scene.gateway;

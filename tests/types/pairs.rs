@@ -6,6 +6,7 @@ use crate::rust::Direction::{self, FromRust, ToRust};
 pub type Pair = (&'static str, &'static str, &'static str, Direction);
 
 pub const PAIRS: &[Pair] = &[
+    ("AgentGrant", "registry/grants/mod.rs", "GrantInfo", FromRust),
     ("AgentTool", "agent/definitions.rs", "ToolDefinition", FromRust),
     ("AgentToolsOptions", "node/agent.rs", "ToolsOptions", ToRust),
     ("ApprovalQuestion", "gateway/callbacks.rs", "ApprovalQuestion", FromRust),
@@ -24,12 +25,16 @@ pub const PAIRS: &[Pair] = &[
     ("ConnectionReport", "gateway/mod.rs", "ConnectionReport", FromRust),
     ("Decision", "trust/gate.rs", "Decision", ToRust),
     ("DeclarationOptions", "node/catalog.rs", "DeclarationOptions", ToRust),
+    ("DefaultGrant", "config/grants.rs", "DefaultGrant", FromRust),
     ("DirectNames", "catalog/direct_names.rs", "DirectNames", FromRust),
     ("ElicitationQuestion", "gateway/callbacks.rs", "ElicitationQuestion", FromRust),
     ("Finding", "trust/audit.rs", "Finding", FromRust),
     ("FunctionInfo", "catalog/hints/mod.rs", "FunctionInfo", FromRust),
     ("GatewayEvent", "gateway/events.rs", "Event", FromRust),
     ("GatewayOptions", "node/options.rs", "OpenOptions", ToRust),
+    ("GrantList", "registry/grants/mod.rs", "GrantList", FromRust),
+    ("GrantSource", "registry/grants/mod.rs", "GrantSource", FromRust),
+    ("GrantVerdict", "registry/grants/explain.rs", "Verdict", FromRust),
     ("HostModuleInfo", "node/host_module.rs", "ModuleInfo", ToRust),
     ("HypervisorReport", "sandbox/hypervisor.rs", "HypervisorReport", FromRust),
     ("IssuerQuestion", "gateway/callbacks.rs", "IssuerQuestion", FromRust),
@@ -68,6 +73,7 @@ pub const PAIRS: &[Pair] = &[
     ("ToolInfo", "catalog/view.rs", "ToolInfo", FromRust),
     ("ToolMatch", "bridge/discovery.rs", "ToolMatch", FromRust),
     ("ToolSummary", "trust/request.rs", "ToolSummary", FromRust),
+    ("Toolbox", "registry/grants/mod.rs", "ToolboxInfo", FromRust),
     ("WarmVms", "sandbox/pool.rs", "WarmVms", FromRust),
 ];
 

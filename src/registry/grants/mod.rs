@@ -134,8 +134,8 @@ pub struct GrantInfo {
 pub struct GrantList {
     pub toolboxes: Vec<ToolboxInfo>,
     pub agents: Vec<GrantInfo>,
-    /// What agents without an entry get: `all` or `none`.
-    pub default_grant: &'static str,
+    /// What agents without an entry get.
+    pub default_grant: DefaultGrant,
 }
 
 impl Grants {
@@ -234,7 +234,7 @@ impl Grants {
         GrantList {
             toolboxes: self.toolbox_names().into_iter().map(toolbox).collect(),
             agents: self.agent_names().into_iter().map(agent).collect(),
-            default_grant: if self.default_grant() == DefaultGrant::All { "all" } else { "none" },
+            default_grant: self.default_grant(),
         }
     }
 
