@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::pattern::Pattern;
+use super::profiles::ProfileDefinition;
 use super::tree::{Entry, Node};
 use crate::text::{Position, Problem, displayed, nearest};
 
 /// The most patterns of one toolbox.
 pub const MAX_PATTERNS: usize = 256;
 const MAX_NAME_CHARS: usize = 64;
-const AGENT_KEYS: [&str; 1] = ["toolboxes"];
+const AGENT_KEYS: [&str; 2] = ["toolboxes", "profiles"];
 
 /// What an agent without an entry of its own is granted: `defaultGrant` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -37,6 +38,8 @@ pub struct ToolboxDefinition {
 pub struct AgentDefinition {
     /// Names of toolboxes in their order. `None` if the entry does not say: then the default counts.
     pub toolboxes: Option<Vec<String>>,
+    /// Names of profiles. `None` if the entry does not say.
+    pub profiles: Option<Vec<String>>,
     pub place: String,
 }
 
@@ -46,6 +49,7 @@ pub struct GrantSettings {
     pub toolboxes: BTreeMap<String, ToolboxDefinition>,
     pub agents: BTreeMap<String, AgentDefinition>,
     pub default_grant: Option<DefaultGrant>,
+    pub profiles: BTreeMap<String, ProfileDefinition>,
 }
 
 /// Checks a name of a toolbox or an agent, which must be able to stand in a line of a log.
@@ -96,17 +100,17 @@ impl<'a> GrantReader<'a> {
         Self { file, settings: GrantSettings::default(), problems: Vec::new() }
     }
 
-    fn problem(&mut self, field: impl Into<String>, position: Option<Position>, problem: impl Into<String>) {
+    pub(super) fn problem(&mut self, field: impl Into<String>, position: Option<Position>, problem: impl Into<String>) {
         self.problems.push(Problem::new(field, position, problem));
     }
 
-    fn place(&self, field: &str, position: Option<Position>) -> String {
+    pub(super) fn place(&self, field: &str, position: Option<Position>) -> String {
         let problem = Problem::new("", position, field);
         problem.in_file(self.file)
     }
 
     /// Returns the entries of an object, or notes that the node is none.
-    fn entries<'t>(&mut self, field: &str, node: &'t Node) -> &'t [Entry] {
+    pub(super) fn entries<'t>(&mut self, field: &str, node: &'t Node) -> &'t [Entry] {
         node.entries().unwrap_or_else(|| {
             self.problem(field, node.position, "must be an object");
             &[]
@@ -114,7 +118,7 @@ impl<'a> GrantReader<'a> {
     }
 
     /// Returns the texts of a list, or notes what is wrong.
-    fn texts(&mut self, field: &str, node: &Node) -> Vec<String> {
+    pub(super) fn texts(&mut self, field: &str, node: &Node) -> Vec<String> {
         let Some(items) = node.items() else {
             self.problem(field, node.position, "must be a list of strings");
             return Vec::new();
@@ -163,30 +167,34 @@ impl<'a> GrantReader<'a> {
             if let Err(problem) = check_label(&entry.name) {
                 self.problem(&field, entry.position, problem);
             }
-            let mut agent = AgentDefinition { toolboxes: None, place: self.place(&field, entry.position) };
+            let mut agent = AgentDefinition { toolboxes: None, profiles: None, place: self.place(&field, entry.position) };
             for Entry { name, position, node } in self.entries(&field, &entry.node) {
                 match name.as_str() {
                     "toolboxes" => agent.toolboxes = Some(self.texts(&format!("{field}.toolboxes"), node)),
-                    other => {
-                        let meant = nearest(other, AGENT_KEYS).map_or_else(String::new, |key| format!("; did you mean {key}?"));
-                        self.problem(format!("{field}.{}", displayed(other)), *position, format!("this key is unknown{meant}"));
-                    }
+                    "profiles" => agent.profiles = Some(self.texts(&format!("{field}.profiles"), node)),
+                    other => self.unknown_key(&field, other, *position, &AGENT_KEYS),
                 }
             }
             self.settings.agents.insert(entry.name.clone(), agent);
         }
     }
 
-    /// Notes each toolbox that an agent names and that the config does not define. Called when all sections are read.
+    /// Notes each toolbox and profile that an agent names and that the config does not define. Called when all sections are read.
     pub(super) fn check_references(&mut self, agents: Option<&Node>) {
+        let known: [(&str, &str, Vec<String>); 2] = [
+            ("toolboxes", "toolbox", self.settings.toolboxes.keys().cloned().collect()),
+            ("profiles", "profile", self.settings.profiles.keys().cloned().collect()),
+        ];
         for entry in agents.and_then(Node::entries).unwrap_or_default() {
-            let toolboxes = entry.node.get("toolboxes").and_then(Node::items).unwrap_or_default();
-            for (index, item) in toolboxes.iter().enumerate() {
-                let Some(name) = item.text().filter(|name| !self.settings.toolboxes.contains_key(*name)) else { continue };
-                let meant = nearest(name, self.settings.toolboxes.keys().map(String::as_str));
-                let meant = meant.map_or_else(String::new, |name| format!("; did you mean \"{name}\"?"));
-                let problem = format!("the config has no toolbox \"{}\"{meant}", displayed(name));
-                self.problem(format!("agents.{}.toolboxes[{index}]", displayed(&entry.name)), item.position, problem);
+            for (key, word, known) in &known {
+                let items = entry.node.get(key).and_then(Node::items).unwrap_or_default();
+                for (index, item) in items.iter().enumerate() {
+                    let Some(name) = item.text().filter(|name| !known.iter().any(|known| known == name)) else { continue };
+                    let meant = nearest(name, known.iter().map(String::as_str));
+                    let meant = meant.map_or_else(String::new, |name| format!("; did you mean \"{name}\"?"));
+                    let problem = format!("the config has no {word} \"{}\"{meant}", displayed(name));
+                    self.problem(format!("agents.{}.{key}[{index}]", displayed(&entry.name)), item.position, problem);
+                }
             }
         }
     }

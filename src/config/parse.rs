@@ -109,6 +109,7 @@ fn read_grants(root: &Node, file: &str, fatal: &mut Vec<Problem>) -> GrantSettin
         match name.as_str() {
             "toolboxes" => reader.toolboxes(node),
             "agents" => reader.agents(node),
+            "profiles" => reader.profiles(node),
             "defaultGrant" => reader.default_grant(node),
             _ => {}
         }

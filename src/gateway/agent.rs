@@ -32,6 +32,9 @@ pub struct IdentityOptions {
     /// The listener of events of the agent's calls, and of resources to which it has subscribed. Default: the gateway's.
     pub on_event: Option<EventListener>,
     pub name_origin: NameOrigin,
+    /// Names of the profiles that the agent takes up. Once the config has profiles, an agent without any has no server. Default: those of the
+    /// agent's entry in the config.
+    pub profiles: Option<Vec<String>>,
 }
 
 /// Who chose the name of an agent.
@@ -69,6 +72,8 @@ pub(super) struct Identity {
     name: Option<String>,
     /// The name by which grants know the agent.
     pub(super) granted_name: Option<String>,
+    /// Names of the profiles that it was opened with.
+    pub(super) profiles: Vec<String>,
     pub(super) callbacks: CallbackChain,
     pub(super) listener: Option<EventListener>,
     /// Answers "for the session".
@@ -129,17 +134,20 @@ impl Agents {
 impl Identity {
     /// Makes the operator's own agent, whose callbacks are the gateway's.
     pub(super) fn operator(core: Weak<Core>, callbacks: CallbackChain, closed: &CancellationToken) -> Arc<Self> {
-        Arc::new(Self::new(OPERATOR, (None, NameOrigin::Operator), core, callbacks, None, closed))
+        let options = IdentityOptions::default();
+        Arc::new(Self::new(OPERATOR, None, core, callbacks, options, closed))
     }
 
     fn new(
         id: AgentId,
-        (name, name_origin): (Option<String>, NameOrigin),
+        name: Option<String>,
         core: Weak<Core>,
         callbacks: CallbackChain,
-        listener: Option<EventListener>,
+        options: IdentityOptions,
         closed: &CancellationToken,
     ) -> Self {
+        let IdentityOptions { callbacks: _, on_event: listener, name_origin, profiles } = options;
+        let profiles = profiles.unwrap_or_default();
         let (allowed_calls, saved, parse_owner, work) =
             (AllowedCalls::default(), Mutex::default(), ParseOwner::default(), TaskTracker::new());
         let granted_name = name.clone().filter(|_| name_origin == NameOrigin::Operator);
@@ -147,6 +155,7 @@ impl Identity {
             id,
             name,
             granted_name,
+            profiles,
             refused: Mutex::default(),
             callbacks,
             listener,
@@ -227,11 +236,10 @@ impl Agent {
     pub(super) fn open(core: &Arc<Core>, name: &str, options: IdentityOptions) -> Result<Self> {
         core.check_open()?;
         check_name(name)?;
-        let IdentityOptions { callbacks, on_event, name_origin } = options;
+        check_profiles(core, name, &options)?;
         let id = AgentId(core.agents.next.fetch_add(1, Ordering::Relaxed));
-        let callbacks = core.people.callbacks.for_agent(callbacks);
-        let identity =
-            Arc::new(Identity::new(id, (Some(name.to_owned()), name_origin), Arc::downgrade(core), callbacks, on_event, &core.closed));
+        let callbacks = core.people.callbacks.for_agent(options.callbacks.clone());
+        let identity = Arc::new(Identity::new(id, Some(name.to_owned()), Arc::downgrade(core), callbacks, options, &core.closed));
         core.agents.add(&identity);
         Ok(Self { core: Arc::clone(core), identity })
     }
@@ -288,6 +296,25 @@ impl Agent {
             () = self.identity.closed.cancelled() => Err(self.identity.closed_error()),
             outcome = work => outcome,
         }
+    }
+}
+
+/// Refuses profiles that do not exist, or that the config has chosen already.
+fn check_profiles(core: &Core, name: &str, options: &IdentityOptions) -> Result<()> {
+    let Some(profiles) = &options.profiles else { return Ok(()) };
+    let settings = core.grants.settings();
+    if let Some(unknown) = profiles.iter().find(|profile| !settings.profiles.contains_key(*profile)) {
+        let known = settings.profiles.keys().cloned().collect::<Vec<_>>().join(", ");
+        let known = if known.is_empty() { "none".to_owned() } else { known };
+        let problem = format!("profiles: the config has no profile \"{unknown}\"; there are: {known}");
+        return Err(core.redacted(Error::InvalidOption { method: "Gateway.agent", problem: problem.into() }));
+    }
+    match settings.agents.get(name) {
+        Some(entry) if entry.profiles.as_ref().is_some_and(|own| own != profiles) => Err(core.redacted(Error::GrantInConfig {
+            what: format!("the list of profiles of agent \"{name}\"").into(),
+            place: entry.place.as_str().into(),
+        })),
+        _ => Ok(()),
     }
 }
 

@@ -85,7 +85,7 @@ impl Core {
         self.check_plugin_on()?;
         let mut visible = BTreeMap::new();
         let granted = viewer.granted;
-        let is_candidate = |name: &str| granted.access.reaches(name) && self.registry.is_enabled(name, viewer.id);
+        let is_candidate = |name: &str| granted.reaches(name) && self.registry.is_enabled(name, viewer.id);
         for server in self.registry.servers().iter().filter(|server| is_candidate(&server.name)) {
             if let ApprovalStatus::Full(approved) = self.approval_status_by(server, approval_read)?
                 && let Some(manifest) = granted.manifest(&server.name, &approved)

@@ -316,7 +316,6 @@ mod tests {
     use secrecy::ExposeSecret as _;
 
     use super::*;
-    use crate::registry::Access;
 
     struct Says(Decision);
 
@@ -331,7 +330,7 @@ mod tests {
     fn a_run_asks_no_more_than_its_limit_and_a_call_without_a_run_as_often_as_it_must() {
         let chain = CallbackChain::default();
         let operator = Identity::operator(std::sync::Weak::new(), chain.clone(), &tokio_util::sync::CancellationToken::new());
-        let scope = || CallScope::new(&operator, Arc::new(Granted::new(Access::All)), &chain, None, None, None);
+        let scope = || CallScope::new(&operator, Arc::new(Granted::everything()), &chain, None, None, None);
         let run = scope().with_max_questions(2);
         assert!(run.count_question().is_ok() && run.count_question().is_ok());
         assert!(run.count_question().unwrap_err().contains("2 questions already (limits.maxQuestions)"));

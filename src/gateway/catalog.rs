@@ -12,7 +12,7 @@ use super::sandbox::Sandbox;
 use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
 use crate::catalog::{AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording};
 use crate::error::{Error, Result};
-use crate::registry::{Access, ServerStatus};
+use crate::registry::ServerStatus;
 use crate::sandbox::{GuestModule, Importable, ParseOwner, Problem, StillWanted};
 use crate::text::{sanitise_line, sanitise_text};
 use crate::trust::ApprovalStatus;
@@ -155,7 +155,7 @@ impl Agent {
         let unknown = || self.core.redacted(self.core.unknown_server(name, &granted));
         let entry = match self.core.registry.entry(name) {
             Ok(entry) => entry,
-            Err(_) if granted.access != Access::All => return Err(unknown()),
+            Err(_) if !granted.is_everything() => return Err(unknown()),
             Err(error) => return Err(self.core.redacted(error)),
         };
         let status = self.status(&entry, &granted, ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?.ok_or_else(unknown)?;

@@ -43,9 +43,8 @@ impl Agent {
         let found = self.core.trust.approvals.tool_named(name).map_err(|error| self.core.redacted(error))?;
         let granted = self.granted(ApprovalRead::Fresh)?;
         // A server that the config has no longer keeps its approval.
-        let exists = |(server, tool): &(String, String)| {
-            granted.access.allows(server, Item::Tool(tool)) && self.core.registry.server(server).is_ok()
-        };
+        let exists =
+            |(server, tool): &(String, String)| granted.allows(server, Item::Tool(tool)) && self.core.registry.server(server).is_ok();
         if let Some(found) = found.filter(exists) {
             return Ok(found);
         }

@@ -10,9 +10,9 @@ use super::core::Core;
 use super::grant_rows;
 use crate::bridge::ToolSearch;
 use crate::catalog::{Kept, Manifest};
-use crate::config::{GrantSettings, Item, ServerDefinition};
+use crate::config::{Confirm, GrantSettings, Item, ServerDefinition};
 use crate::error::{Error, ErrorText, OwnText, Result};
-use crate::registry::{Access, Grants};
+use crate::registry::{Access, Grants, Stack};
 use crate::store::{Kind, Rows};
 
 /// Names that an error for an unknown server gets.
@@ -20,7 +20,9 @@ const KNOWN_NAMES: usize = 100;
 
 /// What an agent is granted at one moment. A run keeps it until its end, so that a change takes effect with the next run.
 pub(super) struct Granted {
-    pub(super) access: Access,
+    access: Access,
+    /// The servers of the agent's profiles. `None` if the config has no profiles.
+    stack: Option<Stack>,
     /// The search index of what the agent sees, so that it is not built again for each agent in turn.
     pub(super) search: Arc<ToolSearch>,
     /// Reduced manifests by server, each with the approved manifest that it was made of.
@@ -28,13 +30,44 @@ pub(super) struct Granted {
 }
 
 impl Granted {
-    pub(super) fn new(access: Access) -> Self {
-        Self { access, search: Arc::default(), reduced: Mutex::default() }
+    pub(super) fn new(access: Access, stack: Option<Stack>) -> Self {
+        Self { access, stack, search: Arc::default(), reduced: Mutex::default() }
+    }
+
+    /// What the operator's own agent has.
+    pub(super) fn everything() -> Self {
+        Self::new(Access::All, None)
+    }
+
+    /// Returns whether the agent may use everything that is approved and enabled.
+    pub(super) fn is_everything(&self) -> bool {
+        self.access == Access::All && self.stack.is_none()
+    }
+
+    /// Returns whether the agent may know that there is a server of this name.
+    pub(super) fn reaches(&self, server: &str) -> bool {
+        self.access.reaches(server) && self.stack.as_ref().is_none_or(|stack| stack.has(server))
+    }
+
+    /// Returns whether the agent may use an item of a server.
+    pub(super) fn allows(&self, server: &str, item: Item<'_>) -> bool {
+        self.access.allows(server, item) && self.stack.as_ref().is_none_or(|stack| stack.allows(server, item))
+    }
+
+    /// Returns which calls of a server ask a person: as its entry says, or stricter.
+    pub(super) fn confirm(&self, server: &ServerDefinition) -> Confirm {
+        self.stack.as_ref().map_or(server.confirm, |stack| stack.stricter_confirm(&server.name, server.confirm))
+    }
+
+    /// Returns the time limit of a call and its longest time, in milliseconds: those of the server, or shorter.
+    pub(super) fn limits_ms(&self, server: &str, (limit_ms, most_ms): (u64, u64)) -> (u64, u64) {
+        let Some(stack) = &self.stack else { return (limit_ms, most_ms) };
+        (stack.stricter_timeout_ms(server, limit_ms), stack.stricter_max_timeout_ms(server, most_ms))
     }
 
     /// Returns what the agent sees of an approved manifest. `None` if it sees nothing of the server.
     pub(super) fn manifest(&self, server: &str, approved: &Arc<Manifest>) -> Option<Arc<Manifest>> {
-        if self.access == Access::All {
+        if self.is_everything() {
             return Some(Arc::clone(approved));
         }
         let mut all = self.reduced.lock();
@@ -47,7 +80,7 @@ impl Granted {
     }
 
     fn reduce(&self, server: &str, approved: &Arc<Manifest>) -> Option<Arc<Manifest>> {
-        if !self.access.reaches(server) {
+        if !self.reaches(server) {
             return None;
         }
         let allows = |item: Kept<'_>| {
@@ -56,7 +89,7 @@ impl Granted {
                 Kept::Resource(uri) => Item::Resource(uri),
                 Kept::Prompt(name) => Item::Prompt(name),
             };
-            self.access.allows(server, item)
+            self.allows(server, item)
         };
         let reduced = approved.reduced(allows);
         match (reduced.item_count(), approved.item_count()) {
@@ -69,13 +102,13 @@ impl Granted {
 
     /// Returns whether the agent may read a URI, whichever entry of the manifest describes it.
     pub(super) fn may_read(&self, server: &str, uri: &str) -> bool {
-        self.access.allows(server, Item::Resource(uri))
+        self.allows(server, Item::Resource(uri))
     }
 
     /// Removes names of servers from an error that the agent must not know.
     pub(super) fn screened(&self, error: Error) -> Error {
         let Error::TooManyConnections { server, limit, holders } = error else { return error };
-        let is_known = |holder: &OwnText| self.access.reaches(holder.as_str());
+        let is_known = |holder: &OwnText| self.reaches(holder.as_str());
         let (known, others): (Vec<_>, Vec<_>) = holders.into_iter().partition(is_known);
         let more = (!others.is_empty()).then(|| OwnText::from(format!("{} of other agents", others.len())));
         Error::TooManyConnections { server, limit, holders: known.into_iter().chain(more).collect() }
@@ -96,14 +129,19 @@ struct Loaded {
     toolbox_rows: Arc<Rows>,
     grant_rows: Arc<Rows>,
     grants: Arc<Grants>,
-    /// By the agent's name; `None` for all agents without an entry.
-    granted: HashMap<Option<String>, Arc<Granted>>,
+    /// By the agent's name, `None` for all agents without an entry, and its profiles.
+    granted: HashMap<(Option<String>, Vec<String>), Arc<Granted>>,
 }
 
 impl GrantState {
     pub(super) fn new(settings: GrantSettings) -> Self {
-        let everything = Arc::new(Granted::new(Access::All));
+        let everything = Arc::new(Granted::everything());
         Self { settings: RwLock::new(Arc::new(settings)), loaded: Mutex::default(), everything }
+    }
+
+    /// Returns the settings of the config that was read last.
+    pub(super) fn settings(&self) -> Arc<GrantSettings> {
+        Arc::clone(&self.settings.read())
     }
 
     /// Applies the settings of a config that was read again. Computed views stay if nothing has changed.
@@ -123,15 +161,16 @@ impl Core {
         }
         self.with_loaded(read, |loaded| {
             let name = identity.granted_name.as_deref().filter(|name| loaded.grants.toolboxes_of(name).is_some());
-            let name = name.map(str::to_owned);
-            if let Some(known) = loaded.granted.get(&name) {
+            let profiles = loaded.grants.profiles_of(identity.granted_name.as_deref(), &identity.profiles);
+            let key = (name.map(str::to_owned), profiles.to_vec());
+            if let Some(known) = loaded.granted.get(&key) {
                 return Arc::clone(known);
             }
-            let granted = match loaded.grants.access(name.as_deref()) {
-                Access::All => Arc::clone(&self.grants.everything),
-                only => Arc::new(Granted::new(only)),
+            let granted = match (loaded.grants.access(name), loaded.grants.stack(profiles)) {
+                (Access::All, None) => Arc::clone(&self.grants.everything),
+                (access, stack) => Arc::new(Granted::new(access, stack)),
             };
-            loaded.granted.insert(name, Arc::clone(&granted));
+            loaded.granted.insert(key, Arc::clone(&granted));
             granted
         })
     }
@@ -172,10 +211,10 @@ impl Core {
 
     /// Returns the definition of a server of which an agent may know. Any other name is unknown, whether there is such a server or not.
     pub(super) fn known_server(&self, name: &str, granted: &Granted) -> Result<Arc<ServerDefinition>> {
-        if granted.access == Access::All {
+        if granted.is_everything() {
             return self.registry.server(name);
         }
-        if !granted.access.reaches(name) {
+        if !granted.reaches(name) {
             return Err(self.unknown_server(name, granted));
         }
         self.registry.server(name).map_err(|error| match error {
@@ -197,13 +236,8 @@ impl Core {
 
     /// Returns whether a server exists for an agent. Of a server that is not approved, only the name is known, so the patterns alone decide.
     pub(super) fn sees(&self, server: &ServerDefinition, granted: &Granted) -> bool {
-        match &granted.access {
-            Access::All => true,
-            Access::Only(patterns) if !patterns.reaches(&server.name) => false,
-            Access::Only(_) => match self.last_approved(server) {
-                Some(manifest) => granted.manifest(&server.name, &manifest).is_some(),
-                None => true,
-            },
-        }
+        granted.is_everything()
+            || granted.reaches(&server.name)
+                && self.last_approved(server).is_none_or(|manifest| granted.manifest(&server.name, &manifest).is_some())
     }
 }

@@ -11,7 +11,7 @@ use super::grant_rows;
 use super::{Agent, Gateway};
 use crate::config::{Item, check_label, parse_patterns};
 use crate::error::{Error, ErrorText, Result};
-use crate::registry::{Access, GrantInfo, GrantList, GrantSource, Grants, Verdict};
+use crate::registry::{GrantInfo, GrantList, GrantSource, Grants, Verdict};
 use crate::store::{Kind, Rows};
 
 /// The most toolboxes of one agent.
@@ -164,7 +164,7 @@ impl Core {
 
     /// Tells the operator, in the background, of an item that an agent asked for and is not granted. An item that does not exist costs the same.
     pub(super) fn tell_if_not_granted(&self, scope: &CallScope, server: &str, item: Item<'_>) {
-        if scope.granted.access == Access::All {
+        if scope.granted.is_everything() {
             return;
         }
         let Some(runtime) = self.trust.approval_cache.runtime() else { return };

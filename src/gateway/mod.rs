@@ -471,7 +471,7 @@ impl Agent {
 
     /// Returns the status of a server as the agent sees it. `None` if the server does not exist for the agent.
     fn status(&self, entry: &Entry, granted: &Granted, approval_read: ApprovalRead) -> Result<Option<ServerStatus>> {
-        if !granted.access.reaches(entry.name()) {
+        if !granted.reaches(entry.name()) {
             return Ok(None);
         }
         let server = match entry {
@@ -509,7 +509,7 @@ impl Agent {
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
             quarantined: {
                 let mut changed = self.quarantined(server, &approval_status, approval_read);
-                changed.retain(|tool| granted.access.allows(&server.name, Item::Tool(tool)));
+                changed.retain(|tool| granted.allows(&server.name, Item::Tool(tool)));
                 changed
             },
             last_error,

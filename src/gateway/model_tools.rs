@@ -45,7 +45,7 @@ impl Agent {
         for (approval_status, server) in approval_statuses {
             let ApprovalStatus::Full(whole) = approval_status.map_err(|error| self.core.redacted(error))? else { continue };
             let Some(manifest) = granted.manifest(&server.name, &whole) else { continue };
-            let asks = |name: &str| manifest.tool(name).is_some_and(|tool| gate(server.confirm, tool) != Gate::Open);
+            let asks = |name: &str| manifest.tool(name).is_some_and(|tool| gate(granted.confirm(&server), tool) != Gate::Open);
             let functions = server_module(&server.name, &manifest).functions;
             approved.push(ApprovedServer {
                 asking: functions.iter().filter(|function| asks(&function.target)).count(),

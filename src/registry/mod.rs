@@ -2,6 +2,7 @@
 
 mod grants;
 mod merged;
+mod profiles;
 mod status;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use grants::{Access, GrantInfo, GrantList, GrantSource, Grants, Patterns, ToolboxInfo, Verdict};
 pub use merged::Hidden;
+pub use profiles::Stack;
 pub use status::{LastError, ServerState, ServerStatus};
 
 use self::merged::{Layers, Merged};

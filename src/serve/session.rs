@@ -52,7 +52,7 @@ impl Session {
         };
         let subscribed = Subscribed::default();
         let on_event = told.map(|told| updates(&shared.runtime, told, Arc::clone(&subscribed)));
-        let agent = shared.gateway.agent(&name, IdentityOptions { callbacks: None, on_event, name_origin })?;
+        let agent = shared.gateway.agent(&name, IdentityOptions { on_event, name_origin, ..IdentityOptions::default() })?;
         let tools = AgentTools::new(agent.clone(), None, AgentOptions::default())?;
         Ok(Arc::new(Self { agent, tools, level: Mutex::default(), subscribed, runtime: shared.runtime.clone() }))
     }

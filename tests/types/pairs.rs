@@ -7,6 +7,7 @@ pub type Pair = (&'static str, &'static str, &'static str, Direction);
 
 pub const PAIRS: &[Pair] = &[
     ("AgentGrant", "registry/grants/mod.rs", "GrantInfo", FromRust),
+    ("AgentOptions", "node/identity.rs", "AgentOptions", ToRust),
     ("AgentTool", "agent/definitions.rs", "ToolDefinition", FromRust),
     ("AgentToolsOptions", "node/agent.rs", "ToolsOptions", ToRust),
     ("ApprovalQuestion", "gateway/callbacks.rs", "ApprovalQuestion", FromRust),
@@ -81,7 +82,6 @@ pub const PAIRS: &[Pair] = &[
 pub const OTHERS: &[(&str, &str)] = &[
     ("Agent", "a class"),
     ("AgentCallOptions", "functions, and a signal"),
-    ("AgentOptions", "functions"),
     ("AgentToolError", "put together in agent/advice.rs and results/report.rs"),
     ("AgentToolName", "of constants"),
     ("AgentToolResult", "whatever a tool answers"),

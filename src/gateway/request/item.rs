@@ -225,7 +225,7 @@ mod tests {
     }
 
     fn find(fields: &str, approved: Manifest, target: Target<'_>) -> Result<ApprovedItem> {
-        ApprovedItem::find(&server(fields), &Arc::new(approved), &Granted::new(crate::registry::Access::All), target)
+        ApprovedItem::find(&server(fields), &Arc::new(approved), &Granted::everything(), target)
     }
 
     fn code(fields: &str, live: Option<&Manifest>, target: Target<'_>) -> &'static str {

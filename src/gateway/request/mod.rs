@@ -26,6 +26,7 @@ pub(super) use self::subscriptions::Subscriptions;
 use super::callbacks::CallScope;
 use super::core::Core;
 use super::events::Event;
+use super::granted::Granted;
 use super::grants::is_unknown;
 use super::run_end::unless_ended;
 use super::{Agent, ApprovalRead, Audience, CallOptions};
@@ -152,10 +153,11 @@ impl Core {
         outcome
     }
 
-    /// Returns the time limits of one request.
-    pub(super) fn call_limits(&self, server: &ServerDefinition, timeout_ms: Option<u64>) -> CallLimits {
+    /// Returns the time limits of one request of an agent.
+    pub(super) fn call_limits(&self, server: &ServerDefinition, granted: &Granted, timeout_ms: Option<u64>) -> CallLimits {
         let limit_ms = server.call_timeout_ms.unwrap_or(self.limits.call_timeout_ms);
         let most_ms = server.max_call_timeout_ms.unwrap_or(self.limits.max_call_timeout_ms);
+        let (limit_ms, most_ms) = granted.limits_ms(&server.name, (limit_ms, most_ms));
         let timeout = Duration::from_millis(timeout_ms.unwrap_or(limit_ms).min(limit_ms));
         CallLimits { timeout, most: Duration::from_millis(most_ms).max(timeout) }
     }

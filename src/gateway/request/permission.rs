@@ -20,7 +20,7 @@ pub(super) enum Permission {
 impl Pipeline<'_> {
     /// Returns whether a person must be asked before the request is sent.
     pub(super) fn permission(&self, found: &FoundItem) -> Result<Permission> {
-        let Gate::Ask(reason) = found.item.gate(found.server.confirm) else { return Ok(Permission::Given) };
+        let Gate::Ask(reason) = found.item.gate(self.viewer().granted.confirm(&found.server)) else { return Ok(Permission::Given) };
         let allows = self.allowed_call(found)?;
         Ok(if self.is_allowed(&allows) { Permission::Given } else { Permission::Ask { allows, reason } })
     }

@@ -38,7 +38,7 @@ impl<'a> Pipeline<'a> {
 
     pub(super) async fn run(&self) -> Result<Json> {
         let found = self.find()?;
-        let limits = self.core.call_limits(&found.server, self.requester.timeout_ms);
+        let limits = self.core.call_limits(&found.server, self.viewer().granted, self.requester.timeout_ms);
         let (mut found, mut connection) = self.connect(found, limits).await?;
         if let Permission::Ask { allows, reason } = self.permission(&found)? {
             // The connection is released, so that other servers can connect while a person thinks.

@@ -209,7 +209,7 @@ impl Core {
         }
         let Ok(definition) = self.registry.server(server) else { return };
         let caller = self.caller(&self.people.session, None);
-        if let Err(failure) = connection.unwatch(uri, self.call_limits(&definition, None), &caller).await {
+        if let Err(failure) = connection.unwatch(uri, self.call_limits(&definition, &self.grants.everything, None), &caller).await {
             tracing::debug!(server, error = %failure.error, "a subscription could not be taken back");
         }
     }
@@ -237,7 +237,7 @@ impl Core {
         let viewer = Viewer { id: identity.id, granted: &granted };
         let item = ApprovedItem::find(server, &self.usable(server, &viewer)?, &granted, Target::Resource(uri))?;
         item.compare(&server.name, &*connection.manifest().await?)?;
-        connection.watch(uri, self.call_limits(server, None), caller).await.map_err(|failure| failure.error)
+        connection.watch(uri, self.call_limits(server, &granted, None), caller).await.map_err(|failure| failure.error)
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 pub use explain::Verdict;
 
+use super::profiles::Stack;
 use crate::config::{AgentDefinition, DefaultGrant, GrantSettings, Item, Pattern};
 
 /// The patterns of all toolboxes of one agent, in their order.
@@ -162,6 +163,24 @@ impl Grants {
     pub fn default_grant(&self) -> DefaultGrant {
         let has_entries = !self.agents.is_empty() || self.settings.agents.values().any(|agent| agent.toolboxes.is_some());
         self.settings.default_grant.unwrap_or(if has_entries { DefaultGrant::Nothing } else { DefaultGrant::All })
+    }
+
+    /// Returns the names of an agent's profiles: those of its entry in the config, or those that it was opened with.
+    #[must_use]
+    pub fn profiles_of<'a>(&'a self, agent: Option<&str>, opened_with: &'a [String]) -> &'a [String] {
+        let entry = agent.and_then(|agent| self.settings.agents.get(agent));
+        entry.and_then(|entry| entry.profiles.as_deref()).unwrap_or(opened_with)
+    }
+
+    /// Stacks profiles. `None` if the config has none and none is named: then all servers are there. Once there are profiles, an agent that names
+    /// none has no server, and neither has one that names a profile which does not exist.
+    #[must_use]
+    pub fn stack(&self, profiles: &[String]) -> Option<Stack> {
+        if self.settings.profiles.is_empty() && profiles.is_empty() {
+            return None;
+        }
+        let all: Option<Vec<_>> = profiles.iter().map(|name| self.settings.profiles.get(name)).collect();
+        Some(Stack::of(all.unwrap_or_default()))
     }
 
     /// Returns the names of an agent's toolboxes. `None` if nothing says what it is granted.
