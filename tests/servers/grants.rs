@@ -434,3 +434,38 @@ async fn another_agents_server_is_not_named_where_there_is_no_room_for_a_connect
     assert_eq!(told(&error), "there is no server \"right\" in the config; there are: left");
     scene.gateway.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_profile_narrows_an_agent_and_without_one_it_has_no_server() {
+    let scene = Scene::open(&json!({
+        "profiles": {
+            "one": { "servers": { "left": { "allowTools": ["echo", "pid"], "timeoutMs": 300 } } },
+            "two": { "servers": { "left": { "denyTools": ["pid"], "confirm": "always" }, "right": { "allowTools": ["hang"], "timeoutMs": 200 } } },
+        },
+        "agents": { "fixed": { "profiles": ["one"] } },
+    }))
+    .await;
+    let with = |name: &str, profiles: &[&str]| {
+        scene.gateway.agent(name, IdentityOptions { profiles: Some(owned(profiles)), ..IdentityOptions::default() })
+    };
+    let names = |agent: &Agent| -> Vec<String> {
+        agent.direct_tools(NameStyle::Underscore).unwrap().into_iter().map(|tool| format!("{}/{}", tool.server, tool.tool)).collect()
+    };
+    assert_eq!(names(&scene.agent("fixed")), ["left/echo", "left/pid"]);
+    assert_eq!(names(&with("other", &["one", "two"]).unwrap()), ["left/echo", "right/hang"]);
+    assert!(names(&scene.agent("other")).is_empty(), "once there are profiles, who names none has no server");
+    assert!(!names(&scene.gateway).is_empty(), "the operator's own agent has all");
+    // The stricter confirm asks, and nobody is there to answer.
+    let both = with("other", &["two", "one"]).unwrap();
+    assert_eq!((code_of_call(&scene.agent("fixed")).await, code_of_call(&both).await), ("no error", "ERR_CALL_DENIED"));
+    let slow = with("other", &["two"]).unwrap().call_tool("right", "hang", object(json!({})), CallOptions::default(), &Stop::new()).await;
+    assert!(code(slow) == "ERR_CALL_DENIED" || code(call(&both, "right", "hang").await) == "ERR_CALL_TIMEOUT");
+    assert_eq!(code(with("fixed", &["two"])), "ERR_GRANT_IN_CONFIG");
+    assert_eq!(code(with("other", &["three"])), "ERR_INVALID_OPTION");
+    // A profile that is gone leaves nothing, and not everything.
+    write_config(&scene.test_folder, &json!({}));
+    scene.gateway.reload().await.unwrap();
+    assert!(names(&both).is_empty());
+    assert!(!names(&scene.agent("fixed")).is_empty(), "without any profile and grant, all is granted");
+    scene.gateway.close().await;
+}

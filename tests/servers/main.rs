@@ -11,6 +11,7 @@ mod disk;
 mod elicitation;
 mod gateway;
 mod grants;
+mod grants_states;
 mod hostile;
 mod lifecycle;
 mod programs;
