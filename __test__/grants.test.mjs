@@ -15,7 +15,10 @@ describe('A grant', () => {
     const agent = gateway.agent('researcher')
     assert.deepEqual(await tools(agent), ['echo'])
     assert.deepEqual((await agent.callTool('fixture', 'echo', { value: 1 })).structuredContent, { value: 1 })
-    assert.match((await failure(agent.callTool('fixture', 'count'), 'ERR_NOT_GRANTED')).message, /researcher.*fixture\/count.*the pattern "!fixture\/count"/)
+    assert.match(
+      (await failure(agent.callTool('fixture', 'count'), 'ERR_NOT_GRANTED')).message,
+      /researcher.*fixture\/count.*the pattern "!fixture\/count"/,
+    )
     assert.match((await failure(agent.readResource('fixture', 'fixture://note.txt'), 'ERR_NOT_GRANTED')).message, /no toolbox has it/)
     await failure(agent.callTool('fixture', 'nothing'), 'ERR_UNKNOWN_TOOL')
     const [run] = agent.agentTools()
@@ -23,7 +26,10 @@ describe('A grant', () => {
     assert.equal(error.code, 'ERR_CODE_SYNTAX')
     assert.doesNotMatch(JSON.stringify(error), /readers|not granted/)
     assert.ok(events.some((event) => event.type === 'not-granted' && event.agent === 'researcher' && event.item === 'count'))
-    assert.match((await failure(gateway.agent('other').callTool('fixture', 'echo', { value: 1 }), 'ERR_NOT_GRANTED')).message, /an agent without one gets nothing/)
+    assert.match(
+      (await failure(gateway.agent('other').callTool('fixture', 'echo', { value: 1 }), 'ERR_NOT_GRANTED')).message,
+      /an agent without one gets nothing/,
+    )
     assert.equal((await gateway.explainGrant('researcher', 'fixture', 'echo')).granted, true)
     assert.deepEqual((await gateway.ungrant('researcher')).toolboxes, [])
     await failure(agent.moduleInfo('fixture'), 'ERR_UNKNOWN_MODULE')
@@ -75,15 +81,28 @@ test('A host that gives itself the name of an agent has none of its grants, and 
   assert.equal((await run(at, ['grant', 'admin', 'readers'])).code, 0)
   const listed = async (...words) => {
     const lines = [
-      { jsonrpc: '2.0', id: 1, method: 'initialize', params: { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'admin', version: '1' } } },
+      {
+        jsonrpc: '2.0',
+        id: 1,
+        method: 'initialize',
+        params: { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'admin', version: '1' } },
+      },
       { jsonrpc: '2.0', method: 'notifications/initialized' },
       { jsonrpc: '2.0', id: 2, method: 'tools/list' },
     ]
-    const child = listenTo(t, process.execPath, [program, 'serve', '--direct', ...words], { cwd: at.work, env: environment(at), limit: LIMIT })
+    const child = listenTo(t, process.execPath, [program, 'serve', '--direct', ...words], {
+      cwd: at.work,
+      env: environment(at),
+      limit: LIMIT,
+    })
     const ended = endOf(child)
     for (const line of lines) child.stdin.write(`${JSON.stringify(line)}\n`)
     const answer = await waitFor('the list of tools', () =>
-      child.output.stdout.split('\n').filter(Boolean).map((line) => JSON.parse(line)).find((line) => line.id === 2),
+      child.output.stdout
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line))
+        .find((line) => line.id === 2),
     )
     child.stdin.end()
     await ended

@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorText, OwnText, Result};
 use crate::registry::{Access, Grants, Stack};
 use crate::store::{Kind, Rows};
 
+const STORE: &str = "store.sqlite3";
 /// Names that an error for an unknown server gets.
 const KNOWN_NAMES: usize = 100;
 
@@ -188,9 +189,16 @@ impl Core {
     }
 
     fn with_loaded<T>(&self, read: ApprovalRead, work: impl FnOnce(&mut Loaded) -> T) -> Result<T> {
-        let rows = |kind| match read {
-            ApprovalRead::Fresh => self.store.intact_rows(kind),
-            ApprovalRead::Cached => self.store.last_intact_rows(kind),
+        // Without its rows, an agent that was restricted would be an agent without a grant.
+        let rows = |kind| {
+            let rows = match read {
+                ApprovalRead::Fresh => self.store.rows(kind)?,
+                ApprovalRead::Cached => self.store.last_rows(kind)?,
+            };
+            match self.store.damage(kind) {
+                None => Ok(rows),
+                Some(problem) => Err(Error::Store { path: STORE.into(), problem: problem.into() }),
+            }
         };
         // Toolboxes are read first: a grant is written after its toolbox.
         let (toolbox_rows, grant_rows) = (rows(Kind::Toolbox)?, rows(Kind::Grant)?);

@@ -74,23 +74,24 @@ use self::availability::Viewer;
 use self::checks::CheckDefaults;
 use self::core::{Core, People, RequestState, RunDefaults, TrustState};
 use self::events::Events;
-use self::granted::{GrantState, Granted};
+use self::granted::GrantState;
 use self::observer::CoreObserver;
 use self::plugin_switch::PluginSwitch;
 use self::request::Request;
 use self::results::check_budget;
 use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
+use crate::blocking::blocking;
 use crate::bridge::{ToolErrors, check_sendable, tool_result};
-use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
-use crate::config::{Item, ServerDefinition, ServerSource, Surroundings};
+use crate::client::{Connections, Lease, TokenStore, Watchdog};
+use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
-use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
+use crate::registry::{Decider, Entry, Registry};
 use crate::sandbox::{HypervisorReport, Stop};
 use crate::store::Store;
 use crate::text::sanitise_line;
-use crate::trust::{ApprovalStatus, ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
+use crate::trust::{ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
 
 const MAX_NAME_CHARS: usize = 200;
 /// The folder for OAuth tokens within the state folder.
@@ -194,7 +195,7 @@ impl Gateway {
     /// Reads the config and the approvals. Starts no process.
     ///
     /// # Errors
-    /// `ERR_CONFIG_…`, `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_APPROVAL_STORE`.
+    /// `ERR_CONFIG_…`, `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_STORE`, `ERR_APPROVAL_STORE`.
     #[expect(clippy::needless_pass_by_value, reason = "the gateway takes over the options")]
     pub fn open(options: GatewayOptions) -> Result<Self> {
         // No secret is known yet.
@@ -215,7 +216,7 @@ impl Gateway {
         let incidents = events.clone();
         let on_incident: IncidentListener = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
         let store = Arc::new(Store::open(&options.state_folder(), Arc::clone(&on_incident))?);
-        let approvals = ApprovalStore::open(&options.state_folder(), on_incident)?;
+        let approvals = ApprovalStore::open(Arc::clone(&store), on_incident);
         warnings.extend(store.warning().map(str::to_owned));
         let callbacks = CallbackChain::default().within(options.callbacks.clone());
         let server_facts = ServerFactsStore::open(&options.state_folder());
@@ -356,6 +357,13 @@ impl Gateway {
         self.core.connections.close_all().await;
         self.core.events.server_logs.close().await;
         self.core.trust.approval_cache.end();
+        let core = Arc::clone(&self.core);
+        // The last connection merges the journal into the database, which takes a moment.
+        let _ = blocking(move || {
+            core.store.close();
+            Ok(())
+        })
+        .await;
     }
 
     fn enable_at_open(&self, enable: &EnableAtOpen) -> Result<()> {
