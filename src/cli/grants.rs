@@ -126,7 +126,7 @@ fn list_text(session: &Session, list: &GrantList) -> String {
         crate::config::DefaultGrant::All => "get everything that is approved",
         crate::config::DefaultGrant::Nothing => "get nothing",
     };
-    text.push_str(&format!("\n{others} {get} (defaultGrant)\n"));
+    text.extend(["\n", others, " ", get, " (defaultGrant)\n"]);
     text
 }
 

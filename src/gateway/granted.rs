@@ -27,8 +27,11 @@ pub(super) struct Granted {
     /// The search index of what the agent sees, so that it is not built again for each agent in turn.
     pub(super) search: Arc<ToolSearch>,
     /// Reduced manifests by server, each with the approved manifest that it was made of.
-    reduced: Mutex<HashMap<String, (Arc<Manifest>, Option<Arc<Manifest>>)>>,
+    reduced: Mutex<HashMap<String, Reduced>>,
 }
+
+/// An approved manifest, and what an agent sees of it.
+type Reduced = (Arc<Manifest>, Option<Arc<Manifest>>);
 
 impl Granted {
     pub(super) fn new(access: Access, stack: Option<Stack>) -> Self {

@@ -140,6 +140,7 @@ impl World {
         self.gateway.agent(name, IdentityOptions::default()).unwrap()
     }
 
+    // long: one arm for each kind of step.
     async fn take(&mut self, step: &Step) {
         match *step {
             Step::Entry(name, variant) => {
