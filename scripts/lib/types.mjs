@@ -15,6 +15,7 @@ const parts = [
   'catalog-types',
   'agent-types',
   'audit-types',
+  'grant-types',
   'command-types',
   'serve-types',
   'provider-types',

@@ -61,6 +61,8 @@ impl Gateway {
         let config = blocking(move || core.source.read()).await.map_err(|error| self.core.redacted(error))?;
         let warnings = config.warnings.clone();
         let brought = self.core.brought_layers(&config).await.map_err(|error| self.core.redacted(error))?;
+        // Before the servers, so that no agent sees a new server by its earlier grants.
+        self.core.grants.replace(config.grants.clone());
         let change = move |registry: &Registry| {
             registry.replace(config);
             for (source, entries) in brought {
@@ -141,9 +143,7 @@ impl Core {
     fn fingerprints(&self) -> BTreeMap<String, String> {
         let key = self.store.key();
         let form = |entry: &Entry| match entry {
-            Entry::Invalid(server) => {
-                key.authenticate(&Canonical::new("invalid").text(&self.redacted(server.error.clone()).to_string()))
-            }
+            Entry::Invalid(server) => key.authenticate(&Canonical::new("invalid").text(&self.redacted(server.error.clone()).to_string())),
             Entry::Valid(server) => self.fingerprint(server),
         };
         self.registry.entries().iter().map(|entry| (entry.name().to_owned(), form(entry))).collect()

@@ -110,13 +110,13 @@ pub(super) struct AuditQuery {
     server: Option<String>,
     tool: Option<String>,
     kind: Option<AuditKind>,
-    limit: Option<std::num::NonZeroUsize>,
+    limit: Option<std::num::NonZeroU64>,
 }
 
 impl From<AuditQuery> for audit::AuditQuery {
     fn from(query: AuditQuery) -> Self {
         let AuditQuery { since, agent, server, tool, kind, limit } = query;
-        let limit = limit.map_or(DEFAULT_AUDIT_LIMIT, std::num::NonZeroUsize::get);
+        let limit = limit.map_or(DEFAULT_AUDIT_LIMIT, |limit| usize::try_from(limit.get()).unwrap_or(usize::MAX));
         Self { after: None, since, agent, server, tool, kind, limit: Some(limit) }
     }
 }

@@ -11,6 +11,8 @@ mod direct;
 mod disk;
 mod elicitation;
 mod gateway;
+mod grants;
+mod grants_states;
 mod hostile;
 mod lifecycle;
 mod programs;
@@ -20,8 +22,8 @@ mod resources_and_prompts;
 mod results;
 mod serve_clients;
 mod store;
-mod telemetry;
 mod tasks;
+mod telemetry;
 mod trust;
 mod typed;
 
