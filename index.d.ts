@@ -225,8 +225,14 @@ export interface Callbacks extends CallerCallbacks {
 /** Options of an `Agent`'s method, without the callbacks that are the operator's. */
 export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssuer'>
 
-/** Options of `Gateway.agent`: its callbacks. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
-export interface AgentOptions extends CallerCallbacks {}
+/** Options of `Gateway.agent`. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
+export interface AgentOptions extends CallerCallbacks {
+  /**
+   * Names of profiles of the config: the agent has only their servers, each as narrow as all of them say. Default: those of the agent's entry in the
+   * config. Once the config has profiles, an agent without any has no server. A name that the config does not have is `ERR_INVALID_OPTION`.
+   */
+  profiles?: string[]
+}
 
 /** VMs that are started in advance, so that a run does not wait for its start. Each run has a VM of its own, which is destroyed after the run. */
 export interface WarmVms {
@@ -305,8 +311,69 @@ export interface ReloadReport {
   warnings: string[]
 }
 
+/**
+ * A task: what runs are about. It attaches servers besides those that are always there, which are those of the config and those that the agent has added
+ * for itself. A server that may not be used is not attached, and `warnings` of the run say why. A model never gives a task.
+ */
+export interface Task {
+  /**
+   * The task in words, at most 64 KiB. It attaches each server that has one of its words as a keyword or a capability: whole words, in any case.
+   * Default: no text.
+   */
+  text?: string
+  /**
+   * The servers that the task needs: names, and entries of its own as in the config, like `{ weather: { command: 'npx', args: [] } }`. An entry hides
+   * servers of its name from the task's runs, needs approval like any other, and ends with the sandbox. Its name in `servers()` and for `approve()` is
+   * `weather@task-…`, with a digest of the entry. At most 256. Default: none.
+   */
+  servers?: (string | Record<string, object>)[] | Record<string, object>
+  /** Capabilities: each server that has one of them is attached. At most 256. Default: none. */
+  capabilities?: string[]
+}
+
+/** Options of `Gateway.resolve`. */
+export interface ResolveOptions {
+  /** The name of the agent. Default: the operator's own. */
+  agent?: string
+  /** The task. Default: none, so that only servers are in force that are always there. */
+  task?: Task
+  /** True for the lines alone, without `mcpServers`. Default false. */
+  dryRun?: boolean
+}
+
+/** The servers that would be in force for an agent and a task. */
+export interface Resolution {
+  /**
+   * The entries, by keys that other programs accept. Secrets are names of variables: `${NAME}`. Filters, `confirm` and approvals are not part of an entry:
+   * the program that reads it does not know them. Missing with `dryRun`.
+   */
+  mcpServers?: Record<string, object>
+  /** One line for each server that is in force, or that the task wants and that is left out. */
+  servers: ResolvedServer[]
+  /** What another program does not do with the entries, and servers that are not ready. */
+  warnings: string[]
+}
+
+/** The line of one server in a `Resolution`. */
+export interface ResolvedServer {
+  name: string
+  /** The key in `mcpServers`: `acme__shared-fs` for `acme--shared-fs`. */
+  key: string
+  inForce: boolean
+  /** The reason why the server is in force or left out: a sentence. */
+  reason: string
+  /** Who brought the server. Missing for a name that no server has. */
+  source?: ServerSource
+  /** Other sources that have a server of this name, which is not used. */
+  hides?: ServerSource[]
+  /** The variables that the server needs and that are not set. Missing if there are none. */
+  missing?: string[]
+}
+
 /** Options of `Gateway.sandbox`. */
 export interface SandboxOptions extends Callbacks {
+  /** What all runs of the sandbox are about. Default: no task. */
+  task?: Task
   /** The form in which code gets errors that tools report. Default `return`. */
   toolErrors?: ToolErrors
   /** The maximum size of a run's value, in a model's tokens, if the run sets none. Default: the gateway's. See `RunOptions`. */
@@ -315,6 +382,11 @@ export interface SandboxOptions extends Callbacks {
 
 /** Options of `Sandbox.run`. */
 export interface RunOptions extends Callbacks {
+  /**
+   * What the run is about, besides the task of the sandbox. The servers that it brings live until the sandbox is closed or has another run with a task.
+   * Default: no task.
+   */
+  task?: Task
   /** The value that `handler` is called with. Default `null`. */
   input?: unknown
   /** The time limit in milliseconds, from the run's own start. The default and the maximum are `limits.runTimeoutMs`. */
@@ -440,6 +512,8 @@ export interface ServerStatus {
   source: ServerSource
   /** Other sources that have a server of this name, which is not used. */
   hides?: ServerSource[]
+  /** The variables that the server needs and that are not set. It does not start without them. Missing if there are none. */
+  missing?: string[]
   /** The names of the approved tools, as the server gives them. */
   tools: string[]
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
@@ -491,6 +565,9 @@ export type ErrorCode =
   | 'ERR_SERVER_DISABLED'
   | 'ERR_DISABLED_BY_PERSON'
   | 'ERR_OPERATOR_ONLY'
+  | 'ERR_NOT_GRANTED'
+  | 'ERR_UNKNOWN_TOOLBOX'
+  | 'ERR_GRANT_IN_CONFIG'
   | 'ERR_DIGEST_CHANGED'
   | 'ERR_UNKNOWN_PROVIDER'
   | 'ERR_PROVIDER'
@@ -595,6 +672,7 @@ export type GatewayEvent =
   | ApprovalsDamagedEvent
   | ApprovalProposedEvent
   | ExecutableChangedEvent
+  | NotGrantedEvent
   | ToolsChangedEvent
   | ProgressEvent
   | ServerLogEvent
@@ -629,7 +707,7 @@ export interface ConfigReloadedEvent extends ReloadReport {
   type: 'config-reloaded'
 }
 
-/** An event: the approval file was damaged or modified by others. It was moved aside, and every server needs approval again. */
+/** An event: decisions in the store were changed by another program, or put back to an earlier time. They decide nothing: servers need approval again. */
 export interface ApprovalsDamagedEvent {
   type: 'approvals-damaged'
   message: string
@@ -643,6 +721,20 @@ export interface ExecutableChangedEvent {
   /** The SHA-256 of the program file when it was approved. `now` is its present SHA-256. */
   before: string
   now: string
+}
+
+/**
+ * An event for the operator: an agent called a tool, or read or filled in something, that its toolboxes do not have. Passed once for each agent and item.
+ * For the agent's model, the item does not exist.
+ */
+export interface NotGrantedEvent {
+  type: 'not-granted'
+  agent: string
+  server: string
+  /** The tool's name, `resource:` with a URI, or `prompt:` with a name. */
+  item: string
+  /** The reason, and which toolbox has it. It must not be shown to a model. */
+  reason: string
 }
 
 /**
@@ -1343,6 +1435,43 @@ export interface HostFunctionsOptions extends CallerCallbacks {
 /** A function that calls a tool, for an agent that has a sandbox of its own. */
 export type HostFunction = (args?: Record<string, any>, options?: AgentCallOptions) => Promise<any>
 
+/** A named set of patterns. */
+export interface Toolbox {
+  name: string
+  /** Patterns in their order: of those that match, the last decides. */
+  patterns: string[]
+  source: GrantSource
+}
+
+/** Where a toolbox or a grant comes from: the config, where alone it can be changed, or the store, if it was made at run time. */
+export type GrantSource = 'config' | 'store'
+
+/** The toolboxes of one agent. */
+export interface AgentGrant {
+  agent: string
+  /** Names of toolboxes in their order. Without any, the agent has nothing. */
+  toolboxes: string[]
+  source: GrantSource
+}
+
+/** The result of `Gateway.toolboxes`. */
+export interface GrantList {
+  toolboxes: Toolbox[]
+  agents: AgentGrant[]
+  /** What agents get that are not in `agents`. */
+  defaultGrant: DefaultGrant
+}
+
+/** What an agent without a grant gets: everything that is approved and enabled, or nothing. */
+export type DefaultGrant = 'all' | 'none'
+
+/** The result of `Gateway.explainGrant`. */
+export interface GrantVerdict {
+  granted: boolean
+  /** The reason, as a sentence for the operator. It names toolboxes, and must not be shown to a model. */
+  reason: string
+}
+
 /** Options of `Gateway.command`. */
 export interface CommandOptions {
   /** Adds ANSI colours to the text. Set it if the output is a terminal and `NO_COLOR` is not set. Default false. */
@@ -1787,6 +1916,18 @@ export declare class Gateway {
    * ```
    */
   reload(): Promise<ReloadReport>
+  /**
+   * Returns the merged `mcpServers` that would be in force for an agent and a task, and each server's reason. Secrets are names: `${NAME}`. Changes
+   * nothing, and starts nothing.
+   *
+   * Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_INVALID` for an entry that the task brings, `ERR_APPROVAL_STORE`.
+   *
+   * ```js
+   * const { mcpServers, servers } = await gateway.resolve({ task: { text: 'compare two forecasts' } })
+   * for (const { reason } of servers) console.log(reason)
+   * ```
+   */
+  resolve(options?: ResolveOptions): Promise<Resolution>
   /** Revokes the approval for every process, and ends the server's calls and connection in this gateway. */
   revoke(name: string): Promise<void>
   /**
@@ -1816,6 +1957,40 @@ export declare class Gateway {
   callTool(name: string, args?: Record<string, unknown>, options?: CallOptions): Promise<ToolResult>
   /** Closes the gateway: ends all runs, calls, connections and server processes. Pending promises reject with `ERR_CLOSED`. */
   close(): Promise<void>
+  /**
+   * Gives toolboxes to an agent, for all processes with the same state folder. From its next run on, an agent of this name has exactly what its
+   * toolboxes allow. From the first grant on, an agent without one has nothing, unless the config says `"defaultGrant": "all"`.
+   *
+   * Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_TOOLBOX`, `ERR_GRANT_IN_CONFIG` if the config says what the agent is granted, `ERR_STORE`.
+   *
+   * ```js
+   * await gateway.setToolbox('readers', ['everything/get-*', '!everything/get-env'])
+   * await gateway.grant('researcher', 'readers')
+   * gateway.agent('researcher').listModules()
+   * ```
+   */
+  grant(agent: string, toolboxes: string | string[]): Promise<AgentGrant>
+  /**
+   * Takes toolboxes from an agent; all of them if none is named. The agent keeps its other toolboxes. Without any, it has nothing: it does not get
+   * what agents without a grant have.
+   *
+   * Rejects with `ERR_INVALID_OPTION` if the agent does not have a toolbox, and with the errors of `grant`.
+   */
+  ungrant(agent: string, toolboxes?: string | string[]): Promise<AgentGrant>
+  /** Lists all toolboxes, the agents that have them, and what other agents get. Rejects with `ERR_STORE`. */
+  toolboxes(): Promise<GrantList>
+  /**
+   * Makes or replaces a toolbox: a list of patterns like `weather/*`, `github/list_*`, `!github/delete_*`, of which the last that matches decides.
+   * `null` removes the toolbox, unless an agent has it.
+   *
+   * Rejects with `ERR_INVALID_OPTION`, `ERR_GRANT_IN_CONFIG` if the config defines the toolbox, `ERR_UNKNOWN_TOOLBOX`, `ERR_STORE`.
+   */
+  setToolbox(name: string, patterns: string[] | null): Promise<GrantList>
+  /**
+   * Says whether an agent of this name may use a tool, and why, in a sentence for the operator. `item` is a tool's raw name, `resource:` with a URI,
+   * or `prompt:` with a name. Rejects with `ERR_STORE`.
+   */
+  explainGrant(agent: string, server: string, item: string): Promise<GrantVerdict>
   /**
    * Makes an agent: a caller with callbacks, `session` answers, sandboxes, subscriptions and decisions of its model of its own. Nothing of one agent
    * is seen by another. The gateway's own methods are those of the operator. `onInput`, `onAuthorize` and `onIssuer` are questions about a

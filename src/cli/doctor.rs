@@ -67,6 +67,7 @@ pub(super) async fn doctor(session: &Session) -> Result<Exit, CliError> {
             let is_asked_for = |server: &&ServerStatus| server.approved || server.source.kind != SourceKind::Catalogue;
             for server in servers.iter().filter(is_asked_for) {
                 findings.push(look_at(&gateway, server, &session.next_command).await);
+                findings.extend(readiness(server));
             }
         }
     }
@@ -234,6 +235,14 @@ async fn look_at(gateway: &Gateway, server: &ServerStatus, next_command: &NextCo
         _ if !server.approved => unapproved(gateway, name, &what, next_command).await,
         _ => connected(gateway, name, &what, next_command).await,
     }
+}
+
+/// Names the variables that a server lacks before it is approved. Afterwards, the attempt to connect tells that.
+fn readiness(server: &ServerStatus) -> Option<Finding> {
+    let is_told = server.approved || server.state == ServerState::Disabled || server.missing.is_empty();
+    let text = format!("it is not ready: not set: {}", server.missing.join(", "));
+    let remedy = "set the variable, or write a default in its entry like ${NAME:-default}".to_owned();
+    (!is_told).then(|| Finding::new(&format!("server {}", server.name), Status::Warning, text, Some(remedy)))
 }
 
 async fn unapproved(gateway: &Gateway, name: &str, what: &str, next_command: &NextCommand) -> Finding {

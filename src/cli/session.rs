@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::ProcessContext;
 use super::args::Global;
@@ -32,12 +32,13 @@ pub(super) struct Session {
     pub(super) terminal: Arc<Terminal>,
     pub(super) stop: Stop,
     gateway: OnceLock<Gateway>,
+    person: OnceLock<Arc<dyn Callbacks>>,
 }
 
 impl Session {
     pub(super) fn new(global: Global, context: ProcessContext, stop: Stop) -> Self {
         let terminal = Arc::new(Terminal::new(context.screens, global.color, &context.environment));
-        Self { next_command: NextCommand::new(&global), global, context, terminal, stop, gateway: OnceLock::new() }
+        Self { next_command: NextCommand::new(&global), global, context, terminal, stop, gateway: OnceLock::new(), person: OnceLock::new() }
     }
 
     pub(super) fn json(&self) -> bool {
@@ -91,11 +92,26 @@ impl Session {
         self.open_enabled(options, servers)
     }
 
+    /// Opens the gateway for what is in the state folder, without the servers of the config. A wrong config does not matter.
+    pub(super) fn open_state(&self) -> Result<Gateway> {
+        let mut options = self.options();
+        options.config_path = None;
+        options.config = Some(json!({ "mcpServers": {} }));
+        self.open_enabled(options, None)
+    }
+
     fn open_with(&self, servers: Option<&[String]>, allowed: Option<AllowedWrites>) -> Result<Gateway> {
         let mut options = self.options();
         let person = Person { terminal: Arc::clone(&self.terminal), can_ask: self.can_ask(), allowed: allowed.unwrap_or_default() };
-        options.callbacks = Some(Arc::new(person) as Arc<dyn Callbacks>);
+        let person = Arc::new(person) as Arc<dyn Callbacks>;
+        let _ = self.person.set(Arc::clone(&person));
+        options.callbacks = Some(person);
         self.open_enabled(options, servers)
+    }
+
+    /// Returns the person at the terminal, once a gateway is open that may ask them.
+    pub(super) fn person(&self) -> Option<Arc<dyn Callbacks>> {
+        self.person.get().cloned()
     }
 
     fn open_enabled(&self, mut options: GatewayOptions, servers: Option<&[String]>) -> Result<Gateway> {

@@ -383,6 +383,18 @@ fn no_message_holds_a_value_that_may_be_secret() {
 }
 
 #[test]
+fn the_base_names_programs_each_once_and_nothing_else() {
+    let base = |text: &str| parse_text(&format!(r#"{{ "base": {text} }}"#), "c", 9);
+    assert_eq!(base(r#"["codex", "claude-code", "codex"]"#).unwrap().base, [Program::Codex, Program::ClaudeCode]);
+    for (wrong, field) in
+        [(r#""codex""#, "base: must be a list of programs"), (r#"["codex", "emacs"]"#, "base[1]: must be one of"), ("[1]", "base[0]")]
+    {
+        let message = base(wrong).unwrap_err().redacted(&crate::redact::Redactor::new(None, None)).to_string();
+        assert!(message.contains(field) && message.contains("\"claude-code\""), "{message}");
+    }
+}
+
+#[test]
 fn keywords_and_capabilities_are_short_texts_each_once() {
     let server = valid(r#"{ "command": "x", "keywords": ["files", "pull request", "files"], "capabilities": ["read"] }"#);
     assert_eq!((server.keywords, server.capabilities), (vec!["files".to_owned(), "pull request".to_owned()], vec!["read".to_owned()]));

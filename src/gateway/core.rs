@@ -12,15 +12,16 @@ use super::agent::{Agents, Identity};
 use super::approval_cache::ApprovalCache;
 use super::callbacks::{CallScope, CallbackChain};
 use super::checks::CheckDefaults;
+use super::config_source::ConfigSource;
 use super::events::Events;
+use super::granted::{GrantState, Granted};
 use super::observer::session;
-use super::options::ConfigSource;
 use super::plugin_switch::PluginSwitch;
 use super::providers::Providers;
 use super::request::Subscriptions;
 use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
-use crate::bridge::ToolSearch;
+use super::tasks::TaskServers;
 use crate::catalog::Manifest;
 use crate::client::{Connections, TokenStore};
 use crate::config::{ServerDefinition, Surroundings};
@@ -30,6 +31,8 @@ use crate::redact::Redactor;
 use crate::registry::Registry;
 use crate::sandbox::Sandboxes;
 use crate::store::Store;
+use crate::store::audit::Audit;
+use crate::telemetry::Telemetry;
 use crate::trust::{ApprovalStore, Executables};
 
 /// The answers for inputs of the config, by id.
@@ -44,7 +47,11 @@ pub(super) struct Core {
     pub(super) reloading: tokio::sync::Mutex<()>,
     /// The database of everything that is remembered about decisions.
     pub(super) store: Arc<Store>,
+    /// What has happened: `core.audit.record(…)`.
+    pub(super) audit: Audit,
+    pub(super) telemetry: Telemetry,
     pub(super) trust: TrustState,
+    pub(super) grants: GrantState,
     pub(super) connections: Connections,
     pub(super) requests: RequestState,
     pub(super) people: People,
@@ -76,11 +83,13 @@ pub(super) struct TrustState {
     pub(super) shown: Mutex<HashMap<String, (String, Arc<Manifest>)>>,
 }
 
-/// Requests that are under way, and the lasting subscriptions.
+/// Requests that are under way, the lasting subscriptions, and the servers of tasks.
 #[derive(Default)]
 pub(super) struct RequestState {
     pub(super) slots: CallSlots,
     pub(super) subscriptions: Subscriptions,
+    /// The servers that tasks have brought.
+    pub(super) tasks: TaskServers,
 }
 
 /// The callbacks through which this gateway asks people, and their answers.
@@ -98,13 +107,12 @@ pub(super) struct People {
 pub(super) struct RunDefaults {
     pub(super) checks: CheckDefaults,
     pub(super) max_result_tokens: Option<usize>,
-    pub(super) search: Arc<ToolSearch>,
 }
 
 impl People {
-    pub(super) fn new(core: &Weak<Core>, callbacks: CallbackChain, closed: &CancellationToken) -> Self {
+    pub(super) fn new(core: &Weak<Core>, callbacks: CallbackChain, everything: &Arc<Granted>, closed: &CancellationToken) -> Self {
         let operator = Identity::operator(Weak::clone(core), callbacks.clone(), closed);
-        Self { session: session(&operator), operator, callbacks, inputs: tokio::sync::Mutex::default() }
+        Self { session: session(&operator, everything), operator, callbacks, inputs: tokio::sync::Mutex::default() }
     }
 }
 

@@ -2,13 +2,16 @@
 
 mod agent;
 mod agent_modules;
+mod allowed_calls;
 mod approval;
 mod approval_cache;
+mod audit;
 mod availability;
 mod callbacks;
 mod caller;
 mod catalog;
 mod checks;
+mod config_source;
 mod connect;
 mod core;
 mod direct;
@@ -16,6 +19,8 @@ mod drift;
 mod ending;
 mod events;
 mod form;
+mod grant_rows;
+mod granted;
 mod grants;
 mod launch;
 mod model_tools;
@@ -27,6 +32,8 @@ mod providers;
 mod registration;
 mod reload;
 mod request;
+mod resolve;
+mod resolved_entry;
 mod resources_and_prompts;
 mod results;
 mod run_end;
@@ -34,8 +41,10 @@ mod sandbox;
 mod server_facts;
 mod server_logs;
 mod slots;
+mod spans;
 mod status;
 mod subject;
+mod tasks;
 mod watch;
 
 use parking_lot::Mutex;
@@ -49,7 +58,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use crate::client::{Completed, Elicitation, ElicitationAnswer, Form, Question, Sampling};
-pub use agent::{Agent, IdentityOptions};
+pub use agent::{Agent, IdentityOptions, NameOrigin};
 pub use agent_modules::AgentModule;
 pub use approval_cache::ApprovalRead;
 pub use callbacks::{
@@ -63,15 +72,19 @@ pub use open_gateways::OpenGateways;
 pub use options::{EnableAtOpen, GatewayOptions};
 pub use providers::{Provider, ProviderCode, ProviderLoader, ProviderOrigin, ProviderRequest, ProviderState, ProviderStatus};
 pub use reload::ReloadReport;
+pub use resolve::{Resolution, ResolveOptions, ResolvedServer};
 pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 pub use server_logs::LogLine;
+pub use tasks::{Task, TaskServer};
 
 use self::agent::Agents;
 use self::approval_cache::ApprovalCache;
+use self::availability::Viewer;
 use self::checks::CheckDefaults;
 use self::core::{Core, People, RequestState, RunDefaults, TrustState};
 use self::events::Events;
+use self::granted::GrantState;
 use self::observer::CoreObserver;
 use self::plugin_switch::PluginSwitch;
 use self::providers::Providers;
@@ -79,7 +92,6 @@ use self::request::Request;
 use self::results::check_budget;
 use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
-use crate::blocking::blocking;
 use crate::bridge::{ToolErrors, check_sendable, tool_result};
 use crate::client::{Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
@@ -88,6 +100,7 @@ use crate::redact::Redactor;
 use crate::registry::{Decider, Entry, Registry};
 use crate::sandbox::{HypervisorReport, Stop};
 use crate::store::Store;
+use crate::telemetry::{Telemetry, TraceContext};
 use crate::text::sanitise_line;
 use crate::trust::{ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
 
@@ -129,6 +142,16 @@ enum Reconnect {
     No,
 }
 
+/// The reader of a request's error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Audience {
+    /// A model, or the code of one. What its agent is not granted does not exist for it.
+    #[default]
+    Model,
+    /// The author of the agent, who is told what is not granted, and which toolbox has it.
+    Author,
+}
+
 /// Options of a request that is made without a run.
 #[derive(Default)]
 pub struct CallOptions {
@@ -138,6 +161,9 @@ pub struct CallOptions {
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The listener of this call's events, instead of the gateway's.
     pub on_event: Option<EventListener>,
+    /// The trace that the call belongs to. Its server gets it too.
+    pub trace: Option<TraceContext>,
+    pub audience: Audience,
 }
 
 /// MCP servers and their approvals, in the hands of an operator: the one who decides what may run. It dereferences to the operator's own agent,
@@ -194,7 +220,7 @@ impl Gateway {
     fn open_with(options: &GatewayOptions, surroundings: Surroundings, redactor: &Arc<Redactor>) -> Result<Self> {
         options.limits.validate()?;
         check_budget("Gateway.open", options.max_result_tokens)?;
-        let source = options.source()?;
+        let source = options.source(&surroundings)?;
         let config = source.read()?;
         let mut warnings = config.warnings.clone();
         let (providers, with_catalogue) = (config.providers.clone(), config.catalogue);
@@ -206,6 +232,8 @@ impl Gateway {
         let store = Arc::new(Store::open(&options.state_folder(), Arc::clone(&on_incident))?);
         let approvals = ApprovalStore::open(Arc::clone(&store), on_incident);
         warnings.extend(store.warning().map(str::to_owned));
+        let (telemetry, unexported) = Telemetry::begin(&options.environment, &options.runtime, redactor);
+        warnings.extend(unexported);
         let callbacks = CallbackChain::default().within(options.callbacks.clone());
         let server_facts = ServerFactsStore::open(&options.state_folder());
         let trust = TrustState {
@@ -214,14 +242,16 @@ impl Gateway {
             executables: Arc::new(Executables::default()),
             shown: Mutex::default(),
         };
-        let runs =
-            RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens, search: Arc::default() };
+        let runs = RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens };
         let closed = CancellationToken::new();
+        let grants = GrantState::new(config.grants.clone());
         let core = Arc::new_cyclic(|core| Core {
             weak: Weak::clone(core),
             registry: Registry::limited_to(options.only.as_deref(), config),
             source,
             reloading: tokio::sync::Mutex::default(),
+            audit: audit::open(&store, options, &events),
+            telemetry,
             store,
             trust,
             connections: Connections::new(
@@ -231,7 +261,8 @@ impl Gateway {
                 limits.max_reconnects,
             ),
             requests: RequestState::default(),
-            people: People::new(core, callbacks, &closed),
+            people: People::new(core, callbacks, &grants.everything, &closed),
+            grants,
             agents: Agents::default(),
             sandboxes: options.sandboxes(&limits),
             runs,
@@ -256,6 +287,9 @@ impl Gateway {
     fn begin(&self, options: &GatewayOptions, warnings: Vec<String>) -> Result<()> {
         self.warn_at_open(warnings);
         self.core.read_all_approvals();
+        if let Err(error) = self.core.grants_now(ApprovalRead::Fresh) {
+            self.core.events.warn(format!("agents can use nothing, as the grants cannot be read: {}", self.core.redacted(error)));
+        }
         self.enable_at_open(&options.enable)?;
         if options.watch {
             self.core.watch_config();
@@ -268,7 +302,7 @@ impl Gateway {
         Self { own: Agent { core: Arc::clone(core), identity: Arc::clone(&core.people.operator) } }
     }
 
-    /// Makes an agent: a caller with callbacks, session grants, sandboxes, subscriptions and decisions of its own. Two agents of one name are
+    /// Makes an agent: a caller with callbacks, permissions for its session, sandboxes, subscriptions and decisions of its own. Two agents of one name are
     /// two agents.
     ///
     /// # Errors
@@ -342,22 +376,6 @@ impl Gateway {
         Ok(self.core.events.server_logs.read(name, lines))
     }
 
-    /// Closes the gateway: ends its runs, calls, connections and processes.
-    pub async fn close(&self) {
-        self.begin_close();
-        self.core.end_attached().await;
-        self.core.connections.close_all().await;
-        self.core.events.server_logs.close().await;
-        self.core.trust.approval_cache.end();
-        let core = Arc::clone(&self.core);
-        // The last connection merges the journal into the database, which takes a moment.
-        let _ = blocking(move || {
-            core.store.close();
-            Ok(())
-        })
-        .await;
-    }
-
     fn enable_at_open(&self, enable: &EnableAtOpen) -> Result<()> {
         let names: Vec<String> = match enable {
             EnableAtOpen::None => return Ok(()),
@@ -417,7 +435,7 @@ impl Agent {
         check_budget("Gateway.sandbox", options.max_result_tokens)?;
         self.check_plugin_on()?;
         self.core.sandboxes.boot().map_err(|error| self.core.redacted(error))?;
-        Ok(Arc::new(Sandbox::new(self, options)))
+        Sandbox::new(self, options).map(Arc::new).map_err(|error| self.core.redacted(error))
     }
 
     /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server.
@@ -428,7 +446,9 @@ impl Agent {
         self.identity.check_open()?;
         check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)
             .map_err(|error| self.core.redacted(error))?;
-        let arguments = self.core.check_arguments(self.identity.id, name, tool, arguments)?;
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let viewer = Viewer { id: self.identity.id, granted: &granted };
+        let arguments = self.core.check_arguments(&viewer, name, tool, arguments)?;
         let request = Request::CallTool { tool: tool.to_owned(), arguments: Arc::new(arguments) };
         let result = self.request_without_run(name, &request, options, stop).await?;
         self.core.check_result(name, tool, &result).map_err(|error| self.core.redacted(error))?;

@@ -61,6 +61,8 @@ impl Gateway {
         let config = blocking(move || core.source.read()).await.map_err(|error| self.core.redacted(error))?;
         let warnings = config.warnings.clone();
         let brought = self.core.brought_layers(&config).await.map_err(|error| self.core.redacted(error))?;
+        // Before the servers, so that no agent sees a new server by its earlier grants.
+        self.core.grants.replace(config.grants.clone());
         let change = move |registry: &Registry| {
             registry.replace(config);
             for (source, entries) in brought {
@@ -82,6 +84,7 @@ impl Gateway {
                 .collect(),
             warnings: warnings.iter().map(|warning| self.core.redactor.readable(warning)).collect(),
         };
+        self.core.record_reload(&report);
         for warning in warnings {
             self.core.events.warn(warning);
         }
@@ -140,13 +143,17 @@ impl Core {
     fn fingerprints(&self) -> BTreeMap<String, String> {
         let key = self.store.key();
         let form = |entry: &Entry| match entry {
-            Entry::Invalid(server) => Canonical::new("invalid").text(&self.redacted(server.error.clone()).to_string()),
-            Entry::Valid(server) => {
-                let approved = Subject::new(server, key, Circumstances::default()).digest;
-                with_call_settings(Canonical::new("valid").text(&approved), server)
-            }
+            Entry::Invalid(server) => key.authenticate(&Canonical::new("invalid").text(&self.redacted(server.error.clone()).to_string())),
+            Entry::Valid(server) => self.fingerprint(server),
         };
-        self.registry.entries().iter().map(|entry| (entry.name().to_owned(), key.authenticate(&form(entry)))).collect()
+        self.registry.entries().iter().map(|entry| (entry.name().to_owned(), form(entry))).collect()
+    }
+
+    /// Returns a digest of a valid entry, made with this machine's key. Two entries that differ in anything have different digests.
+    pub(super) fn fingerprint(&self, server: &ServerDefinition) -> String {
+        let key = self.store.key();
+        let approved = Subject::new(server, key, Circumstances::default()).digest;
+        key.authenticate(&with_call_settings(Canonical::new("valid").text(&approved), server))
     }
 }
 

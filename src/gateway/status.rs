@@ -1,21 +1,13 @@
-//! The status of servers, as `servers()` reports it.
+//! The status of servers, as `servers()` reports it to an agent.
 
 use super::Agent;
 use super::approval_cache::ApprovalRead;
-use super::core::Core;
+use super::granted::Granted;
 use crate::client::ConnectionState;
-use crate::config::{InvalidServer, ServerDefinition};
+use crate::config::{InvalidServer, Item, ServerDefinition, missing_variables};
 use crate::error::Result;
 use crate::registry::{Entry, LastError, ServerState, ServerStatus};
 use crate::trust::ApprovalStatus;
-
-impl Core {
-    /// Returns the variables that a server needs and that this process does not have, or has without a value.
-    pub(super) fn missing_variables(&self, server: &ServerDefinition) -> Vec<String> {
-        let is_set = |name: &String| self.surroundings.environment.get(name).is_some_and(|value| !value.is_empty());
-        server.required_environment.iter().filter(|name| !is_set(name)).cloned().collect()
-    }
-}
 
 impl Agent {
     /// Lists the present status of all servers, in the order of the config; servers whose entry has an error come last. Blocks.
@@ -31,7 +23,9 @@ impl Agent {
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
     pub fn servers_by(&self, approval_read: ApprovalRead) -> Result<Vec<ServerStatus>> {
-        let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry, approval_read)).collect();
+        let granted = self.granted(approval_read)?;
+        let statuses: Result<Vec<_>> =
+            self.core.registry.entries().iter().filter_map(|entry| self.status(entry, &granted, approval_read).transpose()).collect();
         self.core.refresh_if_cached(approval_read);
         statuses.map_err(|error| self.core.redacted(error))
     }
@@ -47,27 +41,38 @@ impl Agent {
         }
     }
 
-    pub(super) fn status(&self, entry: &Entry, approval_read: ApprovalRead) -> Result<ServerStatus> {
+    /// Returns the status of a server as the agent sees it. `None` if the server does not exist for the agent.
+    pub(super) fn status(&self, entry: &Entry, granted: &Granted, approval_read: ApprovalRead) -> Result<Option<ServerStatus>> {
+        if !granted.reaches(entry.name()) {
+            return Ok(None);
+        }
         let server = match entry {
             Entry::Valid(server) => server,
-            Entry::Invalid(server) => return Ok(self.invalid_status(server)),
+            Entry::Invalid(server) => return Ok(Some(self.invalid_status(server))),
         };
-        let approval_status = self.core.approval_status_by(server, approval_read)?;
+        let approval_status = match self.core.approval_status_by(server, approval_read)? {
+            ApprovalStatus::Full(approved) => match granted.manifest(&server.name, &approved) {
+                Some(seen) => ApprovalStatus::Full(seen),
+                None => return Ok(None),
+            },
+            other => other,
+        };
         let registry = &self.core.registry;
         let last_error = registry.last_error(&server.name);
         let connection = self.core.connections.state(&server.name);
-        let missing = self.core.missing_variables(server);
+        let missing = missing_variables(server, &self.core.surroundings.environment);
+        let is_ready = !missing.iter().any(|name| server.required_environment.contains(name));
         let state = match &approval_status {
             _ if server.disabled => ServerState::Disabled,
             _ if connection == ConnectionState::Connected => ServerState::Connected,
             _ if connection == ConnectionState::Connecting => ServerState::Connecting,
-            _ if !missing.is_empty() => ServerState::NotReady,
+            _ if !is_ready => ServerState::NotReady,
             _ if last_error.is_some() => ServerState::Error,
             ApprovalStatus::Unapproved(_) => ServerState::Unapproved,
             ApprovalStatus::Command => ServerState::CommandApproved,
             ApprovalStatus::Full(_) => ServerState::Idle,
         };
-        Ok(ServerStatus {
+        Ok(Some(ServerStatus {
             name: server.name.clone(),
             state,
             approved: matches!(approval_status, ApprovalStatus::Full(_)),
@@ -77,10 +82,14 @@ impl Agent {
             source: server.source.clone(),
             hides: registry.hidden_by(&server.name),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
-            quarantined: self.quarantined(server, &approval_status, approval_read),
+            quarantined: {
+                let mut changed = self.quarantined(server, &approval_status, approval_read);
+                changed.retain(|tool| granted.allows(&server.name, Item::Tool(tool)));
+                changed
+            },
             missing,
             last_error,
-        })
+        }))
     }
 
     fn invalid_status(&self, server: &InvalidServer) -> ServerStatus {

@@ -21,7 +21,7 @@ use super::runtime::Core;
 use super::{glue, options};
 use crate::blocking::blocking;
 use crate::error::Result;
-use crate::gateway::{ApprovalRead, GatewayOptions};
+use crate::gateway::{ApprovalRead, GatewayOptions, ResolveOptions};
 
 const WATCHDOG: &str = "hyperlight-mcp-watchdog";
 
@@ -159,10 +159,46 @@ impl Gateway {
         self.method(env, "Gateway.reload", [], |gateway, []: [(); 0]| async move { gateway.reload().await })
     }
 
+    /// Returns the merged `mcpServers` that would be in force for an agent and a task, and each server's reason. Secrets are names: `${NAME}`. Changes
+    /// nothing, and starts nothing.
+    ///
+    /// Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_INVALID` for an entry that the task brings, `ERR_APPROVAL_STORE`.
+    ///
+    /// ```js
+    /// const { mcpServers, servers } = await gateway.resolve({ task: { text: 'compare two forecasts' } })
+    /// for (const { reason } of servers) console.log(reason)
+    /// ```
+    #[napi(catch_unwind, ts_args_type = "options?: ResolveOptions", ts_return_type = "Promise<Resolution>")]
+    pub fn resolve<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.resolve", [options], |gateway, (options,): (Option<ResolveOptions>,)| async move {
+            gateway.resolve(options.unwrap_or_default()).await
+        })
+    }
+
     /// Revokes the approval for every process, and ends the server's calls and connection in this gateway.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn revoke<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.revoke", [Some(name)], |gateway, (name,): (String,)| async move { gateway.revoke(&name).await })
+    }
+
+    /// Reads the last rows of the audit that fit, the oldest first: approvals, changes of servers, grants, connections and calls, of all processes with
+    /// the same state folder. Rejects with `ERR_INVALID_OPTION`, `ERR_STORE`.
+    ///
+    /// ```js
+    /// const calls = await gateway.audit({ kind: 'call', since: Date.now() - 3_600_000 })
+    /// ```
+    #[napi(catch_unwind, ts_args_type = "query?: AuditQuery", ts_return_type = "Promise<AuditRow[]>")]
+    pub fn audit<'env>(&self, env: &'env Env, query: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        type Arguments = (Option<options::AuditQuery>,);
+        self.method(env, "Gateway.audit", [query], |gateway, (query,): Arguments| async move {
+            gateway.audit(query.unwrap_or_default().into()).await
+        })
+    }
+
+    /// Verifies the audit: finds each row that was changed, removed, added or moved since it was written. Rejects with `ERR_STORE`.
+    #[napi(catch_unwind, ts_return_type = "Promise<AuditReport>")]
+    pub fn verify_audit<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.verifyAudit", [], |gateway, []: [(); 0]| async move { gateway.verify_audit().await })
     }
 
     /// Makes the server available to runs that start from now on. Rejects with `ERR_NOT_APPROVED`, or with `ERR_SERVER_DISABLED` if the config has

@@ -23,13 +23,13 @@ pub struct ServerStatus {
     /// Other sources that have a server of this name, which is not used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hides: Vec<ServerSource>,
+    /// Variables that the server needs and that are not set. It does not start without them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
     /// Raw names of the approved tools.
     pub tools: Vec<String>,
     /// Approved tools that the server has since changed or removed. Calls of these tools fail.
     pub quarantined: Vec<String>,
-    /// Variables of this process that the server needs and that are not set, or empty.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub missing: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
 }
@@ -43,8 +43,13 @@ impl ServerStatus {
     #[must_use]
     pub fn for_model(&self) -> Self {
         let mut status = self.clone();
-        if !is_server_name(&self.name) {
+        // The name of a task's own server has a digest behind it.
+        if !is_server_name(self.name.split_once("@task-").map_or(self.name.as_str(), |(name, _)| name)) {
             NO_NAME.clone_into(&mut status.name);
+        }
+        if !self.approved {
+            // The names are those of an entry that nobody has approved.
+            status.missing.clear();
         }
         if let Some(error) = &mut status.last_error {
             error.message.clone_from(&error.for_model);

@@ -5,11 +5,14 @@
 #![cfg(target_os = "linux")]
 
 mod agents;
+mod audit;
 mod client;
 mod direct;
 mod disk;
 mod elicitation;
 mod gateway;
+mod grants;
+mod grants_states;
 mod hostile;
 mod lifecycle;
 mod programs;
@@ -19,6 +22,8 @@ mod resources_and_prompts;
 mod results;
 mod serve_clients;
 mod store;
+mod tasks;
+mod telemetry;
 mod trust;
 mod typed;
 
