@@ -19,7 +19,7 @@ use super::plugin_switch::PluginSwitch;
 use super::request::Subscriptions;
 use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
-use super::tasks::TaskServers;
+use super::tasks::BroughtServers;
 use crate::bridge::ToolSearch;
 use crate::catalog::Manifest;
 use crate::client::{Connections, TokenStore};
@@ -81,7 +81,7 @@ pub(super) struct RequestState {
     pub(super) slots: CallSlots,
     pub(super) subscriptions: Subscriptions,
     /// The servers that tasks have brought.
-    pub(super) tasks: TaskServers,
+    pub(super) tasks: BroughtServers,
 }
 
 /// The callbacks through which this gateway asks people, and their answers.
