@@ -58,7 +58,9 @@ async fn a_providers_server_is_there_where_a_task_attaches_it_and_nowhere_else()
     let scene = Scene::new();
     let warning = "server \"acme--weather\" is not attached: it is not approved (the task's text has its keyword \"forecast\")";
     assert_eq!(scene.seen("a FORECAST"), (Vec::new(), vec![warning.to_owned()]));
-    ["mine", "acme--weather", "acme--other"].iter().for_each(|name| scene.approve(name));
+    for name in ["mine", "acme--weather", "acme--other"] {
+        scene.approve(name);
+    }
     scene.gateway.enable("mine").unwrap();
     assert_eq!(scene.seen("a forecast").0, ["acme--weather", "mine"]);
     assert_eq!(scene.seen("GEOCODING for mail").0, ["acme--other", "acme--weather", "mine"]);
