@@ -492,8 +492,11 @@ export interface ServerSource {
 /** A server and its present state. */
 export interface ServerStatus {
   name: string
-  /** The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. */
-  state: 'invalid' | 'disabled' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
+  /**
+   * The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. `not-ready` means that it cannot start, as
+   * variables that it needs are `missing`; `approved` says whether it is approved.
+   */
+  state: 'invalid' | 'disabled' | 'not-ready' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
   /** True if both the command and the manifest are approved, as the server is configured now. */
   approved: boolean
   enabled: boolean
@@ -509,6 +512,8 @@ export interface ServerStatus {
   tools: string[]
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
   quarantined: string[]
+  /** Variables of this process that the server needs and that are not set, or empty: then it is `not-ready`. */
+  missing?: string[]
   lastError?: { code: ErrorCode; message: string }
 }
 
@@ -555,6 +560,8 @@ export type ErrorCode =
   | 'ERR_DISABLED_BY_PERSON'
   | 'ERR_OPERATOR_ONLY'
   | 'ERR_DIGEST_CHANGED'
+  | 'ERR_UNKNOWN_PROVIDER'
+  | 'ERR_PROVIDER'
   | 'ERR_UNKNOWN_TOOL'
   | 'ERR_UNKNOWN_MODULE'
   | 'ERR_TOOL_CHANGED'
@@ -1512,6 +1519,89 @@ export interface ServedGateway {
   [Symbol.asyncDispose](): Promise<void>
 }
 
+/** Brings servers: an object of the agent's author. */
+export interface Provider {
+  /**
+   * Returns definitions of servers. It is called when the provider is registered, and at each `reload()`. It has 2 s, and its answer at most 200
+   * servers and 256 KiB as JSON.
+   */
+  servers(): ServerDefinition[] | Promise<ServerDefinition[]>
+}
+
+/**
+ * The definition of a server by a provider: the keys of a server in the config (docs/CONFIG.md) without those that only the operator may set (`confirm`)
+ * and without `envFile`, and the keys below. It needs a `package`, a `command` or a `url`.
+ */
+export interface ServerDefinition {
+  /** The server is called `<provider>--<name>`. It must match `^[a-z][a-z0-9-]*$`, without `--`. */
+  name: string
+  /** The package that the server is, with or without a version. */
+  package?: string
+  /** Default `npx`, with a `package`. */
+  command?: string
+  /** Default `["-y", package]`, with a `package`. */
+  args?: string[]
+  /** The variables of this process that reach the server, at most 64. While one is not set, the server is `not-ready`. Default: none. */
+  envRequired?: string[]
+  /** What the server can do, for tasks and for the policy of the config. Default: nothing. */
+  capabilities?: string[]
+  /** Words in the text of a task that ask for the server. Default: none. */
+  keywords?: string[]
+  /** A sentence for people who read the definition. It has no effect. */
+  description?: string
+  [key: string]: unknown
+}
+
+/** A provider and its present state. */
+export interface ProviderStatus {
+  /** The beginning of the names of its servers, before `--`. */
+  name: string
+  /** The name of its package. Absent for a registered provider. */
+  package?: string
+  /** The version that is installed. */
+  version?: string
+  /** The config names the package, it is installed and was found, or the agent's author has registered the provider. */
+  origin: 'config' | 'discovered' | 'registered'
+  /**
+   * `unapproved`: no person has approved the package as it is now, and its code does not run. `ready`: its servers exist. `failed`: it cannot be found,
+   * or its code gave no list of definitions. `denied`: the policy of the config is against it, and nothing of it is used.
+   */
+  state: 'unapproved' | 'ready' | 'failed' | 'denied'
+  /** The reason for a state other than `ready`. */
+  problem?: string
+  /** The names of its servers. Those with an error are `invalid` in `servers()`. */
+  servers: string[]
+  /** Servers that the policy of the config denies. They do not exist. */
+  refused: RefusedServer[]
+}
+
+/** A server that the policy of the config denies. */
+export interface RefusedServer {
+  name: string
+  reason: string
+}
+
+/** Everything that a person must see before the code of a package may run. */
+export interface ProviderRequest {
+  name: string
+  package: string
+  version: string
+  /** The folder in which the package is installed, without links. */
+  folder: string
+  /** The file whose `servers()` is called, relative to the folder. */
+  file: string
+  /** The number of files that the digest covers: all files of the folder. */
+  files: number
+  /** Their size in bytes. */
+  bytes: number
+  /** Identifies the name, the version and the content of all files. Pass it to `approveProvider`. */
+  digest: string
+  /** True if a person has approved exactly this. */
+  approved: boolean
+  /** The version that a person approved before, if it is another one, or its files have changed. */
+  approvedBefore?: string
+}
+
 /**
  * One caller of a gateway, made by `Gateway.agent`. Its `session` answers, sandboxes with their saved values, callbacks, subscriptions and its
  * model's decisions to enable or disable a server belong to it alone, and end with it. Approvals and connections are shared with the other agents of
@@ -1820,6 +1910,48 @@ export declare class Gateway {
    * ```
    */
   agent(name: string, options?: AgentOptions): Agent
+  /**
+   * Registers a provider: an object whose `servers()` returns definitions. It is called now, and at each `reload()`, and has 2 s. Its servers are
+   * called `<name>--<server>`, and each needs approval. A provider that throws or answers with anything else is listed as failed. The same
+   * name again replaces the provider.
+   *
+   * Rejects with `ERR_INVALID_OPTION` for a name that is not valid or that a package has, and with `ERR_STORE`.
+   *
+   * ```js
+   * const { servers } = await gateway.registerProvider('acme', {
+   *   servers: () => [{ name: 'files', package: '@acme/mcp-files', envRequired: ['ACME_KEY'] }],
+   * })
+   * // servers: ['acme--files']
+   * ```
+   */
+  registerProvider(name: string, provider: Provider): Promise<ProviderStatus>
+  /**
+   * Lists the providers: the registered ones, and the packages of the config. It reads no file: they are looked at when the gateway opens, at each
+   * `reload()`, and when one is registered, approved or revoked.
+   */
+  providers(): ProviderStatus[]
+  /**
+   * Returns everything that a person must see before the code of a package may run. Nothing of it runs. `name` is the provider's or the package's.
+   *
+   * Rejects with `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER`, `ERR_STORE`.
+   */
+  providerRequest(name: string): Promise<ProviderRequest>
+  /**
+   * Approves the code of a package exactly as the request with this digest showed it, and runs it. Each server that it brings needs its own
+   * approval. Rejects with `ERR_DIGEST_CHANGED` if the package has changed since, and with the codes of `providerRequest`.
+   *
+   * ```js
+   * const request = await gateway.providerRequest('acme-mcp')
+   * // … a person looks at it …
+   * await gateway.approveProvider('acme-mcp', request.digest)
+   * ```
+   */
+  approveProvider(name: string, digest: string): Promise<ProviderStatus>
+  /**
+   * Takes back the approval of a package's code for every process, and removes its servers from this gateway. Rejects with
+   * `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER` for a registered provider, and `ERR_STORE`.
+   */
+  revokeProvider(name: string): Promise<ProviderStatus>
   /**
    * Returns the approved resources of a server, and then its approved resource templates. Starts no server.
    *

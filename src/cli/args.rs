@@ -6,6 +6,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use super::audit::Audit;
 use crate::bridge::ToolErrors;
 use crate::command::{Logs, Search, Server};
 pub use crate::config::Program;
@@ -72,13 +73,17 @@ pub enum CliCommand {
     /// Read what a server would run and offer, and say yes or no
     Approve(Approve),
     /// Revoke a server's approval
-    Revoke(Server),
+    Revoke(Revoke),
+    /// List the packages that bring servers
+    Providers,
     /// Connect to a server and report the result
     Test(Server),
     /// Find tools by what they do
     Search(Search),
     /// Show a server's standard error, connections and calls
     Logs(FollowedLogs),
+    /// Show what was approved, changed, connected and called
+    Audit(Box<Audit>),
     /// Run a script in a micro-VM
     Run(Run),
     /// Check a script without running it
@@ -105,9 +110,23 @@ pub struct Approve {
     /// Servers by name [default: all that need approval]
     #[arg(value_name = "SERVER")]
     pub servers: Vec<String>,
+    /// The code of this package that brings servers
+    #[arg(long, value_name = "NAME", conflicts_with = "servers")]
+    pub provider: Option<String>,
     /// Approve exactly the request that has this digest
     #[arg(long, value_name = "DIGEST")]
     pub digest: Option<String>,
+}
+
+/// Arguments of `revoke`.
+#[derive(Debug, Clone, Args)]
+pub struct Revoke {
+    /// The server's name in the config
+    #[arg(value_name = "SERVER", required_unless_present = "provider")]
+    pub server: Option<String>,
+    /// The code of this package that brings servers
+    #[arg(long, value_name = "NAME", conflicts_with = "server")]
+    pub provider: Option<String>,
 }
 
 /// Arguments of `logs`.
@@ -390,6 +409,9 @@ mod tests {
         assert!(problem("install cursr").contains("'cursor'"));
         assert!(problem("install cursor --undo --servers a").contains("--servers"));
         assert!(problem("resolve --tsak x").contains("'--task'"));
+        assert!(problem("revoke").contains("SERVER"));
+        assert!(problem("revoke a --provider b").contains("--provider"));
+        assert!(problem("approve a --provider b").contains("--provider"));
         assert!(problem("serve --names hyphen").contains("--direct"));
         assert!(problem("serve --direct --names dots").contains("hyphen"));
     }

@@ -14,6 +14,7 @@ mod loaders;
 mod oauth;
 mod parse;
 mod programs;
+mod providers;
 mod readiness;
 mod redirectors;
 mod rules;
@@ -50,8 +51,10 @@ pub(crate) use programs::{
     ProgramServer, config_paths, converted as converted_entry, free_name, inputs_in, inputs_of_entry, renamed_input, servers_in,
     starts_gateway, valid_name,
 };
+pub use providers::{ProviderPatterns, ProviderPolicy, ProviderSettings};
 pub use readiness::missing_variables;
 pub use redirectors::redirects_traffic;
+pub use rules::is_package_name;
 pub use source::{ServerSource, SourceKind, server_of_key};
 pub(crate) use substitute::INPUT_ADVICE;
 pub use substitute::{ResolvedCommand, ResolvedHttp, Surroundings, resolve_command, resolve_http, resolve_roots};

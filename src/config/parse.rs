@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 use super::definition::{InputDefinition, InvalidServer, ServerDefinition};
 use super::inputs::Inputs;
 use super::programs::{BaseLayer, Program};
+use super::providers::{self, ProviderSettings};
 use super::server::{self, Context};
 use super::source::ServerSource;
 use super::tree::{self, Entry, Node, Tree, Value};
@@ -29,6 +30,10 @@ pub struct Config {
     pub base: Vec<Program>,
     /// The servers of these programs, which whoever reads the files adds.
     pub bases: Vec<BaseLayer>,
+    /// Who else may bring servers.
+    pub providers: ProviderSettings,
+    /// True if the servers of the shipped catalogue are there as well.
+    pub catalogue: bool,
     /// Problems that do not prevent the use of the config.
     pub warnings: Vec<String>,
 }
@@ -73,7 +78,7 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
         return Err(Error::TooManyServers { count, limit: max_servers });
     }
     sources.find_names_used_twice();
-    let mut config = Config::default();
+    let mut config = Config { providers: sources.providers, catalogue: sources.catalogue, ..Config::default() };
     let mut inputs = Inputs::default();
     for (field, node) in &sources.inputs {
         inputs.read(field, node);
@@ -116,6 +121,8 @@ struct Sources<'t> {
     sections: Vec<Section<'t>>,
     inputs: Vec<(&'static str, &'t Node)>,
     base: Vec<Program>,
+    providers: ProviderSettings,
+    catalogue: bool,
     warnings: Vec<Problem>,
     /// Problems that make the whole config unusable.
     fatal: Vec<Problem>,
@@ -141,6 +148,8 @@ impl<'t> Sources<'t> {
                 "inputs" => self.inputs.push(("inputs", node)),
                 "mcp" => self.settings(node),
                 "base" => self.base(node),
+                "providers" => self.providers = providers::settings(node, &mut self.fatal),
+                "catalogue" => self.catalogue = providers::catalogue(node, &mut self.fatal),
                 // Other top-level keys belong to the agent.
                 _ => {}
             }

@@ -54,7 +54,7 @@ pub struct Agent {
 /// The part of an agent that its sandboxes and calls share.
 pub(super) struct Identity {
     pub(super) id: AgentId,
-    name: Option<String>,
+    pub(super) name: Option<Arc<str>>,
     pub(super) callbacks: CallbackChain,
     pub(super) listener: Option<EventListener>,
     /// Answers "for the session".
@@ -124,7 +124,7 @@ impl Identity {
 
     fn new(
         id: AgentId,
-        name: Option<String>,
+        name: Option<Arc<str>>,
         core: Weak<Core>,
         callbacks: CallbackChain,
         listener: Option<EventListener>,
@@ -205,7 +205,7 @@ impl Agent {
         let IdentityOptions { callbacks, on_event } = options;
         let id = AgentId(core.agents.next.fetch_add(1, Ordering::Relaxed));
         let callbacks = core.people.callbacks.for_agent(callbacks);
-        let identity = Arc::new(Identity::new(id, Some(name.to_owned()), Arc::downgrade(core), callbacks, on_event, &core.closed));
+        let identity = Arc::new(Identity::new(id, Some(name.into()), Arc::downgrade(core), callbacks, on_event, &core.closed));
         core.agents.add(&identity);
         Ok(Self { core: Arc::clone(core), identity })
     }

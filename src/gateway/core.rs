@@ -16,6 +16,7 @@ use super::config_source::ConfigSource;
 use super::events::Events;
 use super::observer::session;
 use super::plugin_switch::PluginSwitch;
+use super::providers::Providers;
 use super::request::Subscriptions;
 use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
@@ -30,6 +31,8 @@ use crate::redact::Redactor;
 use crate::registry::Registry;
 use crate::sandbox::Sandboxes;
 use crate::store::Store;
+use crate::store::audit::Audit;
+use crate::telemetry::Telemetry;
 use crate::trust::{ApprovalStore, Executables};
 
 /// The answers for inputs of the config, by id.
@@ -44,6 +47,9 @@ pub(super) struct Core {
     pub(super) reloading: tokio::sync::Mutex<()>,
     /// The database of everything that is remembered about decisions.
     pub(super) store: Arc<Store>,
+    /// What has happened: `core.audit.record(…)`.
+    pub(super) audit: Audit,
+    pub(super) telemetry: Telemetry,
     pub(super) trust: TrustState,
     pub(super) connections: Connections,
     pub(super) requests: RequestState,
@@ -62,6 +68,7 @@ pub(super) struct Core {
     pub(super) events: Events,
     pub(super) server_facts: ServerFactsStore,
     pub(super) tokens: TokenStore,
+    pub(super) providers: Providers,
     /// This core, for work that must not keep the gateway alive.
     pub(super) weak: Weak<Core>,
 }

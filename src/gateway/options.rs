@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use super::callbacks::Callbacks;
 use super::config_source::{ConfigContent, ConfigSource};
 use super::events::EventListener;
+use super::providers::ProviderLoader;
 use crate::config::{ArgumentCheck, SchemaViolations, Surroundings};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -66,6 +67,10 @@ pub struct GatewayOptions {
     pub max_result_tokens: Option<usize>,
     /// True if each connection and each call is an event as well.
     pub trace: bool,
+    /// True if the audit keeps the arguments of calls as they are, without secrets, and not only their digests.
+    pub audit_content: bool,
+    /// Runs the code of provider packages. `None`: there is nothing that could run it.
+    pub provider_loader: Option<Arc<dyn ProviderLoader>>,
     /// Callbacks that are used if neither the run nor the sandbox has them.
     pub callbacks: Option<Arc<dyn Callbacks>>,
 }
@@ -107,6 +112,8 @@ impl GatewayOptions {
             argument_checks: ArgumentCheck::default(),
             max_result_tokens: None,
             trace: false,
+            audit_content: false,
+            provider_loader: None,
             callbacks: None,
         }
     }

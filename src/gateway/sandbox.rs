@@ -27,6 +27,7 @@ use crate::queue::queue_now;
 use crate::redact::Redactor;
 use crate::results::{Omission, SavedValues};
 use crate::sandbox::{LOG_CUT_MARK, LogEntry, LogListener, ParseOwner, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
+use crate::telemetry::TraceContext;
 
 /// Options of one run.
 #[derive(Default)]
@@ -49,6 +50,8 @@ pub struct RunOptions {
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The number of the run, which questions and events name.
     pub run_id: Option<u64>,
+    /// The trace that the run belongs to.
+    pub trace: Option<TraceContext>,
     /// What the run is about, besides the task of the sandbox. The servers that it brings live until the sandbox is closed, or has another run with a
     /// task.
     pub task: Option<Task>,
@@ -174,8 +177,9 @@ impl Sandbox {
     }
 
     async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &ActivePeriod) -> RunReport {
+        let traced = self.core.trace_run(self.identity.name.as_deref(), options.run_id, options.trace);
         let scope = CallScope::new(&self.identity, &self.callbacks, options.callbacks, options.run_id, options.on_event);
-        let scope = Arc::new(scope.with_max_questions(self.core.limits.max_questions));
+        let scope = Arc::new(scope.with_max_questions(self.core.limits.max_questions).with_trace(traced.context));
         let end = RunEnd { closed: self.closed.clone(), switched_off: period.ended.clone(), stop: stop.clone() };
         let prepared = self.take_up(options.task.as_ref()).and_then(|tasks| self.prepare(options.tool_errors, &scope, end, &tasks));
         let host = match prepared {
@@ -204,6 +208,7 @@ impl Sandbox {
         let mut outcome = self.outcome(receiver, stop, period).await;
         let redactor = &self.core.redactor;
         outcome.value = outcome.value.map_err(|error| self.core.redacted(error));
+        traced.end(outcome.value.as_ref().err().map(Error::code));
         outcome.logs.iter_mut().for_each(|entry| *entry = readable(redactor, entry));
         let warnings = scope.take_warnings().into_iter().chain(host.servers.take_warnings());
         RunReport { outcome, warnings: warnings.map(|warning| redactor.readable(&warning)).collect(), omitted: Vec::new(), saved_as: None }

@@ -76,6 +76,10 @@ export interface Limits {
   guestHeapBytes: number
   /** The length of a description that a model may read, in characters. Default 2,000. */
   maxDescriptionChars: number
+  /** The size of all rows of the audit. The oldest rows are removed. Default 64 MiB. */
+  maxAuditBytes: number
+  /** The age of the oldest row of the audit: 90 days. Older rows are removed. Default 7,776,000,000. */
+  maxAuditAgeMs: number
 }
 
 /** A level of the guest's console. */
@@ -284,6 +288,11 @@ export interface GatewayOptions extends Callbacks {
   maxResultTokens?: number
   /** Also emits an event for each connection and each call. Default false. */
   trace?: boolean
+  /**
+   * The audit also keeps the arguments of each call, without secrets, if they have at most 64 KiB. Otherwise it keeps only their digest under the
+   * machine's key. Default false.
+   */
+  auditContent?: boolean
 }
 
 /** Options of `Gateway.approve`. */
@@ -393,6 +402,11 @@ export interface RunOptions extends Callbacks {
    * sandbox's, else the gateway's, else the value is not cut.
    */
   maxResultTokens?: number
+  /**
+   * The trace that the run belongs to, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is the
+   * parent of the run's span. Default: a trace of its own where spans are exported, else none.
+   */
+  traceparent?: string
 }
 
 /** Options of `Gateway.callTool`. */
@@ -401,6 +415,11 @@ export interface CallOptions extends Callbacks {
   timeoutMs?: number
   /** A signal that cancels the call, also at the server. */
   signal?: AbortSignal
+  /**
+   * The trace that the call belongs to, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is the
+   * parent of the call's span. Default: a trace of its own where spans are exported, else none.
+   */
+  traceparent?: string
 }
 
 /** Options of `Gateway.complete`. */
@@ -490,8 +509,11 @@ export interface ServerSource {
 /** A server and its present state. */
 export interface ServerStatus {
   name: string
-  /** The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. */
-  state: 'invalid' | 'disabled' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
+  /**
+   * The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. `not-ready` means that it cannot start, as
+   * variables that it needs are `missing`; `approved` says whether it is approved.
+   */
+  state: 'invalid' | 'disabled' | 'not-ready' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
   /** True if both the command and the manifest are approved, as the server is configured now. */
   approved: boolean
   enabled: boolean
@@ -507,6 +529,8 @@ export interface ServerStatus {
   tools: string[]
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
   quarantined: string[]
+  /** Variables of this process that the server needs and that are not set, or empty: then it is `not-ready`. */
+  missing?: string[]
   lastError?: { code: ErrorCode; message: string }
 }
 

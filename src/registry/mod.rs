@@ -1,7 +1,9 @@
 //! Holds the servers that exist now, of all sources, their state, and whether this gateway has enabled them.
 
 mod attach;
+mod catalogue;
 mod merged;
+pub mod providers;
 mod status;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -11,6 +13,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 pub use attach::{AttachDecision, AttachReason, Candidate, Obstacle, Presence, TaskWishes, attach};
+pub use catalogue::{catalogue, catalogue_source};
 pub use merged::Hidden;
 pub use status::{LastError, ServerState, ServerStatus};
 

@@ -66,6 +66,8 @@ pub enum ServerState {
     Invalid,
     /// The config says `disabled: true`.
     Disabled,
+    /// A variable that the server needs is not set: [`ServerStatus::missing`]. It may be approved, and cannot be started.
+    NotReady,
     /// The server's command is not approved, so that nothing may run.
     Unapproved,
     /// The server's command is approved, but its tools are not.

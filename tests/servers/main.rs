@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 
 mod agents;
+mod audit;
 mod client;
 mod direct;
 mod disk;
@@ -20,6 +21,7 @@ mod results;
 mod serve_clients;
 mod store;
 mod tasks;
+mod telemetry;
 mod trust;
 mod typed;
 

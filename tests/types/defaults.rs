@@ -42,6 +42,8 @@ fn real() -> BTreeMap<String, Json> {
         ("GatewayOptions.schemaViolations", json!(SchemaViolations::default())),
         ("GatewayOptions.argumentChecks", json!(ArgumentCheck::default())),
         ("GatewayOptions.trace", json!(false)),
+        ("GatewayOptions.auditContent", json!(false)),
+        ("AuditQuery.limit", constant("node/options.rs", "DEFAULT_AUDIT_LIMIT")),
         ("GatewayOptions.watch", json!(false)),
         ("ResolveOptions.dryRun", json!(ResolveOptions::default().dry_run)),
         ("SandboxOptions.toolErrors", json!(ToolErrors::default())),
