@@ -21,7 +21,7 @@ use super::providers::Providers;
 use super::request::Subscriptions;
 use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
-use super::tasks::TaskServers;
+use super::tasks::BroughtServers;
 use crate::catalog::Manifest;
 use crate::client::{Connections, TokenStore};
 use crate::config::{ServerDefinition, Surroundings};
@@ -89,7 +89,7 @@ pub(super) struct RequestState {
     pub(super) slots: CallSlots,
     pub(super) subscriptions: Subscriptions,
     /// The servers that tasks have brought.
-    pub(super) tasks: TaskServers,
+    pub(super) tasks: BroughtServers,
 }
 
 /// The callbacks through which this gateway asks people, and their answers.

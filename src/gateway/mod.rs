@@ -76,7 +76,7 @@ pub use resolve::{Resolution, ResolveOptions, ResolvedServer};
 pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 pub use server_logs::LogLine;
-pub use tasks::{Task, TaskServer};
+pub use tasks::{Task, TaskServer, TaskServers};
 
 use self::agent::Agents;
 use self::approval_cache::ApprovalCache;
