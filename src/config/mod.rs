@@ -41,6 +41,7 @@ pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
 pub use filters::{UriFilter, UriMatcher, covers};
 pub use inserted_value::{InsertedValue, Source};
 pub use loaders::loads_code;
+pub(crate) use loaders::loads_code_by_its_start;
 pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};
 pub use redirectors::redirects_traffic;

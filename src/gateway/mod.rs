@@ -17,6 +17,7 @@ mod ending;
 mod events;
 mod form;
 mod grants;
+mod inputs;
 mod launch;
 mod model_tools;
 mod observer;
