@@ -12,6 +12,7 @@ use crate::catalog::Manifest;
 use crate::config::{ServerDefinition, ServerSource};
 use crate::error::{Error, Result};
 use crate::registry::Decider;
+use crate::store::audit::{ApprovalStage, AuditEvent, AuditParty, ServerChange};
 use crate::trust::{
     ApprovalBasis, ApprovalRequest, ApprovalStatus, CommandRequest, ManifestRequest, Subject, filter_manifest, manifest_digest,
 };
@@ -114,8 +115,14 @@ impl Gateway {
 
     /// Writes an approval on a thread that may wait for a lock and a disk.
     async fn record_command(&self, subject: &Subject, valid_for: Option<Duration>, basis: ApprovalBasis) -> Result<ApprovalBasis> {
-        let (core, subject) = (Arc::clone(&self.core), subject.clone());
-        blocking(move || core.trust.approvals.approve_command(&subject, valid_for, &basis)).await
+        let (core, approved) = (Arc::clone(&self.core), subject.clone());
+        let recorded = blocking(move || core.trust.approvals.approve_command(&approved, valid_for, &basis)).await?;
+        self.record_approval(&subject.server, ApprovalStage::Command, subject.shown_digest.clone());
+        Ok(recorded)
+    }
+
+    fn record_approval(&self, server: &str, stage: ApprovalStage, digest: String) {
+        self.core.audit.record(AuditEvent::Approval { server: server.to_owned(), stage, digest, by: AuditParty::Person });
     }
 
     async fn record_manifest(
@@ -125,8 +132,10 @@ impl Gateway {
         valid_for: Option<Duration>,
         basis: ApprovalBasis,
     ) -> Result<()> {
-        let (core, subject) = (Arc::clone(&self.core), subject.clone());
-        blocking(move || core.trust.approvals.approve_manifest(&subject, manifest, valid_for, &basis)).await
+        let (core, approved, digest) = (Arc::clone(&self.core), subject.clone(), manifest_digest(&manifest));
+        blocking(move || core.trust.approvals.approve_manifest(&approved, manifest, valid_for, &basis)).await?;
+        self.record_approval(&subject.server, ApprovalStage::Manifest, digest);
+        Ok(())
     }
 
     /// Revokes the approval and ends what is live: pending calls fail with `ERR_NOT_APPROVED`. The server's process is ended before the store is
@@ -154,7 +163,10 @@ impl Gateway {
             let forgotten = core.tokens.forget(&key).map_err(|error| Error::io(format!("the tokens of server \"{server}\""), &error));
             recorded.and(forgotten)
         });
-        recorded.await.map_err(|error| self.core.redacted(error))
+        let recorded = recorded.await;
+        // Also if it could not be written: it holds in this gateway.
+        self.core.audit.record(AuditEvent::Revocation { server: name.to_owned(), by: AuditParty::Person });
+        recorded.map_err(|error| self.core.redacted(error))
     }
 
     /// Makes the server available to runs that start from now on.
@@ -202,7 +214,12 @@ impl Agent {
             return Err(Error::ServerDisabled { server: name.to_owned() });
         }
         self.core.approval_status(&server).map_err(|error| self.core.redacted(error))?.require_full(name)?;
+        let was_disabled = self.core.registry.is_disabled_by_person(name);
         self.core.registry.enable(name, decider, self.identity.id)?;
+        // A program that enables its servers when it starts decides nothing new.
+        if was_disabled || decider == Decider::Model {
+            self.core.record_decision(name, ServerChange::Enabled, self.identity.name.clone(), decider);
+        }
         self.core.connections.forget_failures(name);
         Ok(())
     }
@@ -218,6 +235,7 @@ impl Agent {
             Decider::Person => self.core.end(name, EndReason::Disabled).await,
             Decider::Model => self.core.end_for(name, &self.identity).await,
         }
+        self.core.record_decision(name, ServerChange::Disabled, self.identity.name.clone(), decider);
         Ok(())
     }
 }

@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 
 mod agents;
+mod audit;
 mod client;
 mod direct;
 mod disk;
@@ -19,6 +20,8 @@ mod resources_and_prompts;
 mod results;
 mod serve_clients;
 mod store;
+mod telemetry;
+mod tasks;
 mod trust;
 mod typed;
 
