@@ -69,6 +69,11 @@ impl fmt::Display for Unshown {
 }
 
 /// Returns the length to which an approval request cuts the texts of a schema. `max_chars` is the length limit of a description.
+///
+/// ```
+/// assert_eq!(hyperlight_mcp::catalog::shown_literal_chars(2_000), 2_000);
+/// assert_eq!(hyperlight_mcp::catalog::shown_literal_chars(100), 1_024);
+/// ```
 #[must_use]
 pub fn shown_literal_chars(max_chars: usize) -> usize {
     max_chars.max(MIN_SHOWN_LITERAL_CHARS)
