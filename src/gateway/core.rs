@@ -15,6 +15,7 @@ use super::checks::CheckDefaults;
 use super::config_source::ConfigSource;
 use super::events::Events;
 use super::granted::{GrantState, Granted};
+use super::inputs::Answers;
 use super::observer::session;
 use super::plugin_switch::PluginSwitch;
 use super::providers::Providers;
@@ -35,7 +36,7 @@ use crate::store::audit::Audit;
 use crate::telemetry::Telemetry;
 use crate::trust::{ApprovalStore, Executables};
 
-/// The answers for inputs of the config, by id.
+/// The values for the inputs of one server, by id.
 pub(super) type Inputs = BTreeMap<String, SecretString>;
 
 /// The shared state of one gateway.
@@ -100,7 +101,7 @@ pub(super) struct People {
     /// The scope of what no call asks for: tests of a connection, questions of a server outside of any call.
     pub(super) session: Arc<CallScope>,
     /// Answers for `${input:…}`. The lock is held while a person answers, so that nobody is asked for an input twice.
-    pub(super) inputs: tokio::sync::Mutex<Inputs>,
+    pub(super) inputs: tokio::sync::Mutex<Answers>,
 }
 
 /// Defaults for sandboxes and runs, and helpers that they share.

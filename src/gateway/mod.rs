@@ -22,6 +22,7 @@ mod form;
 mod grant_rows;
 mod granted;
 mod grants;
+mod inputs;
 mod launch;
 mod model_tools;
 mod observer;
