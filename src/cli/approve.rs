@@ -28,11 +28,20 @@ pub(super) async fn approve(session: &Session, arguments: &Approve) -> Result<Ex
     session.check_config()?;
     let gateway = session.open()?;
     let names = if arguments.servers.is_empty() { unapproved(session, &gateway)? } else { arguments.servers.clone() };
+    reviewed(session, &gateway, &names, arguments.digest.as_deref()).await
+}
+
+/// Offers the approval of one server.
+pub(super) async fn review_one(session: &Session, gateway: &Gateway, name: &str) -> Result<Exit, CliError> {
+    reviewed(session, gateway, &[name.to_owned()], None).await
+}
+
+async fn reviewed(session: &Session, gateway: &Gateway, names: &[String], digest: Option<&str>) -> Result<Exit, CliError> {
     let mut all = Vec::new();
     for name in names {
-        let reviewed = match &arguments.digest {
-            Some(digest) => with_digest(&gateway, &name, digest).await,
-            None => review(session, &gateway, &name).await,
+        let reviewed = match digest {
+            Some(digest) => with_digest(gateway, name, digest).await,
+            None => review(session, gateway, name).await,
         };
         let failed = |error| Reviewed { server: name.clone(), approved: false, request: None, error: Some(error) };
         let reviewed = reviewed.unwrap_or_else(failed);
@@ -61,10 +70,7 @@ fn unapproved(session: &Session, gateway: &Gateway) -> Result<Vec<String>, CliEr
 }
 
 fn is_approved(request: &ApprovalRequest) -> (bool, &str) {
-    match request {
-        ApprovalRequest::Command(request) => (request.approved, &request.digest),
-        ApprovalRequest::Manifest(request) => (request.approved, &request.digest),
-    }
+    (request.is_approved(), request.digest())
 }
 
 /// Approves the request with this digest. The request may have been shown by another process.

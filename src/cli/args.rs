@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use super::own::args::{Add, Set, Unset};
 use crate::bridge::ToolErrors;
 use crate::command::{Logs, Search, Server};
 use crate::serve::NameStyle;
@@ -67,6 +68,16 @@ pub enum CliCommand {
     List,
     /// Show one server: state, tools, resources, prompts
     Info(Server),
+    /// Add a server to the config: add NAME -- COMMAND ARGS…, or --url
+    Add(Add),
+    /// Set variables or settings of a server in the config
+    Set(Set),
+    /// Remove variables or settings of a server in the config
+    Unset(Unset),
+    /// Remove a server, and revoke its approval
+    Remove(Server),
+    /// Let a server be used: offers the approval that it needs
+    Enable(Server),
     /// Read what a server would run and offer, and say yes or no
     Approve(Approve),
     /// Revoke a server's approval

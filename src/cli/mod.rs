@@ -5,12 +5,14 @@ mod args;
 mod ask;
 mod check;
 mod doctor;
+mod edit;
 mod error;
 mod files;
 mod follow;
 mod import;
 mod install;
 mod next_command;
+mod own;
 mod run;
 mod serve;
 mod session;
@@ -166,6 +168,11 @@ fn is_interrupted(stop: &Stop) -> bool {
 async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliError> {
     match command {
         CliCommand::List => servers(session, &Command::List).await,
+        CliCommand::Add(arguments) => own::add(session, arguments),
+        CliCommand::Set(arguments) => own::set(session, arguments),
+        CliCommand::Unset(arguments) => own::unset(session, arguments),
+        CliCommand::Remove(server) => own::remove(session, &server.server).await,
+        CliCommand::Enable(server) => own::enable(session, &server.server).await,
         CliCommand::Info(server) => servers(session, &Command::Info(server.clone())).await,
         CliCommand::Revoke(server) => servers(session, &Command::Revoke(server.clone())).await,
         CliCommand::Test(server) => servers(session, &Command::Test(server.clone())).await,

@@ -74,12 +74,33 @@ impl Session {
 
     /// Opens the gateway with the config, and enables the approved servers.
     pub(super) fn open(&self) -> Result<Gateway> {
-        self.open_with(None, None)
+        self.open_for(None)
     }
 
     /// Opens the gateway and enables only these servers. Each of them must be approved.
-    pub(super) fn open_for(&self, servers: Option<&[String]>, allowed: Option<AllowedWrites>) -> Result<Gateway> {
-        self.open_with(servers, allowed)
+    pub(super) fn open_for(&self, servers: Option<&[String]>) -> Result<Gateway> {
+        self.open_enabled(self.asking(AllowedWrites::default()), servers)
+    }
+
+    /// Opens the gateway for a script, and enables only these servers, or all approved ones. A person at the terminal is offered the approval of
+    /// those of them that are not approved, and of those that the script needs.
+    pub(super) async fn open_for_script(
+        &self,
+        servers: Option<&[String]>,
+        allowed: AllowedWrites,
+        needs: impl Fn(&str) -> bool,
+    ) -> Result<Gateway> {
+        let gateway = self.opened(self.asking(allowed))?;
+        let wanted = |name: &str| servers.map_or_else(|| needs(name), |names| names.iter().any(|wanted| wanted == name));
+        for server in gateway.servers()?.iter().filter(|server| !server.approved && self.can_ask() && wanted(&server.name)) {
+            match gateway.enable_asking(&server.name).await {
+                Err(error @ (Error::NotApproved { .. } | Error::ServerDisabled { .. })) => tracing::info!("{error}"),
+                Err(Error::ConfigInvalid { .. }) if servers.is_none() => {}
+                other => other?,
+            }
+        }
+        enable(&gateway, servers)?;
+        Ok(gateway)
     }
 
     /// Opens the gateway for a host: nobody is asked at this terminal, as standard input is the host's. No server but `servers` is ever enabled.
@@ -90,25 +111,24 @@ impl Session {
         self.open_enabled(options, servers)
     }
 
-    fn open_with(&self, servers: Option<&[String]>, allowed: Option<AllowedWrites>) -> Result<Gateway> {
+    /// Returns options with which the person at the terminal is asked.
+    fn asking(&self, allowed: AllowedWrites) -> GatewayOptions {
         let mut options = self.options();
-        let person = Person { terminal: Arc::clone(&self.terminal), can_ask: self.can_ask(), allowed: allowed.unwrap_or_default() };
+        let person = Person { terminal: Arc::clone(&self.terminal), can_ask: self.can_ask(), allowed };
         options.callbacks = Some(Arc::new(person) as Arc<dyn Callbacks>);
-        self.open_enabled(options, servers)
+        options
     }
 
-    fn open_enabled(&self, mut options: GatewayOptions, servers: Option<&[String]>) -> Result<Gateway> {
+    fn open_enabled(&self, options: GatewayOptions, servers: Option<&[String]>) -> Result<Gateway> {
+        let gateway = self.opened(options)?;
+        enable(&gateway, servers)?;
+        Ok(gateway)
+    }
+
+    fn opened(&self, mut options: GatewayOptions) -> Result<Gateway> {
         options.trace = true;
         options.on_event = Some(self.listener());
         let gateway = Gateway::open(options)?;
-        let known: Vec<ServerStatus> = gateway.servers()?;
-        match servers {
-            Some(names) => names.iter().try_for_each(|name| gateway.enable(name))?,
-            None => known.iter().filter(|server| server.approved).try_for_each(|server| match gateway.enable(&server.name) {
-                Err(Error::ServerDisabled { .. }) => Ok(()),
-                other => other,
-            })?,
-        }
         let _ = self.gateway.set(gateway.clone());
         Ok(gateway)
     }
@@ -128,6 +148,18 @@ impl Session {
             }
         }
         self.terminal.leave();
+    }
+}
+
+/// Enables these servers, or all approved ones.
+fn enable(gateway: &Gateway, servers: Option<&[String]>) -> Result<()> {
+    let known: Vec<ServerStatus> = gateway.servers()?;
+    match servers {
+        Some(names) => names.iter().try_for_each(|name| gateway.enable(name)),
+        None => known.iter().filter(|server| server.approved).try_for_each(|server| match gateway.enable(&server.name) {
+            Err(Error::ServerDisabled { .. }) => Ok(()),
+            other => other,
+        }),
     }
 }
 

@@ -26,7 +26,7 @@ const GLOBALS: &str = include_str!("../../guest/globals.d.ts");
 
 pub(super) fn types(session: &Session, arguments: &Types) -> Result<Exit, CliError> {
     session.check_config()?;
-    let gateway = session.open_for(arguments.servers.as_deref(), None)?;
+    let gateway = session.open_for(arguments.servers.as_deref())?;
     let declarations = gateway.declarations(None, arguments.tool_errors.into())?;
     let modules: Vec<String> = gateway.list_modules()?.into_iter().map(|module| module.specifier).collect();
     let text = format!(

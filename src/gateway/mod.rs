@@ -30,6 +30,7 @@ mod resources_and_prompts;
 mod results;
 mod run_end;
 mod sandbox;
+mod server_approval;
 mod server_facts;
 mod server_logs;
 mod slots;

@@ -17,8 +17,8 @@ use crate::sandbox::{GuestChoice, Value, WarmVms, Wire};
 
 /// Callbacks about a call, of whoever makes it.
 const CALLERS: [&str; 4] = ["onApproval", "onElicit", "onSample", "onEvent"];
-/// Callbacks about a connection, which all agents share.
-const OPERATORS: [&str; 3] = ["onInput", "onAuthorize", "onIssuer"];
+/// Callbacks about a server and its connection, which all agents share.
+const OPERATORS: [&str; 4] = ["onInput", "onAuthorize", "onIssuer", "onServerApproval"];
 
 /// The party that passes callbacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -63,6 +63,13 @@ pub(in crate::cli) fn converted(program: Program, name: &str, entry: &Json) -> F
     if program == Program::Codex { codex(name, entry) } else { plain(name, entry) }
 }
 
+/// Returns an entry of our own config, which keeps all of its keys.
+pub(super) fn of_our_config(name: &str, entry: Json) -> FoundServer {
+    let mut found = FoundServer { name: name.to_owned(), entry, notes: Vec::new(), secrets: Vec::new() };
+    secrets_of(&mut found);
+    found
+}
+
 /// Returns the declarations of inputs in a config.
 pub(in crate::cli) fn inputs_in(root: &Json) -> Vec<Json> {
     [&root["inputs"], &root["mcp"]["inputs"]].into_iter().filter_map(Json::as_array).flatten().cloned().collect()
