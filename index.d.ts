@@ -29,7 +29,10 @@ export interface Limits {
   maxServers: number
   /** The maximum number of open connections. Default 5. */
   maxConnections: number
-  /** The time from the start of a server's process until its list of tools is complete. Default 10,000; 120,000 for `npx`, `uvx`, `docker`. */
+  /**
+   * The time to connect to a server: from the start of its process, or its first HTTP request, until all its lists (tools, resources, prompts) are
+   * read. Time in which a person is asked does not count. Default 10,000; 120,000 for `npx`, `uvx`, `docker`.
+   */
   connectTimeoutMs: number
   /** The time of one tool call, at most the time that is left of the run. Default 30,000. */
   callTimeoutMs: number
@@ -410,7 +413,17 @@ export interface HypervisorReport {
   warning?: string
 }
 
-/** A server of the config. */
+/** Who brought a server. Where two sources have a server of one name, the kind that stands first here is used. */
+export interface ServerSource {
+  kind: 'task' | 'config' | 'agent' | 'provider' | 'generated' | 'catalogue'
+  /**
+   * The name of the agent, the provider or the task; with `config`, of the program whose config is a layer under the operator's. Absent for the
+   * operator's own config.
+   */
+  name?: string
+}
+
+/** A server and its present state. */
 export interface ServerStatus {
   name: string
   /** The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. */
@@ -420,7 +433,10 @@ export interface ServerStatus {
   enabled: boolean
   /** Present if `disable()`, or a command that a person typed, disabled the server. A model cannot enable such a server. */
   disabledByPerson?: true
-  source: 'config'
+  /** Who brought the server. */
+  source: ServerSource
+  /** Other sources that have a server of this name, which is not used. */
+  hides?: ServerSource[]
   /** The names of the approved tools, as the server gives them. */
   tools: string[]
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
@@ -517,6 +533,7 @@ export type ErrorCode =
   | 'ERR_HOST_FUNCTION'
   | 'ERR_TOOL_FAILED'
   | 'ERR_APPROVAL_STORE'
+  | 'ERR_STORE'
   | 'ERR_BUSY'
   | 'ERR_PLUGIN_OFF'
   | 'ERR_PLUGIN_NOT_APPROVED'

@@ -47,7 +47,8 @@ pub struct Limits {
     pub max_servers: usize,
     /// Maximum number of connections open at once.
     pub max_connections: usize,
-    /// Time from the start of a server's process until the gateway has the complete list of tools.
+    /// Time to connect to a server: from the start of its process, or its first HTTP request, until all its lists (tools, resources, prompts) are
+    /// read. Time in which a person is asked does not count.
     pub connect_timeout_ms: u64,
     /// Time of one tool call. A call ends earlier if the run has less time left.
     pub call_timeout_ms: u64,

@@ -10,7 +10,8 @@ use crate::text::json::{inexact_integer, object_bytes};
 /// Returns the arguments of a tool call. A call without arguments gets an empty object. Bytes become base64 text.
 ///
 /// # Errors
-/// `ERR_INVALID_ARGUMENTS` for anything but one object, and for an integer that JavaScript cannot represent; `ERR_ARGUMENTS_TOO_LARGE` if
+/// `ERR_INVALID_ARGUMENTS` for anything but one object, for a value that JSON cannot represent, for more than [`MAX_ARGUMENT_LEVELS`] levels, and
+/// for an integer that JavaScript would round; `ERR_ARGUMENTS_TOO_LARGE` if
 /// the JSON exceeds the limit.
 pub fn tool_arguments(what: &str, arguments: Arguments, limit: usize) -> Result<Map<String, Json>> {
     let mut given = match arguments {

@@ -216,7 +216,7 @@ impl<'a> Shaper<'a> {
             return text;
         }
         self.cut = Some(self.cut.unwrap_or_default() + text.len());
-        let mark = format!("\n[cut: {} of {} bytes, limits.maxResponseBytes]", self.left, text.len());
+        let mark = format!("\n[cut: the first of {} bytes; limits.maxResponseBytes]", text.len());
         text.truncate(text.floor_char_boundary(self.left.saturating_sub(mark.len())));
         text.push_str(&mark);
         if mark.len() > self.left {

@@ -45,12 +45,12 @@ impl Callbacks for Person {
             _ => (format!("The arguments are not shown in full: {cuts} of the values are cut.\n"), ", show [a]ll arguments"),
         };
         let choices = format!("Call it? [o]nce, for this [r]un, for this [s]ession{all}, [N]o: ");
-        let text = format!("{call} wants to be called ({reason}) with\n{arguments}\n{cut}{choices}");
+        let text = format!("the code wants to call {call} ({reason}) with\n{arguments}\n{cut}{choices}");
         let (terminal, reason, whole) = (Arc::clone(&self.terminal), reason.clone(), (cuts > 0).then(|| question.args.clone()));
         Some(Box::pin(async move {
             let mut answer = terminal.ask(&text).await.unwrap_or_default().to_lowercase();
             while let (Some(whole), "a" | "all") = (&whole, answer.as_str()) {
-                let text = format!("{call} wants to be called ({reason}) with\n{}\n{choices}", whole_arguments_text(whole));
+                let text = format!("the code wants to call {call} ({reason}) with\n{}\n{choices}", whole_arguments_text(whole));
                 answer = terminal.ask(&text).await.unwrap_or_default().to_lowercase();
             }
             // `y` is the usual answer to other questions. Here it means no, as a person must choose how long the permission lasts.
@@ -131,7 +131,7 @@ impl Callbacks for Person {
             return None;
         }
         let description = if description.is_empty() { id } else { description };
-        let text = format!("{} (for server \"{server}\"; not shown): ", sanitise_line(description, MAX_TEXT_CHARS));
+        let text = format!("{} (for server \"{server}\"; what you type is not shown): ", sanitise_line(description, MAX_TEXT_CHARS));
         let terminal = Arc::clone(&self.terminal);
         let id = id.to_owned();
         Some(Box::pin(async move {

@@ -180,7 +180,7 @@ fn tell(terminal: &Terminal, next_command: &NextCommand, event: &Json) {
         "elicitation-cancelled" => warn(format!("a question of server \"{}\" was not shown to anybody: {}", server(), text("reason"))),
         "connection-lost" => {
             warn(format!(
-                "the connection to server \"{}\" was lost: {} ({})",
+                "the connection to server \"{}\" was lost: {}. To read its output: {}",
                 server(),
                 text("reason"),
                 next_command.with(&format!("logs {}", server()))

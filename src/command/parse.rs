@@ -1,4 +1,4 @@
-//! Parses a command line.
+//! Parses a command that a person types to the agent, with or without `/mcp`.
 
 use clap::Parser as _;
 use clap::error::ErrorKind;

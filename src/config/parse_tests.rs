@@ -380,3 +380,20 @@ fn no_message_holds_a_value_that_may_be_secret() {
         assert!(!invalid.error.in_full().contains("s3cret"), "{}", invalid.error);
     }
 }
+
+#[test]
+fn keywords_and_capabilities_are_short_texts_each_once() {
+    let server = valid(r#"{ "command": "x", "keywords": ["files", "pull request", "files"], "capabilities": ["read"] }"#);
+    assert_eq!((server.keywords, server.capabilities), (vec!["files".to_owned(), "pull request".to_owned()], vec!["read".to_owned()]));
+    assert!(server.required_environment.is_empty());
+    let told = problems(r#"{ "command": "x", "keywords": ["a\nb"], "capabilities": "read" }"#);
+    assert_eq!(
+        told,
+        [
+            "mcpServers.a.keywords: must be texts of 1 to 64 letters, digits and signs, with spaces only between words",
+            "mcpServers.a.capabilities: must be a list of strings"
+        ]
+    );
+    let many = format!(r#"{{ "command": "x", "keywords": {} }}"#, json!((0..65).map(|index| index.to_string()).collect::<Vec<_>>()));
+    assert_eq!(problems(&many), ["mcpServers.a.keywords: has 65 values, and at most 64 are permitted"]);
+}

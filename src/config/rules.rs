@@ -27,6 +27,19 @@ pub(super) fn check_header_value(value: &str) -> Verdict {
     if value.contains(forbidden) { Err("has a line end or another control character, which a header cannot contain") } else { Ok(()) }
 }
 
+/// Maximum length of a keyword or a capability.
+const MAX_LABEL_CHARS: usize = 64;
+
+/// Checks a keyword or a capability: people and models read it, and texts of tasks are compared with it.
+pub(super) fn check_label(label: &str) -> Verdict {
+    let is_readable = label.chars().all(|next| next == ' ' || next.is_alphanumeric() || next.is_ascii_graphic());
+    if label.trim() != label || label.is_empty() || label.chars().count() > MAX_LABEL_CHARS || !is_readable {
+        Err("must be texts of 1 to 64 letters, digits and signs, with spaces only between words")
+    } else {
+        Ok(())
+    }
+}
+
 /// Checks that a scope is a `scope-token` of RFC 6749.
 pub(super) fn check_scope(scope: &str) -> Verdict {
     let fits = |next: char| matches!(next, '!' | '#'..='[' | ']'..='~');
@@ -48,6 +61,16 @@ pub(super) fn unknown_key<'k>(key: &str, known: impl IntoIterator<Item = &'k str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_label_is_short_and_readable() {
+        for label in ["files", "pull request", "café", "c++", &"x".repeat(64)] {
+            assert!(check_label(label).is_ok(), "{label:?}");
+        }
+        for label in ["", " a", "a ", "a\nb", "a\u{202e}b", "a\u{200b}", &"x".repeat(65)] {
+            assert!(check_label(label).is_err(), "{label:?}");
+        }
+    }
 
     #[test]
     fn headers_cannot_be_broken_out_of() {

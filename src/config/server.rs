@@ -18,7 +18,7 @@ use crate::text::{Position, Problem, displayed, displayed_within};
 
 const STDIO_KEYS: [&str; 5] = ["command", "args", "env", "cwd", "envFile"];
 const HTTP_KEYS: [&str; 4] = ["url", "headers", "allowInsecureHttp", "oauth"];
-const COMMON_KEYS: [&str; 24] = [
+const COMMON_KEYS: [&str; 26] = [
     "roots",
     "type",
     "allowTools",
@@ -43,7 +43,11 @@ const COMMON_KEYS: [&str; 24] = [
     "keepAliveMs",
     "maxCallTimeoutMs",
     "protocolVersion",
+    "keywords",
+    "capabilities",
 ];
+/// Maximum number of keywords, and of capabilities, of one server.
+const MAX_LABELS: usize = 64;
 const PROTOCOL_VERSIONS: &str = "\"2024-11-05\", \"2025-03-26\", \"2025-06-18\", \"2025-11-25\" or \"2026-07-28\"";
 const SSE: &str =
     "the transport \"sse\" was replaced in the protocol of 2025-03-26: use \"type\": \"http\" with the server's Streamable HTTP address";
@@ -127,6 +131,7 @@ impl<'a> Reader<'a> {
         let schema_violations = self.word("schemaViolations", "\"warn\" or \"error\"");
         let argument_checks = self.word("argumentChecks", "\"error\", \"warn\" or \"off\"");
         let parallel = self.parallel();
+        let [keywords, capabilities] = ["keywords", "capabilities"].map(|key| self.labels(key));
         let transport = transport?;
         Some(ServerDefinition {
             name: name.to_owned(),
@@ -155,6 +160,9 @@ impl<'a> Reader<'a> {
             max_call_timeout_ms,
             protocol_version,
             roots,
+            keywords,
+            capabilities,
+            required_environment: Vec::new(),
             origin: std::mem::take(&mut self.origin),
         })
     }
@@ -354,6 +362,23 @@ impl<'a> Reader<'a> {
             return Vec::new();
         };
         items.iter().enumerate().filter_map(|(index, item)| self.string(&format!("{key}[{index}]"), item)).collect()
+    }
+
+    /// Reads a list of short words or phrases, each once.
+    fn labels(&mut self, key: &str) -> Vec<String> {
+        let Some(list) = self.node.get(key) else { return Vec::new() };
+        let mut labels: Vec<String> = Vec::new();
+        for label in self.strings(key, list) {
+            if let Err(problem) = rules::check_label(&label) {
+                self.wrong(key, list, problem);
+            } else if !labels.contains(&label) {
+                labels.push(label);
+            }
+        }
+        if labels.len() > MAX_LABELS {
+            self.wrong(key, list, format!("has {} values, and at most {MAX_LABELS} are permitted", labels.len()));
+        }
+        labels
     }
 
     fn names(&mut self, allow: &str, deny: &str) -> ToolFilter {

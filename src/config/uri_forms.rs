@@ -38,7 +38,7 @@ const SAME: [Step; 9] = [
 /// Rewritings that drop a part of the URI, as some servers ignore that part.
 const SHORTENED: [Step; 2] = [without_tail, without_parameters];
 
-/// Returns all forms of a URI, including forms without its end, its query or its parameters. Returns `None` if the URI is too long, is encoded too
+/// Returns all forms of a URI, also those without final slashes, dots and spaces, without query and fragment, or without parameters (`;a=b`). Returns `None` if the URI is too long, is encoded too
 /// often, or has too many forms.
 pub(super) fn plausible(uri: &str) -> Option<Forms> {
     let forms = expanded(decodings(uri)?, &SHORTENED)?;

@@ -56,7 +56,7 @@ pub struct SamplingQuestion {
     pub run_id: Option<u64>,
 }
 
-/// A request that a person authorize this program at a server.
+/// Asks a person to authorize this program at a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuthorizationQuestion {
     pub server: String,

@@ -154,6 +154,11 @@ fn with_call_settings(form: Canonical, server: &ServerDefinition) -> Canonical {
         input_descriptions: _,
         // Determines only what a person sees when asked.
         secret_inputs: _,
+        // These fields are read when a task starts, and do not change a connection.
+        keywords: _,
+        capabilities: _,
+        // A change is a change of the environment or the headers as well, which are in the digest of the approval.
+        required_environment: _,
         // The position of an entry in the file may change without effect.
         origin: _,
     } = server;

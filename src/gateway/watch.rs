@@ -1,7 +1,7 @@
-//! Reads a changed config file again by itself.
+//! Reads the config file again when it has changed.
 //!
-//! The file is not watched by the operating system's notifications: they follow a folder and not the file at the end of links, do not come from
-//! shared and network folders, and each process has few of them. One look costs one system call, and sees every way in which a file can change.
+//! It looks at the file regularly and does not use inotify: inotify watches a folder but not the target of a link, reports nothing on network and
+//! shared folders, and the number of its watches is limited. One look is one system call and sees every change.
 
 use std::sync::Weak;
 use std::time::{Duration, Instant};

@@ -27,7 +27,10 @@ export interface Limits {
   maxServers: number
   /** The maximum number of open connections. Default 5. */
   maxConnections: number
-  /** The time from the start of a server's process until its list of tools is complete. Default 10,000; 120,000 for `npx`, `uvx`, `docker`. */
+  /**
+   * The time to connect to a server: from the start of its process, or its first HTTP request, until all its lists (tools, resources, prompts) are
+   * read. Time in which a person is asked does not count. Default 10,000; 120,000 for `npx`, `uvx`, `docker`.
+   */
   connectTimeoutMs: number
   /** The time of one tool call, at most the time that is left of the run. Default 30,000. */
   callTimeoutMs: number

@@ -50,7 +50,7 @@ fn multiplied(one: u64, other: u64) -> u64 {
     reduce(u128::from(one) * u128::from(other))
 }
 
-/// Returns the remainder of a number below 2^123.
+/// Returns `number` modulo [`PRIME`]. The number must be below 2^123.
 fn reduce(number: u128) -> u64 {
     // The sum is below 2^63, so the conversion cannot fail.
     u64::try_from((number & u128::from(PRIME)) + (number >> 61)).unwrap_or_default() % PRIME

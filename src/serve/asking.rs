@@ -314,7 +314,7 @@ mod tests {
         assert!(unseen.contains("x\\u{202e}y") && !unseen.contains("are cut"), "{unseen}");
     }
 
-    /// Answers the first question with nothing, and returns it as the client gets it.
+    /// Returns the parameters of the first question as the client gets them. The question is never answered.
     async fn asked<T>(ask: impl FnOnce(&ClientCallbacks) -> Option<Answer<T>>) -> Json {
         let (sender, mut questions) = mpsc::channel(1);
         let support = QuestionSupport { forms: true, urls: true, sampling: true, roots: true };

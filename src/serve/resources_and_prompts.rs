@@ -23,7 +23,7 @@ const SHARED_VIEW: &str = "ui://mcp-resource/";
 const VIEW: &str = "ui://";
 /// Templates that are tried for one URI.
 const MAX_TRIED: usize = 256;
-/// Digits of the digest in a prompt's name that would not be unique without them.
+/// Bytes of the digest (two hexadecimal digits each) at the end of a prompt's name that would not be unique without it.
 const DIGEST_BYTES: usize = 4;
 
 /// A resource of a served gateway.

@@ -6,7 +6,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::digest::digest;
 use super::executable::Executable;
-use crate::config::{Address, Confirm, OAuthDefinition, ServerDefinition, SigningAlgorithm, ToolFilter, Transport, UriFilter};
+use crate::config::{
+    Address, Confirm, OAuthDefinition, ServerDefinition, ServerSource, SigningAlgorithm, ToolFilter, Transport, UriFilter,
+};
 use crate::store::Canonical;
 use crate::store::MachineKey;
 
@@ -127,13 +129,16 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
         protocol_version: _,
         // This field decides how a default is shown, not its value.
         secret_inputs: _,
+        // These fields decide which tasks ask for the server.
+        keywords: _,
+        capabilities: _,
+        // The environment and the headers name these variables, and are in the form.
+        required_environment: _,
         // The entry's position in the config, which only errors use.
         origin: _,
     } = server;
     let form = with_transport(Canonical::new("hyperlight-mcp command 2").text(name), key, transport);
-    // A server of the operator's config has the form that it had before there were other sources.
-    let form =
-        if source.is_operators_config() { form } else { form.text("source").text(source.kind.as_str()).optional(source.name.as_deref()) };
+    let form = with_source(form, source);
     let form = form.flag(allow.is_some()).list(allow.as_deref().unwrap_or_default().iter().map(String::as_str));
     let confirm = match confirm {
         Confirm::Never => "never",
@@ -153,6 +158,11 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     // The description is the question to which a person types a secret, so another question is another request.
     let form = form.text("inputDescriptions").text(&input_descriptions.len().to_string());
     input_descriptions.iter().fold(form, |form, (id, description)| form.text(id).text(description))
+}
+
+/// Adds the source. A server of the operator's config has the form that it had before there were other sources.
+fn with_source(form: Canonical, source: &ServerSource) -> Canonical {
+    if source.is_operators_config() { form } else { form.text("source").text(source.kind.as_str()).optional(source.name.as_deref()) }
 }
 
 fn with_transport(form: Canonical, key: &MachineKey, transport: &Transport) -> Canonical {

@@ -174,7 +174,7 @@ struct Part {
     here: Vec<usize>,
     /// The parts that apply to each value inside.
     inside: Vec<usize>,
-    /// Lists of parts; for each value inside, one part of each list applies.
+    /// Lists of parts that exclude each other (`properties`, `items`, `prefixItems`): at most one part of a list applies to a given value inside.
     one_inside: Vec<Vec<usize>>,
     /// True if the part has `unevaluated…`, for which the validator compares the value a second time.
     compares_twice: bool,

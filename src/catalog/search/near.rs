@@ -88,7 +88,8 @@ fn begins_alike(word: &str, outline: Outline, term: &str) -> Option<(u8, f32)> {
     enough.then(|| (PREFIX, share()))
 }
 
-/// Finds one character in terms of a script whose words are indexed as pairs of characters.
+/// Accepts a term that contains the word, if the word is one character. Only for scripts without spaces, whose words are indexed as pairs of
+/// characters.
 fn contains(word: &str, outline: Outline, term: &str) -> Option<(u8, f32)> {
     (outline.chars == 1 && term.contains(word)).then_some((PREFIX, 0.6))
 }

@@ -10,6 +10,7 @@ use serde::Serialize as _;
 use serde_json::Value as Json;
 
 use super::{Piece, Problem, RemovedServer, Replacement, apply, newline_of};
+use crate::text::displayed;
 
 const DEFAULT_INDENT: &str = "  ";
 
@@ -130,7 +131,8 @@ fn section_of<'o, 'a>(root: &'o Object<'a>, section: &str) -> Result<Option<&'o 
     let Value::Object(servers) = &found.value else { return Err(Problem::Shape(format!("its {section} is not an object"))) };
     for (index, property) in servers.properties.iter().enumerate() {
         if servers.properties[..index].iter().any(|before| before.name.as_str() == property.name.as_str()) {
-            return Err(Problem::Shape(format!("it has a server twice in {section}: remove one of the two")));
+            let name = displayed(property.name.as_str());
+            return Err(Problem::Shape(format!("it has the server {name} twice in {section}: remove one of the two")));
         }
     }
     Ok(Some(servers))

@@ -176,7 +176,9 @@ impl Ids {
     fn notes(&self, entry: &Json) -> Vec<String> {
         let used = inputs_of_entry(entry);
         let note = |(old, new): &(String, String)| {
-            format!("its input \"{old}\" became \"{new}\", as another server has an input \"{old}\": it gets a value of its own")
+            format!(
+                "its input \"{old}\" was renamed to \"{new}\", as another server also has an input \"{old}\"; the two inputs have separate values"
+            )
         };
         self.0.iter().filter(|(old, _)| used.contains(old)).map(note).collect()
     }

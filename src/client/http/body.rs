@@ -39,19 +39,20 @@ pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits, pla
     }
 }
 
-/// Reads the body of an answer whose status is not 2xx. Returns an empty body if it is too large or too slow.
+/// Reads the body of an answer whose status is not 2xx. Returns an empty body if it is too large, too slow or incomplete.
 pub(super) async fn read_refusal(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     let reading = async {
-        while let Ok(Some(chunk)) = response.chunk().await {
-            body.extend_from_slice(&chunk[..chunk.len().min(REFUSAL_BYTES - body.len())]);
-            if body.len() == REFUSAL_BYTES {
-                break;
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) if body.len() + chunk.len() < REFUSAL_BYTES => body.extend_from_slice(&chunk),
+                Ok(None) => return true,
+                Ok(Some(_)) | Err(_) => return false,
             }
         }
     };
     // A truncated body is dropped: a cut could split a secret, and the redactor would not find the part.
-    let is_whole = tokio::time::timeout(REFUSAL_TIME, reading).await.is_ok() && body.len() < REFUSAL_BYTES;
+    let is_whole = tokio::time::timeout(REFUSAL_TIME, reading).await.unwrap_or(false);
     if is_whole { body } else { Vec::new() }
 }
 
@@ -80,3 +81,22 @@ pub(super) fn is_event_stream(content_type: &str) -> bool {
 }
 
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
+
+#[cfg(test)]
+mod refusal_tests {
+    use super::*;
+
+    /// Returns a response whose body comes in these parts.
+    fn response(parts: Vec<Result<&'static str, std::io::Error>>) -> Response {
+        http::Response::new(reqwest::Body::wrap_stream(futures::stream::iter(parts))).into()
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_read_whole_or_not_at_all() {
+        assert_eq!(read_refusal(response(vec![Ok("not "), Ok("here")])).await, b"not here");
+        let broken = vec![Ok("token=sec"), Err(std::io::Error::other("the connection broke"))];
+        assert!(read_refusal(response(broken)).await.is_empty());
+        let large = (0..=REFUSAL_BYTES / 4).map(|_| Ok("1234")).collect();
+        assert!(read_refusal(response(large)).await.is_empty());
+    }
+}

@@ -72,9 +72,11 @@ impl Question<'_> {
         let page = Url::parse(&page).map_err(|_| Problem::failed("its authorization endpoint is not a URL"))?;
         // The page's URL is checked, because a browser would also open a file or start a program.
         self.http.check(&page).map_err(|problem| Problem::failed(format!("its authorization page cannot be shown: {problem}")))?;
-        let missing = || Problem::failed("its authorization page has no state");
-        let state = SecretString::from(parameter(&page, "state").ok_or_else(missing)?);
-        let resource = parameter(&page, "resource").ok_or_else(missing)?;
+        let required = |name: &str| {
+            let missing = || Problem::failed(format!("the URL of its authorization page has no parameter \"{name}\""));
+            parameter(&page, name).ok_or_else(missing)
+        };
+        let (state, resource) = (SecretString::from(required("state")?), required("resource")?);
         let answer = timeout(self.time, self.wait(&page, &found.issuer.name, callback, &state)).await;
         // Another process may have revoked the approval while the person was at the page.
         (self.check_approved)()?;
@@ -100,7 +102,7 @@ impl Question<'_> {
     /// Listens for the redirect, if possible on the port for which the client was registered.
     async fn listen(&self, path: &str) -> Result<Callback, Problem> {
         if let Some(port) = self.settings.callback_port {
-            let taken = |error| Problem::failed(format!("the port {port} (oauth.callbackPort) cannot be listened on: {error}"));
+            let taken = |error| Problem::failed(format!("cannot listen on port {port} (oauth.callbackPort): {error}"));
             return Callback::bind(Some(port), path).await.map_err(taken);
         }
         let before = self.known.as_ref().and_then(|client| Url::parse(client.registered_for.as_ref()?).ok()?.port());

@@ -12,8 +12,8 @@ pub(in crate::client) struct UseCount {
     /// Sequence number of the last end of a use, counted over all connections.
     last: AtomicU64,
     ended_at: Mutex<Instant>,
-    /// True where the keeper wants to be woken when the last use ends. Mostly it checks when it has something to do then: to wake it
-    /// after each call makes a call from the guest 15 % slower.
+    /// True while the keeper waits for the end of the last use. The keeper seldom waits: it reads `ended_at` when its next time has come, as
+    /// waking it after each call would make a call from the guest 15 % slower.
     end_awaited: AtomicBool,
     ended: Notify,
 }

@@ -64,7 +64,8 @@ pub(in crate::client) fn protocol_error(server: &str, what: &str, error: &ErrorD
 /// Makes the error for a message that would take more than [`MAX_MESSAGE_MEMORY_BYTES`] of memory.
 pub(in crate::client) fn too_dense(what: String) -> Error {
     let limit = MAX_MESSAGE_MEMORY_BYTES;
-    Error::ResponseTooLarge { what: what.into(), size: format!("more than {limit}").into(), limit, limit_name: "one message in memory" }
+    let size = format!("when parsed, more than {limit}").into();
+    Error::ResponseTooLarge { what: what.into(), size, limit, limit_name: "memory of one parsed message" }
 }
 
 /// Returns the JSON-RPC error, if the server answered with one.

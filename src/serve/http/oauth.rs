@@ -28,7 +28,7 @@ const KEYS_AGE: Duration = Duration::from_hours(1);
 const LONGEST_KEYS_AGE: Duration = Duration::from_hours(24);
 const WELL_KNOWN: [&str; 2] = [".well-known/oauth-authorization-server", ".well-known/openid-configuration"];
 
-/// Checks access tokens.
+/// This server as an OAuth protected resource: checks access tokens, and keeps the issuer's keys.
 #[derive(Debug)]
 pub(super) struct Resource {
     settings: ProtectedResource,
@@ -143,45 +143,52 @@ impl Resource {
         }
     }
 
-    async fn fetch(&self) -> std::result::Result<Keys, &'static str> {
+    async fn fetch(&self) -> std::result::Result<Keys, String> {
         let url = match &self.settings.jwks_url {
             Some(url) => url.clone(),
             None => self.discover().await?,
         };
-        let url = check_url("the address of the OAuth keys", &url).map_err(|_| "their address is not https")?;
-        Keys::parse(&self.get(url).await?).ok_or("they are not a JSON Web Key Set")
+        let url = check_url("the address of the OAuth keys", &url).map_err(|_| "their address is not https".to_owned())?;
+        Keys::parse(&self.get(url).await?).ok_or_else(|| "they are not a JSON Web Key Set".to_owned())
     }
 
     /// Returns the address of the keys from the issuer's metadata, which must name the issuer (RFC 8414).
-    async fn discover(&self) -> std::result::Result<String, &'static str> {
-        let issuer = Url::parse(&self.settings.issuer).map_err(|_| "the issuer is not a URL")?;
+    async fn discover(&self) -> std::result::Result<String, String> {
+        let issuer = Url::parse(&self.settings.issuer).map_err(|_| "the issuer is not a URL".to_owned())?;
         let path = issuer.path().trim_matches('/');
-        let mut problem = "the issuer has no metadata";
+        let mut problem = "the issuer has no metadata".to_owned();
         for well_known in WELL_KNOWN {
             // RFC 8414 puts the path of the issuer behind, and OpenID Connect puts it before.
             for place in [format!("/{well_known}/{path}"), format!("/{path}/{well_known}")] {
                 let mut url = issuer.clone();
                 url.set_path(place.replace("//", "/").trim_end_matches('/'));
-                let Ok(bytes) = self.get(url).await else { continue };
+                let bytes = match self.get(url).await {
+                    Ok(bytes) => bytes,
+                    Err(lack) => {
+                        problem = format!("the issuer's metadata cannot be read: {lack}");
+                        continue;
+                    }
+                };
                 match serde_json::from_slice::<IssuerMetadata>(&bytes) {
                     Ok(metadata) if metadata.issuer == self.settings.issuer => return Ok(metadata.jwks_uri),
-                    _ => problem = "the metadata is of another issuer",
+                    Ok(_) => "the metadata is of another issuer".clone_into(&mut problem),
+                    Err(_) => "the issuer's metadata is not valid".clone_into(&mut problem),
                 }
             }
         }
         Err(problem)
     }
 
-    async fn get(&self, url: Url) -> std::result::Result<Vec<u8>, &'static str> {
-        let mut response = self.http.get(url).send().await.map_err(|_| "there is no answer")?;
+    async fn get(&self, url: Url) -> std::result::Result<Vec<u8>, String> {
+        let mut response = self.http.get(url).send().await.map_err(|_| "there is no answer".to_owned())?;
         if !response.status().is_success() {
-            return Err("the answer is not a success");
+            return Err(format!("the answer has the HTTP status {}", response.status().as_u16()));
         }
         let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|_| "the answer broke off")? {
+        while let Some(chunk) = response.chunk().await.map_err(|_| "the answer broke off".to_owned())? {
             bytes.extend_from_slice(&chunk);
             if bytes.len() > MAX_DOCUMENT_BYTES {
-                return Err("the answer is too large");
+                return Err("the answer is too large".to_owned());
             }
         }
         Ok(bytes)

@@ -62,7 +62,7 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// OAuth access tokens that the server accepts, as a protected resource by RFC 9728.
+/// Settings for the OAuth access tokens that the server accepts (RFC 9728: the server is the protected resource).
 #[derive(Debug, Clone)]
 pub struct ProtectedResource {
     /// The address by which clients know this server, as `https://host/mcp`. Tokens must name it as their audience.

@@ -81,7 +81,7 @@ async fn counted<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, request
     response
 }
 
-/// Lets a request pass if the server is open, and `Host` and `Origin` are allowed.
+/// Lets a request pass if the server is not shutting down and `Host` and `Origin` are allowed.
 async fn open_and_allowed<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, request: Request, next: Next) -> Response {
     if shared.draining.is_cancelled() {
         let mut response = shared.refuse(Refusal::Draining);

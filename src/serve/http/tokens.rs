@@ -100,7 +100,8 @@ impl TokenFile {
             Err(error) => {
                 // The file is looked at every second, and one warning is enough.
                 if state.stamp.is_some() {
-                    tracing::warn!(code = error.code(), "the token file changed and cannot be used, so no token is accepted");
+                    // The error never quotes a line of the file, as a line is a secret.
+                    tracing::warn!(%error, "the token file changed and cannot be used, so no token is accepted");
                 }
                 *state = State { stamp: None, tokens: Vec::new() };
             }
