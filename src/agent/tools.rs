@@ -149,6 +149,9 @@ impl AgentTools {
             Tool::Describe => self.describe(&given),
             Tool::ServerInfo => self.server_info(given.text("server").unwrap_or_default()),
             Tool::Manage => self.manage(&given).await,
+            Tool::AddServer => self.add_server(given).await,
+            Tool::UpdateServer => self.update_server(given).await,
+            Tool::RemoveServer => self.remove_server(&given).await,
             Tool::ListServers | Tool::RunJavascript => self.list(),
         }
     }

@@ -7,7 +7,7 @@ use super::args::Approve;
 use super::error::{CliError, message, told};
 use super::next_command::NextCommand;
 use super::session::Session;
-use crate::command::{Tone, printable, request_text, stage_of};
+use crate::command::{Tone, one_line, printable, request_text, stage_of};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::trust::ApprovalRequest;
@@ -101,6 +101,11 @@ async fn review(session: &Session, gateway: &Gateway, name: &str) -> crate::erro
         }
         if !session.can_ask() {
             return Ok(Reviewed { server: name.to_owned(), approved: false, request: Some(request), error: None });
+        }
+        let status = gateway.server_info(name)?.status;
+        if let Some(display_name) = &status.display_name {
+            let text = format!("{} has added this server, and calls it \"{}\".", status.source, one_line(display_name));
+            session.terminal.say(&session.terminal.err.wrapped("", &text));
         }
         session.terminal.say(&request_text(&request, &session.terminal.err));
         if !session.terminal.confirm("Approve?").await {

@@ -61,7 +61,10 @@ pub(super) async fn doctor(session: &Session) -> Result<Exit, CliError> {
             findings.push(hypervisor(&gateway).await);
             let servers = gateway.servers()?;
             findings.push(config(session, servers.len()));
-            for server in &servers {
+            // What waits for a decision comes first of all.
+            let pending = servers.iter().filter(|server| server.state == ServerState::PendingApproval);
+            findings.splice(0..0, pending.map(|server| proposed(server, &session.next_command)));
+            for server in servers.iter().filter(|server| server.state != ServerState::PendingApproval) {
                 findings.push(look_at(&gateway, server, &session.next_command).await);
             }
         }
@@ -210,6 +213,15 @@ async fn look_at(gateway: &Gateway, server: &ServerStatus, next_command: &NextCo
         _ if !server.approved => unapproved(gateway, name, &what, next_command).await,
         _ => connected(gateway, name, &what, next_command).await,
     }
+}
+
+/// Tells of a server that an agent has added or changed.
+fn proposed(server: &ServerStatus, next_command: &NextCommand) -> Finding {
+    let what = format!("server {}", server.name);
+    let text = format!("{} has added or changed it, and nobody has decided about it", server.source);
+    let remedy = format!("to read what would run, and approve it: {}; to refuse it: {}", 
+        next_command.with(&format!("approve {}", server.name)), next_command.with(&format!("remove {}", server.name)));
+    Finding::new(&what, Status::Warning, text, Some(remedy))
 }
 
 async fn unapproved(gateway: &Gateway, name: &str, what: &str, next_command: &NextCommand) -> Finding {

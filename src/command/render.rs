@@ -17,6 +17,7 @@ fn state_name(state: ServerState) -> &'static str {
     match state {
         ServerState::Invalid => "invalid",
         ServerState::Disabled => "disabled",
+        ServerState::PendingApproval => "pending-approval",
         ServerState::Unapproved => "unapproved",
         ServerState::CommandApproved => "command-approved",
         ServerState::Idle => "idle",
@@ -29,7 +30,7 @@ fn state_name(state: ServerState) -> &'static str {
 fn tone_of(state: ServerState) -> Tone {
     match state {
         ServerState::Invalid | ServerState::Error => Tone::Bad,
-        ServerState::Unapproved | ServerState::CommandApproved => Tone::Warning,
+        ServerState::PendingApproval | ServerState::Unapproved | ServerState::CommandApproved => Tone::Warning,
         ServerState::Connected | ServerState::Idle | ServerState::Connecting => Tone::Good,
         ServerState::Disabled => Tone::Quiet,
     }

@@ -149,6 +149,11 @@ impl Identity {
         }
     }
 
+    /// Returns the name that the agent was given.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
     /// Returns whether this is the operator's own agent.
     pub(super) fn is_operator(&self) -> bool {
         self.id == OPERATOR

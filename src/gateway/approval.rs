@@ -194,6 +194,7 @@ impl Agent {
     /// The errors of [`Gateway::enable`], and `ERR_DISABLED_BY_PERSON` where a model asks.
     pub fn enable_as(&self, name: &str, decider: Decider) -> Result<()> {
         self.identity.check_open()?;
+        self.check_exists(name)?;
         let server = self.core.open_server(name)?;
         if server.disabled {
             return Err(Error::ServerDisabled { server: name.to_owned() });
@@ -210,6 +211,7 @@ impl Agent {
     /// The errors of [`Gateway::disable`].
     pub async fn disable_as(&self, name: &str, decider: Decider) -> Result<()> {
         self.identity.check_open()?;
+        self.check_exists(name)?;
         self.core.open_server(name)?;
         match decider {
             Decider::Person => self.core.end(name, EndReason::Disabled).await,

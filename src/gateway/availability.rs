@@ -3,18 +3,26 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::added_servers;
+use super::agent::Identity;
 use super::approval_cache::ApprovalRead;
 use super::core::Core;
 use crate::catalog::Manifest;
-use crate::config::ServerDefinition;
+use crate::config::{ServerDefinition, ServerSource, SourceKind};
 use crate::error::{Error, Result};
 use crate::registry::AgentId;
 use crate::trust::ApprovalStatus;
+
+/// Number of names that an error for an unknown server gets.
+const KNOWN_NAMES: usize = 100;
 
 impl Core {
     /// The approved manifest of a server that is enabled for an agent.
     pub(super) fn usable(&self, server: &ServerDefinition, agent: AgentId) -> Result<Arc<Manifest>> {
         self.check_plugin_on()?;
+        if !self.may_use(server, agent) {
+            return Err(self.unknown_server(&server.name, agent));
+        }
         let manifest = self.approval_status(server)?.require_full(&server.name)?;
         if self.registry.is_enabled(&server.name, agent) { Ok(manifest) } else { Err(self.not_enabled(&server.name)) }
     }
@@ -30,6 +38,32 @@ impl Core {
                 .server(name)
                 .and_then(|server| self.approval_status(&server))
                 .is_ok_and(|approval_status| matches!(approval_status, ApprovalStatus::Full(_)))
+    }
+
+    /// Returns whether an agent may use a server, as far as that depends on who brought it.
+    pub(super) fn may_use(&self, server: &ServerDefinition, agent: AgentId) -> bool {
+        let may_use = |identity: &Identity| added_servers::may_use(&server.source, identity.name());
+        match agent == self.people.operator.id {
+            true => may_use(&self.people.operator),
+            false => server.source.kind != SourceKind::Agent || self.agents.get(agent).is_some_and(|identity| may_use(&identity)),
+        }
+    }
+
+    /// Returns whether the servers of a source exist for an agent.
+    pub(super) fn exists_for(&self, source: &ServerSource, identity: &Identity) -> bool {
+        added_servers::exists_for(source, identity.name(), identity.is_operator())
+    }
+
+    /// Returns the error for a server that does not exist for an agent, with the names of those that do.
+    pub(super) fn unknown_to(&self, name: &str, identity: &Identity) -> Error {
+        let known = self.registry.servers().into_iter().filter(|server| self.exists_for(&server.source, identity));
+        let known = known.take(KNOWN_NAMES).map(|server| server.name.as_str().into()).collect();
+        Error::UnknownServer { server: name.to_owned(), place: "for this agent", known }
+    }
+
+    fn unknown_server(&self, name: &str, agent: AgentId) -> Error {
+        let identity = self.agents.get(agent).unwrap_or_else(|| Arc::clone(&self.people.operator));
+        self.unknown_to(name, &identity)
     }
 
     /// Returns whether at least one agent that has not ended sees the server.
@@ -62,7 +96,8 @@ impl Core {
         self.check_open()?;
         self.check_plugin_on()?;
         let mut visible = BTreeMap::new();
-        for server in self.registry.servers().iter().filter(|server| self.registry.is_enabled(&server.name, agent)) {
+        let is_seen = |server: &&Arc<ServerDefinition>| self.registry.is_enabled(&server.name, agent) && self.may_use(server, agent);
+        for server in self.registry.servers().iter().filter(is_seen) {
             if let ApprovalStatus::Full(manifest) = self.approval_status_by(server, approval_read)? {
                 visible.insert(server.name.clone(), manifest);
             }

@@ -146,6 +146,7 @@ impl Agent {
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
     pub fn server_info(&self, name: &str) -> Result<ServerInfo> {
+        self.check_exists(name)?;
         let entry = self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
         let status = self.status(&entry, ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?;
         let server = self.core.registry.server(name).ok();

@@ -8,6 +8,7 @@ use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::added_servers::AddedServers;
 use super::agent::{Agents, Identity};
 use super::approval_cache::ApprovalCache;
 use super::callbacks::{CallScope, CallbackChain};
@@ -44,6 +45,7 @@ pub(super) struct Core {
     /// The database of everything that is remembered about decisions.
     pub(super) store: Arc<Store>,
     pub(super) trust: TrustState,
+    pub(super) added: AddedServers,
     pub(super) connections: Connections,
     pub(super) requests: RequestState,
     pub(super) people: People,

@@ -1,5 +1,6 @@
 //! The gateway: the one object that an agent holds. It owns the other modules' objects and connects them.
 
+mod added_servers;
 mod agent;
 mod agent_modules;
 mod approval;
@@ -23,6 +24,7 @@ mod observer;
 mod open_gateways;
 mod options;
 mod plugin_switch;
+mod proposals;
 mod registration;
 mod reload;
 mod request;
@@ -65,6 +67,7 @@ pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 pub use server_logs::LogLine;
 
+use self::added_servers::AddedServers;
 use self::agent::Agents;
 use self::approval_cache::ApprovalCache;
 use self::checks::CheckDefaults;
@@ -78,7 +81,7 @@ use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
 use crate::bridge::{ToolErrors, check_sendable, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
-use crate::config::{ServerDefinition, ServerSource, Surroundings};
+use crate::config::{ServerDefinition, ServerSource, SourceKind, Surroundings};
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
 use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
@@ -219,6 +222,7 @@ impl Gateway {
             reloading: tokio::sync::Mutex::default(),
             store,
             trust,
+            added: AddedServers::new(options.requires_approval()),
             connections: Connections::new(
                 Watchdog::new(options.watchdog.clone()),
                 Arc::new(CoreObserver(Weak::clone(core))),
@@ -242,8 +246,10 @@ impl Gateway {
         });
         let gateway = Self::of(&core);
         gateway.warn_at_open(warnings);
+        gateway.warn_of(gateway.core.load_added()?);
         gateway.core.read_all_approvals();
         gateway.enable_at_open(&options.enable)?;
+        gateway.propose_at_open()?;
         if options.watch {
             gateway.core.watch_config();
         }
@@ -363,7 +369,11 @@ impl Gateway {
             }
             Entry::Valid(_) => None,
         });
-        warnings.into_iter().chain(invalid).for_each(|warning| self.core.events.warn(warning));
+        self.warn_of(warnings.into_iter().chain(invalid));
+    }
+
+    fn warn_of(&self, warnings: impl IntoIterator<Item = String>) {
+        warnings.into_iter().for_each(|warning| self.core.events.warn(warning));
     }
 
     async fn connect(&self, server: &Arc<ServerDefinition>) -> Result<Lease> {
@@ -381,7 +391,8 @@ impl Gateway {
 }
 
 impl Agent {
-    /// Lists the present status of all servers, in the order of the config; servers whose entry has an error come last. Blocks.
+    /// Lists the present status of all servers that exist for the agent: first those that agents have added and that wait for a decision, then the
+    /// others in the order of the config; servers whose entry has an error come last. Blocks.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
@@ -394,9 +405,16 @@ impl Agent {
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
     pub fn servers_by(&self, approval_read: ApprovalRead) -> Result<Vec<ServerStatus>> {
-        let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry, approval_read)).collect();
+        let entries = self.core.registry.entries().into_iter().filter(|entry| match entry {
+            Entry::Valid(server) => self.core.exists_for(&server.source, &self.identity),
+            Entry::Invalid(_) => true,
+        });
+        let statuses: Result<Vec<_>> = entries.map(|entry| self.status(&entry, approval_read)).collect();
         self.core.refresh_if_cached(approval_read);
-        statuses.map_err(|error| self.core.redacted(error))
+        let mut statuses = statuses.map_err(|error| self.core.redacted(error))?;
+        // What waits for a decision comes first.
+        statuses.sort_by_key(|status| status.state != ServerState::PendingApproval);
+        Ok(statuses)
     }
 
     /// Makes a sandbox. The first call boots the guest and blocks meanwhile.
@@ -457,6 +475,7 @@ impl Agent {
         let connection = self.core.connections.state(&server.name);
         let state = match &approval_status {
             _ if server.disabled => ServerState::Disabled,
+            ApprovalStatus::Unapproved(_) if server.source.kind == SourceKind::Agent => ServerState::PendingApproval,
             _ if connection == ConnectionState::Connected => ServerState::Connected,
             _ if connection == ConnectionState::Connecting => ServerState::Connecting,
             _ if last_error.is_some() => ServerState::Error,
@@ -472,6 +491,7 @@ impl Agent {
             enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_plugin_on().is_ok(),
             disabled_by_person: registry.is_disabled_by_person(&server.name),
             source: server.source.clone(),
+            display_name: self.core.added.get(&server.name).filter(|added| added.definition.source == server.source).map(|added| added.display_name.clone()),
             hides: registry.hidden_by(&server.name),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
             quarantined: self.quarantined(server, &approval_status, approval_read),
@@ -489,6 +509,7 @@ fn invalid_status(name: &str, error: &Error) -> ServerStatus {
         disabled_by_person: false,
         // Entries with errors can be of the operator's config only.
         source: ServerSource::default(),
+        display_name: None,
         hides: Vec::new(),
         tools: Vec::new(),
         quarantined: Vec::new(),

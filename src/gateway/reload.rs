@@ -7,12 +7,13 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::Gateway;
+use super::core::Core;
 use super::ending::EndReason;
 use super::events::Event;
 use crate::blocking::blocking;
 use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations, ServerDefinition};
 use crate::error::{Error, Result};
-use crate::registry::Entry;
+use crate::registry::{Entry, Registry};
 use crate::text::is_server_name;
 use crate::trust::{Canonical, Circumstances, Subject};
 
@@ -59,23 +60,11 @@ impl Gateway {
         let core = Arc::clone(&self.core);
         let config = blocking(move || core.source.read()).await.map_err(|error| self.core.redacted(error))?;
         let warnings = config.warnings.clone();
-        let before = self.fingerprints();
-        self.core.registry.replace(config);
-        let core = Arc::clone(&self.core);
-        blocking(move || {
-            core.read_all_approvals();
-            Ok(())
-        })
-        .await?;
-        let now = self.fingerprints();
+        let LayerChanges { added, removed, changed } = self.core.apply_layers(|registry| registry.replace(config)).await?;
         let report = ReloadReport {
-            added: now.keys().filter(|name| !before.contains_key(*name)).cloned().collect(),
-            removed: before.keys().filter(|name| !now.contains_key(*name)).cloned().collect(),
-            changed: now
-                .iter()
-                .filter(|(name, form)| before.get(*name).is_some_and(|old| old != *form))
-                .map(|(name, _)| name.clone())
-                .collect(),
+            added,
+            removed,
+            changed,
             invalid: self
                 .core
                 .registry
@@ -86,11 +75,6 @@ impl Gateway {
                 .collect(),
             warnings: warnings.iter().map(|warning| self.core.redactor.readable(warning)).collect(),
         };
-        // All servers end at the same time, so that no server continues with its old config while another server's process ends.
-        let changed = report.changed.iter().map(|name| (name, EndReason::Reconfigured));
-        let removed = report.removed.iter().map(|name| (name, EndReason::Retired));
-        let ended: Vec<_> = changed.chain(removed).map(|(name, why)| self.core.end(name, why)).collect();
-        futures::future::join_all(ended).await;
         for warning in warnings {
             self.core.events.warn(warning);
         }
@@ -109,17 +93,56 @@ impl Gateway {
         }
     }
 
+}
+
+/// Names of the servers that differ after a change of the registry.
+#[derive(Debug, Default)]
+pub(super) struct LayerChanges {
+    pub(super) added: Vec<String>,
+    pub(super) removed: Vec<String>,
+    pub(super) changed: Vec<String>,
+}
+
+impl Core {
+    /// Changes layers of the registry, and ends the servers that are no longer the same. The caller holds the lock of reloading.
+    pub(super) async fn apply_layers(self: &Arc<Self>, change: impl FnOnce(&Registry)) -> Result<LayerChanges> {
+        let before = self.fingerprints();
+        change(&self.registry);
+        let core = Arc::clone(self);
+        blocking(move || {
+            core.read_all_approvals();
+            Ok(())
+        })
+        .await?;
+        let now = self.fingerprints();
+        let changes = LayerChanges {
+            added: now.keys().filter(|name| !before.contains_key(*name)).cloned().collect(),
+            removed: before.keys().filter(|name| !now.contains_key(*name)).cloned().collect(),
+            changed: now
+                .iter()
+                .filter(|(name, form)| before.get(*name).is_some_and(|old| old != *form))
+                .map(|(name, _)| name.clone())
+                .collect(),
+        };
+        // All servers end at the same time, so that no server continues with its old config while another server's process ends.
+        let changed = changes.changed.iter().map(|name| (name, EndReason::Reconfigured));
+        let removed = changes.removed.iter().map(|name| (name, EndReason::Retired));
+        let ended: Vec<_> = changed.chain(removed).map(|(name, why)| self.end(name, why)).collect();
+        futures::future::join_all(ended).await;
+        Ok(changes)
+    }
+
     /// Returns a digest of each entry, made with this machine's key.
     fn fingerprints(&self) -> BTreeMap<String, String> {
-        let key = self.core.store.key();
+        let key = self.store.key();
         let form = |entry: &Entry| match entry {
-            Entry::Invalid(server) => Canonical::new("invalid").text(&self.core.redacted(server.error.clone()).to_string()),
+            Entry::Invalid(server) => Canonical::new("invalid").text(&self.redacted(server.error.clone()).to_string()),
             Entry::Valid(server) => {
                 let approved = Subject::new(server, key, Circumstances::default()).digest;
                 with_call_settings(Canonical::new("valid").text(&approved), server)
             }
         };
-        self.core.registry.entries().iter().map(|entry| (entry.name().to_owned(), key.authenticate(&form(entry)))).collect()
+        self.registry.entries().iter().map(|entry| (entry.name().to_owned(), key.authenticate(&form(entry)))).collect()
     }
 }
 

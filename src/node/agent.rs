@@ -35,6 +35,7 @@ struct ToolsOptions {
     include: Option<Vec<String>>,
     describe_servers: Option<f64>,
     max_pending_runs: Option<f64>,
+    manage: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -66,6 +67,7 @@ impl ToolsOptions {
             include: self.include,
             describe_servers: whole(method, "describeServers", self.describe_servers)?,
             max_pending_runs: whole(method, "maxPendingRuns", self.max_pending_runs)?,
+            manage: self.manage,
             run_setup: None,
         })
     }
@@ -149,7 +151,8 @@ impl Gateway {
             let run_setup = run_setup(events.clone());
             let made = given.and_then(|given| {
                 let PluginOptions { max_result_tokens, include, describe_servers, max_pending_runs, approved } = given;
-                let options = ToolsOptions { max_result_tokens, include, describe_servers, max_pending_runs }.read(PLUGIN)?;
+                let options = ToolsOptions { max_result_tokens, include, describe_servers, max_pending_runs, manage: false };
+                let options = options.read(PLUGIN)?;
                 let options = AgentOptions { run_setup: Some(run_setup), ..options };
                 let tools = AgentTools::new(gateway.clone(), sandbox.map(|sandbox| Arc::clone(&sandbox.inner)), options)?;
                 Plugin::new(gateway.clone(), tools, approved)

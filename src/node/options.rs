@@ -65,6 +65,7 @@ pub(super) struct OpenOptions {
     argument_checks: ArgumentCheck,
     max_result_tokens: Option<usize>,
     trace: bool,
+    require_approval: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -142,6 +143,7 @@ impl OpenOptions {
             argument_checks: self.argument_checks,
             max_result_tokens: self.max_result_tokens,
             trace: self.trace,
+            require_approval: self.require_approval,
             ..defaults
         }
     }

@@ -290,7 +290,42 @@ export interface GatewayOptions extends Callbacks {
   maxResultTokens?: number
   /** Also emits an event for each connection and each call. Default false. */
   trace?: boolean
+  /**
+   * Whether a person must approve what an agent adds or changes. With `false`, the command and the first manifest of a server that an agent adds are
+   * approved without one; a change, and an entry with placeholders, with variables that load code or redirect traffic, or with an address that is not
+   * `https:` with a public name still ask. Default: true, unless the environment variable `MCP_REQUIRE_APPROVAL` is `false` or `0`.
+   */
+  requireApproval?: boolean
 }
+
+/**
+ * A change of a server that an agent has added. Fields that are missing stay as they are. `confirm`, `disabled`, `envFile`, `oauth` and other keys of
+ * the config cannot be set.
+ */
+export interface ServerChange {
+  /** The display name: 1 to 64 visible characters. It says nothing about the server, and its name stays where this changes. */
+  name?: string
+  /** The program that starts the server. */
+  command?: string
+  args?: string[]
+  /** Variables of the server's environment. They are merged with those that there are; `null` removes one. They are never returned. */
+  env?: Record<string, string | null>
+  /** The folder in which the command starts. */
+  cwd?: string
+  /** The address of a server behind Streamable HTTP, in place of a command. */
+  url?: string
+  /** Headers for the URL. They are merged with those that there are; `null` removes one. They are never returned. */
+  headers?: Record<string, string | null>
+  /** The only tools that exist. */
+  allowTools?: string[]
+  /** Tools that do not exist. */
+  denyTools?: string[]
+  /** The time limit of a call, in milliseconds. */
+  timeoutMs?: number
+}
+
+/** A server to add: with a display name, and with either a command or a URL. */
+export type NewServer = ServerChange & { name: string }
 
 /** Options of `Gateway.approve`. */
 export interface ApproveOptions {
@@ -430,13 +465,18 @@ export interface ServerSource {
 /** A server and its present state. */
 export interface ServerStatus {
   name: string
-  /** The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. */
-  state: 'invalid' | 'disabled' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
+  /**
+   * The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. `pending-approval` means that an agent has
+   * added or changed it, and nobody has decided about it; such servers come first.
+   */
+  state: 'invalid' | 'disabled' | 'pending-approval' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
   /** True if both the command and the manifest are approved, as the server is configured now. */
   approved: boolean
   enabled: boolean
   /** Present if `disable()`, or a command that a person typed, disabled the server. A model cannot enable such a server. */
   disabledByPerson?: true
+  /** The name that an agent gave a server that it has added: free text, which says nothing about the server. */
+  displayName?: string
   /** Who brought the server. */
   source: ServerSource
   /** Other sources that have a server of this name, which is not used. */

@@ -1,5 +1,6 @@
 //! Holds the servers that exist now, of all sources, their state, and whether this gateway has enabled them.
 
+mod added;
 mod merged;
 mod status;
 
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+pub use added::{AddedServer, MAX_ADDED_SERVERS, ServerChange, ValueChanges, source_of};
 pub use merged::Hidden;
 pub use status::{LastError, ServerState, ServerStatus};
 

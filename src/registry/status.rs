@@ -18,6 +18,9 @@ pub struct ServerStatus {
     /// True if a person or the agent's own code has disabled the server in this gateway. Then no model can enable it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub disabled_by_person: bool,
+    /// The name that an agent gave the server that it has added: free text, which says nothing about the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
     /// Who brought the server.
     pub source: ServerSource,
     /// Other sources that have a server of this name, which is not used.
@@ -40,6 +43,7 @@ impl ServerStatus {
     #[must_use]
     pub fn for_model(&self) -> Self {
         let mut status = self.clone();
+        status.display_name = None;
         if !is_server_name(&self.name) {
             NO_NAME.clone_into(&mut status.name);
         }
@@ -58,6 +62,8 @@ pub enum ServerState {
     Invalid,
     /// The config says `disabled: true`.
     Disabled,
+    /// An agent has added or changed the server, and nobody has decided about it. Nothing may run.
+    PendingApproval,
     /// The server's command is not approved, so that nothing may run.
     Unapproved,
     /// The server's command is approved, but its tools are not.

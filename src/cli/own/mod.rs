@@ -45,10 +45,20 @@ pub(super) fn unset(session: &Session, arguments: &Unset) -> Result<Exit, CliErr
 
 /// Removes a server from the config, and revokes its approval, so that a later server of this name inherits nothing.
 pub(super) async fn remove(session: &Session, name: &str) -> Result<Exit, CliError> {
+    let gateway = session.open()?;
+    if gateway.is_added(name) {
+        gateway.remove_server(name).await?;
+        if session.json() {
+            session.terminal.print_json(&json!({ "config": null, "server": name, "written": true, "entry": null }));
+        } else {
+            session.terminal.print(&format!("{name}, which an agent had added, is removed\n"));
+        }
+        return Ok(Exit::Done);
+    }
     let file = ConfigFile::of(session)?;
     // Nothing is revoked if the config cannot be changed.
     file.changed(session, Change::Remove(name))?;
-    session.open()?.revoke(name).await?;
+    gateway.revoke(name).await?;
     written(session, Change::Remove(name))?;
     let config = file.path.display().to_string();
     if session.json() {
