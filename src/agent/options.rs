@@ -73,7 +73,8 @@ impl AgentOptions {
             return Err(invalid(format!("include: the tool \"{name}\" is offered only with manage: true")));
         }
         if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
-            let meant = nearest(unknown, known.iter().copied()).map_or_else(|| ".".to_owned(), |meant| format!(": did you mean \"{meant}\"?"));
+            let meant =
+                nearest(unknown, known.iter().copied()).map_or_else(|| ".".to_owned(), |meant| format!(": did you mean \"{meant}\"?"));
             return Err(invalid(format!("include: there is no tool \"{unknown}\"{meant} There are: {}", known.join(", "))));
         }
         Ok(offered.into_iter().filter(|tool| names.iter().any(|name| name == tool.name())).collect())

@@ -245,7 +245,7 @@ impl AgentTools {
 
     pub(super) fn list(&self) -> Result<Json> {
         let statuses = self.agent.servers()?;
-        let infos: Result<Vec<_>> = statuses.iter().map(|status| self.agent.server_info(&status.name)).collect();
+        let infos: Result<Vec<_>> = statuses.iter().map(|status| self.agent.server_offer(&status.name)).collect();
         let lines: Vec<_> = infos?.iter().map(|info| Json::Object(servers::line(info))).collect();
         if lines.is_empty() {
             return Ok(json!({ "servers": [], "hint": "no server is configured: the user has to add one to the config" }));
@@ -254,7 +254,7 @@ impl AgentTools {
     }
 
     pub(super) fn server_info(&self, server: &str) -> Result<Json> {
-        Ok(Json::Object(servers::whole(&self.agent.server_info(server)?)))
+        Ok(Json::Object(servers::whole(&self.agent.server_offer(server)?)))
     }
 
     fn errors(&self) -> ToolErrors {

@@ -219,8 +219,11 @@ async fn look_at(gateway: &Gateway, server: &ServerStatus, next_command: &NextCo
 fn proposed(server: &ServerStatus, next_command: &NextCommand) -> Finding {
     let what = format!("server {}", server.name);
     let text = format!("{} has added or changed it, and nobody has decided about it", server.source);
-    let remedy = format!("to read what would run, and approve it: {}; to refuse it: {}", 
-        next_command.with(&format!("approve {}", server.name)), next_command.with(&format!("remove {}", server.name)));
+    let remedy = format!(
+        "to read what would run, and approve it: {}; to refuse it: {}",
+        next_command.with(&format!("approve {}", server.name)),
+        next_command.with(&format!("remove {}", server.name))
+    );
     Finding::new(&what, Status::Warning, text, Some(remedy))
 }
 

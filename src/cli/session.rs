@@ -170,12 +170,16 @@ fn tell(terminal: &Terminal, next_command: &NextCommand, event: &Json) {
     match event["type"].as_str().unwrap_or_default() {
         "warning" | "approvals-damaged" => warn(text("message")),
         "server-proposed" => {
-            let agent = event["agent"].as_str().map_or_else(|| "the operator's own agent".to_owned(), |_| format!("agent \"{}\"", text("agent")));
+            let agent =
+                event["agent"].as_str().map_or_else(|| "the operator's own agent".to_owned(), |_| format!("agent \"{}\"", text("agent")));
             if event["approved"] == true {
                 warn(format!("{agent} has added server \"{}\", which is approved without a person, as requireApproval is false", server()));
             } else {
                 let [approve, remove] = ["approve", "remove"].map(|command| next_command.with(&format!("{command} {}", server())));
-                warn(format!("{agent} proposes server \"{}\". To read what would run, and decide: {approve}; to refuse it: {remove}", server()));
+                warn(format!(
+                    "{agent} proposes server \"{}\". To read what would run, and decide: {approve}; to refuse it: {remove}",
+                    server()
+                ));
             }
         }
         "executable-changed" => warn(format!("the program of server \"{}\" has changed since its approval: {}", server(), text("path"))),

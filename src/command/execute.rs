@@ -120,7 +120,10 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
             Outcome::of(&json!({ "servers": servers }), text)
         }
         Command::Info(server) => {
-            let mut info = gateway.server_info(&server.server)?;
+            let mut info = match speaker {
+                Speaker::Person => gateway.server_info(&server.server)?,
+                Speaker::Model => gateway.server_offer(&server.server)?,
+            };
             info.status = speaker.status(info.status);
             let text = render::info_text(&info, style);
             Outcome::of(&info, text)

@@ -242,7 +242,8 @@ impl Agent {
         match server {
             Some(server) if rights == Rights::RemoveAll || server.owner.as_deref() == self.name() => Ok(server),
             _ if self.core.registry.server(name).is_ok_and(|server| self.core.exists_for(&server.source, &self.identity)) => {
-                let problem = "this agent has not added it. Servers of the config are changed by the user, with hyperlight-mcp set and remove";
+                let problem =
+                    "this agent has not added it. Servers of the config are changed by the user, with hyperlight-mcp set and remove";
                 Err(Error::OperatorOnly { what: "this server", problem })
             }
             _ => Err(self.core.redacted(self.core.unknown_to(name, &self.identity))),

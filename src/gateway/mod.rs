@@ -33,6 +33,7 @@ mod results;
 mod run_end;
 mod sandbox;
 mod server_approval;
+mod server_details;
 mod server_facts;
 mod server_logs;
 mod slots;
@@ -65,6 +66,7 @@ pub use options::{EnableAtOpen, GatewayOptions};
 pub use reload::ReloadReport;
 pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
+pub use server_details::{ServerDetails, ServerLimits, ToolDetails, TransportKind};
 pub use server_logs::LogLine;
 
 use self::added_servers::AddedServers;
@@ -491,7 +493,12 @@ impl Agent {
             enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_plugin_on().is_ok(),
             disabled_by_person: registry.is_disabled_by_person(&server.name),
             source: server.source.clone(),
-            display_name: self.core.added.get(&server.name).filter(|added| added.definition.source == server.source).map(|added| added.display_name.clone()),
+            display_name: self
+                .core
+                .added
+                .get(&server.name)
+                .filter(|added| added.definition.source == server.source)
+                .map(|added| added.display_name.clone()),
             hides: registry.hidden_by(&server.name),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
             quarantined: self.quarantined(server, &approval_status, approval_read),

@@ -64,7 +64,8 @@ impl Gateway {
             }
             told += 1;
             if told > MAX_AT_OPEN {
-                core.events.warn(format!("more than {MAX_AT_OPEN} servers of agents wait for a decision: hyperlight-mcp list shows all of them"));
+                core.events
+                    .warn(format!("more than {MAX_AT_OPEN} servers of agents wait for a decision: hyperlight-mcp list shows all of them"));
                 break;
             }
             let subject = core.subject_with(&server, core.executable(&server), &read_env_file);

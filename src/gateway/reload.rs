@@ -92,7 +92,6 @@ impl Gateway {
             }
         }
     }
-
 }
 
 /// Names of the servers that differ after a change of the registry.

@@ -264,7 +264,8 @@ fn words(event: &Event) -> (&'static str, String, Option<String>) {
         Event::ExecutableChanged { path, .. } => ("executable-changed", format!("{path} is not the program that was approved"), None),
         Event::ServerProposed { agent, approved, .. } => {
             let agent = agent.as_deref().map_or_else(|| "the operator's own agent".to_owned(), |agent| format!("agent \"{agent}\""));
-            let decided = if *approved { "approved without a person, as requireApproval is false" } else { "it waits for a person's approval" };
+            let decided =
+                if *approved { "approved without a person, as requireApproval is false" } else { "it waits for a person's approval" };
             ("server-proposed", format!("{agent} has added or changed it: {decided}"), None)
         }
         Event::ToolsChanged { drift, .. } => {

@@ -151,7 +151,8 @@ impl AddedServer {
     /// A sentence that says what is wrong, without a value of the row.
     pub fn from_row(name: &str, body: &[u8]) -> Result<Self, String> {
         // The error of serde could quote a value.
-        let Body { version, owner, display_name, entry } = serde_json::from_slice(body).map_err(|_| "it is not of this version".to_owned())?;
+        let Body { version, owner, display_name, entry } =
+            serde_json::from_slice(body).map_err(|_| "it is not of this version".to_owned())?;
         if version != VERSION {
             return Err(format!("it is of version {version}; this program reads version {VERSION}"));
         }
@@ -163,7 +164,9 @@ impl AddedServer {
     #[must_use]
     pub fn to_row(&self) -> Vec<u8> {
         let Self { owner, display_name, definition: _, entry } = self;
-        json!(Body { version: VERSION, owner: owner.clone(), display_name: display_name.clone(), entry: entry.clone() }).to_string().into_bytes()
+        json!(Body { version: VERSION, owner: owner.clone(), display_name: display_name.clone(), entry: entry.clone() })
+            .to_string()
+            .into_bytes()
     }
 
     /// Returns why a person must decide about this server even where `requireApproval` is false. `None`: the command may be approved without one.
@@ -309,7 +312,20 @@ mod tests {
 
     #[test]
     fn what_loosens_a_gate_cannot_be_set_by_anybody() {
-        for key in ["confirm", "box", "reads", "disabled", "envFile", "pinned", "roots", "allowInsecureHttp", "oauth", "elicits", "owner", "approved"] {
+        for key in [
+            "confirm",
+            "box",
+            "reads",
+            "disabled",
+            "envFile",
+            "pinned",
+            "roots",
+            "allowInsecureHttp",
+            "oauth",
+            "elicits",
+            "owner",
+            "approved",
+        ] {
             let given = json!({ "name": "A", "command": "x", key: "never" });
             assert!(serde_json::from_value::<ServerChange>(given).is_err(), "{key}");
         }
@@ -361,12 +377,20 @@ mod tests {
         let needs = |json: Json| added(json, Decider::Person).unwrap().needs_person().is_some();
         let command = |env: Json| json!({ "name": "A", "command": "x", "env": env });
         assert!(!needs(command(json!({ "A": "1" }))));
-        for env in [json!({ "A": "${B}" }), json!({ "NODE_OPTIONS": "--import /tmp/e.mjs" }), json!({ "HTTPS_PROXY": "http://e.example" })] {
+        for env in [json!({ "A": "${B}" }), json!({ "NODE_OPTIONS": "--import /tmp/e.mjs" }), json!({ "HTTPS_PROXY": "http://e.example" })]
+        {
             assert!(needs(command(env.clone())), "{env}");
         }
         let url = |url: &str| json!({ "name": "A", "url": url });
         assert!(!needs(url("https://mcp.example.com/mcp")));
-        for address in ["http://127.0.0.1:9/mcp", "https://10.0.0.1/mcp", "https://[::1]/", "https://db.internal/", "https://printer/", "https://localhost./"] {
+        for address in [
+            "http://127.0.0.1:9/mcp",
+            "https://10.0.0.1/mcp",
+            "https://[::1]/",
+            "https://db.internal/",
+            "https://printer/",
+            "https://localhost./",
+        ] {
             assert!(needs(url(address)), "{address}");
         }
     }

@@ -129,7 +129,7 @@ mod tests {
             assert_eq!(shown.input_schema.get("type"), Some(&json!("object")));
             assert_eq!(shown.output_schema.unwrap().get("type"), Some(&json!("object")));
             let annotations = shown.annotations.unwrap();
-            let changes = matches!(tool, AgentTool::RunJavascript | AgentTool::Manage);
+            let changes = !matches!(tool, AgentTool::Search | AgentTool::Describe | AgentTool::ListServers | AgentTool::ServerInfo);
             assert_eq!(annotations.read_only_hint, Some(!changes), "{}", tool.name());
         }
     }

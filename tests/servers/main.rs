@@ -12,6 +12,7 @@ mod elicitation;
 mod gateway;
 mod hostile;
 mod lifecycle;
+mod managed;
 mod programs;
 mod protocol;
 mod questions;
