@@ -36,6 +36,7 @@ test('wrong usage is one message on standard error, with what was meant, and exi
     const { code, stdout, stderr } = await run(at, words)
     assert.deepEqual([code, stdout], [2, ''], words.join(' '))
     assert.match(stderr, says)
+    if (words.length > 0) assert.equal(stderr.trimEnd().split('\n').length, 1, stderr)
     const json = await run(at, [...words, '--json'])
     const { error } = JSON.parse(json.stdout)
     assert.deepEqual([json.code, error.code], [2, 'ERR_USAGE'], words.join(' '))

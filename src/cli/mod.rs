@@ -19,6 +19,7 @@ mod session;
 mod terminal;
 mod types;
 mod untrusted;
+mod usage;
 mod values;
 
 use std::collections::BTreeMap;
@@ -98,12 +99,12 @@ pub struct Launch {
 /// Runs the command until it is done or stopped. `words` are the arguments without the program's name.
 pub async fn main(words: Vec<String>, context: ProcessContext, stop: Stop) -> Exit {
     let wants_json = words.iter().any(|word| word == "--json");
-    let words = std::iter::once("hyperlight-mcp".to_owned()).chain(words);
-    let cli = match Cli::try_parse_from(words) {
+    let all = std::iter::once("hyperlight-mcp".to_owned()).chain(words.iter().cloned());
+    let cli = match Cli::try_parse_from(all) {
         Ok(cli) => cli,
         Err(error) => {
             let terminal = terminal::Terminal::new(context.screens, args::ColorChoice::Never, &context.environment);
-            return unparsed(&terminal, &error, wants_json);
+            return unparsed(&terminal, &error, &words, wants_json);
         }
     };
     if let CliCommand::Completion(completion) = &cli.command {
@@ -132,16 +133,20 @@ fn written(terminal: &terminal::Terminal, exit: Exit) -> Exit {
 }
 
 /// Prints the help or the version if the person asked for it, else the usage error.
-fn unparsed(terminal: &terminal::Terminal, error: &clap::Error, wants_json: bool) -> Exit {
-    let text = error.render().to_string();
+fn unparsed(terminal: &terminal::Terminal, error: &clap::Error, words: &[String], wants_json: bool) -> Exit {
     if !error.use_stderr() {
-        terminal.print(&text);
+        terminal.print(&error.render().to_string());
         return written(terminal, Exit::Done);
     }
+    let text = usage::usage_error(error, words);
     if wants_json {
         terminal.print_json(&serde_json::json!({ "error": { "code": error::USAGE, "message": text.trim_end() } }));
     }
-    terminal.say(&text);
+    if text.contains('\n') {
+        terminal.say(&text);
+    } else {
+        terminal.note(command::Tone::Bad, "hyperlight-mcp:", &text);
+    }
     Exit::Usage
 }
 

@@ -358,7 +358,7 @@ fn an_imported_server_gets_no_value_of_an_input_that_another_server_uses() {
         assert_eq!(addition.entry["env"]["A"], "${input:token-2} ${input:own}");
         let ids: Vec<_> = plan.inputs.iter().map(|input| input["id"].as_str().unwrap()).collect();
         assert!(ids.len() == 2 && ids.contains(&"token-2") && ids.contains(&"own"), "{ids:?}");
-        assert!(addition.notes.iter().any(|note| note.contains("\"token\" became \"token-2\"")), "{:?}", addition.notes);
+        assert!(addition.notes.iter().any(|note| note.contains("\"token\" was renamed to \"token-2\"")), "{:?}", addition.notes);
         // A second import finds the server that the first one has added.
         let after = edited(&existing.to_string(), &plan).unwrap();
         let config = crate::config::parse_text(&after, "c", 9).unwrap();
