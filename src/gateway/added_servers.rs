@@ -19,11 +19,15 @@ use crate::text::server_name_for;
 /// Number of additions and changes that the models of one agent can make within [`PROPOSAL_PERIOD`], as a person has to read each.
 const MAX_PROPOSALS: usize = 20;
 const PROPOSAL_PERIOD: Duration = Duration::from_hours(1);
-const METHODS: [&str; 3] = ["Agent.addServer", "Agent.updateServer", "Agent.removeServer"];
+const ADD: &str = "Agent.addServer";
+const UPDATE: &str = "Agent.updateServer";
+
+/// Added servers by their names.
+type ByName = BTreeMap<String, Arc<AddedServer>>;
 
 /// The servers that agents have added, as they were read last.
 pub(super) struct AddedServers {
-    servers: Mutex<BTreeMap<String, Arc<AddedServer>>>,
+    servers: Mutex<ByName>,
     /// Times of the last proposals of models, by agent.
     proposals: Mutex<HashMap<Option<String>, VecDeque<Instant>>>,
     /// False if what an agent adds is approved without a person.
@@ -61,13 +65,18 @@ impl AddedServers {
 impl Core {
     /// Reads the servers of the store into the registry. A row that cannot be read is a warning, and its server does not exist. Blocks.
     pub(super) fn load_added(&self) -> Result<Vec<String>> {
-        let (servers, warnings) = read(&*self.store.rows(Kind::Server)?);
+        let (servers, warnings) = self.read_added()?;
         self.set_added(servers, &self.registry);
         Ok(warnings)
     }
 
+    /// Returns the servers of the store as they are now, and warnings. Blocks.
+    pub(super) fn read_added(&self) -> Result<(ByName, Vec<String>)> {
+        Ok(read(&*self.store.rows(Kind::Server)?))
+    }
+
     /// Replaces the layers of all agents.
-    fn set_added(&self, servers: BTreeMap<String, Arc<AddedServer>>, registry: &Registry) {
+    pub(super) fn set_added(&self, servers: ByName, registry: &Registry) {
         let before = std::mem::replace(&mut *self.added.servers.lock(), servers.clone());
         let sources: BTreeSet<ServerSource> =
             before.values().chain(servers.values()).map(|server| source_of(server.owner.as_deref())).collect();
@@ -87,7 +96,7 @@ impl Core {
         let core = Arc::clone(self);
         let (outcome, (servers, warnings)) = blocking(move || {
             let outcome = core.store.change(Kind::Server, |rows| change(rows, &core.registry))?;
-            Ok((outcome, read(&*core.store.rows(Kind::Server)?)))
+            Ok((outcome, core.read_added()?))
         })
         .await?;
         self.apply_layers(|registry| self.set_added(servers, registry)).await?;
@@ -102,7 +111,7 @@ impl Core {
     }
 }
 
-fn read(rows: &Rows) -> (BTreeMap<String, Arc<AddedServer>>, Vec<String>) {
+fn read(rows: &Rows) -> (ByName, Vec<String>) {
     let (mut servers, mut warnings) = (BTreeMap::new(), Vec::new());
     for (name, body) in rows {
         match AddedServer::from_row(name, body) {
@@ -149,7 +158,7 @@ impl Agent {
             }
             let is_taken = |name: &str| rows.contains_key(name) || registry.entry(name).is_ok();
             let name = server_name_for(server.name.as_deref().unwrap_or_default(), is_taken);
-            let added = AddedServer::new(&name, owner.as_deref(), &server, author).map_err(|problem| invalid(METHODS[0], problem))?;
+            let added = AddedServer::new(&name, owner.as_deref(), &server, author).map_err(|problem| invalid(ADD, problem))?;
             rows.insert(name.clone(), added.to_row().into());
             Ok(name)
         });
@@ -180,12 +189,12 @@ impl Agent {
         let wanted = name.to_owned();
         let changed = self.core.change_added(move |rows, _| {
             let body = rows.get(&wanted).ok_or_else(|| gone(&wanted))?;
-            let server = AddedServer::from_row(&wanted, body).map_err(|problem| invalid(METHODS[1], problem))?;
+            let server = AddedServer::from_row(&wanted, body).map_err(|problem| invalid(UPDATE, problem))?;
             // Another process may have removed the server, and another agent may have added one of this name.
             if server.owner != owner {
                 return Err(gone(&wanted));
             }
-            let changed = server.changed(&change, author).map_err(|problem| invalid(METHODS[1], problem))?;
+            let changed = server.changed(&change, author).map_err(|problem| invalid(UPDATE, problem))?;
             rows.insert(wanted, changed.to_row().into());
             Ok(())
         });
@@ -214,6 +223,10 @@ impl Agent {
         // The approval first: if this is interrupted, the server is still there, and has none.
         if self.core.is_in_force(&server) {
             self.gateway().revoke(name).await?;
+        } else {
+            // Another source hides it: what is live is not its own, and what it was allowed is.
+            let (core, key) = (Arc::clone(&self.core), server.definition.key());
+            blocking(move || core.trust.approvals.revoke(&key)).await.map_err(|error| self.core.redacted(error))?;
         }
         let (wanted, owner) = (name.to_owned(), server.owner.clone());
         let removed = self.core.change_added(move |rows, _| {

@@ -37,6 +37,7 @@ mod server_details;
 mod server_facts;
 mod server_logs;
 mod slots;
+mod status;
 mod subject;
 mod watch;
 
@@ -82,15 +83,15 @@ use self::results::check_budget;
 use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
 use crate::bridge::{ToolErrors, check_sendable, tool_result};
-use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
-use crate::config::{ServerDefinition, ServerSource, SourceKind, Surroundings};
+use crate::client::{Connections, Lease, TokenStore, Watchdog};
+use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
-use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
+use crate::registry::{Decider, Entry, Registry};
 use crate::sandbox::{HypervisorReport, Stop};
 use crate::store::Store;
 use crate::text::sanitise_line;
-use crate::trust::{ApprovalStatus, ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
+use crate::trust::{ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
 
 const MAX_NAME_CHARS: usize = 200;
 /// The folder for OAuth tokens within the state folder.
@@ -247,15 +248,21 @@ impl Gateway {
             tokens: TokenStore::new(options.state_folder().join(TOKENS)),
         });
         let gateway = Self::of(&core);
-        gateway.warn_at_open(warnings);
-        gateway.warn_of(gateway.core.load_added()?);
-        gateway.core.read_all_approvals();
-        gateway.enable_at_open(&options.enable)?;
-        gateway.propose_at_open()?;
-        if options.watch {
-            gateway.core.watch_config();
-        }
+        gateway.begin(options, warnings)?;
         Ok(gateway)
+    }
+
+    /// Begins the work of a gateway whose config was read.
+    fn begin(&self, options: &GatewayOptions, warnings: Vec<String>) -> Result<()> {
+        self.warn_at_open(warnings);
+        self.warn_of(self.core.load_added()?);
+        self.core.read_all_approvals();
+        self.enable_at_open(&options.enable)?;
+        self.propose_at_open();
+        if options.watch {
+            self.core.watch_config();
+        }
+        Ok(())
     }
 
     /// The handle of a gateway that is open.
@@ -393,32 +400,6 @@ impl Gateway {
 }
 
 impl Agent {
-    /// Lists the present status of all servers that exist for the agent: first those that agents have added and that wait for a decision, then the
-    /// others in the order of the config; servers whose entry has an error come last. Blocks.
-    ///
-    /// # Errors
-    /// `ERR_APPROVAL_STORE`.
-    pub fn servers(&self) -> Result<Vec<ServerStatus>> {
-        self.servers_by(ApprovalRead::Fresh)
-    }
-
-    /// Lists the status of all servers. `approval_read` selects the approvals on disk, or the approvals that were read last.
-    ///
-    /// # Errors
-    /// `ERR_APPROVAL_STORE`.
-    pub fn servers_by(&self, approval_read: ApprovalRead) -> Result<Vec<ServerStatus>> {
-        let entries = self.core.registry.entries().into_iter().filter(|entry| match entry {
-            Entry::Valid(server) => self.core.exists_for(&server.source, &self.identity),
-            Entry::Invalid(_) => true,
-        });
-        let statuses: Result<Vec<_>> = entries.map(|entry| self.status(&entry, approval_read)).collect();
-        self.core.refresh_if_cached(approval_read);
-        let mut statuses = statuses.map_err(|error| self.core.redacted(error))?;
-        // What waits for a decision comes first.
-        statuses.sort_by_key(|status| status.state != ServerState::PendingApproval);
-        Ok(statuses)
-    }
-
     /// Makes a sandbox. The first call boots the guest and blocks meanwhile.
     ///
     /// # Errors
@@ -453,73 +434,5 @@ impl Agent {
         let result = tool_result(result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
         Ok(if is_error { self.core.redactor.redact_json(&result) } else { result })
-    }
-
-    /// Returns the approved tools that the server has changed or removed. Before this gateway connects to the server, the names come from the last
-    /// connection of any process.
-    fn quarantined(&self, server: &ServerDefinition, approval_status: &ApprovalStatus, approval_read: ApprovalRead) -> Vec<String> {
-        match approval_status {
-            ApprovalStatus::Full(_) if !self.core.registry.is_compared(&server.name) => {
-                self.core.server_facts.get(&server.name, &self.core.digest_by(server, approval_read)).changed
-            }
-            _ => self.core.registry.quarantined(&server.name),
-        }
-    }
-
-    fn status(&self, entry: &Entry, approval_read: ApprovalRead) -> Result<ServerStatus> {
-        let server = match entry {
-            Entry::Valid(server) => server,
-            Entry::Invalid(server) => return Ok(invalid_status(&server.name, &self.core.redacted(server.error.clone()))),
-        };
-        let approval_status = self.core.approval_status_by(server, approval_read)?;
-        let registry = &self.core.registry;
-        let last_error = registry.last_error(&server.name);
-        let connection = self.core.connections.state(&server.name);
-        let state = match &approval_status {
-            _ if server.disabled => ServerState::Disabled,
-            ApprovalStatus::Unapproved(_) if server.source.kind == SourceKind::Agent => ServerState::PendingApproval,
-            _ if connection == ConnectionState::Connected => ServerState::Connected,
-            _ if connection == ConnectionState::Connecting => ServerState::Connecting,
-            _ if last_error.is_some() => ServerState::Error,
-            ApprovalStatus::Unapproved(_) => ServerState::Unapproved,
-            ApprovalStatus::Command => ServerState::CommandApproved,
-            ApprovalStatus::Full(_) => ServerState::Idle,
-        };
-        Ok(ServerStatus {
-            name: server.name.clone(),
-            state,
-            approved: matches!(approval_status, ApprovalStatus::Full(_)),
-            // While a plugin is off, enabled servers are reported as not enabled; they become enabled again when the plugin is switched on.
-            enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_plugin_on().is_ok(),
-            disabled_by_person: registry.is_disabled_by_person(&server.name),
-            source: server.source.clone(),
-            display_name: self
-                .core
-                .added
-                .get(&server.name)
-                .filter(|added| added.definition.source == server.source)
-                .map(|added| added.display_name.clone()),
-            hides: registry.hidden_by(&server.name),
-            tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
-            quarantined: self.quarantined(server, &approval_status, approval_read),
-            last_error,
-        })
-    }
-}
-
-fn invalid_status(name: &str, error: &Error) -> ServerStatus {
-    ServerStatus {
-        name: name.to_owned(),
-        state: ServerState::Invalid,
-        approved: false,
-        enabled: false,
-        disabled_by_person: false,
-        // Entries with errors can be of the operator's config only.
-        source: ServerSource::default(),
-        display_name: None,
-        hides: Vec::new(),
-        tools: Vec::new(),
-        quarantined: Vec::new(),
-        last_error: Some(LastError::from(error)),
     }
 }

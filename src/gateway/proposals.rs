@@ -9,7 +9,7 @@ use super::{Agent, Gateway};
 use crate::config::{ServerDefinition, SourceKind, read_env_file};
 use crate::error::{Error, Result};
 use crate::registry::{AddedServer, Decider};
-use crate::trust::{ApprovalStatus, CommandRequest, Subject};
+use crate::trust::{ApprovalRequest, ApprovalStatus, CommandRequest, Subject};
 
 /// Number of proposals that are told when a gateway opens.
 const MAX_AT_OPEN: usize = 100;
@@ -17,11 +17,9 @@ const MAX_AT_OPEN: usize = 100;
 impl Gateway {
     /// Tells the operator of a server that was just added, or approves it if `requireApproval` is false and it needs no person.
     pub(super) async fn decide_about_added(&self, name: &str, identity: &Identity) -> Result<()> {
-        let added = self.core.added.get(name);
-        if self.core.added.require_approval || added.is_none_or(|server| server.needs_person().is_some()) {
-            return self.propose_added(name).await;
-        }
-        match self.approve(name, None, None).await {
+        let added = self.core.added.get(name).filter(|server| !self.core.added.require_approval && server.needs_person().is_none());
+        let Some(added) = added else { return self.propose_added(name).await };
+        match self.approve_added(name, &added).await {
             Ok(()) => {
                 self.core.registry.enable(name, Decider::Model, identity.id)?;
                 self.tell_of_added(name, Decided::ByOption).await
@@ -32,6 +30,16 @@ impl Gateway {
                 self.core.registry.record::<()>(name, &Err(error));
                 self.propose_added(name).await
             }
+        }
+    }
+
+    /// Approves both stages of exactly this server. If it is changed meanwhile, what it became waits for a person.
+    async fn approve_added(&self, name: &str, added: &AddedServer) -> Result<()> {
+        let subject = self.core.full_subject(&Arc::new(added.definition.clone())).await?;
+        self.approve(name, Some(&subject.shown_digest), None).await?;
+        match self.approval_request(name).await? {
+            ApprovalRequest::Manifest(request) => self.approve(name, Some(&request.digest), None).await,
+            ApprovalRequest::Command(_) => Err(Error::DigestChanged { server: name.to_owned() }),
         }
     }
 
@@ -53,13 +61,14 @@ impl Gateway {
         self.core.proposal(&added, &server, &subject, decided)
     }
 
-    /// Tells the operator again, when the gateway opens, of what nobody has decided about. Blocks.
-    pub(super) fn propose_at_open(&self) -> Result<()> {
+    /// Tells the operator again, when the gateway opens, of what nobody has decided about. What cannot be read is reported by whoever needs it.
+    /// Blocks.
+    pub(super) fn propose_at_open(&self) {
         let core = &self.core;
         let mut told = 0;
         for added in core.added.all() {
             let Ok(server) = core.registry.server(&added.definition.name) else { continue };
-            if server.source != added.definition.source || !core.is_pending(&server)? {
+            if server.source != added.definition.source || !matches!(core.is_pending(&server), Ok(true)) {
                 continue;
             }
             told += 1;
@@ -69,10 +78,9 @@ impl Gateway {
                 break;
             }
             let subject = core.subject_with(&server, core.executable(&server), &read_env_file);
-            let event = core.proposal(&added, &server, &subject, Decided::No)?;
-            event.into_iter().for_each(|event| core.events.send(&event));
+            let event = core.proposal(&added, &server, &subject, Decided::No);
+            event.ok().flatten().into_iter().for_each(|event| core.events.send(&event));
         }
-        Ok(())
     }
 }
 
@@ -112,10 +120,11 @@ impl Agent {
     /// Fails if a server does not exist for this agent.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_SERVER`, `ERR_CONFIG_INVALID`.
+    /// `ERR_UNKNOWN_SERVER`.
     pub(crate) fn check_exists(&self, name: &str) -> Result<()> {
         let exists = self.core.registry.server(name).map(|server| self.core.exists_for(&server.source, &self.identity));
         match exists {
+            Err(error @ Error::UnknownServer { .. }) if self.is_operator() => Err(self.core.redacted(error)),
             Ok(false) | Err(Error::UnknownServer { .. }) => Err(self.core.redacted(self.core.unknown_to(name, &self.identity))),
             Ok(true) | Err(_) => Ok(()),
         }

@@ -58,9 +58,15 @@ impl Gateway {
         self.core.check_open()?;
         let _one_at_a_time = self.core.reloading.lock().await;
         let core = Arc::clone(&self.core);
-        let config = blocking(move || core.source.read()).await.map_err(|error| self.core.redacted(error))?;
-        let warnings = config.warnings.clone();
-        let LayerChanges { added, removed, changed } = self.core.apply_layers(|registry| registry.replace(config)).await?;
+        let read = blocking(move || Ok((core.source.read()?, core.read_added()?)));
+        let (config, (servers, added_warnings)) = read.await.map_err(|error| self.core.redacted(error))?;
+        let warnings: Vec<String> = config.warnings.iter().cloned().chain(added_warnings).collect();
+        let replace = |registry: &Registry| {
+            registry.replace(config);
+            // Another process may have changed these as well.
+            self.core.set_added(servers, registry);
+        };
+        let LayerChanges { added, removed, changed } = self.core.apply_layers(replace).await?;
         let report = ReloadReport {
             added,
             removed,
