@@ -88,8 +88,9 @@ test('add, set, unset and remove write the config, and keep its comments and its
   const server = () => JSON.parse(text().replace('// mine', '')).mcpServers.files
   assert.deepEqual(server(), { command, args, env: { API_KEY: 'sk-live-0123456789abcdef' } })
 
-  assert.equal((await run(at, ['set', 'files', 'API_KEY=${API_KEY}', 'timeoutMs=5000'])).code, 0)
-  assert.deepEqual([server().env, server().timeoutMs], [{ API_KEY: '${API_KEY}' }, 5000])
+  const variable = '$' + '{API_KEY}'
+  assert.equal((await run(at, ['set', 'files', `API_KEY=${variable}`, 'timeoutMs=5000'])).code, 0)
+  assert.deepEqual([server().env, server().timeoutMs], [{ API_KEY: variable }, 5000])
   const wrong = await run(at, ['set', 'files', 'timeoutMs=soon'])
   assert.equal(wrong.code, 1)
   assert.match(wrong.stderr, /was not changed: .*timeoutMs/)
@@ -119,7 +120,11 @@ test('add, set, unset and remove write the config, and keep its comments and its
 
 test('run offers the approval of what a script needs', async (t) => {
   const at = place(t, { weather: small(), other: small() })
-  write(at, 'note.js', 'import { get_forecast } from "host:mcp-weather"\nexport const handler = () => get_forecast({ location: "x" }).conditions\n')
+  write(
+    at,
+    'note.js',
+    'import { get_forecast } from "host:mcp-weather"\nexport const handler = () => get_forecast({ location: "x" }).conditions\n',
+  )
   const refused = await atTerminal(at, ['run', 'note.js'], [['Approve? [y/N]', 'n\n']])
   assert.equal(refused.code, 1, refused.text)
   const yes = [

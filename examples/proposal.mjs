@@ -50,7 +50,8 @@ async function main() {
   if (!command) throw new Error('usage: proposal.mjs [--yes|--no] COMMAND [ARGS…]')
   if (!always && !process.stdin.isTTY) throw new Error('nobody to ask: stdin is no terminal (--yes or --no answers in advance)')
   const terminal = always ? undefined : createInterface({ input: process.stdin, output: process.stdout })
-  const ask = async (question) => (always ? always === '--yes' : /^y(es)?$/i.test((await terminal.question(question).catch(() => 'no')).trim()))
+  const ask = async (question) =>
+    always ? always === '--yes' : /^y(es)?$/i.test((await terminal.question(question).catch(() => 'no')).trim())
 
   const folder = mkdtempSync(join(tmpdir(), 'proposal-'))
   const gateway = await Gateway.open({
