@@ -195,14 +195,19 @@ fn from_json<T: DeserializeOwned>(method: &'static str, json: &str) -> Result<T>
         let problem = text.split(" at line ").next().unwrap_or(&text);
         let field = match path.as_str() {
             "." => String::new(),
-            // The path is an index in the list of arguments.
-            path if path.starts_with('[') => {
-                format!("argument {}: ", path.trim_matches(['[', ']']).parse().map_or(0, |index: usize| index + 1))
-            }
-            path => format!("{path}: "),
+            path => in_arguments(path),
         };
         Error::InvalidOption { method, problem: format!("{field}{problem}").into() }
     })
+}
+
+/// Returns the place of a problem: the field of an argument, or the argument itself. A path in the list of arguments begins with an index.
+fn in_arguments(path: &str) -> String {
+    match path.strip_prefix('[').and_then(|path| path.split_once(']')) {
+        None => format!("{path}: "),
+        Some((index, "")) => format!("argument {}: ", index.parse().map_or(0, |index: usize| index + 1)),
+        Some((_, field)) => format!("{}: ", field.trim_start_matches('.')),
+    }
 }
 
 #[cfg(test)]
@@ -241,5 +246,7 @@ mod tests {
         assert!(problem(r#"{ "guest": "ring0" }"#).contains("guest"));
         let error = arguments::<(String, Option<String>)>("Gateway.approve", "[5]").unwrap_err();
         assert!(error.to_string().starts_with("Gateway.approve: argument 1: "), "{error}");
+        let error = arguments::<(ApproveOptions,)>("Gateway.approve", r#"[{ "validForMs": "soon" }]"#).unwrap_err();
+        assert!(error.to_string().starts_with("Gateway.approve: validForMs: "), "{error}");
     }
 }

@@ -36,13 +36,13 @@ pub struct ServerChange {
     pub args: Option<Vec<String>>,
     /// Variables of the server's environment. They are merged with those that there are.
     #[serde(deserialize_with = "values")]
-    pub env: Option<ValueChanges>,
+    pub env: Option<BTreeMap<String, Option<SecretString>>>,
     /// The folder in which the command starts.
     pub cwd: Option<String>,
     pub url: Option<String>,
     /// Headers for the URL. They are merged with those that there are.
     #[serde(deserialize_with = "values")]
-    pub headers: Option<ValueChanges>,
+    pub headers: Option<BTreeMap<String, Option<SecretString>>>,
     /// The only tools that exist.
     pub allow_tools: Option<Vec<String>>,
     /// Tools that do not exist.

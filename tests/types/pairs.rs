@@ -65,6 +65,7 @@ pub const PAIRS: &[Pair] = &[
     ("ServerInfo", "gateway/catalog.rs", "ServerInfo", FromRust),
     ("ServerLimits", "gateway/server_details.rs", "ServerLimits", FromRust),
     ("ServerOffer", "catalog/view.rs", "ServerOffer", FromRust),
+    ("ServerSource", "config/source.rs", "ServerSource", FromRust),
     ("ServerStatus", "registry/status.rs", "ServerStatus", FromRust),
     ("SystemMessageOptions", "node/catalog.rs", "SystemMessageOptions", ToRust),
     ("ToolDetails", "gateway/server_details.rs", "ToolDetails", FromRust),
