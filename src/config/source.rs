@@ -83,6 +83,18 @@ impl ServerSource {
     }
 }
 
+/// Returns the name of the server whose key this is ([`ServerSource::key`]).
+///
+/// ```
+/// use hyperlight_mcp::config::{ServerSource, SourceKind, server_of_key};
+/// let source = ServerSource::named(SourceKind::Agent, "a:b");
+/// assert_eq!((server_of_key(&source.key("files")), server_of_key("files")), ("files", "files"));
+/// ```
+#[must_use]
+pub fn server_of_key(key: &str) -> &str {
+    key.rsplit(':').next().unwrap_or(key)
+}
+
 /// Names the source in a sentence: `the config`, `the provider "acme"`.
 impl fmt::Display for ServerSource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

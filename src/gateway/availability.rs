@@ -43,10 +43,10 @@ impl Core {
     /// Returns whether an agent may use a server, as far as that depends on who brought it.
     pub(super) fn may_use(&self, server: &ServerDefinition, agent: AgentId) -> bool {
         let may_use = |identity: &Identity| added_servers::may_use(&server.source, identity.name());
-        match agent == self.people.operator.id {
-            true => may_use(&self.people.operator),
-            false => server.source.kind != SourceKind::Agent || self.agents.get(agent).is_some_and(|identity| may_use(&identity)),
+        if agent == self.people.operator.id {
+            return may_use(&self.people.operator);
         }
+        server.source.kind != SourceKind::Agent || self.agents.get(agent).is_some_and(|identity| may_use(&identity))
     }
 
     /// Returns whether the servers of a source exist for an agent.

@@ -72,7 +72,7 @@ impl Core {
         self.report_drift(server, &live)?;
         if connection.origin() != LeaseOrigin::Shared {
             let changed = self.registry.quarantined(&server.name);
-            self.server_facts.note(&server.name, &self.subject(server).digest, |server_facts| server_facts.changed = changed);
+            self.server_facts.note(&server.key(), &self.subject(server).digest, |server_facts| server_facts.changed = changed);
             self.resubscribe(server, &connection).await;
         }
         Ok(connection)
@@ -82,7 +82,7 @@ impl Core {
     fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope) {
         let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
         self.events.trace(Event::Connected { server: server.name.clone(), connect_ms });
-        self.server_facts.note(&server.name, &self.subject(server).digest, |server_facts| server_facts.era = Some(connection.era()));
+        self.server_facts.note(&server.key(), &self.subject(server).digest, |server_facts| server_facts.era = Some(connection.era()));
         let why = match connection.origin() {
             LeaseOrigin::Shared | LeaseOrigin::First | LeaseOrigin::After(Closed::Ended) => return,
             LeaseOrigin::After(Closed::Lost) => "it had ended",
@@ -95,7 +95,7 @@ impl Core {
     /// Records that a server asks questions that name no call, because the next connection must know this at its start.
     pub(super) fn remember_elicits(&self, name: &str) {
         if let Ok(server) = self.registry.server(name) {
-            self.server_facts.note(name, &self.subject(&server).digest, |server_facts| server_facts.elicits = true);
+            self.server_facts.note(&server.key(), &self.subject(&server).digest, |server_facts| server_facts.elicits = true);
         }
     }
 }

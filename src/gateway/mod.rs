@@ -82,6 +82,7 @@ use self::request::Request;
 use self::results::check_budget;
 use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
+use crate::blocking::blocking;
 use crate::bridge::{ToolErrors, check_sendable, tool_result};
 use crate::client::{Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
@@ -184,7 +185,7 @@ impl Gateway {
     /// Reads the config and the approvals. Starts no process.
     ///
     /// # Errors
-    /// `ERR_CONFIG_…`, `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_APPROVAL_STORE`.
+    /// `ERR_CONFIG_…`, `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_STORE`, `ERR_APPROVAL_STORE`.
     #[expect(clippy::needless_pass_by_value, reason = "the gateway takes over the options")]
     pub fn open(options: GatewayOptions) -> Result<Self> {
         // No secret is known yet.
@@ -205,7 +206,7 @@ impl Gateway {
         let incidents = events.clone();
         let on_incident: IncidentListener = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
         let store = Arc::new(Store::open(&options.state_folder(), Arc::clone(&on_incident))?);
-        let approvals = ApprovalStore::open(&options.state_folder(), on_incident)?;
+        let approvals = ApprovalStore::open(Arc::clone(&store), on_incident);
         warnings.extend(store.warning().map(str::to_owned));
         let callbacks = CallbackChain::default().within(options.callbacks.clone());
         let server_facts = ServerFactsStore::open(&options.state_folder());
@@ -351,6 +352,13 @@ impl Gateway {
         self.core.connections.close_all().await;
         self.core.events.server_logs.close().await;
         self.core.trust.approval_cache.end();
+        let core = Arc::clone(&self.core);
+        // The last connection merges the journal into the database, which takes a moment.
+        let _ = blocking(move || {
+            core.store.close();
+            Ok(())
+        })
+        .await;
     }
 
     fn enable_at_open(&self, enable: &EnableAtOpen) -> Result<()> {

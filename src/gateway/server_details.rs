@@ -142,18 +142,18 @@ impl Agent {
                 keep_alive_ms: server.keep_alive_ms,
             },
             tools: match self.core.approval_status(server)? {
-                ApprovalStatus::Full(manifest) => self.tool_details(&server.name, &manifest)?,
+                ApprovalStatus::Full(manifest) => self.tool_details(server, &manifest)?,
                 ApprovalStatus::Unapproved(_) | ApprovalStatus::Command => Vec::new(),
             },
         })
     }
 
-    fn tool_details(&self, server: &str, manifest: &Arc<Manifest>) -> Result<Vec<ToolDetails>> {
-        let mut direct_names = self.core.trust.approvals.direct_names(server)?;
-        let servers = BTreeMap::from([(server.to_owned(), Arc::clone(manifest))]);
+    fn tool_details(&self, server: &ServerDefinition, manifest: &Arc<Manifest>) -> Result<Vec<ToolDetails>> {
+        let mut direct_names = self.core.trust.approvals.direct_names(&server.key())?;
+        let servers = BTreeMap::from([(server.name.clone(), Arc::clone(manifest))]);
         let catalog = Catalog::new(servers, Vec::new(), self.core.declaration_style(ToolErrors::default()));
         let details = manifest.distinct_tools().map(|tool| {
-            let (_, function) = catalog.tool_line(server, &tool.name)?;
+            let (_, function) = catalog.tool_line(&server.name, &tool.name)?;
             Ok(ToolDetails {
                 name: function.name,
                 tool: tool.name.clone(),

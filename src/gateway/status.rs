@@ -39,7 +39,7 @@ impl Agent {
     fn quarantined(&self, server: &ServerDefinition, approval_status: &ApprovalStatus, approval_read: ApprovalRead) -> Vec<String> {
         match approval_status {
             ApprovalStatus::Full(_) if !self.core.registry.is_compared(&server.name) => {
-                self.core.server_facts.get(&server.name, &self.core.digest_by(server, approval_read)).changed
+                self.core.server_facts.get(&server.key(), &self.core.digest_by(server, approval_read)).changed
             }
             _ => self.core.registry.quarantined(&server.name),
         }

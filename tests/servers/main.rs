@@ -19,6 +19,7 @@ mod questions;
 mod resources_and_prompts;
 mod results;
 mod serve_clients;
+mod store;
 mod trust;
 mod typed;
 
