@@ -220,16 +220,10 @@ export interface Callbacks extends CallerCallbacks {
    * server, URL, issuer and client. Without this callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
    */
   onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>
-  /**
-   * Called by `enable` and `/mcp enable` for a server that is not approved, once for each stage: first for its command, then for its tools. Show all of
-   * the request to a person. Only `true` approves it, and exactly as it was shown. Without this callback, `enable` rejects with `ERR_NOT_APPROVED`. It
-   * is never called on behalf of a model.
-   */
-  onServerApproval?(request: ApprovalRequest): boolean | Promise<boolean>
 }
 
 /** Options of an `Agent`'s method, without the callbacks that are the operator's. */
-export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssuer' | 'onServerApproval'>
+export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssuer'>
 
 /** Options of `Gateway.agent`: its callbacks. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
 export interface AgentOptions extends CallerCallbacks {}
@@ -292,42 +286,7 @@ export interface GatewayOptions extends Callbacks {
   maxResultTokens?: number
   /** Also emits an event for each connection and each call. Default false. */
   trace?: boolean
-  /**
-   * Whether a person must approve what an agent adds or changes. With `false`, the command and the first manifest of a server that an agent adds are
-   * approved without one; a change, and an entry with placeholders, with variables that load code or redirect traffic, or with an address that is not
-   * `https:` with a public name still ask. Default: true, unless the environment variable `MCP_REQUIRE_APPROVAL` is `false` or `0`.
-   */
-  requireApproval?: boolean
 }
-
-/**
- * A change of a server that an agent has added. Fields that are missing stay as they are. `confirm`, `disabled`, `envFile`, `oauth` and other keys of
- * the config cannot be set.
- */
-export interface ServerChange {
-  /** The display name: 1 to 64 visible characters. It says nothing about the server, and its name stays where this changes. */
-  name?: string
-  /** The program that starts the server. */
-  command?: string
-  args?: string[]
-  /** Variables of the server's environment. They are merged with those that there are; `null` removes one. They are never returned. */
-  env?: Record<string, string | null>
-  /** The folder in which the command starts. */
-  cwd?: string
-  /** The address of a server behind Streamable HTTP, in place of a command. */
-  url?: string
-  /** Headers for the URL. They are merged with those that there are; `null` removes one. They are never returned. */
-  headers?: Record<string, string | null>
-  /** The only tools that exist. */
-  allowTools?: string[]
-  /** Tools that do not exist. */
-  denyTools?: string[]
-  /** The time limit of a call, in milliseconds. */
-  timeoutMs?: number
-}
-
-/** A server to add: with a display name, and with either a command or a URL. */
-export type NewServer = ServerChange & { name: string }
 
 /** Options of `Gateway.approve`. */
 export interface ApproveOptions {
@@ -346,8 +305,69 @@ export interface ReloadReport {
   warnings: string[]
 }
 
+/**
+ * A task: what runs are about. It attaches servers besides those that are always there, which are those of the config and those that the agent has added
+ * for itself. A server that may not be used is not attached, and `warnings` of the run say why. A model never gives a task.
+ */
+export interface Task {
+  /**
+   * The task in words, at most 64 KiB. It attaches each server that has one of its words as a keyword or a capability: whole words, in any case.
+   * Default: no text.
+   */
+  text?: string
+  /**
+   * The servers that the task needs: names, and entries of its own as in the config, like `{ weather: { command: 'npx', args: [] } }`. An entry hides
+   * servers of its name from the task's runs, needs approval like any other, and ends with the sandbox. Its name in `servers()` and for `approve()` is
+   * `weather@task-…`, with a digest of the entry. At most 256. Default: none.
+   */
+  servers?: (string | Record<string, object>)[] | Record<string, object>
+  /** Capabilities: each server that has one of them is attached. At most 256. Default: none. */
+  capabilities?: string[]
+}
+
+/** Options of `Gateway.resolve`. */
+export interface ResolveOptions {
+  /** The name of the agent. Default: the operator's own. */
+  agent?: string
+  /** The task. Default: none, so that only servers are in force that are always there. */
+  task?: Task
+  /** True for the lines alone, without `mcpServers`. Default false. */
+  dryRun?: boolean
+}
+
+/** The servers that would be in force for an agent and a task. */
+export interface Resolution {
+  /**
+   * The entries, by keys that other programs accept. Secrets are names of variables: `${NAME}`. Filters, `confirm` and approvals are not part of an entry:
+   * the program that reads it does not know them. Missing with `dryRun`.
+   */
+  mcpServers?: Record<string, object>
+  /** One line for each server that is in force, or that the task wants and that is left out. */
+  servers: ResolvedServer[]
+  /** What another program does not do with the entries, and servers that are not ready. */
+  warnings: string[]
+}
+
+/** The line of one server in a `Resolution`. */
+export interface ResolvedServer {
+  name: string
+  /** The key in `mcpServers`: `acme__shared-fs` for `acme--shared-fs`. */
+  key: string
+  inForce: boolean
+  /** The reason why the server is in force or left out: a sentence. */
+  reason: string
+  /** Who brought the server. Missing for a name that no server has. */
+  source?: ServerSource
+  /** Other sources that have a server of this name, which is not used. */
+  hides?: ServerSource[]
+  /** The variables that the server needs and that are not set. Missing if there are none. */
+  missing?: string[]
+}
+
 /** Options of `Gateway.sandbox`. */
 export interface SandboxOptions extends Callbacks {
+  /** What all runs of the sandbox are about. Default: no task. */
+  task?: Task
   /** The form in which code gets errors that tools report. Default `return`. */
   toolErrors?: ToolErrors
   /** The maximum size of a run's value, in a model's tokens, if the run sets none. Default: the gateway's. See `RunOptions`. */
@@ -356,6 +376,11 @@ export interface SandboxOptions extends Callbacks {
 
 /** Options of `Sandbox.run`. */
 export interface RunOptions extends Callbacks {
+  /**
+   * What the run is about, besides the task of the sandbox. The servers that it brings live until the sandbox is closed or has another run with a task.
+   * Default: no task.
+   */
+  task?: Task
   /** The value that `handler` is called with. Default `null`. */
   input?: unknown
   /** The time limit in milliseconds, from the run's own start. The default and the maximum are `limits.runTimeoutMs`. */
@@ -468,25 +493,27 @@ export interface ServerSource {
 export interface ServerStatus {
   name: string
   /**
-   * The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. `pending-approval` means that an agent has
-   * added or changed it, and nobody has decided about it; such servers come first.
+   * The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. `not-ready` means that it cannot start, as
+   * variables that it needs are `missing`; `approved` says whether it is approved.
    */
-  state: 'invalid' | 'disabled' | 'pending-approval' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
+  state: 'invalid' | 'disabled' | 'not-ready' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
   /** True if both the command and the manifest are approved, as the server is configured now. */
   approved: boolean
   enabled: boolean
   /** Present if `disable()`, or a command that a person typed, disabled the server. A model cannot enable such a server. */
   disabledByPerson?: true
-  /** The name that an agent gave a server that it has added: free text, which says nothing about the server. */
-  displayName?: string
   /** Who brought the server. */
   source: ServerSource
   /** Other sources that have a server of this name, which is not used. */
   hides?: ServerSource[]
+  /** The variables that the server needs and that are not set. It does not start without them. Missing if there are none. */
+  missing?: string[]
   /** The names of the approved tools, as the server gives them. */
   tools: string[]
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
   quarantined: string[]
+  /** Variables of this process that the server needs and that are not set, or empty: then it is `not-ready`. */
+  missing?: string[]
   lastError?: { code: ErrorCode; message: string }
 }
 
@@ -533,6 +560,8 @@ export type ErrorCode =
   | 'ERR_DISABLED_BY_PERSON'
   | 'ERR_OPERATOR_ONLY'
   | 'ERR_DIGEST_CHANGED'
+  | 'ERR_UNKNOWN_PROVIDER'
+  | 'ERR_PROVIDER'
   | 'ERR_UNKNOWN_TOOL'
   | 'ERR_UNKNOWN_MODULE'
   | 'ERR_TOOL_CHANGED'
@@ -581,7 +610,6 @@ export type ErrorCode =
   | 'ERR_APPROVAL_STORE'
   | 'ERR_STORE'
   | 'ERR_BUSY'
-  | 'ERR_TOO_MANY_PROPOSALS'
   | 'ERR_PLUGIN_OFF'
   | 'ERR_PLUGIN_NOT_APPROVED'
   | 'ERR_IO'
@@ -634,7 +662,6 @@ export type GatewayEvent =
   | ConfigReloadedEvent
   | ApprovalsDamagedEvent
   | ApprovalProposedEvent
-  | ServerProposedEvent
   | ExecutableChangedEvent
   | ToolsChangedEvent
   | ProgressEvent
@@ -674,23 +701,6 @@ export interface ConfigReloadedEvent extends ReloadReport {
 export interface ApprovalsDamagedEvent {
   type: 'approvals-damaged'
   message: string
-}
-
-/**
- * An event: an agent has added or changed a server, and a person must decide about it: `approve(server, request.digest)`, or `removeServer(server)`.
- * It comes again whenever a gateway is opened, until somebody has decided.
- */
-export interface ServerProposedEvent {
-  type: 'server-proposed'
-  server: string
-  /** The name that the agent gave the server: free text, which says nothing about the server. */
-  displayName: string
-  /** The name of the agent. Missing for the operator's own agent. */
-  agent?: string
-  /** True if it was approved without a person, as `requireApproval` is false. */
-  approved: boolean
-  /** Everything that the person must see before anything of the server runs. */
-  request: CommandRequest
 }
 
 /** An event: the file of a server's program has changed since its command was approved. With `pinExecutable`, the server needs approval again. */
@@ -1136,62 +1146,9 @@ export interface DirectNames {
   hyphen: string
 }
 
-/** A server's status, its settings and, if the server is approved, its offer. */
+/** A server's status and, if the server is approved, its offer. */
 export interface ServerInfo extends ServerStatus {
   offer?: ServerOffer
-  /** Missing for an entry with an error. */
-  details?: ServerDetails
-}
-
-/** Everything about one server for a person. Values of variables and headers are never returned, only their names. */
-export interface ServerDetails {
-  transport: 'stdio' | 'http'
-  command?: string
-  args?: string[]
-  /** The folder in which the command starts. */
-  cwd?: string
-  envFile?: string
-  url?: string
-  /** Names of the variables of the entry. */
-  variables: string[]
-  /** Names of the headers of the entry. */
-  headers: string[]
-  confirm: 'never' | 'writes' | 'always'
-  allowTools?: string[]
-  denyTools: string[]
-  /** URIs, exact or with `*` at their end. */
-  allowResources?: string[]
-  denyResources: string[]
-  allowPrompts?: string[]
-  denyPrompts: string[]
-  limits: ServerLimits
-  /** The approved tools. Empty before the server is approved. */
-  tools: ToolDetails[]
-}
-
-/** The limits that apply to a server: its own, or the gateway's. Times are in milliseconds. */
-export interface ServerLimits {
-  connectTimeoutMs: number
-  callTimeoutMs: number
-  maxCallTimeoutMs: number
-  maxParallelCalls: number
-  /** Missing if the connection is not closed when it is idle. */
-  idleTimeoutMs?: number
-  /** Missing if the server gets no pings. */
-  keepAliveMs?: number
-}
-
-/** A tool with its signature, its names and its schemas. */
-export interface ToolDetails {
-  /** The name that agent code imports. */
-  name: string
-  /** The name of the server's tool. */
-  tool: string
-  /** One line of TypeScript, shortened if it is long. */
-  signature: string
-  directNames?: DirectNames
-  inputSchema: unknown
-  outputSchema?: unknown
 }
 
 /** The tools, resources and prompts that an approved server offers. Texts are sanitised. */
@@ -1315,11 +1272,6 @@ export interface AgentToolsOptions {
   describeServers?: number
   /** The maximum number of runs that are running or waiting. Further runs are answered with `ERR_BUSY`. Default 8, at most 1,000. */
   maxPendingRuns?: number
-  /**
-   * Adds the tools `add_mcp_server`, `update_mcp_server` and `remove_mcp_server`, with which the model adds, changes and removes servers of its own
-   * agent. They approve nothing. Default false.
-   */
-  manage?: boolean
 }
 
 /** The names of the tools for a model. */
@@ -1330,9 +1282,6 @@ export type AgentToolName =
   | 'list_mcp_servers'
   | 'mcp_server_info'
   | 'manage_mcp'
-  | 'add_mcp_server'
-  | 'update_mcp_server'
-  | 'remove_mcp_server'
 
 /** A tool for a model. */
 export interface AgentTool {
@@ -1570,6 +1519,89 @@ export interface ServedGateway {
   [Symbol.asyncDispose](): Promise<void>
 }
 
+/** Brings servers: an object of the agent's author. */
+export interface Provider {
+  /**
+   * Returns definitions of servers. It is called when the provider is registered, and at each `reload()`. It has 2 s, and its answer at most 200
+   * servers and 256 KiB as JSON.
+   */
+  servers(): ServerDefinition[] | Promise<ServerDefinition[]>
+}
+
+/**
+ * The definition of a server by a provider: the keys of a server in the config (docs/CONFIG.md) without those that only the operator may set (`confirm`)
+ * and without `envFile`, and the keys below. It needs a `package`, a `command` or a `url`.
+ */
+export interface ServerDefinition {
+  /** The server is called `<provider>--<name>`. It must match `^[a-z][a-z0-9-]*$`, without `--`. */
+  name: string
+  /** The package that the server is, with or without a version. */
+  package?: string
+  /** Default `npx`, with a `package`. */
+  command?: string
+  /** Default `["-y", package]`, with a `package`. */
+  args?: string[]
+  /** The variables of this process that reach the server, at most 64. While one is not set, the server is `not-ready`. Default: none. */
+  envRequired?: string[]
+  /** What the server can do, for tasks and for the policy of the config. Default: nothing. */
+  capabilities?: string[]
+  /** Words in the text of a task that ask for the server. Default: none. */
+  keywords?: string[]
+  /** A sentence for people who read the definition. It has no effect. */
+  description?: string
+  [key: string]: unknown
+}
+
+/** A provider and its present state. */
+export interface ProviderStatus {
+  /** The beginning of the names of its servers, before `--`. */
+  name: string
+  /** The name of its package. Absent for a registered provider. */
+  package?: string
+  /** The version that is installed. */
+  version?: string
+  /** The config names the package, it is installed and was found, or the agent's author has registered the provider. */
+  origin: 'config' | 'discovered' | 'registered'
+  /**
+   * `unapproved`: no person has approved the package as it is now, and its code does not run. `ready`: its servers exist. `failed`: it cannot be found,
+   * or its code gave no list of definitions. `denied`: the policy of the config is against it, and nothing of it is used.
+   */
+  state: 'unapproved' | 'ready' | 'failed' | 'denied'
+  /** The reason for a state other than `ready`. */
+  problem?: string
+  /** The names of its servers. Those with an error are `invalid` in `servers()`. */
+  servers: string[]
+  /** Servers that the policy of the config denies. They do not exist. */
+  refused: RefusedServer[]
+}
+
+/** A server that the policy of the config denies. */
+export interface RefusedServer {
+  name: string
+  reason: string
+}
+
+/** Everything that a person must see before the code of a package may run. */
+export interface ProviderRequest {
+  name: string
+  package: string
+  version: string
+  /** The folder in which the package is installed, without links. */
+  folder: string
+  /** The file whose `servers()` is called, relative to the folder. */
+  file: string
+  /** The number of files that the digest covers: all files of the folder. */
+  files: number
+  /** Their size in bytes. */
+  bytes: number
+  /** Identifies the name, the version and the content of all files. Pass it to `approveProvider`. */
+  digest: string
+  /** True if a person has approved exactly this. */
+  approved: boolean
+  /** The version that a person approved before, if it is another one, or its files have changed. */
+  approvedBefore?: string
+}
+
 /**
  * One caller of a gateway, made by `Gateway.agent`. Its `session` answers, sandboxes with their saved values, callbacks, subscriptions and its
  * model's decisions to enable or disable a server belong to it alone, and end with it. Approvals and connections are shared with the other agents of
@@ -1582,35 +1614,6 @@ export interface ServedGateway {
  * ```
  */
 export declare class Agent {
-  /** Does the same as `Gateway.servers`, for the servers that exist for the agent. */
-  servers(): ServerStatus[]
-  /**
-   * Adds a server for this agent alone, and resolves with its status. Its name follows from the display name: `My Café!` becomes `my-cafe`, with a
-   * number if another server has the name. It is kept for the next gateway with the same `stateDir`, and for the next agent of this name. Nothing
-   * of it runs before a person has approved it: its state is `pending-approval`, and an event `server-proposed` has what they must see.
-   *
-   * Rejects with `ERR_INVALID_OPTION` for an entry that could not be used, `ERR_TOO_MANY_PROPOSALS` for more than 20 servers, `ERR_STORE`.
-   *
-   * ```js
-   * const { name } = await agent.addServer({ name: 'My Files', command: 'npx', args: ['-y', 'server-files'] })
-   * const request = await gateway.approvalRequest(name) // for a person
-   * ```
-   */
-  addServer(server: NewServer): Promise<ServerStatus>
-  /**
-   * Changes a server that this agent has added, and resolves with its status. Its name stays, also where its display name changes. Environment and
-   * headers are merged; `null` removes a value. If what would run changes, a person has to approve it again.
-   *
-   * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY` for a server that the agent has not added, and as `addServer` does.
-   */
-  updateServer(name: string, change: ServerChange): Promise<ServerStatus>
-  /**
-   * Removes a server that this agent has added, with its process, its approval and its tokens. A server that is added later under this name
-   * inherits nothing.
-   *
-   * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY`, `ERR_STORE`.
-   */
-  removeServer(name: string): Promise<void>
   /**
    * Does the same as `Gateway.agentTools`. The tools search, list, enable and disable for the agent alone, and code runs in a sandbox of the agent.
    * `manage_mcp` reloads nothing (`ERR_OPERATOR_ONLY`), because that concerns all agents.
@@ -1676,12 +1679,6 @@ export declare class Agent {
  * ```
  */
 export declare class Gateway {
-  /** Does the same as `Agent.addServer`, for the operator's own agent. No other agent can use the server. */
-  addServer(server: NewServer): Promise<ServerStatus>
-  /** Does the same as `Agent.updateServer`, for servers that the operator's own agent has added. */
-  updateServer(name: string, change: ServerChange): Promise<ServerStatus>
-  /** Does the same as `Agent.removeServer`, for servers that any agent has added: the operator refuses a proposal by removing it. */
-  removeServer(name: string): Promise<void>
   /**
    * Returns tools for a model. Each has a name, a description, a JSON Schema and `execute(args)`. With these tools, a model writes code that calls
    * the servers' tools, finds and reads the tools' descriptions, and manages servers. A model can propose a server, but it can never approve one.
@@ -1858,12 +1855,23 @@ export declare class Gateway {
    * ```
    */
   reload(): Promise<ReloadReport>
+  /**
+   * Returns the merged `mcpServers` that would be in force for an agent and a task, and each server's reason. Secrets are names: `${NAME}`. Changes
+   * nothing, and starts nothing.
+   *
+   * Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_INVALID` for an entry that the task brings, `ERR_APPROVAL_STORE`.
+   *
+   * ```js
+   * const { mcpServers, servers } = await gateway.resolve({ task: { text: 'compare two forecasts' } })
+   * for (const { reason } of servers) console.log(reason)
+   * ```
+   */
+  resolve(options?: ResolveOptions): Promise<Resolution>
   /** Revokes the approval for every process, and ends the server's calls and connection in this gateway. */
   revoke(name: string): Promise<void>
   /**
-   * Makes the server available to runs that start from now on. If it is not approved, `onServerApproval` is asked first. Rejects with
-   * `ERR_NOT_APPROVED` without that callback and after a no, with `ERR_SERVER_DISABLED` if the config has `disabled: true`, and with the errors of
-   * connecting, as the tools are read before they are approved.
+   * Makes the server available to runs that start from now on. Rejects with `ERR_NOT_APPROVED`, or with `ERR_SERVER_DISABLED` if the config has
+   * `disabled: true`.
    */
   enable(name: string): Promise<void>
   /**
@@ -1902,6 +1910,48 @@ export declare class Gateway {
    * ```
    */
   agent(name: string, options?: AgentOptions): Agent
+  /**
+   * Registers a provider: an object whose `servers()` returns definitions. It is called now, and at each `reload()`, and has 2 s. Its servers are
+   * called `<name>--<server>`, and each needs approval. A provider that throws or answers with anything else is listed as failed. The same
+   * name again replaces the provider.
+   *
+   * Rejects with `ERR_INVALID_OPTION` for a name that is not valid or that a package has, and with `ERR_STORE`.
+   *
+   * ```js
+   * const { servers } = await gateway.registerProvider('acme', {
+   *   servers: () => [{ name: 'files', package: '@acme/mcp-files', envRequired: ['ACME_KEY'] }],
+   * })
+   * // servers: ['acme--files']
+   * ```
+   */
+  registerProvider(name: string, provider: Provider): Promise<ProviderStatus>
+  /**
+   * Lists the providers: the registered ones, and the packages of the config. It reads no file: they are looked at when the gateway opens, at each
+   * `reload()`, and when one is registered, approved or revoked.
+   */
+  providers(): ProviderStatus[]
+  /**
+   * Returns everything that a person must see before the code of a package may run. Nothing of it runs. `name` is the provider's or the package's.
+   *
+   * Rejects with `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER`, `ERR_STORE`.
+   */
+  providerRequest(name: string): Promise<ProviderRequest>
+  /**
+   * Approves the code of a package exactly as the request with this digest showed it, and runs it. Each server that it brings needs its own
+   * approval. Rejects with `ERR_DIGEST_CHANGED` if the package has changed since, and with the codes of `providerRequest`.
+   *
+   * ```js
+   * const request = await gateway.providerRequest('acme-mcp')
+   * // … a person looks at it …
+   * await gateway.approveProvider('acme-mcp', request.digest)
+   * ```
+   */
+  approveProvider(name: string, digest: string): Promise<ProviderStatus>
+  /**
+   * Takes back the approval of a package's code for every process, and removes its servers from this gateway. Rejects with
+   * `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER` for a registered provider, and `ERR_STORE`.
+   */
+  revokeProvider(name: string): Promise<ProviderStatus>
   /**
    * Returns the approved resources of a server, and then its approved resource templates. Starts no server.
    *

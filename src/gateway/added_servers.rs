@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use super::core::Core;
 use super::{Agent, ApprovalRead, Gateway};
 use crate::blocking::blocking;
-use crate::config::{ServerSource, SourceKind};
+use crate::config::{ServerDefinition, ServerSource, SourceKind};
 use crate::error::{Error, Result};
 use crate::registry::{AddedServer, Decider, Entry, MAX_ADDED_SERVERS, Registry, ServerChange, ServerStatus, source_of};
-use crate::store::{Kind, Rows};
+use crate::store::{Kind, Rows, audit};
 use crate::text::server_name_for;
 
 /// Number of additions and changes that the models of one agent can make within [`PROPOSAL_PERIOD`], as a person has to read each.
@@ -104,6 +104,11 @@ impl Core {
         Ok(outcome)
     }
 
+    /// Returns the name that an agent gave a server that it has added.
+    pub(super) fn display_name(&self, server: &ServerDefinition) -> Option<String> {
+        self.added.get(&server.name).filter(|added| added.definition.source == server.source).map(|added| added.display_name.clone())
+    }
+
     /// Returns whether a server that an agent has added is the one that its name stands for now, and no other source hides it.
     fn is_in_force(&self, server: &AddedServer) -> bool {
         let definition = &server.definition;
@@ -163,6 +168,7 @@ impl Agent {
             Ok(name)
         });
         let name = added.await.map_err(|error| self.core.redacted(error))?;
+        self.record(&name, audit::ServerChange::Added, author);
         // Nothing of an earlier server of this name.
         self.core.registry.record(&name, &Ok(()));
         self.core.connections.forget_failures(&name);
@@ -199,6 +205,7 @@ impl Agent {
             Ok(())
         });
         changed.await.map_err(|error| self.core.redacted(error))?;
+        self.record(name, audit::ServerChange::Changed, author);
         self.gateway().propose_added(name).await?;
         self.status_of(name)
     }
@@ -236,7 +243,24 @@ impl Agent {
             }
             Ok(())
         });
-        removed.await.map_err(|error| self.core.redacted(error))
+        removed.await.map_err(|error| self.core.redacted(error))?;
+        self.record(name, audit::ServerChange::Removed, author);
+        Ok(())
+    }
+
+    fn record(&self, server: &str, change: audit::ServerChange, author: Decider) {
+        let by = match author {
+            Decider::Model => audit::AuditParty::Model,
+            Decider::Person => audit::AuditParty::Agent,
+        };
+        let source = Some(SourceKind::Agent.as_str().to_owned());
+        self.core.audit.record(audit::AuditEvent::Server {
+            server: server.to_owned(),
+            change,
+            agent: self.identity.name.clone(),
+            source,
+            by,
+        });
     }
 
     /// Returns the agent's name as the owner of servers, if it may propose something now.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json};
 
+use super::availability::AttachedServers;
 use super::{Agent, CallOptions};
 use crate::bridge::ToolErrors;
 use crate::catalog::{DirectNames, DirectTool, NameStyle};
@@ -25,7 +26,7 @@ impl Agent {
     fn described(&self, style: NameStyle) -> Result<Vec<DirectTool>> {
         let wording = self.core.declaration_style(ToolErrors::default()).wording;
         let mut tools = Vec::new();
-        for (server, manifest) in self.core.visible_servers(self.identity.id)? {
+        for (server, manifest) in self.core.visible_servers(self.identity.id, &AttachedServers::default())? {
             let names = self.names_by_tool(&server)?;
             // A tool without a name was approved a moment ago.
             let named = manifest.distinct_tools().filter_map(|tool| Some((tool, names.get(&tool.name)?)));

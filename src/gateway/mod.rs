@@ -5,11 +5,13 @@ mod agent;
 mod agent_modules;
 mod approval;
 mod approval_cache;
+mod audit;
 mod availability;
 mod callbacks;
 mod caller;
 mod catalog;
 mod checks;
+mod config_source;
 mod connect;
 mod core;
 mod direct;
@@ -25,9 +27,12 @@ mod open_gateways;
 mod options;
 mod plugin_switch;
 mod proposals;
+mod providers;
 mod registration;
 mod reload;
 mod request;
+mod resolve;
+mod resolved_entry;
 mod resources_and_prompts;
 mod results;
 mod run_end;
@@ -37,8 +42,10 @@ mod server_details;
 mod server_facts;
 mod server_logs;
 mod slots;
+mod spans;
 mod status;
 mod subject;
+mod tasks;
 mod watch;
 
 use parking_lot::Mutex;
@@ -64,11 +71,14 @@ pub use events::{Event, EventListener};
 pub use model_tools::ApprovedServer;
 pub use open_gateways::OpenGateways;
 pub use options::{EnableAtOpen, GatewayOptions};
+pub use providers::{Provider, ProviderCode, ProviderLoader, ProviderOrigin, ProviderRequest, ProviderState, ProviderStatus};
 pub use reload::ReloadReport;
+pub use resolve::{Resolution, ResolveOptions, ResolvedServer};
 pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 pub use server_details::{ServerDetails, ServerLimits, ToolDetails, TransportKind};
 pub use server_logs::LogLine;
+pub use tasks::{Task, TaskServer};
 
 use self::added_servers::AddedServers;
 use self::agent::Agents;
@@ -78,11 +88,11 @@ use self::core::{Core, People, RequestState, RunDefaults, TrustState};
 use self::events::Events;
 use self::observer::CoreObserver;
 use self::plugin_switch::PluginSwitch;
+use self::providers::Providers;
 use self::request::Request;
 use self::results::check_budget;
 use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
-use crate::blocking::blocking;
 use crate::bridge::{ToolErrors, check_sendable, tool_result};
 use crate::client::{Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
@@ -91,6 +101,7 @@ use crate::redact::Redactor;
 use crate::registry::{Decider, Entry, Registry};
 use crate::sandbox::{HypervisorReport, Stop};
 use crate::store::Store;
+use crate::telemetry::{Telemetry, TraceContext};
 use crate::text::sanitise_line;
 use crate::trust::{ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
 
@@ -141,6 +152,8 @@ pub struct CallOptions {
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The listener of this call's events, instead of the gateway's.
     pub on_event: Option<EventListener>,
+    /// The trace that the call belongs to. Its server gets it too.
+    pub trace: Option<TraceContext>,
 }
 
 /// MCP servers and their approvals, in the hands of an operator: the one who decides what may run. It dereferences to the operator's own agent,
@@ -197,9 +210,10 @@ impl Gateway {
     fn open_with(options: &GatewayOptions, surroundings: Surroundings, redactor: &Arc<Redactor>) -> Result<Self> {
         options.limits.validate()?;
         check_budget("Gateway.open", options.max_result_tokens)?;
-        let source = options.source()?;
+        let source = options.source(&surroundings)?;
         let config = source.read()?;
         let mut warnings = config.warnings.clone();
+        let (providers, with_catalogue) = (config.providers.clone(), config.catalogue);
         let limits = Arc::new(options.limits.clone());
         let server_logs = ServerLogs::new(&options.state_folder(), Arc::clone(redactor));
         let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace, server_logs };
@@ -208,6 +222,8 @@ impl Gateway {
         let store = Arc::new(Store::open(&options.state_folder(), Arc::clone(&on_incident))?);
         let approvals = ApprovalStore::open(Arc::clone(&store), on_incident);
         warnings.extend(store.warning().map(str::to_owned));
+        let (telemetry, unexported) = Telemetry::begin(&options.environment, &options.runtime, redactor);
+        warnings.extend(unexported);
         let callbacks = CallbackChain::default().within(options.callbacks.clone());
         let server_facts = ServerFactsStore::open(&options.state_folder());
         let trust = TrustState {
@@ -224,6 +240,8 @@ impl Gateway {
             registry: Registry::limited_to(options.only.as_deref(), config),
             source,
             reloading: tokio::sync::Mutex::default(),
+            audit: audit::open(&store, options, &events),
+            telemetry,
             store,
             trust,
             added: AddedServers::new(options.requires_approval()),
@@ -247,8 +265,10 @@ impl Gateway {
             events,
             server_facts,
             tokens: TokenStore::new(options.state_folder().join(TOKENS)),
+            providers: Providers::new(options.provider_loader.clone()),
         });
         let gateway = Self::of(&core);
+        gateway.open_providers(providers, with_catalogue)?;
         gateway.begin(options, warnings)?;
         Ok(gateway)
     }
@@ -345,22 +365,6 @@ impl Gateway {
         Ok(self.core.events.server_logs.read(name, lines))
     }
 
-    /// Closes the gateway: ends its runs, calls, connections and processes.
-    pub async fn close(&self) {
-        self.begin_close();
-        self.core.end_attached().await;
-        self.core.connections.close_all().await;
-        self.core.events.server_logs.close().await;
-        self.core.trust.approval_cache.end();
-        let core = Arc::clone(&self.core);
-        // The last connection merges the journal into the database, which takes a moment.
-        let _ = blocking(move || {
-            core.store.close();
-            Ok(())
-        })
-        .await;
-    }
-
     fn enable_at_open(&self, enable: &EnableAtOpen) -> Result<()> {
         let names: Vec<String> = match enable {
             EnableAtOpen::None => return Ok(()),
@@ -424,7 +428,7 @@ impl Agent {
         check_budget("Gateway.sandbox", options.max_result_tokens)?;
         self.check_plugin_on()?;
         self.core.sandboxes.boot().map_err(|error| self.core.redacted(error))?;
-        Ok(Arc::new(Sandbox::new(self, options)))
+        Sandbox::new(self, options).map(Arc::new).map_err(|error| self.core.redacted(error))
     }
 
     /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server.

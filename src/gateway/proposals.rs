@@ -9,6 +9,7 @@ use super::{Agent, Gateway};
 use crate::config::{ServerDefinition, SourceKind, read_env_file};
 use crate::error::{Error, Result};
 use crate::registry::{AddedServer, Decider};
+use crate::store::audit::AuditParty;
 use crate::trust::{ApprovalRequest, ApprovalStatus, CommandRequest, Subject};
 
 /// Number of proposals that are told when a gateway opens.
@@ -36,9 +37,9 @@ impl Gateway {
     /// Approves both stages of exactly this server. If it is changed meanwhile, what it became waits for a person.
     async fn approve_added(&self, name: &str, added: &AddedServer) -> Result<()> {
         let subject = self.core.full_subject(&Arc::new(added.definition.clone())).await?;
-        self.approve(name, Some(&subject.shown_digest), None).await?;
+        self.approve_by(AuditParty::Setting, name, Some(&subject.shown_digest), None).await?;
         match self.approval_request(name).await? {
-            ApprovalRequest::Manifest(request) => self.approve(name, Some(&request.digest), None).await,
+            ApprovalRequest::Manifest(request) => self.approve_by(AuditParty::Setting, name, Some(&request.digest), None).await,
             ApprovalRequest::Command(_) => Err(Error::DigestChanged { server: name.to_owned() }),
         }
     }

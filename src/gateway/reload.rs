@@ -61,12 +61,16 @@ impl Gateway {
         let read = blocking(move || Ok((core.source.read()?, core.read_added()?)));
         let (config, (servers, added_warnings)) = read.await.map_err(|error| self.core.redacted(error))?;
         let warnings: Vec<String> = config.warnings.iter().cloned().chain(added_warnings).collect();
-        let replace = |registry: &Registry| {
+        let brought = self.core.brought_layers(&config).await.map_err(|error| self.core.redacted(error))?;
+        let change = |registry: &Registry| {
             registry.replace(config);
             // Another process may have changed these as well.
             self.core.set_added(servers, registry);
+            for (source, entries) in brought {
+                registry.set_layer(source, entries);
+            }
         };
-        let LayerChanges { added, removed, changed } = self.core.apply_layers(replace).await?;
+        let ServerChanges { added, removed, changed } = self.core.apply_layers(change).await?;
         let report = ReloadReport {
             added,
             removed,
@@ -81,6 +85,7 @@ impl Gateway {
                 .collect(),
             warnings: warnings.iter().map(|warning| self.core.redactor.readable(warning)).collect(),
         };
+        self.core.record_reload(&report);
         for warning in warnings {
             self.core.events.warn(warning);
         }
@@ -100,17 +105,18 @@ impl Gateway {
     }
 }
 
-/// Names of the servers that differ after a change of the registry.
-#[derive(Debug, Default)]
-pub(super) struct LayerChanges {
+/// Names of the servers that a change of the registry has affected.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ServerChanges {
     pub(super) added: Vec<String>,
     pub(super) removed: Vec<String>,
     pub(super) changed: Vec<String>,
 }
 
 impl Core {
-    /// Changes layers of the registry, and ends the servers that are no longer the same. The caller holds the lock of reloading.
-    pub(super) async fn apply_layers(self: &Arc<Self>, change: impl FnOnce(&Registry)) -> Result<LayerChanges> {
+    /// Changes the layers of the registry, and ends the servers that are no longer the same: a changed server loses its connection, a removed one
+    /// also what agents have of it. The caller holds `reloading`, so that two changes do not take each other's servers for their own.
+    pub(super) async fn apply_layers(self: &Arc<Self>, change: impl FnOnce(&Registry)) -> Result<ServerChanges> {
         let before = self.fingerprints();
         change(&self.registry);
         let core = Arc::clone(self);
@@ -120,16 +126,13 @@ impl Core {
         })
         .await?;
         let now = self.fingerprints();
-        let changes = LayerChanges {
+        let differs = |(name, form): &(&String, &String)| before.get(*name).is_some_and(|old| old != *form);
+        let changes = ServerChanges {
             added: now.keys().filter(|name| !before.contains_key(*name)).cloned().collect(),
             removed: before.keys().filter(|name| !now.contains_key(*name)).cloned().collect(),
-            changed: now
-                .iter()
-                .filter(|(name, form)| before.get(*name).is_some_and(|old| old != *form))
-                .map(|(name, _)| name.clone())
-                .collect(),
+            changed: now.iter().filter(differs).map(|(name, _)| name.clone()).collect(),
         };
-        // All servers end at the same time, so that no server continues with its old config while another server's process ends.
+        // All servers end at the same time, so that no server continues with its old definition while another server's process ends.
         let changed = changes.changed.iter().map(|name| (name, EndReason::Reconfigured));
         let removed = changes.removed.iter().map(|name| (name, EndReason::Retired));
         let ended: Vec<_> = changed.chain(removed).map(|(name, why)| self.end(name, why)).collect();
@@ -141,13 +144,17 @@ impl Core {
     fn fingerprints(&self) -> BTreeMap<String, String> {
         let key = self.store.key();
         let form = |entry: &Entry| match entry {
-            Entry::Invalid(server) => Canonical::new("invalid").text(&self.redacted(server.error.clone()).to_string()),
-            Entry::Valid(server) => {
-                let approved = Subject::new(server, key, Circumstances::default()).digest;
-                with_call_settings(Canonical::new("valid").text(&approved), server)
-            }
+            Entry::Invalid(server) => key.authenticate(&Canonical::new("invalid").text(&self.redacted(server.error.clone()).to_string())),
+            Entry::Valid(server) => self.fingerprint(server),
         };
-        self.registry.entries().iter().map(|entry| (entry.name().to_owned(), key.authenticate(&form(entry)))).collect()
+        self.registry.entries().iter().map(|entry| (entry.name().to_owned(), form(entry))).collect()
+    }
+
+    /// Returns a digest of a valid entry, made with this machine's key. Two entries that differ in anything have different digests.
+    pub(super) fn fingerprint(&self, server: &ServerDefinition) -> String {
+        let key = self.store.key();
+        let approved = Subject::new(server, key, Circumstances::default()).digest;
+        key.authenticate(&with_call_settings(Canonical::new("valid").text(&approved), server))
     }
 }
 

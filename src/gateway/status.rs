@@ -1,9 +1,10 @@
-//! The status of each server, as `servers()` tells it.
+//! The status of servers, as `servers()` reports it.
 
-use super::{Agent, ApprovalRead};
+use super::Agent;
+use super::approval_cache::ApprovalRead;
 use crate::client::ConnectionState;
-use crate::config::{ServerDefinition, ServerSource, SourceKind};
-use crate::error::{Error, Result};
+use crate::config::{InvalidServer, ServerDefinition, SourceKind, missing_variables};
+use crate::error::Result;
 use crate::registry::{Entry, LastError, ServerState, ServerStatus};
 use crate::trust::ApprovalStatus;
 
@@ -24,7 +25,7 @@ impl Agent {
     pub fn servers_by(&self, approval_read: ApprovalRead) -> Result<Vec<ServerStatus>> {
         let entries = self.core.registry.entries().into_iter().filter(|entry| match entry {
             Entry::Valid(server) => self.core.exists_for(&server.source, &self.identity),
-            Entry::Invalid(_) => true,
+            Entry::Invalid(server) => self.core.exists_for(&server.source, &self.identity),
         });
         let statuses: Result<Vec<_>> = entries.map(|entry| self.status(&entry, approval_read)).collect();
         self.core.refresh_if_cached(approval_read);
@@ -48,17 +49,20 @@ impl Agent {
     pub(super) fn status(&self, entry: &Entry, approval_read: ApprovalRead) -> Result<ServerStatus> {
         let server = match entry {
             Entry::Valid(server) => server,
-            Entry::Invalid(server) => return Ok(invalid_status(&server.name, &self.core.redacted(server.error.clone()))),
+            Entry::Invalid(server) => return Ok(self.invalid_status(server)),
         };
         let approval_status = self.core.approval_status_by(server, approval_read)?;
         let registry = &self.core.registry;
         let last_error = registry.last_error(&server.name);
         let connection = self.core.connections.state(&server.name);
+        let missing = missing_variables(server, &self.core.surroundings.environment);
+        let is_ready = !missing.iter().any(|name| server.required_environment.contains(name));
         let state = match &approval_status {
             _ if server.disabled => ServerState::Disabled,
             ApprovalStatus::Unapproved(_) if server.source.kind == SourceKind::Agent => ServerState::PendingApproval,
             _ if connection == ConnectionState::Connected => ServerState::Connected,
             _ if connection == ConnectionState::Connecting => ServerState::Connecting,
+            _ if !is_ready => ServerState::NotReady,
             _ if last_error.is_some() => ServerState::Error,
             ApprovalStatus::Unapproved(_) => ServerState::Unapproved,
             ApprovalStatus::Command => ServerState::CommandApproved,
@@ -71,34 +75,30 @@ impl Agent {
             // While a plugin is off, enabled servers are reported as not enabled; they become enabled again when the plugin is switched on.
             enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_plugin_on().is_ok(),
             disabled_by_person: registry.is_disabled_by_person(&server.name),
+            display_name: self.core.display_name(server),
             source: server.source.clone(),
-            display_name: self
-                .core
-                .added
-                .get(&server.name)
-                .filter(|added| added.definition.source == server.source)
-                .map(|added| added.display_name.clone()),
             hides: registry.hidden_by(&server.name),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
             quarantined: self.quarantined(server, &approval_status, approval_read),
+            missing,
             last_error,
         })
     }
-}
 
-fn invalid_status(name: &str, error: &Error) -> ServerStatus {
-    ServerStatus {
-        name: name.to_owned(),
-        state: ServerState::Invalid,
-        approved: false,
-        enabled: false,
-        disabled_by_person: false,
-        // Entries with errors can be of the operator's config only.
-        source: ServerSource::default(),
-        display_name: None,
-        hides: Vec::new(),
-        tools: Vec::new(),
-        quarantined: Vec::new(),
-        last_error: Some(LastError::from(error)),
+    fn invalid_status(&self, server: &InvalidServer) -> ServerStatus {
+        ServerStatus {
+            name: server.name.clone(),
+            state: ServerState::Invalid,
+            approved: false,
+            enabled: false,
+            disabled_by_person: false,
+            display_name: None,
+            source: server.source.clone(),
+            hides: self.core.registry.hidden_by(&server.name),
+            tools: Vec::new(),
+            quarantined: Vec::new(),
+            missing: Vec::new(),
+            last_error: Some(LastError::from(&self.core.redacted(server.error.clone()))),
+        }
     }
 }

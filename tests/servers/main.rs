@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 
 mod agents;
+mod audit;
 mod client;
 mod direct;
 mod disk;
@@ -20,6 +21,8 @@ mod resources_and_prompts;
 mod results;
 mod serve_clients;
 mod store;
+mod tasks;
+mod telemetry;
 mod trust;
 mod typed;
 

@@ -15,7 +15,7 @@ use super::error::{CliError, FILE};
 use super::session::Session;
 use super::{Exit, files};
 use crate::command::{Tone, one_line};
-use crate::config::SourceKind;
+use crate::config::{SourceKind, inputs_in};
 use crate::files::{lock_within, private_folder, replace_kept, target_of_user};
 use crate::gateway::Gateway;
 use args::{Add, Set, Unset};
@@ -146,7 +146,7 @@ fn tell(session: &Session, name: &str, changed: &Changed) {
             "loaders": addition.loaders, "redirectors": addition.redirectors, "secrets": addition.secrets, "warnings": changed.warnings, "next": next });
         return session.terminal.print_json(&document);
     }
-    let inputs = crate::cli::import::parsed(&changed.text).map(|root| crate::cli::import::inputs_in(&root)).unwrap_or_default();
+    let inputs = crate::cli::import::parsed(&changed.text).map(|root| inputs_in(&root)).unwrap_or_default();
     session.terminal.print(&crate::cli::import::shown(&addition, &inputs, &session.terminal.out));
     for warning in &changed.warnings {
         session.terminal.note(Tone::Warning, "warning:", &one_line(warning));
