@@ -32,12 +32,13 @@ pub(super) struct Session {
     pub(super) terminal: Arc<Terminal>,
     pub(super) stop: Stop,
     gateway: OnceLock<Gateway>,
+    person: OnceLock<Arc<dyn Callbacks>>,
 }
 
 impl Session {
     pub(super) fn new(global: Global, context: ProcessContext, stop: Stop) -> Self {
         let terminal = Arc::new(Terminal::new(context.screens, global.color, &context.environment));
-        Self { next_command: NextCommand::new(&global), global, context, terminal, stop, gateway: OnceLock::new() }
+        Self { next_command: NextCommand::new(&global), global, context, terminal, stop, gateway: OnceLock::new(), person: OnceLock::new() }
     }
 
     pub(super) fn json(&self) -> bool {
@@ -124,8 +125,15 @@ impl Session {
     fn asking(&self, allowed: AllowedWrites) -> GatewayOptions {
         let mut options = self.options();
         let person = Person { terminal: Arc::clone(&self.terminal), can_ask: self.can_ask(), allowed };
-        options.callbacks = Some(Arc::new(person) as Arc<dyn Callbacks>);
+        let person = Arc::new(person) as Arc<dyn Callbacks>;
+        let _ = self.person.set(Arc::clone(&person));
+        options.callbacks = Some(person);
         options
+    }
+
+    /// Returns the person at the terminal, once a gateway is open that may ask them.
+    pub(super) fn person(&self) -> Option<Arc<dyn Callbacks>> {
+        self.person.get().cloned()
     }
 
     fn open_enabled(&self, options: GatewayOptions, servers: Option<&[String]>) -> Result<Gateway> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::core::Core;
-use super::{Agent, ApprovalRead, Gateway};
+use super::{Agent, Gateway};
 use crate::blocking::blocking;
 use crate::config::{ServerDefinition, ServerSource, SourceKind};
 use crate::error::{Error, Result};
@@ -68,6 +68,12 @@ impl Core {
         let (servers, warnings) = self.read_added()?;
         self.set_added(servers, &self.registry);
         Ok(warnings)
+    }
+
+    /// Returns the names of the servers that agents of this name have added. A name that another source has is that source's.
+    pub(super) fn added_by(&self, agent: &str) -> BTreeSet<String> {
+        let is_own = |server: &&Arc<AddedServer>| server.owner.as_deref() == Some(agent) && self.is_in_force(server);
+        self.added.all().iter().filter(is_own).map(|server| server.definition.name.clone()).collect()
     }
 
     /// Returns the servers of the store as they are now, and warnings. Blocks.
@@ -266,10 +272,16 @@ impl Agent {
     /// Returns the agent's name as the owner of servers, if it may propose something now.
     fn proposing(&self, author: Decider) -> Result<Option<String>> {
         self.identity.check_open()?;
+        let Some(source) = self.identity.own_source() else {
+            return Err(invalid(
+                ADD,
+                "an agent that an MCP host has named cannot add servers: the name is the host's own choice".to_owned(),
+            ));
+        };
         if author == Decider::Model {
-            self.core.added.take_proposal(self.name(), Instant::now())?;
+            self.core.added.take_proposal(source.name.as_deref(), Instant::now())?;
         }
-        Ok(self.name().map(str::to_owned))
+        Ok(source.name)
     }
 
     /// Returns a server that the agent may change or remove.
@@ -277,19 +289,20 @@ impl Agent {
         self.identity.check_open()?;
         let server = self.core.added.get(name);
         match server {
-            Some(server) if rights == Rights::RemoveAll || server.owner.as_deref() == self.name() => Ok(server),
+            Some(server) if rights == Rights::RemoveAll || Some(&server.definition.source) == self.identity.own_source().as_ref() => {
+                Ok(server)
+            }
             _ if self.core.registry.server(name).is_ok_and(|server| self.core.exists_for(&server.source, &self.identity)) => {
                 let problem =
                     "this agent has not added it. Servers of the config are changed by the user, with hyperlight-mcp set and remove";
                 Err(Error::OperatorOnly { what: "this server", problem })
             }
-            _ => Err(self.core.redacted(self.core.unknown_to(name, &self.identity))),
+            _ => Err(self.unknown(name)?),
         }
     }
 
     fn status_of(&self, name: &str) -> Result<ServerStatus> {
-        let entry = self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
-        self.status(&entry, ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))
+        self.server_offer(name).map(|info| info.status)
     }
 }
 
@@ -318,15 +331,10 @@ impl Gateway {
     }
 }
 
-/// Returns whether the servers of a source exist for an agent: those that an agent has added exist for agents of its name, and for the operator,
-/// who decides about them.
-pub(super) fn exists_for(source: &ServerSource, agent: Option<&str>, is_operator: bool) -> bool {
-    is_operator || may_use(source, agent)
-}
-
-/// Returns whether an agent may use the servers of a source. Those that an agent has added are for agents of its name alone.
-pub(super) fn may_use(source: &ServerSource, agent: Option<&str>) -> bool {
-    source.kind != SourceKind::Agent || source.name.as_deref() == agent
+/// Returns whether an agent may use the servers of a source. Those that an agent has added are for agents of its name alone: `own` is the source of
+/// what this agent adds.
+pub(super) fn may_use(source: &ServerSource, own: Option<&ServerSource>) -> bool {
+    source.kind != SourceKind::Agent || own == Some(source)
 }
 
 #[cfg(test)]
@@ -334,12 +342,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_added_server_is_for_its_agent_and_the_operator_decides_about_it() {
-        let [a, own, config] = [source_of(Some("a")), source_of(None), ServerSource::default()];
-        assert!(may_use(&a, Some("a")) && !may_use(&a, Some("b")) && !may_use(&a, None));
-        assert!(may_use(&own, None) && !may_use(&own, Some("a")));
-        assert!(may_use(&config, None) && may_use(&config, Some("a")));
-        assert!(exists_for(&a, None, true) && !exists_for(&a, Some("b"), false) && exists_for(&a, Some("a"), false));
+    fn an_added_server_is_for_its_agent_alone() {
+        let [a, b, operators, config] = [source_of(Some("a")), source_of(Some("b")), source_of(None), ServerSource::default()];
+        assert!(may_use(&a, Some(&a)) && !may_use(&a, Some(&b)) && !may_use(&a, Some(&operators)) && !may_use(&a, None));
+        assert!(may_use(&operators, Some(&operators)) && !may_use(&operators, Some(&a)) && !may_use(&operators, None));
+        assert!([Some(&a), Some(&operators), None].into_iter().all(|own| may_use(&config, own)));
     }
 
     #[test]

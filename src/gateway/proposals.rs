@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::agent::Identity;
 use super::core::Core;
 use super::events::Event;
-use super::{Agent, Gateway};
+use super::{Agent, ApprovalRead, Gateway};
 use crate::config::{ServerDefinition, SourceKind, read_env_file};
 use crate::error::{Error, Result};
 use crate::registry::{AddedServer, Decider};
@@ -126,8 +126,14 @@ impl Agent {
         let exists = self.core.registry.server(name).map(|server| self.core.exists_for(&server.source, &self.identity));
         match exists {
             Err(error @ Error::UnknownServer { .. }) if self.is_operator() => Err(self.core.redacted(error)),
-            Ok(false) | Err(Error::UnknownServer { .. }) => Err(self.core.redacted(self.core.unknown_to(name, &self.identity))),
+            Ok(false) | Err(Error::UnknownServer { .. }) => Err(self.unknown(name)?),
             Ok(true) | Err(_) => Ok(()),
         }
+    }
+
+    /// Returns the error for a server that does not exist for this agent.
+    pub(super) fn unknown(&self, name: &str) -> Result<Error> {
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        Ok(self.core.redacted(self.core.unknown_server(name, &granted)))
     }
 }

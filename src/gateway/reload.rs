@@ -62,6 +62,8 @@ impl Gateway {
         let (config, (servers, added_warnings)) = read.await.map_err(|error| self.core.redacted(error))?;
         let warnings: Vec<String> = config.warnings.iter().cloned().chain(added_warnings).collect();
         let brought = self.core.brought_layers(&config).await.map_err(|error| self.core.redacted(error))?;
+        // Before the servers, so that no agent sees a new server by its earlier grants.
+        self.core.grants.replace(config.grants.clone());
         let change = |registry: &Registry| {
             registry.replace(config);
             // Another process may have changed these as well.

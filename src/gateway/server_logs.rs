@@ -241,6 +241,7 @@ fn subject_of(event: &Event) -> Option<&str> {
         | Event::ApprovalsDamaged { .. }
         | Event::ApprovalProposed { .. }
         | Event::Progress { .. }
+        | Event::NotGranted { .. }
         | Event::ResourceUpdated { .. } => None,
     }
 }
@@ -283,6 +284,7 @@ fn words(event: &Event) -> (&'static str, String, Option<String>) {
         | Event::ApprovalsDamaged { .. }
         | Event::ApprovalProposed { .. }
         | Event::Progress { .. }
+        | Event::NotGranted { .. }
         | Event::ResourceUpdated { .. } => ("event", String::new(), None),
     }
 }
