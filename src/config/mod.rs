@@ -62,6 +62,7 @@ pub use providers::{ProviderPatterns, ProviderPolicy, ProviderSettings};
 pub use readiness::missing_variables;
 pub use redirectors::redirects_traffic;
 pub use rules::is_package_name;
+pub(crate) use server::is_setting;
 pub use source::{ServerSource, SourceKind, server_of_key};
 pub(crate) use substitute::INPUT_ADVICE;
 pub use substitute::{ResolvedCommand, ResolvedHttp, Surroundings, resolve_command, resolve_http, resolve_roots};

@@ -8,6 +8,7 @@ use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::added_servers::AddedServers;
 use super::agent::{Agents, Identity};
 use super::approval_cache::ApprovalCache;
 use super::callbacks::{CallScope, CallbackChain};
@@ -52,6 +53,7 @@ pub(super) struct Core {
     pub(super) audit: Audit,
     pub(super) telemetry: Telemetry,
     pub(super) trust: TrustState,
+    pub(super) added: AddedServers,
     pub(super) grants: GrantState,
     pub(super) connections: Connections,
     pub(super) requests: RequestState,

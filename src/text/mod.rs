@@ -13,7 +13,7 @@ pub use problem::Problem;
 pub(crate) use problem::{Position, displayed, displayed_within, sort_problems};
 pub(crate) use sanitise::{MAX_LEVELS, hidden, is_tag, is_unseen, visible};
 pub use sanitise::{has_invisible, sanitise_json, sanitise_line, sanitise_text};
-pub(crate) use server_name::check_server_name;
 pub use server_name::is_server_name;
+pub(crate) use server_name::{check_server_name, server_name_for};
 pub(crate) use shown_arguments::{arguments_text, escaped, whole_arguments_text};
 pub use word_text::WordText;

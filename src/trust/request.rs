@@ -33,6 +33,26 @@ pub enum ApprovalRequest {
     Manifest(Box<ManifestRequest>),
 }
 
+impl ApprovalRequest {
+    /// Returns whether all of the request is approved already.
+    #[must_use]
+    pub fn is_approved(&self) -> bool {
+        match self {
+            Self::Command(request) => request.approved,
+            Self::Manifest(request) => request.approved,
+        }
+    }
+
+    /// Returns the digest to pass to `approve`.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        match self {
+            Self::Command(request) => &request.digest,
+            Self::Manifest(request) => &request.digest,
+        }
+    }
+}
+
 /// Stage 1: the command that would run.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]

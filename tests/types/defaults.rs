@@ -52,6 +52,7 @@ fn real() -> BTreeMap<String, Json> {
         ("SystemMessageOptions.budgetTokens", constant("gateway/catalog.rs", "DEFAULT_BUDGET_TOKENS")),
         ("AgentToolsOptions.maxResultTokens", constant("agent/options.rs", "DEFAULT_RESULT_TOKENS")),
         ("AgentToolsOptions.maxPendingRuns", constant("agent/options.rs", "DEFAULT_PENDING_RUNS")),
+        ("AgentToolsOptions.manage", json!(false)),
         ("CommandOptions.color", json!(hyperlight_mcp::command::CommandOptions::default().color)),
         ("CommandOptions.width", constant("command/text.rs", "DEFAULT_WIDTH")),
         ("CommandOptions.speaker", json!(if Speaker::default() == Speaker::Person { "person" } else { "model" })),
