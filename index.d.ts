@@ -78,6 +78,10 @@ export interface Limits {
   guestHeapBytes: number
   /** The length of a description that a model may read, in characters. Default 2,000. */
   maxDescriptionChars: number
+  /** The size of all rows of the audit. The oldest rows are removed. Default 64 MiB. */
+  maxAuditBytes: number
+  /** The age of the oldest row of the audit: 90 days. Older rows are removed. Default 7,776,000,000. */
+  maxAuditAgeMs: number
 }
 
 /** A level of the guest's console. */
@@ -203,8 +207,9 @@ export interface CallerCallbacks {
  */
 export interface Callbacks extends CallerCallbacks {
   /**
-   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each id in a gateway. `server` is the name of the
-   * server that is started. Its approval covers `description`.
+   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each input in a gateway, and again where a changed
+   * config gives the id another description, default or `password`. `server` is the name of the server that is started. Its approval covers
+   * `description`.
    */
   onInput?(id: string, description?: string, server?: string): string | Promise<string>
   /**
@@ -225,8 +230,14 @@ export interface Callbacks extends CallerCallbacks {
 /** Options of an `Agent`'s method, without the callbacks that are the operator's. */
 export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssuer'>
 
-/** Options of `Gateway.agent`: its callbacks. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
-export interface AgentOptions extends CallerCallbacks {}
+/** Options of `Gateway.agent`. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
+export interface AgentOptions extends CallerCallbacks {
+  /**
+   * Names of profiles of the config: the agent has only their servers, each as narrow as all of them say. Default: those of the agent's entry in the
+   * config. Once the config has profiles, an agent without any has no server. A name that the config does not have is `ERR_INVALID_OPTION`.
+   */
+  profiles?: string[]
+}
 
 /** VMs that are started in advance, so that a run does not wait for its start. Each run has a VM of its own, which is destroyed after the run. */
 export interface WarmVms {
@@ -286,6 +297,11 @@ export interface GatewayOptions extends Callbacks {
   maxResultTokens?: number
   /** Also emits an event for each connection and each call. Default false. */
   trace?: boolean
+  /**
+   * The audit also keeps the arguments of each call, without secrets, if they have at most 64 KiB. Otherwise it keeps only their digest under the
+   * machine's key. Default false.
+   */
+  auditContent?: boolean
 }
 
 /** Options of `Gateway.approve`. */
@@ -305,8 +321,69 @@ export interface ReloadReport {
   warnings: string[]
 }
 
+/**
+ * A task: what runs are about. It attaches servers besides those that are always there, which are those of the config and those that the agent has added
+ * for itself. A server that may not be used is not attached, and `warnings` of the run say why. A model never gives a task.
+ */
+export interface Task {
+  /**
+   * The task in words, at most 64 KiB. It attaches each server that has one of its words as a keyword or a capability: whole words, in any case.
+   * Default: no text.
+   */
+  text?: string
+  /**
+   * The servers that the task needs: names, and entries of its own as in the config, like `{ weather: { command: 'npx', args: [] } }`. An entry hides
+   * servers of its name from the task's runs, needs approval like any other, and ends with the sandbox. Its name in `servers()` and for `approve()` is
+   * `weather@task-…`, with a digest of the entry. At most 256. Default: none.
+   */
+  servers?: (string | Record<string, object>)[] | Record<string, object>
+  /** Capabilities: each server that has one of them is attached. At most 256. Default: none. */
+  capabilities?: string[]
+}
+
+/** Options of `Gateway.resolve`. */
+export interface ResolveOptions {
+  /** The name of the agent. Default: the operator's own. */
+  agent?: string
+  /** The task. Default: none, so that only servers are in force that are always there. */
+  task?: Task
+  /** True for the lines alone, without `mcpServers`. Default false. */
+  dryRun?: boolean
+}
+
+/** The servers that would be in force for an agent and a task. */
+export interface Resolution {
+  /**
+   * The entries, by keys that other programs accept. Secrets are names of variables: `${NAME}`. Filters, `confirm` and approvals are not part of an entry:
+   * the program that reads it does not know them. Missing with `dryRun`.
+   */
+  mcpServers?: Record<string, object>
+  /** One line for each server that is in force, or that the task wants and that is left out. */
+  servers: ResolvedServer[]
+  /** What another program does not do with the entries, and servers that are not ready. */
+  warnings: string[]
+}
+
+/** The line of one server in a `Resolution`. */
+export interface ResolvedServer {
+  name: string
+  /** The key in `mcpServers`: `acme__shared-fs` for `acme--shared-fs`. */
+  key: string
+  inForce: boolean
+  /** The reason why the server is in force or left out: a sentence. */
+  reason: string
+  /** Who brought the server. Missing for a name that no server has. */
+  source?: ServerSource
+  /** Other sources that have a server of this name, which is not used. */
+  hides?: ServerSource[]
+  /** The variables that the server needs and that are not set. Missing if there are none. */
+  missing?: string[]
+}
+
 /** Options of `Gateway.sandbox`. */
 export interface SandboxOptions extends Callbacks {
+  /** What all runs of the sandbox are about. Default: no task. */
+  task?: Task
   /** The form in which code gets errors that tools report. Default `return`. */
   toolErrors?: ToolErrors
   /** The maximum size of a run's value, in a model's tokens, if the run sets none. Default: the gateway's. See `RunOptions`. */
@@ -315,6 +392,11 @@ export interface SandboxOptions extends Callbacks {
 
 /** Options of `Sandbox.run`. */
 export interface RunOptions extends Callbacks {
+  /**
+   * What the run is about, besides the task of the sandbox. The servers that it brings live until the sandbox is closed or has another run with a task.
+   * Default: no task.
+   */
+  task?: Task
   /** The value that `handler` is called with. Default `null`. */
   input?: unknown
   /** The time limit in milliseconds, from the run's own start. The default and the maximum are `limits.runTimeoutMs`. */
@@ -329,6 +411,11 @@ export interface RunOptions extends Callbacks {
    * sandbox's, else the gateway's, else the value is not cut.
    */
   maxResultTokens?: number
+  /**
+   * The trace that the run belongs to, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is the
+   * parent of the run's span. Default: a trace of its own where spans are exported, else none.
+   */
+  traceparent?: string
 }
 
 /** Options of `Gateway.callTool`. */
@@ -337,6 +424,11 @@ export interface CallOptions extends Callbacks {
   timeoutMs?: number
   /** A signal that cancels the call, also at the server. */
   signal?: AbortSignal
+  /**
+   * The trace that the call belongs to, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is the
+   * parent of the call's span. Default: a trace of its own where spans are exported, else none.
+   */
+  traceparent?: string
 }
 
 /** Options of `Gateway.complete`. */
@@ -426,8 +518,11 @@ export interface ServerSource {
 /** A server and its present state. */
 export interface ServerStatus {
   name: string
-  /** The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. */
-  state: 'invalid' | 'disabled' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
+  /**
+   * The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. `not-ready` means that it cannot start, as
+   * variables that it needs are `missing`; `approved` says whether it is approved.
+   */
+  state: 'invalid' | 'disabled' | 'not-ready' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
   /** True if both the command and the manifest are approved, as the server is configured now. */
   approved: boolean
   enabled: boolean
@@ -437,10 +532,14 @@ export interface ServerStatus {
   source: ServerSource
   /** Other sources that have a server of this name, which is not used. */
   hides?: ServerSource[]
+  /** The variables that the server needs and that are not set. It does not start without them. Missing if there are none. */
+  missing?: string[]
   /** The names of the approved tools, as the server gives them. */
   tools: string[]
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
   quarantined: string[]
+  /** Variables of this process that the server needs and that are not set, or empty: then it is `not-ready`. */
+  missing?: string[]
   lastError?: { code: ErrorCode; message: string }
 }
 
@@ -486,7 +585,12 @@ export type ErrorCode =
   | 'ERR_SERVER_DISABLED'
   | 'ERR_DISABLED_BY_PERSON'
   | 'ERR_OPERATOR_ONLY'
+  | 'ERR_NOT_GRANTED'
+  | 'ERR_UNKNOWN_TOOLBOX'
+  | 'ERR_GRANT_IN_CONFIG'
   | 'ERR_DIGEST_CHANGED'
+  | 'ERR_UNKNOWN_PROVIDER'
+  | 'ERR_PROVIDER'
   | 'ERR_UNKNOWN_TOOL'
   | 'ERR_UNKNOWN_MODULE'
   | 'ERR_TOOL_CHANGED'
@@ -588,6 +692,7 @@ export type GatewayEvent =
   | ApprovalsDamagedEvent
   | ApprovalProposedEvent
   | ExecutableChangedEvent
+  | NotGrantedEvent
   | ToolsChangedEvent
   | ProgressEvent
   | ServerLogEvent
@@ -636,6 +741,20 @@ export interface ExecutableChangedEvent {
   /** The SHA-256 of the program file when it was approved. `now` is its present SHA-256. */
   before: string
   now: string
+}
+
+/**
+ * An event for the operator: an agent called a tool, or read or filled in something, that its toolboxes do not have. Passed once for each agent and item.
+ * For the agent's model, the item does not exist.
+ */
+export interface NotGrantedEvent {
+  type: 'not-granted'
+  agent: string
+  server: string
+  /** The tool's name, `resource:` with a URI, or `prompt:` with a name. */
+  item: string
+  /** The reason, and which toolbox has it. It must not be shown to a model. */
+  reason: string
 }
 
 /**
@@ -1336,6 +1455,151 @@ export interface HostFunctionsOptions extends CallerCallbacks {
 /** A function that calls a tool, for an agent that has a sandbox of its own. */
 export type HostFunction = (args?: Record<string, any>, options?: AgentCallOptions) => Promise<any>
 
+/** Selects rows of the audit. All that is given must fit. An unknown key or a wrong type is an error that names the key. */
+export interface AuditQuery {
+  /** Only rows from this time on, in milliseconds since 1970, as `Date.now()` returns it. Default: from the first row on. */
+  since?: number
+  /** Only rows of this agent. Default: of all. */
+  agent?: string
+  /** Only rows of this server. Default: of all. */
+  server?: string
+  /** Only rows of this tool, by the server's own name for it. Default: of all. */
+  tool?: string
+  /** Only rows of this kind. Default: of all. */
+  kind?: AuditKind
+  /** The maximum number of rows, at least 1; the last ones are returned. Default 1,000. */
+  limit?: number
+}
+
+/**
+ * What a row is about. `server`: a server was added, changed, removed, enabled or disabled. `call`: a call of a tool, or another request to a server.
+ * `gap`: events are missing here. `damage`: another program has changed the audit before this row.
+ */
+export type AuditKind = 'approval' | 'revocation' | 'server' | 'grant' | 'connection' | 'call' | 'gap' | 'damage'
+
+/**
+ * What has happened. `command` and `manifest` are the stages of an approval. `queue-full`: events came faster than they could be written.
+ * `process-ended`: a process ended without closing its gateway. `head-changed`: the end of the chain was changed, or is older than what was written.
+ */
+export type AuditAction =
+  | 'command'
+  | 'manifest'
+  | 'revoked'
+  | 'added'
+  | 'changed'
+  | 'removed'
+  | 'enabled'
+  | 'disabled'
+  | 'granted'
+  | 'ungranted'
+  | 'opened'
+  | 'failed'
+  | 'lost'
+  | 'idle'
+  | 'evicted'
+  | 'queue-full'
+  | 'process-ended'
+  | 'head-changed'
+
+/** The party that has decided something. `setting`: a setting that decides without a person. */
+export type AuditParty = 'person' | 'model' | 'agent' | 'config' | 'setting'
+
+/** A row of the audit. */
+export interface AuditRow {
+  /** The place in the chain, from 1. */
+  number: number
+  /** Milliseconds since 1970. */
+  at: number
+  kind: AuditKind
+  /** The agent's name. Missing for the operator's own agent. */
+  agent?: string
+  server?: string
+  /** The tool's name as the server gives it, or the method of another request. */
+  tool?: string
+  /** The id of the process that wrote the row; with `process-ended`, of the one that has ended, 0 if that is not known. */
+  pid: number
+  /** What has happened, for each kind but `call`. */
+  action?: AuditAction
+  by?: AuditParty
+  /** The digest that was approved; the source of a server; the toolbox of a grant. */
+  subject?: string
+  /** The number of the run in its process. Missing for a call without a run. */
+  runId?: number
+  /**
+   * Of a call: `ok`, `tool-error` (the tool answered with `isError: true`), `cancelled` (its caller has given it up; the server may have carried it
+   * out), or the error's code. Of a connection that failed: the error's code.
+   */
+  outcome?: string
+  /** The duration of a call, or of opening a connection, in milliseconds. A call's includes the time in which a person was asked. */
+  durationMs?: number
+  /** The digest of the arguments under the machine's key. Equal arguments have equal digests. */
+  argumentsDigest?: string
+  /** The arguments without secrets. Only with `auditContent`, and if they have at most 64 KiB. */
+  arguments?: Record<string, unknown>
+  /** The size of the arguments as JSON, in bytes. */
+  argumentBytes?: number
+  /** The approximate size of the result in bytes: its texts and keys, and 8 for each other value. */
+  resultBytes?: number
+  /** The number of events that a gap stands for. Missing if it is not known. */
+  lost?: number
+  /** The digest of this row and of all before it, under the machine's key. */
+  digest: string
+}
+
+/** The result of `Gateway.verifyAudit`. */
+export interface AuditReport {
+  /** True if each row is as it was written, and none is missing, new or in another place. */
+  whole: boolean
+  rows: number
+  /** The number of the first row. Older rows were removed by `limits.maxAuditBytes` or `limits.maxAuditAgeMs`. Missing for an empty audit. */
+  first?: number
+  /** The number of the last row. Missing for an empty audit. */
+  last?: number
+  /** The digest of the last row. Kept elsewhere, it shows later whether this row is still there. Missing for an empty audit. */
+  head?: string
+  /** The number of rows that tell of a gap. A gap is no damage: events were lost, and the audit says so. */
+  gaps: number
+  /** What is wrong, one sentence each, at most a hundred. */
+  problems: string[]
+}
+
+/** A named set of patterns. */
+export interface Toolbox {
+  name: string
+  /** Patterns in their order: of those that match, the last decides. */
+  patterns: string[]
+  source: GrantSource
+}
+
+/** Where a toolbox or a grant comes from: the config, where alone it can be changed, or the store, if it was made at run time. */
+export type GrantSource = 'config' | 'store'
+
+/** The toolboxes of one agent. */
+export interface AgentGrant {
+  agent: string
+  /** Names of toolboxes in their order. Without any, the agent has nothing. */
+  toolboxes: string[]
+  source: GrantSource
+}
+
+/** The result of `Gateway.toolboxes`. */
+export interface GrantList {
+  toolboxes: Toolbox[]
+  agents: AgentGrant[]
+  /** What agents get that are not in `agents`. */
+  defaultGrant: DefaultGrant
+}
+
+/** What an agent without a grant gets: everything that is approved and enabled, or nothing. */
+export type DefaultGrant = 'all' | 'none'
+
+/** The result of `Gateway.explainGrant`. */
+export interface GrantVerdict {
+  granted: boolean
+  /** The reason, as a sentence for the operator. It names toolboxes, and must not be shown to a model. */
+  reason: string
+}
+
 /** Options of `Gateway.command`. */
 export interface CommandOptions {
   /** Adds ANSI colours to the text. Set it if the output is a terminal and `NO_COLOR` is not set. Default false. */
@@ -1442,6 +1706,89 @@ export interface ServeLimits {
 /** Supports `await using served = await gateway.serve({ http: 0 })`. */
 export interface ServedGateway {
   [Symbol.asyncDispose](): Promise<void>
+}
+
+/** Brings servers: an object of the agent's author. */
+export interface Provider {
+  /**
+   * Returns definitions of servers. It is called when the provider is registered, and at each `reload()`. It has 2 s, and its answer at most 200
+   * servers and 256 KiB as JSON.
+   */
+  servers(): ServerDefinition[] | Promise<ServerDefinition[]>
+}
+
+/**
+ * The definition of a server by a provider: the keys of a server in the config (docs/CONFIG.md) without those that only the operator may set (`confirm`)
+ * and without `envFile`, and the keys below. It needs a `package`, a `command` or a `url`.
+ */
+export interface ServerDefinition {
+  /** The server is called `<provider>--<name>`. It must match `^[a-z][a-z0-9-]*$`, without `--`. */
+  name: string
+  /** The package that the server is, with or without a version. */
+  package?: string
+  /** Default `npx`, with a `package`. */
+  command?: string
+  /** Default `["-y", package]`, with a `package`. */
+  args?: string[]
+  /** The variables of this process that reach the server, at most 64. While one is not set, the server is `not-ready`. Default: none. */
+  envRequired?: string[]
+  /** What the server can do, for tasks and for the policy of the config. Default: nothing. */
+  capabilities?: string[]
+  /** Words in the text of a task that ask for the server. Default: none. */
+  keywords?: string[]
+  /** A sentence for people who read the definition. It has no effect. */
+  description?: string
+  [key: string]: unknown
+}
+
+/** A provider and its present state. */
+export interface ProviderStatus {
+  /** The beginning of the names of its servers, before `--`. */
+  name: string
+  /** The name of its package. Absent for a registered provider. */
+  package?: string
+  /** The version that is installed. */
+  version?: string
+  /** The config names the package, it is installed and was found, or the agent's author has registered the provider. */
+  origin: 'config' | 'discovered' | 'registered'
+  /**
+   * `unapproved`: no person has approved the package as it is now, and its code does not run. `ready`: its servers exist. `failed`: it cannot be found,
+   * or its code gave no list of definitions. `denied`: the policy of the config is against it, and nothing of it is used.
+   */
+  state: 'unapproved' | 'ready' | 'failed' | 'denied'
+  /** The reason for a state other than `ready`. */
+  problem?: string
+  /** The names of its servers. Those with an error are `invalid` in `servers()`. */
+  servers: string[]
+  /** Servers that the policy of the config denies. They do not exist. */
+  refused: RefusedServer[]
+}
+
+/** A server that the policy of the config denies. */
+export interface RefusedServer {
+  name: string
+  reason: string
+}
+
+/** Everything that a person must see before the code of a package may run. */
+export interface ProviderRequest {
+  name: string
+  package: string
+  version: string
+  /** The folder in which the package is installed, without links. */
+  folder: string
+  /** The file whose `servers()` is called, relative to the folder. */
+  file: string
+  /** The number of files that the digest covers: all files of the folder. */
+  files: number
+  /** Their size in bytes. */
+  bytes: number
+  /** Identifies the name, the version and the content of all files. Pass it to `approveProvider`. */
+  digest: string
+  /** True if a person has approved exactly this. */
+  approved: boolean
+  /** The version that a person approved before, if it is another one, or its files have changed. */
+  approvedBefore?: string
 }
 
 /**
@@ -1697,8 +2044,31 @@ export declare class Gateway {
    * ```
    */
   reload(): Promise<ReloadReport>
+  /**
+   * Returns the merged `mcpServers` that would be in force for an agent and a task, and each server's reason. Secrets are names: `${NAME}`. Changes
+   * nothing, and starts nothing.
+   *
+   * Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_INVALID` for an entry that the task brings, `ERR_APPROVAL_STORE`.
+   *
+   * ```js
+   * const { mcpServers, servers } = await gateway.resolve({ task: { text: 'compare two forecasts' } })
+   * for (const { reason } of servers) console.log(reason)
+   * ```
+   */
+  resolve(options?: ResolveOptions): Promise<Resolution>
   /** Revokes the approval for every process, and ends the server's calls and connection in this gateway. */
   revoke(name: string): Promise<void>
+  /**
+   * Reads the last rows of the audit that fit, the oldest first: approvals, changes of servers, grants, connections and calls, of all processes with
+   * the same state folder. Rejects with `ERR_INVALID_OPTION`, `ERR_STORE`.
+   *
+   * ```js
+   * const calls = await gateway.audit({ kind: 'call', since: Date.now() - 3_600_000 })
+   * ```
+   */
+  audit(query?: AuditQuery): Promise<AuditRow[]>
+  /** Verifies the audit: finds each row that was changed, removed, added or moved since it was written. Rejects with `ERR_STORE`. */
+  verifyAudit(): Promise<AuditReport>
   /**
    * Makes the server available to runs that start from now on. Rejects with `ERR_NOT_APPROVED`, or with `ERR_SERVER_DISABLED` if the config has
    * `disabled: true`.
@@ -1727,6 +2097,40 @@ export declare class Gateway {
   /** Closes the gateway: ends all runs, calls, connections and server processes. Pending promises reject with `ERR_CLOSED`. */
   close(): Promise<void>
   /**
+   * Gives toolboxes to an agent, for all processes with the same state folder. From its next run on, an agent of this name has exactly what its
+   * toolboxes allow. From the first grant on, an agent without one has nothing, unless the config says `"defaultGrant": "all"`.
+   *
+   * Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_TOOLBOX`, `ERR_GRANT_IN_CONFIG` if the config says what the agent is granted, `ERR_STORE`.
+   *
+   * ```js
+   * await gateway.setToolbox('readers', ['everything/get-*', '!everything/get-env'])
+   * await gateway.grant('researcher', 'readers')
+   * gateway.agent('researcher').listModules()
+   * ```
+   */
+  grant(agent: string, toolboxes: string | string[]): Promise<AgentGrant>
+  /**
+   * Takes toolboxes from an agent; all of them if none is named. The agent keeps its other toolboxes. Without any, it has nothing: it does not get
+   * what agents without a grant have.
+   *
+   * Rejects with `ERR_INVALID_OPTION` if the agent does not have a toolbox, and with the errors of `grant`.
+   */
+  ungrant(agent: string, toolboxes?: string | string[]): Promise<AgentGrant>
+  /** Lists all toolboxes, the agents that have them, and what other agents get. Rejects with `ERR_STORE`. */
+  toolboxes(): Promise<GrantList>
+  /**
+   * Makes or replaces a toolbox: a list of patterns like `weather/*`, `github/list_*`, `!github/delete_*`, of which the last that matches decides.
+   * `null` removes the toolbox, unless an agent has it.
+   *
+   * Rejects with `ERR_INVALID_OPTION`, `ERR_GRANT_IN_CONFIG` if the config defines the toolbox, `ERR_UNKNOWN_TOOLBOX`, `ERR_STORE`.
+   */
+  setToolbox(name: string, patterns: string[] | null): Promise<GrantList>
+  /**
+   * Says whether an agent of this name may use a tool, and why, in a sentence for the operator. `item` is a tool's raw name, `resource:` with a URI,
+   * or `prompt:` with a name. Rejects with `ERR_STORE`.
+   */
+  explainGrant(agent: string, server: string, item: string): Promise<GrantVerdict>
+  /**
    * Makes an agent: a caller with callbacks, `session` answers, sandboxes, subscriptions and decisions of its model of its own. Nothing of one agent
    * is seen by another. The gateway's own methods are those of the operator. `onInput`, `onAuthorize` and `onIssuer` are questions about a
    * connection, which all agents share: they are the operator's, and not options of an agent. Two agents of one name are two agents.
@@ -1741,7 +2145,50 @@ export declare class Gateway {
    */
   agent(name: string, options?: AgentOptions): Agent
   /**
-   * Returns the approved resources of a server, and then its approved resource templates. Starts no server.
+   * Registers a provider: an object whose `servers()` returns definitions. It is called now, and at each `reload()`, and has 2 s. Its servers are
+   * called `<name>--<server>`, and each needs approval. A provider that throws or answers with anything else is listed as failed. The same
+   * name again replaces the provider.
+   *
+   * Rejects with `ERR_INVALID_OPTION` for a name that is not valid or that a package has, and with `ERR_STORE`.
+   *
+   * ```js
+   * const { servers } = await gateway.registerProvider('acme', {
+   *   servers: () => [{ name: 'files', package: '@acme/mcp-files', envRequired: ['ACME_KEY'] }],
+   * })
+   * // servers: ['acme--files']
+   * ```
+   */
+  registerProvider(name: string, provider: Provider): Promise<ProviderStatus>
+  /**
+   * Lists the providers: the registered ones, and the packages of the config. It reads no file: they are looked at when the gateway opens, at each
+   * `reload()`, and when one is registered, approved or revoked.
+   */
+  providers(): ProviderStatus[]
+  /**
+   * Returns everything that a person must see before the code of a package may run. Nothing of it runs. `name` is the provider's or the package's.
+   *
+   * Rejects with `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER`, `ERR_STORE`.
+   */
+  providerRequest(name: string): Promise<ProviderRequest>
+  /**
+   * Approves the code of a package exactly as the request with this digest showed it, and runs it. Each server that it brings needs its own
+   * approval. Rejects with `ERR_DIGEST_CHANGED` if the package has changed since, and with the codes of `providerRequest`.
+   *
+   * ```js
+   * const request = await gateway.providerRequest('acme-mcp')
+   * // … a person looks at it …
+   * await gateway.approveProvider('acme-mcp', request.digest)
+   * ```
+   */
+  approveProvider(name: string, digest: string): Promise<ProviderStatus>
+  /**
+   * Takes back the approval of a package's code for every process, and removes its servers from this gateway. Rejects with
+   * `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER` for a registered provider, and `ERR_STORE`.
+   */
+  revokeProvider(name: string): Promise<ProviderStatus>
+  /**
+   * Returns the approved resources of a server, and then its approved resource templates, without those whose URI the
+   * approval request cuts. Starts no server.
    *
    * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
    */
@@ -1757,7 +2204,7 @@ export declare class Gateway {
    */
   readResource(server: string, uri: string, options?: CallOptions): Promise<ReadResult>
   /**
-   * Returns the approved prompts of a server. Starts no server.
+   * Returns the approved prompts of a server, without those whose names the approval request cuts. Starts no server.
    *
    * Rejects with the same errors as `resources`.
    */

@@ -76,12 +76,34 @@ describe('the examples', { timeout: 4 * LIMIT }, () => {
     assert.ok(readFileSync(join(root, 'README.md'), 'utf8').includes(`\`\`\`js\n${code}\`\`\``))
   })
 
+  it('two-agents.mjs: each agent has exactly what it is granted', async (t) => {
+    const result = await run(t, ['examples/two-agents.mjs'])
+    succeeded(result)
+    const [greeter, accountant, echo, refused, why] = result.stdout.split('\n')
+    assert.equal(greeter, 'greeter: echo')
+    assert.match(accountant, /^accountant: .*get_sum/)
+    assert.doesNotMatch(accountant, /echo|get_env/)
+    assert.equal(echo, 'Echo: hello')
+    assert.match(refused, /^ERR_NOT_GRANTED: agent "greeter" may not use everything\/get-sum: .*the toolbox "counters" has it/)
+    assert.equal(why, 'the pattern "!everything/get-env" of the toolbox "counters" denies everything/get-env')
+  })
+
   it('own-module.cjs: functions of the agent, sync and async, with bytes', async (t) => {
     const result = await run(t, ['examples/own-module.cjs'])
     succeeded(result)
     assert.match(result.stdout, /total: 216, of an unknown order: null/)
     assert.match(result.stdout, /receipt: 11 bytes, signature: d49dfeea947161fc…/)
     assert.match(result.stdout, /refused: .*order A-1 is paid out already/)
+  })
+
+  it('provider.mjs: a package brings servers, once it is approved', async (t) => {
+    const result = await run(t, ['examples/provider.mjs'], { env: { ACME_API_KEY: '' } })
+    succeeded(result)
+    assert.match(result.stdout, /^before: unapproved 0 servers$/m)
+    assert.match(result.stdout, /^asked: {2}acme-mcp 1\.0\.0 provider\.js 3 files$/m)
+    assert.match(result.stdout, /^brings: acme-mcp--greeter unapproved$/m)
+    assert.match(result.stdout, /^brings: acme-mcp--files not-ready ACME_API_KEY$/m)
+    assert.match(result.stdout, /^says: {3}Good morning, Ada$/m)
   })
 
   it('approve.mjs --yes shows both stages and approves; what fails is named', async (t) => {
@@ -101,6 +123,19 @@ describe('the examples', { timeout: 4 * LIMIT }, () => {
     const again = await run(t, ['examples/approve.mjs', config, '--state', state, '--yes', 'good'])
     succeeded(again)
     assert.equal(again.stdout, 'good: approved\n', 'nothing is asked twice')
+  })
+
+  it('proposal.mjs: a model proposes a server, and a person decides', async (t) => {
+    const { command, args } = fixture('--tools', 'echo')
+    const yes = await run(t, ['examples/proposal.mjs', '--yes', command, ...args])
+    succeeded(yes)
+    assert.match(yes.stdout, /agent helper proposes the server my-helper, which it calls "My Helper"/)
+    assert.match(yes.stdout, /model: manage_mcp -> ERR_INVALID_ARGUMENTS\n {2}model: manage_mcp -> ERR_NOT_APPROVED/)
+    assert.match(yes.stdout, /may this run\?[\s\S]*may a model read and call this\?[\s\S]*my-helper: approved, with 1 tools/)
+    const no = await run(t, ['examples/proposal.mjs', '--no', command, ...args])
+    succeeded(no)
+    assert.match(no.stdout, /my-helper: refused and removed; 0 servers are left/)
+    assert.doesNotMatch(no.stdout, /may a model read/)
   })
 
   it('approve.mjs asks nobody where there is no terminal', async (t) => {

@@ -14,8 +14,11 @@ const parts = [
   'approval-types',
   'catalog-types',
   'agent-types',
+  'audit-types',
+  'grant-types',
   'command-types',
   'serve-types',
+  'provider-types',
 ]
   .map((name) => readFileSync(`src/node/${name}.d.ts`, 'utf8'))
   .join('\n')

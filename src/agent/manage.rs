@@ -25,6 +25,7 @@ impl AgentTools {
                 self.agent.disable_as(server()?, Decider::Model).await?;
                 Ok(json!({ "server": server()?, "disabled": true, "note": "it stays approved; the action enable brings it back" }))
             }
+            "test" | "propose" if let Err(error) = self.agent.check_exists(server()?) => Err(error),
             "test" => Ok(self.agent.test_for_model(server()?).await?.for_model()),
             "reload" => self.reload().await,
             "propose" => self.propose(server()?).await,
@@ -43,7 +44,7 @@ impl AgentTools {
     /// Makes the approval request and passes it to the agent's author. The model gets the digest, but no text of the server, as nobody has
     /// approved it.
     async fn propose(&self, server: &str) -> Result<Json> {
-        let request = self.agent.gateway().approval_request_as(server, Decider::Model).await?;
+        let request = self.agent.request_for_model(server).await?;
         let (stage, approved, digest, summary) = match &request {
             ApprovalRequest::Command(command) => {
                 let kind = if command.url.is_some() { "a person must allow its address" } else { "a person must allow its command" };

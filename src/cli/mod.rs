@@ -3,15 +3,21 @@
 mod approve;
 mod args;
 mod ask;
+mod audit;
 mod check;
 mod doctor;
+mod edit;
 mod error;
 mod files;
 mod follow;
+mod grants;
 mod held_output;
 mod import;
 mod install;
 mod next_command;
+mod own;
+mod providers;
+mod resolve;
 mod run;
 mod serve;
 mod session;
@@ -24,15 +30,18 @@ mod values;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser as _};
 use tokio::runtime::Handle;
 
-use crate::command::{self, Command, Speaker};
+use crate::command::{self, Command, Server, Speaker};
+use crate::gateway::ProviderLoader;
 use crate::sandbox::{Stop, StopReason};
-use args::{Cli, CliCommand};
+use args::{Approve, Cli, CliCommand, Revoke};
 use error::CliError;
+use grants::AsAgent;
 use session::Session;
 
 pub use args::Program;
@@ -85,6 +94,8 @@ pub struct ProcessContext {
     pub runtime: Handle,
     /// `None` if the program does not run in Node.
     pub launch: Option<Launch>,
+    /// Runs the code of provider packages. `None` if the program does not run in Node.
+    pub provider_loader: Option<Arc<dyn ProviderLoader>>,
 }
 
 /// Absolute paths with which this program was started.
@@ -172,20 +183,37 @@ fn is_interrupted(stop: &Stop) -> bool {
 
 async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliError> {
     match command {
-        CliCommand::List => servers(session, &Command::List).await,
+        CliCommand::Add(arguments) => own::add(session, arguments),
+        CliCommand::Set(arguments) => own::set(session, arguments),
+        CliCommand::Unset(arguments) => own::unset(session, arguments),
+        CliCommand::Remove(server) => own::remove(session, &server.server).await,
+        CliCommand::Enable(server) => own::enable(session, &server.server).await,
+        CliCommand::List(as_agent) => servers_as(session, &Command::List, as_agent).await,
         CliCommand::Info(server) => servers(session, &Command::Info(server.clone())).await,
-        CliCommand::Revoke(server) => servers(session, &Command::Revoke(server.clone())).await,
+        CliCommand::Revoke(Revoke { provider: Some(provider), .. }) => providers::revoke(session, provider).await,
+        CliCommand::Revoke(Revoke { server, .. }) => {
+            servers(session, &Command::Revoke(Server { server: server.clone().unwrap_or_default() })).await
+        }
+        CliCommand::Providers => providers::providers(session),
         CliCommand::Test(server) => servers(session, &Command::Test(server.clone())).await,
-        CliCommand::Search(search) => servers(session, &Command::Search(search.clone())).await,
+        CliCommand::Search(search) => servers_as(session, &Command::Search(search.search.clone()), &search.as_agent).await,
         CliCommand::Logs(logs) if logs.follow => follow::follow(session, &logs.logs).await,
         CliCommand::Logs(logs) => servers(session, &Command::Logs(logs.logs.clone())).await,
+        CliCommand::Approve(Approve { provider: Some(provider), digest, .. }) => {
+            providers::approve(session, provider, digest.as_deref()).await
+        }
         CliCommand::Approve(arguments) => approve::approve(session, arguments).await,
+        CliCommand::Audit(arguments) => audit::audit(session, arguments).await,
         CliCommand::Run(arguments) => run::run(session, arguments).await,
         CliCommand::Check(arguments) => check::check(session, arguments).await,
+        CliCommand::Resolve(arguments) => resolve::resolve(session, arguments).await,
         CliCommand::Serve(arguments) => Box::pin(serve::serve(session, arguments)).await,
         CliCommand::Types(arguments) => types::types(session, arguments),
         CliCommand::Import(arguments) => import::import(session, arguments).await,
         CliCommand::Install(arguments) => install::install(session, arguments),
+        CliCommand::Grant(arguments) => grants::grant(session, arguments),
+        CliCommand::Ungrant(arguments) => grants::ungrant(session, arguments),
+        CliCommand::Toolboxes(arguments) => grants::toolboxes(session, arguments),
         CliCommand::Doctor => doctor::doctor(session).await,
         // `main` has already printed the script.
         CliCommand::Completion(_) => Ok(Exit::Done),
@@ -194,9 +222,15 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
 
 /// Carries out a command that `gateway.command` in Node also has.
 async fn servers(session: &Session, command: &Command) -> Result<Exit, CliError> {
+    servers_as(session, command, &AsAgent::default()).await
+}
+
+/// Carries out such a command with the eyes of an agent.
+async fn servers_as(session: &Session, command: &Command, as_agent: &AsAgent) -> Result<Exit, CliError> {
     session.check_config()?;
     let gateway = session.open()?;
-    let outcome = command::perform(&gateway, command, &session.terminal.out, Speaker::Person).await?;
+    let agent = grants::agent_of(session, &gateway, as_agent)?;
+    let outcome = command::perform_as(&gateway, &agent, command, &session.terminal.out, Speaker::Person).await?;
     if session.json() {
         session.terminal.print_json(&outcome.data);
     } else {

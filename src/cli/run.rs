@@ -7,7 +7,9 @@ use serde_json::{Value as Json, json};
 
 use super::args::Run;
 use super::error::{CliError, told};
+use super::grants::agent_of;
 use super::next_command::NextCommand;
+use super::resolve::{show_for_run, task_of};
 use super::session::Session;
 use super::terminal::Terminal;
 use super::untrusted::indented;
@@ -15,7 +17,7 @@ use super::{Exit, files};
 use crate::bridge::{ToolErrors, inexact};
 use crate::command::{Tone, printable};
 use crate::error::Error;
-use crate::gateway::{Gateway, RunOptions, RunReport, Sandbox};
+use crate::gateway::{Agent, Gateway, RunOptions, RunReport, Sandbox};
 use crate::redact::Redactor;
 use crate::sandbox::{LogEntry, Stop, Value};
 use crate::text::json::inexact_integer;
@@ -30,15 +32,20 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
     let code = files::read_until(&arguments.file, &session.stop).await?;
     let input = read_input(&arguments.input, &session.stop).await?;
     let allowed = AllowedWrites::read(&arguments.allow_writes);
-    let gateway = session.open_for(arguments.servers.as_deref(), Some(allowed.clone()))?;
+    let gateway = session.open_for_script(arguments.servers.as_deref(), allowed.clone(), |server| imports(&code, server)).await?;
     check_allowed(session, &gateway, &allowed)?;
-    let sandbox = boot(&gateway, arguments.tool_errors.into()).await?;
+    if arguments.resolve_only {
+        return show_for_run(session, &gateway, arguments.task.as_deref()).await;
+    }
+    let agent = agent_of(session, &gateway, &arguments.as_agent)?;
+    let sandbox = boot(&agent, arguments.tool_errors.into()).await?;
     let logs = Arc::clone(&session.terminal);
     let options = RunOptions {
         input: Some(Value::from(input).to_wire()),
         timeout_ms: arguments.timeout,
         max_result_tokens: arguments.max_result_tokens,
         stop: session.stop.clone(),
+        task: arguments.task.as_deref().map(task_of),
         on_log: (!session.json()).then(|| Arc::new(move |entry: &LogEntry| tell(&logs, entry)) as Arc<_>),
         ..RunOptions::default()
     };
@@ -86,9 +93,9 @@ pub(super) fn check_allowed(session: &Session, gateway: &Gateway, allowed: &Allo
 }
 
 /// Boots the guest on a thread that may block.
-async fn boot(gateway: &Gateway, errors: ToolErrors) -> Result<Arc<Sandbox>, CliError> {
-    let gateway = gateway.clone();
-    let booted = tokio::task::spawn_blocking(move || gateway.sandbox(errors, None)).await;
+async fn boot(agent: &Agent, errors: ToolErrors) -> Result<Arc<Sandbox>, CliError> {
+    let agent = agent.clone();
+    let booted = tokio::task::spawn_blocking(move || agent.sandbox(errors, None)).await;
     Ok(booted.map_err(|error| Error::Internal(error.to_string().into()))??)
 }
 
@@ -169,10 +176,15 @@ fn unapproved_module(gateway: &Gateway, next_command: &NextCommand, code: &str, 
         return String::new();
     }
     let servers = gateway.servers().unwrap_or_default();
-    let wanted = |name: &str| ["\"", "'", "`"].iter().any(|quote| code.contains(&format!("host:mcp-{name}{quote}")));
-    let missing = servers.iter().map(|server| (server.approved, server.name.as_str())).filter(|(approved, name)| !approved && wanted(name));
+    let missing =
+        servers.iter().map(|server| (server.approved, server.name.as_str())).filter(|(approved, name)| !approved && imports(code, name));
     let line = |name: &str| format!("\nserver \"{name}\" is not approved: {}", next_command.with(&format!("approve {name}")));
     missing.map(|(_, name)| line(name)).collect::<Vec<_>>().concat()
+}
+
+/// Returns whether a script seems to import a server's module.
+fn imports(code: &str, server: &str) -> bool {
+    ["\"", "'", "`"].iter().any(|quote| code.contains(&format!("host:mcp-{server}{quote}")))
 }
 
 /// Formats a line of code with its number, and a caret under the column.

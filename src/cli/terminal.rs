@@ -311,7 +311,15 @@ impl Drop for HiddenInput<'_> {
 /// ```
 #[must_use]
 pub fn json_text(json: &Json) -> String {
-    let text = serde_json::to_string_pretty(json).unwrap_or_else(|_| "null".to_owned());
+    escaped(serde_json::to_string_pretty(json).unwrap_or_else(|_| "null".to_owned()))
+}
+
+/// Returns the same as [`json_text`], on one line.
+pub(super) fn json_line(json: &Json) -> String {
+    escaped(json.to_string())
+}
+
+fn escaped(text: String) -> String {
     let drives = |character: char| matches!(character, '\u{7f}'..='\u{9f}') || is_unseen(character);
     if !text.contains(drives) {
         return text;

@@ -1,8 +1,12 @@
 //! Formats the results of commands for people. Texts of servers are already sanitised; errors are sanitised here.
 
-use super::text::{Style, Tone, date_time};
+use std::time::Duration;
+
+use super::request::quoted;
+use super::text::{Style, Tone, date_time, one_line};
 use crate::bridge::ToolMatch;
-use crate::gateway::{ConnectionReport, LogLine, ReloadReport, ServerInfo};
+use crate::config::ServerSource;
+use crate::gateway::{ConnectionReport, LogLine, ReloadReport, ServerDetails, ServerInfo, ServerLimits, ToolDetails, TransportKind};
 use crate::registry::{ServerState, ServerStatus};
 use crate::sandbox::Problem;
 use crate::text::sanitise_line;
@@ -17,6 +21,8 @@ fn state_name(state: ServerState) -> &'static str {
     match state {
         ServerState::Invalid => "invalid",
         ServerState::Disabled => "disabled",
+        ServerState::PendingApproval => "pending-approval",
+        ServerState::NotReady => "not-ready",
         ServerState::Unapproved => "unapproved",
         ServerState::CommandApproved => "command-approved",
         ServerState::Idle => "idle",
@@ -29,7 +35,7 @@ fn state_name(state: ServerState) -> &'static str {
 fn tone_of(state: ServerState) -> Tone {
     match state {
         ServerState::Invalid | ServerState::Error => Tone::Bad,
-        ServerState::Unapproved | ServerState::CommandApproved => Tone::Warning,
+        ServerState::PendingApproval | ServerState::NotReady | ServerState::Unapproved | ServerState::CommandApproved => Tone::Warning,
         ServerState::Connected | ServerState::Idle | ServerState::Connecting => Tone::Good,
         ServerState::Disabled => Tone::Quiet,
     }
@@ -39,21 +45,44 @@ fn yes_or_no(yes: bool) -> String {
     if yes { "yes" } else { "no" }.to_owned()
 }
 
+fn source_text(source: &ServerSource) -> String {
+    sanitise_line(&source.to_string(), MAX_ERROR_CHARS)
+}
+
+/// Names the servers of the same name that are not used.
+fn hidden_text(server: &ServerStatus) -> Option<String> {
+    let hidden: Vec<_> = server.hides.iter().map(source_text).collect();
+    (!hidden.is_empty()).then(|| format!("hides the server of this name of {}", hidden.join(", and of ")))
+}
+
+/// Names the variables without which the server does not start.
+fn missing_text(server: &ServerStatus) -> Option<String> {
+    (!server.missing.is_empty()).then(|| format!("not ready, as these variables are not set: {}", server.missing.join(", ")))
+}
+
 pub(super) fn list_text(servers: &[ServerStatus], style: &Style) -> String {
     if servers.is_empty() {
         return "no servers are configured\n".to_owned();
     }
+    // Where all servers are of the operator's config, nobody has to read that of each.
+    let has_sources = servers.iter().any(|server| !server.source.is_operators_config());
     let row = |server: &ServerStatus| {
-        vec![
+        let columns = vec![
             server.name.clone(),
             state_name(server.state).to_owned(),
             yes_or_no(server.approved),
             yes_or_no(server.enabled),
             server.tools.len().to_string(),
-        ]
+        ];
+        columns.into_iter().chain(has_sources.then(|| source_text(&server.source))).collect()
     };
-    let mut text = style.table(&["SERVER", "STATE", "APPROVED", "ENABLED", "TOOLS"], servers.iter().map(row).collect());
+    let columns = ["SERVER", "STATE", "APPROVED", "ENABLED", "TOOLS", "SOURCE"];
+    let columns = if has_sources { &columns[..] } else { &columns[..5] };
+    let mut text = style.table(columns, servers.iter().map(row).collect());
     for server in servers {
+        for line in [hidden_text(server), missing_text(server)].into_iter().flatten() {
+            text.push_str(&style.wrapped("", &format!("\n{}: {line}", server.name)));
+        }
         if let Some(error) = &server.last_error {
             text.push('\n');
             text.push_str(&style.paint(Tone::Bad, &format!("{}: {}", server.name, error.code)));
@@ -75,9 +104,16 @@ pub(super) fn info_text(info: &ServerInfo, style: &Style) -> String {
     text.push_str(&style.field("  state", NAMES, &state));
     text.push_str(&style.field("  approved", NAMES, &yes_or_no(status.approved)));
     text.push_str(&style.field("  enabled", NAMES, &yes_or_no(status.enabled)));
+    text.push_str(&style.field("  source", NAMES, &source_text(&status.source)));
+    for (name, line) in [("  hidden", hidden_text(status)), ("  readiness", missing_text(status))] {
+        if let Some(line) = line {
+            text.push_str(&style.field(name, NAMES, &line));
+        }
+    }
     if let Some(error) = &status.last_error {
         text.push_str(&style.field("  last error", NAMES, &format!("{}: {}", error.code, sanitise_line(&error.message, MAX_ERROR_CHARS))));
     }
+    text.extend(info.details.iter().map(|details| details_text(details, style)));
     let Some(offer) = &info.offer else {
         text.push_str("  The tools are shown after the server is approved.\n");
         return text;
@@ -97,7 +133,62 @@ pub(super) fn info_text(info: &ServerInfo, style: &Style) -> String {
         vec![function.name.clone(), purpose.to_owned()]
     });
     text.push_str(&style.table(&["FUNCTION", "PURPOSE"], rows.collect()));
+    if let Some(details) = info.details.as_ref().filter(|details| !details.tools.is_empty()) {
+        text.push('\n');
+        text.push_str(&tools_text(details, style));
+    }
     text
+}
+
+/// Formats what starts a server, its filters and its limits.
+fn details_text(details: &ServerDetails, style: &Style) -> String {
+    let field = |name: &str, text: &str| style.field(name, NAMES, &one_line(text));
+    let mut text = field("  transport", if details.transport == TransportKind::Stdio { "stdio" } else { "http" });
+    if let Some(command) = &details.command {
+        let words: Vec<String> = std::iter::once(command).chain(details.args.iter().flatten()).map(|word| quoted(word)).collect();
+        text += &field("  command", &words.join(" "));
+    }
+    let given = [("  folder", &details.cwd), ("  variables of", &details.env_file), ("  address", &details.url)];
+    text.extend(given.into_iter().filter_map(|(name, value)| Some(field(name, value.as_deref()?))));
+    let lists = [
+        ("  variables", Some(&details.variables)),
+        ("  headers", Some(&details.headers)),
+        ("  only tools", details.allow_tools.as_ref()),
+        ("  without tools", Some(&details.deny_tools)),
+        ("  only resources", details.allow_resources.as_ref()),
+        ("  no resources", Some(&details.deny_resources)),
+        ("  only prompts", details.allow_prompts.as_ref()),
+        ("  no prompts", Some(&details.deny_prompts)),
+    ];
+    for (name, list) in lists {
+        // A list of what is allowed may be empty, and then nothing is.
+        if let Some(list) = list.filter(|list| !list.is_empty() || name.contains("only")) {
+            let names = if list.is_empty() { "none".to_owned() } else { list.join(", ") };
+            text += &field(name, &names);
+        }
+    }
+    let ServerLimits { connect_timeout_ms, call_timeout_ms, max_call_timeout_ms, max_parallel_calls, idle_timeout_ms, keep_alive_ms } =
+        &details.limits;
+    let seconds = |time: u64| format!("{} s", Duration::from_millis(time).as_secs_f64());
+    let mut limits = format!(
+        "connect {}, call {} (at most {}), {max_parallel_calls} calls at a time",
+        seconds(*connect_timeout_ms),
+        seconds(*call_timeout_ms),
+        seconds(*max_call_timeout_ms)
+    );
+    limits.extend(idle_timeout_ms.map(|time| format!(", closed after {} without use", seconds(time))));
+    limits.extend(keep_alive_ms.map(|time| format!(", pinged every {}", seconds(time))));
+    text + &field("  limits", &limits)
+}
+
+/// Formats the tools with their signatures and direct names.
+fn tools_text(details: &ServerDetails, style: &Style) -> String {
+    let tool = |tool: &ToolDetails| {
+        let names = tool.direct_names.as_ref().map(|names| format!("{}, {}", names.underscore, names.hyphen));
+        let signature = style.wrapped("  ", &one_line(&tool.signature));
+        format!("{signature}{}", names.map(|names| style.wrapped("    ", &format!("direct: {names}"))).unwrap_or_default())
+    };
+    details.tools.iter().map(tool).collect()
 }
 
 pub(super) fn test_text(report: &ConnectionReport, changed: &[String], style: &Style) -> String {

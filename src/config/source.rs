@@ -24,6 +24,15 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
+    /// Returns whether servers of this kind are there without a task that attaches them.
+    #[must_use]
+    pub fn is_there_without_a_task(self) -> bool {
+        match self {
+            Self::Config | Self::Agent => true,
+            Self::Task | Self::Provider | Self::Generated | Self::Catalogue => false,
+        }
+    }
+
     /// Returns the word for this kind.
     ///
     /// ```

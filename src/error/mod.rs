@@ -76,11 +76,38 @@ pub enum Error {
     #[error("{what} is for the operator alone: {problem}. Ask the user to do it")]
     OperatorOnly { what: &'static str, problem: &'static str },
 
+    /// The agent's toolboxes do not have the item. A model gets the text of `instead`: for it, the item does not exist.
+    #[error("agent \"{}\" may not use {server}/{}: {}", .agent.shown(), .item.shown(), .reason.shown())]
+    NotGranted { agent: ErrorText, server: String, item: ErrorText, reason: ErrorText, instead: Box<Self> },
+
+    /// No toolbox has this name.
+    #[error("there is no toolbox \"{}\"{}", .toolbox.shown(), known_names(meant(.toolbox.shown(), .known), .known, ""))]
+    UnknownToolbox { toolbox: ErrorText, known: Vec<ErrorText> },
+
+    /// A toolbox or a grant of the config was to be changed at run time.
+    #[error("{} is defined in the config, and can be changed only there: {}", .what.shown(), .place.shown())]
+    GrantInConfig { what: ErrorText, place: ErrorText },
+
     /// The digest that was approved is not the current one: the config or the server changed after the request was shown.
     #[error(
         "the approved digest of server \"{server}\" is out of date, as its config or its tools have changed: show approvalRequest(\"{server}\") again and approve its new digest"
     )]
     DigestChanged { server: String },
+
+    /// The digest of a package that was approved is not the current one: its files changed after the request was shown.
+    #[error(
+        "the approved digest of the provider \"{}\" is out of date, as its package has changed: show providerRequest(\"{}\") again and approve its new digest",
+        .provider.shown(), .provider.shown()
+    )]
+    ProviderDigestChanged { provider: ErrorText },
+
+    /// No provider has this name.
+    #[error("there is no provider \"{}\"{}", sanitise_line(.provider.shown(), MAX_NAME_CHARS), known_names(None, .known, "; providers() lists them"))]
+    UnknownProvider { provider: ErrorText, known: Vec<ErrorText> },
+
+    /// A provider cannot be approved: it is no package, is denied, or its package cannot be read.
+    #[error("the provider \"{}\" cannot be approved: {}", .provider.shown(), .problem.shown())]
+    Provider { provider: ErrorText, problem: ErrorText },
 
     /// The server has no such tool, or its filters hide it.
     #[error(
@@ -342,6 +369,10 @@ pub enum Error {
     /// Too many requests of one kind are in progress.
     #[error("there are {limit} {what} already, and no more are taken. Wait for one to end")]
     Busy { what: &'static str, limit: usize },
+
+    /// An agent has as many servers, or has proposed as many changes, as it may.
+    #[error("an agent can have {limit} {what}")]
+    TooManyProposals { what: &'static str, limit: usize },
 
     /// The gateway is a plugin that is switched off.
     #[error("the plugin is off: nothing runs, and no server is connected. Switch it on with its enable()")]

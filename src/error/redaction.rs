@@ -40,6 +40,12 @@ impl<T: Redact> Redact for Option<T> {
     }
 }
 
+impl Redact for Box<Error> {
+    fn redact_with(self, redactor: &Redactor) -> Self {
+        Self::new((*self).redacted(redactor))
+    }
+}
+
 /// Implements [`Redact`] for types that hold no untrusted text: fixed texts and figures.
 macro_rules! unchanged_by_redaction {
     ($($kind:ty),*) => { $(impl Redact for $kind {
@@ -91,7 +97,13 @@ impl Error {
             ServerDisabled { server }
             DisabledByPerson { server }
             OperatorOnly { what, problem }
+            NotGranted { agent, server, item, reason, instead }
+            UnknownToolbox { toolbox, known }
+            GrantInConfig { what, place }
             DigestChanged { server }
+            ProviderDigestChanged { provider }
+            UnknownProvider { provider, known }
+            Provider { provider, problem }
             UnknownTool { server, tool, meant, known }
             UnknownDirectName { name, known }
             UnknownModule { name, meant, known }
@@ -140,6 +152,7 @@ impl Error {
             ToolFailed { server, tool, message }
             ApprovalStore { path, problem }
             Store { path, problem }
+            TooManyProposals { what, limit }
             Busy { what, limit }
             PluginNotApproved { problem }
             Io { what, problem }

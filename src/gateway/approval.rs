@@ -12,6 +12,7 @@ use crate::catalog::Manifest;
 use crate::config::{ServerDefinition, ServerSource};
 use crate::error::{Error, Result};
 use crate::registry::Decider;
+use crate::store::audit::{ApprovalStage, AuditEvent, AuditParty, ServerChange};
 use crate::trust::{
     ApprovalBasis, ApprovalRequest, ApprovalStatus, CommandRequest, ManifestRequest, Subject, filter_manifest, manifest_digest,
 };
@@ -75,10 +76,15 @@ impl Gateway {
     /// `ERR_DIGEST_CHANGED` if no shown request has the digest, or the request has changed since; `ERR_NOT_APPROVED` if the approval was revoked
     /// meanwhile; without a digest, the errors of connecting.
     pub async fn approve(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
-        let outcome = self.approve_request(name, digest, valid_for).await;
+        self.approve_by(AuditParty::Person, name, digest, valid_for).await
+    }
+
+    /// Approves on behalf of a person or of a setting, which the audit tells apart.
+    pub(super) async fn approve_by(&self, party: AuditParty, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
+        let outcome = self.approve_request(party, name, digest, valid_for).await;
         self.core.registry.approval_changed(name);
         self.core.connections.forget_failures(name);
-        self.core.forget_grants(name);
+        self.core.forget_allowed_calls(name);
         if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
             self.core.server_facts.note(&server.key(), &self.core.subject(&server).digest, |server_facts| server_facts.changed.clear());
             if let Ok(ApprovalStatus::Full(manifest)) = self.core.approval_status(&server) {
@@ -89,44 +95,59 @@ impl Gateway {
         outcome.map_err(|error| self.core.redacted(error))
     }
 
-    async fn approve_request(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
+    async fn approve_request(&self, party: AuditParty, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let server = self.server(name)?;
         let approvals = &self.core.trust.approvals;
         // Read first, so that this approval does not undo a revocation that happens during the following steps.
         let basis = approvals.basis(&server.key())?;
         let subject = self.core.full_subject(&server).await?;
         let Some(digest) = digest else {
-            let basis = self.record_command(&subject, valid_for, basis).await?;
+            let basis = self.record_command(party, &subject, valid_for, basis).await?;
             let (_, manifest) = self.discover(&server).await?;
-            return self.record_manifest(&subject, manifest, valid_for, basis).await;
+            return self.record_manifest(party, &subject, manifest, valid_for, basis).await;
         };
         if digest == subject.shown_digest {
-            return self.record_command(&subject, valid_for, basis).await.map(drop);
+            return self.record_command(party, &subject, valid_for, basis).await.map(drop);
         }
         let is_shown = |(command, manifest): &&(String, Arc<Manifest>)| *command == subject.digest && manifest_digest(manifest) == digest;
         let shown = self.shown().get(name).filter(is_shown).map(|(_, manifest)| Arc::clone(manifest));
         let command_holds = !matches!(approvals.approval_status(&subject)?, ApprovalStatus::Unapproved(_));
         match shown {
-            Some(manifest) if command_holds => self.record_manifest(&subject, manifest, valid_for, basis).await,
+            Some(manifest) if command_holds => self.record_manifest(party, &subject, manifest, valid_for, basis).await,
             _ => Err(Error::DigestChanged { server: name.to_owned() }),
         }
     }
 
     /// Writes an approval on a thread that may wait for a lock and a disk.
-    async fn record_command(&self, subject: &Subject, valid_for: Option<Duration>, basis: ApprovalBasis) -> Result<ApprovalBasis> {
-        let (core, subject) = (Arc::clone(&self.core), subject.clone());
-        blocking(move || core.trust.approvals.approve_command(&subject, valid_for, &basis)).await
+    async fn record_command(
+        &self,
+        party: AuditParty,
+        subject: &Subject,
+        valid_for: Option<Duration>,
+        basis: ApprovalBasis,
+    ) -> Result<ApprovalBasis> {
+        let (core, approved) = (Arc::clone(&self.core), subject.clone());
+        let recorded = blocking(move || core.trust.approvals.approve_command(&approved, valid_for, &basis)).await?;
+        self.record_approval(party, &subject.server, ApprovalStage::Command, subject.shown_digest.clone());
+        Ok(recorded)
+    }
+
+    fn record_approval(&self, party: AuditParty, server: &str, stage: ApprovalStage, digest: String) {
+        self.core.audit.record(AuditEvent::Approval { server: server.to_owned(), stage, digest, by: party });
     }
 
     async fn record_manifest(
         &self,
+        party: AuditParty,
         subject: &Subject,
         manifest: Arc<Manifest>,
         valid_for: Option<Duration>,
         basis: ApprovalBasis,
     ) -> Result<()> {
-        let (core, subject) = (Arc::clone(&self.core), subject.clone());
-        blocking(move || core.trust.approvals.approve_manifest(&subject, manifest, valid_for, &basis)).await
+        let (core, approved, digest) = (Arc::clone(&self.core), subject.clone(), manifest_digest(&manifest));
+        blocking(move || core.trust.approvals.approve_manifest(&approved, manifest, valid_for, &basis)).await?;
+        self.record_approval(party, &subject.server, ApprovalStage::Manifest, digest);
+        Ok(())
     }
 
     /// Revokes the approval and ends what is live: pending calls fail with `ERR_NOT_APPROVED`. The server's process is ended before the store is
@@ -154,7 +175,10 @@ impl Gateway {
             let forgotten = core.tokens.forget(&key).map_err(|error| Error::io(format!("the tokens of server \"{server}\""), &error));
             recorded.and(forgotten)
         });
-        recorded.await.map_err(|error| self.core.redacted(error))
+        let recorded = recorded.await;
+        // Also if it could not be written: it holds in this gateway.
+        self.core.audit.record(AuditEvent::Revocation { server: name.to_owned(), by: AuditParty::Person });
+        recorded.map_err(|error| self.core.redacted(error))
     }
 
     /// Makes the server available to runs that start from now on.
@@ -197,12 +221,18 @@ impl Agent {
     /// The errors of [`Gateway::enable`], and `ERR_DISABLED_BY_PERSON` where a model asks.
     pub fn enable_as(&self, name: &str, decider: Decider) -> Result<()> {
         self.identity.check_open()?;
-        let server = self.core.open_server(name)?;
+        self.check_exists(name)?;
+        let server = self.known_server(name)?;
         if server.disabled {
             return Err(Error::ServerDisabled { server: name.to_owned() });
         }
         self.core.approval_status(&server).map_err(|error| self.core.redacted(error))?.require_full(name)?;
+        let was_disabled = self.core.registry.is_disabled_by_person(name);
         self.core.registry.enable(name, decider, self.identity.id)?;
+        // A program that enables its servers when it starts decides nothing new.
+        if was_disabled || decider == Decider::Model {
+            self.core.record_decision(name, ServerChange::Enabled, self.identity.name.clone(), decider);
+        }
         self.core.connections.forget_failures(name);
         Ok(())
     }
@@ -213,11 +243,13 @@ impl Agent {
     /// The errors of [`Gateway::disable`].
     pub async fn disable_as(&self, name: &str, decider: Decider) -> Result<()> {
         self.identity.check_open()?;
-        self.core.open_server(name)?;
+        self.check_exists(name)?;
+        self.known_server(name)?;
         match decider {
             Decider::Person => self.core.end(name, EndReason::Disabled).await,
             Decider::Model => self.core.end_for(name, &self.identity).await,
         }
+        self.core.record_decision(name, ServerChange::Disabled, self.identity.name.clone(), decider);
         Ok(())
     }
 }

@@ -3,20 +3,49 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::added_servers;
+use super::agent::Identity;
 use super::approval_cache::ApprovalRead;
 use super::core::Core;
+use super::granted::Granted;
 use crate::catalog::Manifest;
-use crate::config::ServerDefinition;
+use crate::config::{ServerDefinition, ServerSource, SourceKind};
 use crate::error::{Error, Result};
-use crate::registry::AgentId;
+use crate::registry::{AgentId, Presence};
 use crate::trust::ApprovalStatus;
 
+/// An agent, and what it is granted.
+#[derive(Clone, Copy)]
+pub(super) struct Viewer<'a> {
+    pub(super) id: AgentId,
+    pub(super) granted: &'a Granted,
+}
+
 impl Core {
-    /// The approved manifest of a server that is enabled for an agent.
-    pub(super) fn usable(&self, server: &ServerDefinition, agent: AgentId) -> Result<Arc<Manifest>> {
+    /// The part of a server's approved manifest that an agent may use, if the server is enabled for the agent.
+    pub(super) fn usable(&self, server: &ServerDefinition, viewer: &Viewer<'_>) -> Result<Arc<Manifest>> {
         self.check_plugin_on()?;
-        let manifest = self.approval_status(server)?.require_full(&server.name)?;
-        if self.registry.is_enabled(&server.name, agent) { Ok(manifest) } else { Err(self.not_enabled(&server.name)) }
+        // Another source may have taken the name meanwhile: what is granted to whoever added a server is not that source's.
+        let is_taken = server.source.kind != SourceKind::Agent && viewer.granted.is_own(&server.name);
+        if is_taken || !self.may_use(server, viewer.id) {
+            return Err(self.unknown_server(&server.name, viewer.granted));
+        }
+        let approved = self.approval_status(server)?.require_full(&server.name)?;
+        let manifest = viewer.granted.manifest(&server.name, &approved).ok_or_else(|| self.unknown_server(&server.name, viewer.granted))?;
+        if self.registry.is_enabled(&server.name, viewer.id) { Ok(manifest) } else { Err(self.not_enabled(&server.name)) }
+    }
+
+    /// The operator's own agent, which is granted everything.
+    pub(super) fn operator_viewer(&self) -> Viewer<'_> {
+        Viewer { id: self.people.operator.id, granted: &self.grants.everything }
+    }
+
+    /// Returns the approved manifest of a server as it was read last. Reads nothing.
+    pub(super) fn last_approved(&self, server: &ServerDefinition) -> Option<Arc<Manifest>> {
+        match self.approval_status_by(server, ApprovalRead::Cached) {
+            Ok(ApprovalStatus::Full(manifest)) => Some(manifest),
+            _ => None,
+        }
     }
 
     /// Returns whether a person or a model may hear what the server asks and tells: both stages are approved, and it is enabled for at least
@@ -30,6 +59,20 @@ impl Core {
                 .server(name)
                 .and_then(|server| self.approval_status(&server))
                 .is_ok_and(|approval_status| matches!(approval_status, ApprovalStatus::Full(_)))
+    }
+
+    /// Returns whether an agent may use a server, as far as that depends on who brought it.
+    pub(super) fn may_use(&self, server: &ServerDefinition, agent: AgentId) -> bool {
+        if agent == self.people.operator.id {
+            return added_servers::may_use(&server.source, self.people.operator.own_source().as_ref());
+        }
+        let own = self.agents.get(agent).and_then(|identity| identity.own_source());
+        added_servers::may_use(&server.source, own.as_ref())
+    }
+
+    /// Returns whether the servers of a source exist for an agent.
+    pub(super) fn exists_for(&self, source: &ServerSource, identity: &Identity) -> bool {
+        identity.is_operator() || added_servers::may_use(source, identity.own_source().as_ref())
     }
 
     /// Returns whether at least one agent that has not ended sees the server.
@@ -53,20 +96,54 @@ impl Core {
         if disabled { Error::ServerDisabled { server } } else { Error::NotEnabled { server } }
     }
 
-    /// The approved manifests of the servers that a run of an agent sees which starts now.
-    pub(super) fn visible_servers(&self, agent: AgentId) -> Result<BTreeMap<String, Arc<Manifest>>> {
-        self.visible_servers_by(agent, ApprovalRead::Fresh)
+    /// The manifests of the servers that a run of an agent sees which starts now, by the names that the run has for them: of each, what is approved
+    /// and granted. `attached` are the servers that a task adds to those that are always there.
+    pub(super) fn visible_servers(&self, viewer: &Viewer<'_>, attached: &AttachedServers) -> Result<BTreeMap<String, Arc<Manifest>>> {
+        self.visible_servers_by(viewer, attached, ApprovalRead::Fresh)
     }
 
-    pub(super) fn visible_servers_by(&self, agent: AgentId, approval_read: ApprovalRead) -> Result<BTreeMap<String, Arc<Manifest>>> {
+    pub(super) fn visible_servers_by(
+        &self,
+        viewer: &Viewer<'_>,
+        attached: &AttachedServers,
+        approval_read: ApprovalRead,
+    ) -> Result<BTreeMap<String, Arc<Manifest>>> {
         self.check_open()?;
         self.check_plugin_on()?;
         let mut visible = BTreeMap::new();
-        for server in self.registry.servers().iter().filter(|server| self.registry.is_enabled(&server.name, agent)) {
-            if let ApprovalStatus::Full(manifest) = self.approval_status_by(server, approval_read)? {
-                visible.insert(server.name.clone(), manifest);
+        let granted = viewer.granted;
+        for (name, server) in self.servers_of(viewer.id, attached).into_iter().filter(|(name, _)| granted.reaches(name)) {
+            if let ApprovalStatus::Full(approved) = self.approval_status_by(&server, approval_read)?
+                && let Some(manifest) = granted.manifest(&server.name, &approved)
+            {
+                visible.insert(name, manifest);
             }
         }
         Ok(visible)
+    }
+
+    /// The enabled servers that an agent has: those that are always there, and those that its task attaches, which take the place of others of their
+    /// name.
+    fn servers_of(&self, agent: AgentId, attached: &AttachedServers) -> BTreeMap<String, Arc<ServerDefinition>> {
+        let identity = self.agents.get(agent);
+        let name = identity.as_ref().and_then(|identity| identity.name());
+        let always = self.registry.enabled_servers(agent).into_iter();
+        let always = always.filter(|server| presence(&server.source, name) == Presence::Always).map(|server| (server.name.clone(), server));
+        let attached = attached.0.iter().filter(|(_, known)| self.registry.is_enabled(known, agent));
+        let all = always.chain(attached.filter_map(|(name, known)| Some((name.clone(), self.registry.server(known).ok()?))));
+        all.filter(|(_, server)| self.may_use(server, agent)).collect()
+    }
+}
+
+/// The servers that a task attaches: the names by which its runs know them, with their names in the registry.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct AttachedServers(pub(super) BTreeMap<String, String>);
+
+/// Returns whether a server of this source is there without a task, for an agent of this name; `None` is the operator's own agent.
+pub(super) fn presence(source: &ServerSource, agent: Option<&str>) -> Presence {
+    match source.kind {
+        SourceKind::Config => Presence::Always,
+        SourceKind::Agent if source.name.as_deref() == agent => Presence::Always,
+        SourceKind::Agent | SourceKind::Task | SourceKind::Provider | SourceKind::Generated | SourceKind::Catalogue => Presence::OnRequest,
     }
 }

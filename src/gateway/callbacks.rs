@@ -12,12 +12,14 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use super::agent::Identity;
+use super::allowed_calls::AllowedCalls;
 use super::events::EventListener;
-use super::grants::Grants;
+use super::granted::Granted;
 use crate::client::{Credential, Elicitation, ElicitationAnswer, Sampling};
 use crate::error::Result;
 use crate::sandbox::{Pause, RunControl};
-use crate::trust::Decision;
+use crate::telemetry::TraceContext;
+use crate::trust::{ApprovalRequest, Decision};
 
 /// A question to a person before a call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -140,6 +142,17 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
+    /// Returns whether [`Callbacks::approve_server`] can ask a person.
+    fn can_approve_server(&self) -> bool {
+        false
+    }
+
+    /// Asks whether a server may run, or be used, exactly as the request shows it.
+    fn approve_server(&self, request: &ApprovalRequest) -> Option<Answer<bool>> {
+        let _ = request;
+        None
+    }
+
     /// Returns the value of `${input:id}` for the server that is started.
     fn input(&self, id: &str, description: &str, server: &str) -> Option<Answer<SecretString>> {
         let _ = (id, description, server);
@@ -217,6 +230,14 @@ impl CallbackChain {
         self.operators().iter().find_map(|callbacks| callbacks.confirm_issuer(question))
     }
 
+    pub(super) fn can_approve_server(&self) -> bool {
+        self.operators().iter().any(|callbacks| callbacks.can_approve_server())
+    }
+
+    pub(super) fn approve_server(&self, request: &ApprovalRequest) -> Option<Answer<bool>> {
+        self.operators().iter().find_map(|callbacks| callbacks.approve_server(request))
+    }
+
     pub(super) fn input(&self, id: &str, description: &str, server: &str) -> Option<Answer<SecretString>> {
         self.operators().iter().find_map(|callbacks| callbacks.input(id, description, server))
     }
@@ -225,17 +246,21 @@ impl CallbackChain {
 /// The number of the next scope. Scopes have numbers so that a question of one scope does not reach another.
 static SCOPES: AtomicU64 = AtomicU64::new(1);
 
-/// The scope of a call: its callbacks, its listener, and the grants and denials of its run.
+/// The scope of a call: its callbacks, its listener, and what people allowed and denied its run.
 pub(super) struct CallScope {
     pub(super) number: u64,
     /// The agent that makes the call.
     pub(super) identity: Arc<Identity>,
+    /// What the agent was granted when the run or call began.
+    pub(super) granted: Arc<Granted>,
     pub(super) callbacks: CallbackChain,
     pub(super) run_id: Option<u64>,
+    /// The place in a trace of what the scope does.
+    pub(super) trace: Option<TraceContext>,
     /// The listener of the scope's events, instead of the gateway's.
     pub(super) listener: Option<EventListener>,
-    /// Grants for the rest of the run.
-    pub(super) grants: Grants,
+    /// Calls that people allowed for the rest of the run.
+    pub(super) allowed_calls: AllowedCalls,
     /// Servers and tools that are denied for the rest of the run, whatever the arguments are.
     denied: Mutex<BTreeSet<(String, String)>>,
     /// The maximum number of questions of a run, of all kinds. `None` for calls without a run.
@@ -249,6 +274,7 @@ impl CallScope {
     /// `callbacks`: the agent's, or its sandbox's. `inner`: those of the call or run itself. `listener`: default the agent's.
     pub(super) fn new(
         identity: &Arc<Identity>,
+        granted: Arc<Granted>,
         callbacks: &CallbackChain,
         inner: Option<Arc<dyn Callbacks>>,
         run_id: Option<u64>,
@@ -257,9 +283,28 @@ impl CallScope {
         let (identity, callbacks) = (Arc::clone(identity), callbacks.within(inner));
         let listener = listener.or_else(|| identity.listener.clone());
         let number = SCOPES.fetch_add(1, Ordering::Relaxed);
-        let (grants, denied, max_questions, questions) = (Grants::default(), Mutex::default(), None, AtomicUsize::default());
+        let (allowed_calls, denied, max_questions, questions) = (AllowedCalls::default(), Mutex::default(), None, AtomicUsize::default());
         let (asking, warnings) = (tokio::sync::Mutex::default(), Mutex::default());
-        Self { number, identity, callbacks, run_id, listener, grants, denied, max_questions, questions, asking, warnings }
+        Self {
+            number,
+            identity,
+            granted,
+            callbacks,
+            run_id,
+            trace: None,
+            listener,
+            allowed_calls,
+            denied,
+            max_questions,
+            questions,
+            asking,
+            warnings,
+        }
+    }
+
+    /// Sets the place in a trace.
+    pub(super) fn with_trace(self, trace: Option<TraceContext>) -> Self {
+        Self { trace, ..self }
     }
 
     /// Sets the maximum number of questions.
@@ -326,7 +371,7 @@ mod tests {
     fn a_run_asks_no_more_than_its_limit_and_a_call_without_a_run_as_often_as_it_must() {
         let chain = CallbackChain::default();
         let operator = Identity::operator(std::sync::Weak::new(), chain.clone(), &tokio_util::sync::CancellationToken::new());
-        let scope = || CallScope::new(&operator, &chain, None, None, None);
+        let scope = || CallScope::new(&operator, Arc::new(Granted::everything()), &chain, None, None, None);
         let run = scope().with_max_questions(2);
         assert!(run.count_question().is_ok() && run.count_question().is_ok());
         assert!(run.count_question().unwrap_err().contains("2 questions already (limits.maxQuestions)"));

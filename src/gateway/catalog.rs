@@ -6,12 +6,14 @@ use serde::Serialize;
 use super::agent::{Agent, Identity};
 use super::agent_modules::agent_guest_modules;
 use super::approval_cache::ApprovalRead;
+use super::availability::{AttachedServers, Viewer};
 use super::core::Core;
 use super::sandbox::Sandbox;
+use super::server_details::ServerDetails;
 use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
 use crate::catalog::{AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording};
 use crate::error::{Error, Result};
-use crate::registry::{AgentId, ServerStatus};
+use crate::registry::ServerStatus;
 use crate::sandbox::{GuestModule, Importable, ParseOwner, Problem, StillWanted};
 use crate::text::{sanitise_line, sanitise_text};
 use crate::trust::ApprovalStatus;
@@ -19,7 +21,7 @@ use crate::trust::ApprovalStatus;
 /// The default size limit, in tokens, of the text about the servers in a system prompt.
 pub const DEFAULT_BUDGET_TOKENS: usize = 2_000;
 
-/// A server's status and, if it is approved, its offer.
+/// A server's status, its settings and, if it is approved, its offer.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerInfo {
@@ -27,6 +29,9 @@ pub struct ServerInfo {
     pub status: ServerStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offer: Option<ServerOffer>,
+    /// `None` for a model, and for an entry with an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Box<ServerDetails>>,
 }
 
 /// The result of `check`.
@@ -51,14 +56,31 @@ impl Core {
     }
 
     /// Returns the catalogue of what an agent sees.
-    fn catalog(&self, agent: AgentId, modules: Vec<AgentModuleInfo>, errors: ToolErrors, approval_read: ApprovalRead) -> Result<Catalog> {
-        let servers = self.visible_servers_by(agent, approval_read).map_err(|error| self.redacted(error))?;
+    fn catalog(
+        &self,
+        agent: &Identity,
+        attached: &AttachedServers,
+        modules: Vec<AgentModuleInfo>,
+        errors: ToolErrors,
+        approval_read: ApprovalRead,
+    ) -> Result<Catalog> {
+        let granted = self.granted(agent, approval_read).map_err(|error| self.redacted(error))?;
+        let viewer = Viewer { id: agent.id, granted: &granted };
+        let servers = self.visible_servers_by(&viewer, attached, approval_read).map_err(|error| self.redacted(error))?;
         Ok(Catalog::new(servers, modules, self.declaration_style(errors)))
+    }
+
+    fn search(&self, agent: &Identity, attached: &AttachedServers, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
+        let granted = self.granted(agent, ApprovalRead::Fresh)?;
+        let servers = self.visible_servers(&Viewer { id: agent.id, granted: &granted }, attached)?;
+        let catalog = Catalog::new(servers.clone(), Vec::new(), self.declaration_style(errors));
+        granted.search.search(&servers, &catalog, query)
     }
 
     fn check(
         &self,
         identity: &Identity,
+        attached: &AttachedServers,
         owner: &ParseOwner,
         code: &str,
         agent: &[GuestModule],
@@ -69,7 +91,9 @@ impl Core {
             return Err(Error::CodeTooLarge { size, limit });
         }
         identity.check_open()?;
-        let servers = self.visible_servers(identity.id).map_err(|error| self.redacted(error))?;
+        let granted = self.granted(identity, ApprovalRead::Fresh).map_err(|error| self.redacted(error))?;
+        let viewer = Viewer { id: identity.id, granted: &granted };
+        let servers = self.visible_servers(&viewer, attached).map_err(|error| self.redacted(error))?;
         let modules: Vec<_> = guest_modules(&servers).iter().chain(agent).map(Importable::from).collect();
         // Counts the check as a run of the plugin's period, so that switching the plugin off ends it.
         let period = self.check_plugin_on()?;
@@ -91,7 +115,7 @@ impl Agent {
 
     fn catalog_by(&self, errors: ToolErrors, approval_read: ApprovalRead) -> Result<Catalog> {
         self.identity.check_open()?;
-        self.core.catalog(self.identity.id, Vec::new(), errors, approval_read)
+        self.core.catalog(&self.identity, &AttachedServers::default(), Vec::new(), errors, approval_read)
     }
 
     /// Returns the TypeScript declarations of a module (`weather`, `mcp-weather`, `host:mcp-weather`, `host:mcp`), or of all modules.
@@ -141,22 +165,30 @@ impl Agent {
         Ok(ToolInfo { direct_names, ..info })
     }
 
-    /// Returns a server's status and, if it is approved, its offer. The server need not be enabled.
+    /// Returns a server's status and, if it is approved, its offer: what a model may read of it.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
-    pub fn server_info(&self, name: &str) -> Result<ServerInfo> {
-        let entry = self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
-        let status = self.status(&entry, ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?;
+    pub(crate) fn server_offer(&self, name: &str) -> Result<ServerInfo> {
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let unknown = || self.core.redacted(self.core.unknown_server(name, &granted));
+        let entry = match self.core.registry.entry(name) {
+            Ok(entry) => entry,
+            Err(_) if !granted.is_everything() => return Err(unknown()),
+            Err(error) => return Err(self.core.redacted(error)),
+        };
+        let status = self.status(&entry, &granted, ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?.ok_or_else(unknown)?;
         let server = self.core.registry.server(name).ok();
         let approval_status =
             server.map(|server| self.core.approval_status(&server)).transpose().map_err(|error| self.core.redacted(error))?;
         let style = self.core.declaration_style(ToolErrors::default());
         let offer = match approval_status {
-            Some(ApprovalStatus::Full(manifest)) => Some(Catalog::server_offer(name, &manifest, &style)),
+            Some(ApprovalStatus::Full(approved)) => {
+                granted.manifest(name, &approved).map(|manifest| Catalog::server_offer(name, &manifest, &style))
+            }
             _ => None,
         };
-        Ok(ServerInfo { status, offer })
+        Ok(ServerInfo { status, offer, details: None })
     }
 
     /// Returns the tools that match a query best, the best first.
@@ -165,9 +197,7 @@ impl Agent {
     /// `ERR_INVALID_OPTION` for a query without a word; `ERR_UNKNOWN_SERVER`; and the errors of [`Agent::list_modules`].
     pub fn search_tools(&self, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
         self.identity.check_open()?;
-        let servers = self.core.visible_servers(self.identity.id).map_err(|error| self.core.redacted(error))?;
-        let catalog = Catalog::new(servers.clone(), Vec::new(), self.core.declaration_style(errors));
-        self.core.runs.search.search(&servers, &catalog, query).map_err(|error| self.core.redacted(error))
+        self.core.search(&self.identity, &AttachedServers::default(), query, errors).map_err(|error| self.core.redacted(error))
     }
 
     /// Returns a part of a system prompt that describes the modules to a model, within a budget of tokens.
@@ -198,7 +228,7 @@ impl Agent {
 
     /// Checks code within an owner's share of the parser's capacity. The check ends as soon as `wanted` returns false.
     pub(crate) fn check_while(&self, owner: &ParseOwner, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
-        self.core.check(&self.identity, owner, code, &[], wanted)
+        self.core.check(&self.identity, &AttachedServers::default(), owner, code, &[], wanted)
     }
 }
 
@@ -236,7 +266,7 @@ impl Sandbox {
         errors: Option<ToolErrors>,
         approval_read: ApprovalRead,
     ) -> Result<String> {
-        let catalog = self.core.catalog(self.identity.id, self.module_infos(), errors.unwrap_or(self.tool_errors), approval_read);
+        let catalog = self.catalog_by(errors, approval_read);
         self.core.refresh_if_cached(approval_read);
         // The error of the catalog names the gateway's method, so it is replaced by the sandbox's.
         let ours = |error: Error| match error {
@@ -255,12 +285,29 @@ impl Sandbox {
     /// Does the same as [`Agent::check_while`].
     pub(crate) fn check_while(&self, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
         let modules = agent_guest_modules(&self.modules());
-        let report = self.core.check(&self.identity, &self.parse_owner, code, &modules, &|| wanted() && !self.is_closed());
+        let attached = self.attached(ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?;
+        let report = self.core.check(&self.identity, &attached, &self.parse_owner, code, &modules, &|| wanted() && !self.is_closed());
         if self.is_closed() { Err(Error::Closed { what: "sandbox" }) } else { report }
     }
 
     pub(super) fn catalog(&self, errors: Option<ToolErrors>) -> Result<Catalog> {
-        self.core.catalog(self.identity.id, self.module_infos(), errors.unwrap_or(self.tool_errors), ApprovalRead::Fresh)
+        self.catalog_by(errors, ApprovalRead::Fresh)
+    }
+
+    fn catalog_by(&self, errors: Option<ToolErrors>, approval_read: ApprovalRead) -> Result<Catalog> {
+        let attached = self.attached(approval_read).map_err(|error| self.core.redacted(error))?;
+        self.core.catalog(&self.identity, &attached, self.module_infos(), errors.unwrap_or(self.tool_errors), approval_read)
+    }
+
+    /// Does the same as [`Agent::search_tools`], with the servers of the sandbox's task.
+    ///
+    /// # Errors
+    /// The errors of [`Agent::search_tools`].
+    pub fn search_tools(&self, query: &ToolQuery) -> Result<Vec<ToolMatch>> {
+        self.identity.check_open()?;
+        let found =
+            self.attached(ApprovalRead::Fresh).and_then(|attached| self.core.search(&self.identity, &attached, query, self.tool_errors));
+        found.map_err(|error| self.core.redacted(error))
     }
 
     /// Returns the agent's descriptions of its own modules.

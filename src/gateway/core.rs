@@ -8,18 +8,22 @@ use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::added_servers::AddedServers;
 use super::agent::{Agents, Identity};
 use super::approval_cache::ApprovalCache;
 use super::callbacks::{CallScope, CallbackChain};
 use super::checks::CheckDefaults;
+use super::config_source::ConfigSource;
 use super::events::Events;
+use super::granted::{GrantState, Granted};
+use super::inputs::Answers;
 use super::observer::session;
-use super::options::ConfigSource;
 use super::plugin_switch::PluginSwitch;
+use super::providers::Providers;
 use super::request::Subscriptions;
 use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
-use crate::bridge::ToolSearch;
+use super::tasks::BroughtServers;
 use crate::catalog::Manifest;
 use crate::client::{Connections, TokenStore};
 use crate::config::{ServerDefinition, Surroundings};
@@ -29,9 +33,11 @@ use crate::redact::Redactor;
 use crate::registry::Registry;
 use crate::sandbox::Sandboxes;
 use crate::store::Store;
+use crate::store::audit::Audit;
+use crate::telemetry::Telemetry;
 use crate::trust::{ApprovalStore, Executables};
 
-/// The answers for inputs of the config, by id.
+/// The values for the inputs of one server, by id.
 pub(super) type Inputs = BTreeMap<String, SecretString>;
 
 /// The shared state of one gateway.
@@ -43,7 +49,12 @@ pub(super) struct Core {
     pub(super) reloading: tokio::sync::Mutex<()>,
     /// The database of everything that is remembered about decisions.
     pub(super) store: Arc<Store>,
+    /// What has happened: `core.audit.record(…)`.
+    pub(super) audit: Audit,
+    pub(super) telemetry: Telemetry,
     pub(super) trust: TrustState,
+    pub(super) added: AddedServers,
+    pub(super) grants: GrantState,
     pub(super) connections: Connections,
     pub(super) requests: RequestState,
     pub(super) people: People,
@@ -61,6 +72,7 @@ pub(super) struct Core {
     pub(super) events: Events,
     pub(super) server_facts: ServerFactsStore,
     pub(super) tokens: TokenStore,
+    pub(super) providers: Providers,
     /// This core, for work that must not keep the gateway alive.
     pub(super) weak: Weak<Core>,
 }
@@ -74,11 +86,13 @@ pub(super) struct TrustState {
     pub(super) shown: Mutex<HashMap<String, (String, Arc<Manifest>)>>,
 }
 
-/// Requests that are under way, and the lasting subscriptions.
+/// Requests that are under way, the lasting subscriptions, and the servers of tasks.
 #[derive(Default)]
 pub(super) struct RequestState {
     pub(super) slots: CallSlots,
     pub(super) subscriptions: Subscriptions,
+    /// The servers that tasks have brought.
+    pub(super) tasks: BroughtServers,
 }
 
 /// The callbacks through which this gateway asks people, and their answers.
@@ -89,20 +103,19 @@ pub(super) struct People {
     /// The scope of what no call asks for: tests of a connection, questions of a server outside of any call.
     pub(super) session: Arc<CallScope>,
     /// Answers for `${input:…}`. The lock is held while a person answers, so that nobody is asked for an input twice.
-    pub(super) inputs: tokio::sync::Mutex<Inputs>,
+    pub(super) inputs: tokio::sync::Mutex<Answers>,
 }
 
 /// Defaults for sandboxes and runs, and helpers that they share.
 pub(super) struct RunDefaults {
     pub(super) checks: CheckDefaults,
     pub(super) max_result_tokens: Option<usize>,
-    pub(super) search: Arc<ToolSearch>,
 }
 
 impl People {
-    pub(super) fn new(core: &Weak<Core>, callbacks: CallbackChain, closed: &CancellationToken) -> Self {
+    pub(super) fn new(core: &Weak<Core>, callbacks: CallbackChain, everything: &Arc<Granted>, closed: &CancellationToken) -> Self {
         let operator = Identity::operator(Weak::clone(core), callbacks.clone(), closed);
-        Self { session: session(&operator), operator, callbacks, inputs: tokio::sync::Mutex::default() }
+        Self { session: session(&operator, everything), operator, callbacks, inputs: tokio::sync::Mutex::default() }
     }
 }
 

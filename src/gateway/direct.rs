@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json};
 
-use super::{Agent, CallOptions};
+use super::availability::{AttachedServers, Viewer};
+use super::{Agent, ApprovalRead, CallOptions};
 use crate::bridge::ToolErrors;
 use crate::catalog::{DirectNames, DirectTool, NameStyle};
-use crate::config::server_of_key;
+use crate::config::{Item, server_of_key};
 use crate::error::{Error, ErrorText, Result};
 use crate::sandbox::Stop;
 use crate::text::json::json_bytes;
 
 impl Agent {
-    /// Describes the tools that the agent can call, for a host that calls each by a name of its own. Starts no server.
+    /// Describes the tools that the agent can call, for a host that calls each by a name of its own. Leaves out a tool of which a model would read
+    /// more than its approval request shows. Starts no server.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -25,11 +27,17 @@ impl Agent {
     fn described(&self, style: NameStyle) -> Result<Vec<DirectTool>> {
         let wording = self.core.declaration_style(ToolErrors::default()).wording;
         let mut tools = Vec::new();
-        for (server, manifest) in self.core.visible_servers(self.identity.id)? {
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        for (server, manifest) in
+            self.core.visible_servers(&Viewer { id: self.identity.id, granted: &granted }, &AttachedServers::default())?
+        {
             let names = self.names_by_tool(&server)?;
             // A tool without a name was approved a moment ago.
             let named = manifest.distinct_tools().filter_map(|tool| Some((tool, names.get(&tool.name)?)));
-            tools.extend(named.map(|(tool, names)| DirectTool::new(&server, tool, names, style, &wording)));
+            tools.extend(named.filter_map(|(tool, names)| {
+                let described = DirectTool::new(&server, tool, names, style, &wording);
+                described.inspect_err(|reason| tracing::warn!(server, tool = tool.name, %reason, "the tool is not listed for hosts")).ok()
+            }));
         }
         Ok(tools)
     }
@@ -41,10 +49,12 @@ impl Agent {
     pub fn tool_named(&self, name: &str) -> Result<(String, String)> {
         self.identity.check_open()?;
         let found = self.core.trust.approvals.tool_named(name).map_err(|error| self.core.redacted(error))?;
+        let granted = self.granted(ApprovalRead::Fresh)?;
         // A server that is configured no longer keeps its approval, and so does one that a server of another source hides.
         if let Some((key, tool)) = found
             && let Ok(server) = self.core.registry.server(server_of_key(&key))
             && server.key() == key
+            && granted.allows(&server.name, Item::Tool(&tool))
         {
             return Ok((server.name.clone(), tool));
         }
@@ -76,7 +86,12 @@ impl Agent {
         self.call_tool(&server, &tool, arguments, options, stop).await
     }
 
-    /// Calls a tool for a model, which gets no more than `limits.maxResponseBytes`.
+    /// Returns a server's answer for a model: without secrets, and with whole paths, which the model's next call may need.
+    pub(crate) fn answer_for_model(&self, answer: &Json) -> Json {
+        self.core.redactor.json_without_secrets(answer)
+    }
+
+    /// Calls a tool for a model, which gets no secrets, and no more than `limits.maxResponseBytes`.
     ///
     /// # Errors
     /// `ERR_RESPONSE_TOO_LARGE`, and the errors of [`Agent::call_tool`].
@@ -87,7 +102,7 @@ impl Agent {
         options: CallOptions,
         stop: &Stop,
     ) -> Result<Json> {
-        let result = self.call_tool(server, tool, arguments, options, stop).await?;
+        let result = self.answer_for_model(&self.call_tool(server, tool, arguments, options, stop).await?);
         let (size, limit) = (json_bytes(&result), self.core.limits.max_response_bytes);
         if size <= limit {
             return Ok(result);

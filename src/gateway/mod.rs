@@ -1,14 +1,18 @@
 //! The gateway: the one object that an agent holds. It owns the other modules' objects and connects them.
 
+mod added_servers;
 mod agent;
 mod agent_modules;
+mod allowed_calls;
 mod approval;
 mod approval_cache;
+mod audit;
 mod availability;
 mod callbacks;
 mod caller;
 mod catalog;
 mod checks;
+mod config_source;
 mod connect;
 mod core;
 mod direct;
@@ -16,24 +20,36 @@ mod drift;
 mod ending;
 mod events;
 mod form;
+mod grant_rows;
+mod granted;
 mod grants;
+mod inputs;
 mod launch;
 mod model_tools;
 mod observer;
 mod open_gateways;
 mod options;
 mod plugin_switch;
+mod proposals;
+mod providers;
 mod registration;
 mod reload;
 mod request;
+mod resolve;
+mod resolved_entry;
 mod resources_and_prompts;
 mod results;
 mod run_end;
 mod sandbox;
+mod server_approval;
+mod server_details;
 mod server_facts;
 mod server_logs;
 mod slots;
+mod spans;
+mod status;
 mod subject;
+mod tasks;
 mod watch;
 
 use parking_lot::Mutex;
@@ -47,7 +63,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use crate::client::{Completed, Elicitation, ElicitationAnswer, Form, Question, Sampling};
-pub use agent::{Agent, IdentityOptions};
+pub use agent::{Agent, IdentityOptions, NameOrigin};
 pub use agent_modules::AgentModule;
 pub use approval_cache::ApprovalRead;
 pub use callbacks::{
@@ -59,33 +75,41 @@ pub use events::{Event, EventListener};
 pub use model_tools::ApprovedServer;
 pub use open_gateways::OpenGateways;
 pub use options::{EnableAtOpen, GatewayOptions};
+pub use providers::{Provider, ProviderCode, ProviderLoader, ProviderOrigin, ProviderRequest, ProviderState, ProviderStatus};
 pub use reload::ReloadReport;
+pub use resolve::{Resolution, ResolveOptions, ResolvedServer};
 pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
+pub use server_details::{ServerDetails, ServerLimits, ToolDetails, TransportKind};
 pub use server_logs::LogLine;
+pub use tasks::{Task, TaskServer, TaskServers};
 
+use self::added_servers::AddedServers;
 use self::agent::Agents;
 use self::approval_cache::ApprovalCache;
+use self::availability::Viewer;
 use self::checks::CheckDefaults;
 use self::core::{Core, People, RequestState, RunDefaults, TrustState};
 use self::events::Events;
+use self::granted::GrantState;
 use self::observer::CoreObserver;
 use self::plugin_switch::PluginSwitch;
+use self::providers::Providers;
 use self::request::Request;
 use self::results::check_budget;
 use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
-use crate::blocking::blocking;
 use crate::bridge::{ToolErrors, check_sendable, tool_result};
-use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
-use crate::config::{ServerDefinition, ServerSource, Surroundings};
+use crate::client::{Connections, Lease, TokenStore, Watchdog};
+use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
-use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
+use crate::registry::{Decider, Entry, Registry};
 use crate::sandbox::{HypervisorReport, Stop};
 use crate::store::Store;
+use crate::telemetry::{Telemetry, TraceContext};
 use crate::text::sanitise_line;
-use crate::trust::{ApprovalStatus, ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
+use crate::trust::{ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
 
 const MAX_NAME_CHARS: usize = 200;
 /// The folder for OAuth tokens within the state folder.
@@ -125,6 +149,16 @@ enum Reconnect {
     No,
 }
 
+/// The reader of a request's error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Audience {
+    /// A model, or the code of one. What its agent is not granted does not exist for it.
+    #[default]
+    Model,
+    /// The author of the agent, who is told what is not granted, and which toolbox has it.
+    Author,
+}
+
 /// Options of a request that is made without a run.
 #[derive(Default)]
 pub struct CallOptions {
@@ -134,6 +168,9 @@ pub struct CallOptions {
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The listener of this call's events, instead of the gateway's.
     pub on_event: Option<EventListener>,
+    /// The trace that the call belongs to. Its server gets it too.
+    pub trace: Option<TraceContext>,
+    pub audience: Audience,
 }
 
 /// MCP servers and their approvals, in the hands of an operator: the one who decides what may run. It dereferences to the operator's own agent,
@@ -190,35 +227,32 @@ impl Gateway {
     fn open_with(options: &GatewayOptions, surroundings: Surroundings, redactor: &Arc<Redactor>) -> Result<Self> {
         options.limits.validate()?;
         check_budget("Gateway.open", options.max_result_tokens)?;
-        let source = options.source()?;
+        let source = options.source(&surroundings)?;
         let config = source.read()?;
         let mut warnings = config.warnings.clone();
+        let (providers, with_catalogue) = (config.providers.clone(), config.catalogue);
         let limits = Arc::new(options.limits.clone());
         let server_logs = ServerLogs::new(&options.state_folder(), Arc::clone(redactor));
         let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace, server_logs };
-        let incidents = events.clone();
-        let on_incident: IncidentListener = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
-        let store = Arc::new(Store::open(&options.state_folder(), Arc::clone(&on_incident))?);
-        let approvals = ApprovalStore::open(Arc::clone(&store), on_incident);
+        let (store, trust) = open_store(options, &events)?;
         warnings.extend(store.warning().map(str::to_owned));
+        let (telemetry, unexported) = Telemetry::begin(&options.environment, &options.runtime, redactor);
+        warnings.extend(unexported);
         let callbacks = CallbackChain::default().within(options.callbacks.clone());
         let server_facts = ServerFactsStore::open(&options.state_folder());
-        let trust = TrustState {
-            approvals,
-            approval_cache: ApprovalCache::new(options.runtime.clone()),
-            executables: Arc::new(Executables::default()),
-            shown: Mutex::default(),
-        };
-        let runs =
-            RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens, search: Arc::default() };
+        let runs = RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens };
         let closed = CancellationToken::new();
+        let grants = GrantState::new(config.grants.clone());
         let core = Arc::new_cyclic(|core| Core {
             weak: Weak::clone(core),
             registry: Registry::limited_to(options.only.as_deref(), config),
             source,
             reloading: tokio::sync::Mutex::default(),
+            audit: audit::open(&store, options, &events),
+            telemetry,
             store,
             trust,
+            added: AddedServers::new(options.requires_approval()),
             connections: Connections::new(
                 Watchdog::new(options.watchdog.clone()),
                 Arc::new(CoreObserver(Weak::clone(core))),
@@ -226,7 +260,8 @@ impl Gateway {
                 limits.max_reconnects,
             ),
             requests: RequestState::default(),
-            people: People::new(core, callbacks, &closed),
+            people: People::new(core, callbacks, &grants.everything, &closed),
+            grants,
             agents: Agents::default(),
             sandboxes: options.sandboxes(&limits),
             runs,
@@ -239,15 +274,28 @@ impl Gateway {
             events,
             server_facts,
             tokens: TokenStore::new(options.state_folder().join(TOKENS)),
+            providers: Providers::new(options.provider_loader.clone()),
         });
         let gateway = Self::of(&core);
-        gateway.warn_at_open(warnings);
-        gateway.core.read_all_approvals();
-        gateway.enable_at_open(&options.enable)?;
-        if options.watch {
-            gateway.core.watch_config();
-        }
+        gateway.open_providers(providers, with_catalogue)?;
+        gateway.begin(options, warnings)?;
         Ok(gateway)
+    }
+
+    /// Begins the work of a gateway whose config was read.
+    fn begin(&self, options: &GatewayOptions, warnings: Vec<String>) -> Result<()> {
+        self.warn_at_open(warnings);
+        self.warn_of(self.core.load_added()?);
+        self.core.read_all_approvals();
+        if let Err(error) = self.core.grants_now(ApprovalRead::Fresh) {
+            self.core.events.warn(format!("agents can use nothing, as the grants cannot be read: {}", self.core.redacted(error)));
+        }
+        self.enable_at_open(&options.enable)?;
+        self.propose_at_open();
+        if options.watch {
+            self.core.watch_config();
+        }
+        Ok(())
     }
 
     /// The handle of a gateway that is open.
@@ -255,7 +303,7 @@ impl Gateway {
         Self { own: Agent { core: Arc::clone(core), identity: Arc::clone(&core.people.operator) } }
     }
 
-    /// Makes an agent: a caller with callbacks, session grants, sandboxes, subscriptions and decisions of its own. Two agents of one name are
+    /// Makes an agent: a caller with callbacks, permissions for its session, sandboxes, subscriptions and decisions of its own. Two agents of one name are
     /// two agents.
     ///
     /// # Errors
@@ -329,22 +377,6 @@ impl Gateway {
         Ok(self.core.events.server_logs.read(name, lines))
     }
 
-    /// Closes the gateway: ends its runs, calls, connections and processes.
-    pub async fn close(&self) {
-        self.begin_close();
-        self.core.end_attached().await;
-        self.core.connections.close_all().await;
-        self.core.events.server_logs.close().await;
-        self.core.trust.approval_cache.end();
-        let core = Arc::clone(&self.core);
-        // The last connection merges the journal into the database, which takes a moment.
-        let _ = blocking(move || {
-            core.store.close();
-            Ok(())
-        })
-        .await;
-    }
-
     fn enable_at_open(&self, enable: &EnableAtOpen) -> Result<()> {
         let names: Vec<String> = match enable {
             EnableAtOpen::None => return Ok(()),
@@ -370,7 +402,11 @@ impl Gateway {
             }
             Entry::Valid(_) => None,
         });
-        warnings.into_iter().chain(invalid).for_each(|warning| self.core.events.warn(warning));
+        self.warn_of(warnings.into_iter().chain(invalid));
+    }
+
+    fn warn_of(&self, warnings: impl IntoIterator<Item = String>) {
+        warnings.into_iter().for_each(|warning| self.core.events.warn(warning));
     }
 
     async fn connect(&self, server: &Arc<ServerDefinition>) -> Result<Lease> {
@@ -387,25 +423,21 @@ impl Gateway {
     }
 }
 
+/// Opens the store, and what is approved in it.
+fn open_store(options: &GatewayOptions, events: &Events) -> Result<(Arc<Store>, TrustState)> {
+    let incidents = events.clone();
+    let on_incident: IncidentListener = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
+    let store = Arc::new(Store::open(&options.state_folder(), Arc::clone(&on_incident))?);
+    let trust = TrustState {
+        approvals: ApprovalStore::open(Arc::clone(&store), on_incident),
+        approval_cache: ApprovalCache::new(options.runtime.clone()),
+        executables: Arc::new(Executables::default()),
+        shown: Mutex::default(),
+    };
+    Ok((store, trust))
+}
+
 impl Agent {
-    /// Lists the present status of all servers, in the order of the config; servers whose entry has an error come last. Blocks.
-    ///
-    /// # Errors
-    /// `ERR_APPROVAL_STORE`.
-    pub fn servers(&self) -> Result<Vec<ServerStatus>> {
-        self.servers_by(ApprovalRead::Fresh)
-    }
-
-    /// Lists the status of all servers. `approval_read` selects the approvals on disk, or the approvals that were read last.
-    ///
-    /// # Errors
-    /// `ERR_APPROVAL_STORE`.
-    pub fn servers_by(&self, approval_read: ApprovalRead) -> Result<Vec<ServerStatus>> {
-        let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry, approval_read)).collect();
-        self.core.refresh_if_cached(approval_read);
-        statuses.map_err(|error| self.core.redacted(error))
-    }
-
     /// Makes a sandbox. The first call boots the guest and blocks meanwhile.
     ///
     /// # Errors
@@ -422,7 +454,7 @@ impl Agent {
         check_budget("Gateway.sandbox", options.max_result_tokens)?;
         self.check_plugin_on()?;
         self.core.sandboxes.boot().map_err(|error| self.core.redacted(error))?;
-        Ok(Arc::new(Sandbox::new(self, options)))
+        Sandbox::new(self, options).map(Arc::new).map_err(|error| self.core.redacted(error))
     }
 
     /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server.
@@ -433,72 +465,14 @@ impl Agent {
         self.identity.check_open()?;
         check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)
             .map_err(|error| self.core.redacted(error))?;
-        let arguments = self.core.check_arguments(self.identity.id, name, tool, arguments)?;
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let viewer = Viewer { id: self.identity.id, granted: &granted };
+        let arguments = self.core.check_arguments(&viewer, name, tool, arguments)?;
         let request = Request::CallTool { tool: tool.to_owned(), arguments: Arc::new(arguments) };
         let result = self.request_without_run(name, &request, options, stop).await?;
         self.core.check_result(name, tool, &result).map_err(|error| self.core.redacted(error))?;
         let result = tool_result(result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
         Ok(if is_error { self.core.redactor.redact_json(&result) } else { result })
-    }
-
-    /// Returns the approved tools that the server has changed or removed. Before this gateway connects to the server, the names come from the last
-    /// connection of any process.
-    fn quarantined(&self, server: &ServerDefinition, approval_status: &ApprovalStatus, approval_read: ApprovalRead) -> Vec<String> {
-        match approval_status {
-            ApprovalStatus::Full(_) if !self.core.registry.is_compared(&server.name) => {
-                self.core.server_facts.get(&server.key(), &self.core.digest_by(server, approval_read)).changed
-            }
-            _ => self.core.registry.quarantined(&server.name),
-        }
-    }
-
-    fn status(&self, entry: &Entry, approval_read: ApprovalRead) -> Result<ServerStatus> {
-        let server = match entry {
-            Entry::Valid(server) => server,
-            Entry::Invalid(server) => return Ok(invalid_status(&server.name, &self.core.redacted(server.error.clone()))),
-        };
-        let approval_status = self.core.approval_status_by(server, approval_read)?;
-        let registry = &self.core.registry;
-        let last_error = registry.last_error(&server.name);
-        let connection = self.core.connections.state(&server.name);
-        let state = match &approval_status {
-            _ if server.disabled => ServerState::Disabled,
-            _ if connection == ConnectionState::Connected => ServerState::Connected,
-            _ if connection == ConnectionState::Connecting => ServerState::Connecting,
-            _ if last_error.is_some() => ServerState::Error,
-            ApprovalStatus::Unapproved(_) => ServerState::Unapproved,
-            ApprovalStatus::Command => ServerState::CommandApproved,
-            ApprovalStatus::Full(_) => ServerState::Idle,
-        };
-        Ok(ServerStatus {
-            name: server.name.clone(),
-            state,
-            approved: matches!(approval_status, ApprovalStatus::Full(_)),
-            // While a plugin is off, enabled servers are reported as not enabled; they become enabled again when the plugin is switched on.
-            enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_plugin_on().is_ok(),
-            disabled_by_person: registry.is_disabled_by_person(&server.name),
-            source: server.source.clone(),
-            hides: registry.hidden_by(&server.name),
-            tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
-            quarantined: self.quarantined(server, &approval_status, approval_read),
-            last_error,
-        })
-    }
-}
-
-fn invalid_status(name: &str, error: &Error) -> ServerStatus {
-    ServerStatus {
-        name: name.to_owned(),
-        state: ServerState::Invalid,
-        approved: false,
-        enabled: false,
-        disabled_by_person: false,
-        // Entries with errors can be of the operator's config only.
-        source: ServerSource::default(),
-        hides: Vec::new(),
-        tools: Vec::new(),
-        quarantined: Vec::new(),
-        last_error: Some(LastError::from(error)),
     }
 }

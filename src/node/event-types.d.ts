@@ -5,7 +5,9 @@ export type GatewayEvent =
   | ConfigReloadedEvent
   | ApprovalsDamagedEvent
   | ApprovalProposedEvent
+  | ServerProposedEvent
   | ExecutableChangedEvent
+  | NotGrantedEvent
   | ToolsChangedEvent
   | ProgressEvent
   | ServerLogEvent
@@ -46,6 +48,23 @@ export interface ApprovalsDamagedEvent {
   message: string
 }
 
+/**
+ * An event: an agent has added or changed a server, and a person must decide about it: `approve(server, request.digest)`, or `removeServer(server)`.
+ * It comes again whenever a gateway is opened, until somebody has decided.
+ */
+export interface ServerProposedEvent {
+  type: 'server-proposed'
+  server: string
+  /** The name that the agent gave the server: free text, which says nothing about the server. */
+  displayName: string
+  /** The name of the agent. Missing for the operator's own agent. */
+  agent?: string
+  /** True if it was approved without a person, as `requireApproval` is false. */
+  approved: boolean
+  /** Everything that the person must see before anything of the server runs. */
+  request: CommandRequest
+}
+
 /** An event: the file of a server's program has changed since its command was approved. With `pinExecutable`, the server needs approval again. */
 export interface ExecutableChangedEvent {
   type: 'executable-changed'
@@ -54,6 +73,20 @@ export interface ExecutableChangedEvent {
   /** The SHA-256 of the program file when it was approved. `now` is its present SHA-256. */
   before: string
   now: string
+}
+
+/**
+ * An event for the operator: an agent called a tool, or read or filled in something, that its toolboxes do not have. Passed once for each agent and item.
+ * For the agent's model, the item does not exist.
+ */
+export interface NotGrantedEvent {
+  type: 'not-granted'
+  agent: string
+  server: string
+  /** The tool's name, `resource:` with a URI, or `prompt:` with a name. */
+  item: string
+  /** The reason, and which toolbox has it. It must not be shown to a model. */
+  reason: string
 }
 
 /**

@@ -3,6 +3,7 @@
 //! Every asynchronous method starts its work on the gateway's own tokio runtime, which settles a promise. JSON and bytes cross between Rust and Node;
 //! `glue.js` converts them to values and errors.
 
+mod added_servers;
 mod agent;
 mod call_queue;
 mod callbacks;
@@ -15,10 +16,12 @@ mod event_queue;
 mod events;
 mod gateway;
 mod glue;
+mod grants;
 mod host_module;
 mod identity;
 mod options;
 mod outcomes;
+mod providers;
 mod reply;
 mod resources_and_prompts;
 mod runtime;

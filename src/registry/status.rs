@@ -18,11 +18,17 @@ pub struct ServerStatus {
     /// True if a person or the agent's own code has disabled the server in this gateway. Then no model can enable it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub disabled_by_person: bool,
+    /// The name that an agent gave the server that it has added: free text, which says nothing about the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
     /// Who brought the server.
     pub source: ServerSource,
     /// Other sources that have a server of this name, which is not used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hides: Vec<ServerSource>,
+    /// Variables that the server needs and that are not set. It does not start without them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
     /// Raw names of the approved tools.
     pub tools: Vec<String>,
     /// Approved tools that the server has since changed or removed. Calls of these tools fail.
@@ -40,8 +46,14 @@ impl ServerStatus {
     #[must_use]
     pub fn for_model(&self) -> Self {
         let mut status = self.clone();
-        if !is_server_name(&self.name) {
+        status.display_name = None;
+        // The name of a task's own server has a digest behind it.
+        if !is_server_name(self.name.split_once("@task-").map_or(self.name.as_str(), |(name, _)| name)) {
             NO_NAME.clone_into(&mut status.name);
+        }
+        if !self.approved {
+            // The names are those of an entry that nobody has approved.
+            status.missing.clear();
         }
         if let Some(error) = &mut status.last_error {
             error.message.clone_from(&error.for_model);
@@ -58,6 +70,10 @@ pub enum ServerState {
     Invalid,
     /// The config says `disabled: true`.
     Disabled,
+    /// An agent has added or changed the server, and nobody has decided about it. Nothing may run.
+    PendingApproval,
+    /// A variable that the server needs is not set: [`ServerStatus::missing`]. It may be approved, and cannot be started.
+    NotReady,
     /// The server's command is not approved, so that nothing may run.
     Unapproved,
     /// The server's command is approved, but its tools are not.

@@ -25,7 +25,7 @@ use super::http::{Owner, Principal};
 use super::listeners::{SentEvents, listener};
 use super::paused_calls::{Step, work};
 use super::resources_and_prompts::{self, ResourcesAndPrompts, Target};
-use super::session::{ClientNotification, Session, SessionCell};
+use super::session::{CallerName, ClientNotification, Session, SessionCell};
 use super::stateless::Keeper;
 use super::tasks::{Begun, Place, Run};
 use super::{Served, answers, changes, stateless, subscriptions};
@@ -34,6 +34,7 @@ use crate::blocking::blocking;
 use crate::bridge::ToolErrors;
 use crate::gateway::{Agent, ApprovalRead, CallOptions, Completed, RunOptions};
 use crate::sandbox::{Stop, StopReason};
+use crate::telemetry::TraceContext;
 
 /// Questions of one call that wait at once, since protocol 2026-07-28.
 const MAX_QUESTIONS: usize = 16;
@@ -59,11 +60,18 @@ pub(super) struct Client {
     on_event: crate::gateway::EventListener,
     events: SentEvents,
     pub(super) stop: Stop,
+    /// The trace that the host's request belongs to.
+    trace: Option<TraceContext>,
 }
 
 impl Client {
     pub(super) fn call_options(&self) -> CallOptions {
-        CallOptions { timeout_ms: None, callbacks: Some(Arc::clone(&self.callbacks) as Arc<_>), on_event: Some(Arc::clone(&self.on_event)) }
+        CallOptions {
+            callbacks: Some(Arc::clone(&self.callbacks) as Arc<_>),
+            on_event: Some(Arc::clone(&self.on_event)),
+            trace: self.trace,
+            ..CallOptions::default()
+        }
     }
 }
 
@@ -86,7 +94,7 @@ impl Handler {
             return Ok(Arc::clone(session));
         }
         let client = context.client_info();
-        let name = self.caller.agent.as_deref().or_else(|| client.as_ref().map(|client| client.name.as_str()));
+        let name = CallerName { of_token: self.caller.agent.as_deref(), of_client: client.as_ref().map(|client| client.name.as_str()) };
         // Without a session, the connection ends with this request.
         let told = stateless::owner(context).is_none().then(|| ClientNotification::Client(context.peer.clone()));
         let opened = Session::open(&self.served.0, name, told);
@@ -109,7 +117,8 @@ impl Handler {
         // Without sessions, a request says itself which logs it wants (MCP 2026-07-28, server/utilities/logging).
         let least = if in_rounds(context) { context.meta.log_level() } else { Some(session.level.lock().unwrap_or(LoggingLevel::Debug)) };
         let (on_event, events) = listener(&self.served.0.runtime, context.peer.clone(), context.meta.get_progress_token(), least);
-        Ok(Client { session, callbacks, on_event, events, stop: Stop::new() })
+        let trace = context.meta.get("traceparent").and_then(Json::as_str).and_then(TraceContext::parse);
+        Ok(Client { session, callbacks, on_event, events, stop: Stop::new(), trace })
     }
 
     /// Does the work of a request that may ask: in rounds since protocol 2026-07-28, and else by requests of our own.
@@ -327,13 +336,14 @@ impl ServerHandler for Handler {
         };
         let work_of = move |client: Client| async move {
             let _permit = permit;
-            let on_event = Arc::clone(&client.on_event);
+            let (on_event, trace) = (Arc::clone(&client.on_event), client.trace);
             let options = ExecuteOptions {
                 stop: client.stop.clone(),
                 callbacks: Some(Arc::clone(&client.callbacks) as Arc<_>),
                 run_setup: Some(Arc::new(move |options| RunOptions {
                     on_event: Some(Arc::clone(&on_event)),
                     run_id: Some(run),
+                    trace,
                     ..options
                 })),
             };
@@ -394,8 +404,10 @@ impl ServerHandler for Handler {
         };
         let input = self.input(request.request_state, request.input_responses, &json!(["resources/read", served]));
         let step = self.asking(context, input, move |client| async move {
-            let read = client.session.agent.read_resource(&server, &uri, client.call_options(), &client.stop).await;
-            read.map(|contents| resources_and_prompts::renamed(with_meta(contents), &uri, &served)).map_err(|error| refused(&error))
+            let agent = &client.session.agent;
+            let read = agent.read_resource(&server, &uri, client.call_options(), &client.stop).await;
+            let told = read.map(|contents| resources_and_prompts::renamed(with_meta(contents), &uri, &served));
+            told.map(|contents| agent.answer_for_model(&contents)).map_err(|error| refused(&error))
         });
         Ok(match step.await.map_err(|error| answers::about(error, &asked))? {
             Step::Done(contents) => ReadResourceResponse::from(answers::complete::<ReadResourceResult>(contents)?),
@@ -432,8 +444,9 @@ impl ServerHandler for Handler {
         let input = self.input(request.request_state, request.input_responses, &bound);
         let step = self.asking(context, input, move |client| async move {
             let options = client.call_options();
-            let got = client.session.agent.get_prompt(&server, &prompt, arguments, options, &client.stop).await;
-            got.map(with_meta).map_err(|error| refused(&error))
+            let agent = &client.session.agent;
+            let got = agent.get_prompt(&server, &prompt, arguments, options, &client.stop).await;
+            got.map(|messages| agent.answer_for_model(&with_meta(messages))).map_err(|error| refused(&error))
         });
         Ok(match step.await? {
             Step::Done(prompt) => GetPromptResponse::from(answers::complete::<GetPromptResult>(prompt)?),
@@ -465,7 +478,9 @@ impl ServerHandler for Handler {
             None => Map::new(),
         };
         let options = client.call_options();
-        let completed = client.session.agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop).await;
-        answers::complete(json!({ "completion": completed.map_err(|error| refused(&error))? }))
+        let agent = &client.session.agent;
+        let completed = agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop).await;
+        let completed = completed.map(|completion| agent.answer_for_model(&completion)).map_err(|error| refused(&error))?;
+        answers::complete(json!({ "completion": completed }))
     }
 }

@@ -23,7 +23,7 @@ pub(super) const BUSY_TIME: Duration = Duration::from_secs(10);
 /// Pause before the journal is switched on again, while another process looks at the file.
 const PAUSE: Duration = Duration::from_millis(2);
 /// The steps from an empty database to the present one.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/001_decisions.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("migrations/001_decisions.sql"), include_str!("migrations/002_audit.sql")];
 /// The types of file systems whose locks `SQLite` cannot rely on: NFS, SMB (two), AFS. From the manual page of statfs(2).
 const NETWORK_FILE_SYSTEMS: [u64; 4] = [0x6969, 0x517B, 0xFF53_4D42, 0x5346_414F];
 
@@ -38,9 +38,19 @@ pub(super) struct Version {
     changes: i64,
 }
 
+/// What a power failure may take of the last changes. The end of a process takes nothing in either case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Durability {
+    /// Nothing: each change waits for the disk.
+    Full,
+    /// The changes since the last one that is [`Durability::Full`]. The database stays sound.
+    Process,
+}
+
 /// One connection.
 pub(super) struct Database {
     path: PathBuf,
+    durability: Durability,
     connection: Connection,
     /// Device and inode of the file that is open.
     file: (u64, u64),
@@ -55,12 +65,12 @@ pub(super) fn private_folder(folder: &Path) -> Result<files::PrivateFolder> {
 }
 
 impl Database {
-    pub(super) fn open(folder: &Path) -> Result<Self> {
+    pub(super) fn open(folder: &Path, durability: Durability) -> Result<Self> {
         let path = folder.join(FILE_NAME);
         check_file_system(folder, &path)?;
         create(&path)?;
         let file = identity(&path)?;
-        let mut connection = connect(&path)?;
+        let mut connection = connect(&path, durability)?;
         if !is_present(&connection, &path)? {
             // One process after the other, as each looks at what is missing and then adds it.
             let lock = files::lock_within(&folder.join(LOCK_NAME), BUSY_TIME).map_err(|error| problem(&path, &error.to_string()))?;
@@ -68,7 +78,7 @@ impl Database {
             migrate(&mut connection, &path)?;
             drop(lock);
         }
-        Ok(Self { path, connection, file })
+        Ok(Self { path, durability, connection, file })
     }
 
     /// Merges the journal into the database if this is its last connection, and closes the files.
@@ -124,7 +134,7 @@ impl Database {
         let there = fs::symlink_metadata(&self.path).ok().map(|file| (file.dev(), file.ino()));
         if there != Some(self.file) {
             let folder = self.path.parent().unwrap_or(Path::new(".")).to_path_buf();
-            *self = Self::open(&folder)?;
+            *self = Self::open(&folder, self.durability)?;
         }
         Ok(())
     }
@@ -147,13 +157,17 @@ impl Reader<'_> {
     }
 }
 
-fn connect(path: &Path) -> Result<Connection> {
+fn connect(path: &Path, durability: Durability) -> Result<Connection> {
     let failed = |error| failed(path, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     connection.busy_timeout(BUSY_TIME).map_err(failed)?;
-    // What was approved or revoked is still so after a power failure.
-    connection.pragma_update(None, "synchronous", "full").map_err(failed)?;
+    let synchronous = match durability {
+        // What was approved or revoked is still so after a power failure.
+        Durability::Full => "full",
+        Durability::Process => "normal",
+    };
+    connection.pragma_update(None, "synchronous", synchronous).map_err(failed)?;
     connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
     // A connection that is dropped is closed without a write, as it may be dropped on a thread that must not wait.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;

@@ -2,6 +2,7 @@
 //! another engine can follow: rows by kind and name, which are read and changed as a whole. The machine's key authenticates what decides anything.
 
 mod anchor;
+pub mod audit;
 mod canonical;
 mod database;
 mod decisions;
@@ -18,7 +19,7 @@ pub use canonical::Canonical;
 pub use key::MachineKey;
 
 use self::anchor::{Anchor, Anchored};
-use self::database::{BUSY_TIME, Database, Reader};
+use self::database::{BUSY_TIME, Database, Durability, Reader};
 use self::decisions::{Reading, Snapshot, current, is_unused, rows_now, set_all_aside, write_changed};
 use crate::error::{Error, Result};
 use crate::files::PrivateFolder;
@@ -111,7 +112,7 @@ impl Store {
         let warning = was_open
             .map(|mode| format!("other users could read the state folder {} (mode {mode:o}); its mode is 700 now", folder.display()));
         let key = MachineKey::open(&folder)?;
-        let (writer, reader) = (Database::open(&folder)?, Database::open(&folder)?);
+        let (writer, reader) = (Database::open(&folder, Durability::Full)?, Database::open(&folder, Durability::Full)?);
         let anchor = Anchor::new(&folder);
         let (writer, reader) = (Mutex::new(Some(writer)), Mutex::new(Some(reader)));
         let store = Self { folder, key, anchor, reader, writer, last: Mutex::default(), on_damage, warning };
@@ -262,6 +263,11 @@ impl Store {
         if let Some(writer) = self.writer.lock().take() {
             writer.close();
         }
+    }
+
+    /// Opens a connection for the audit, so that nothing else waits for it. Its rows are many, and none of them decides anything.
+    fn audit_database(&self) -> Result<Database> {
+        Database::open(&self.folder, Durability::Process)
     }
 
     fn read<const N: usize>(&self, kinds: [Kind; N]) -> Result<[Snapshot; N]> {

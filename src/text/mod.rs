@@ -6,12 +6,14 @@ mod problem;
 mod sanitise;
 mod server_name;
 mod shown_arguments;
+mod word_text;
 
 pub use nearest::nearest;
 pub use problem::Problem;
 pub(crate) use problem::{Position, displayed, displayed_within, sort_problems};
+pub(crate) use sanitise::{MAX_LEVELS, hidden, is_tag, is_unseen, visible};
 pub use sanitise::{has_invisible, sanitise_json, sanitise_line, sanitise_text};
-pub(crate) use sanitise::{hidden, is_tag, is_unseen, visible};
-pub(crate) use server_name::check_server_name;
 pub use server_name::is_server_name;
+pub(crate) use server_name::{check_server_name, server_name_for};
 pub(crate) use shown_arguments::{arguments_text, escaped, whole_arguments_text};
+pub use word_text::WordText;

@@ -5,13 +5,17 @@
 #![cfg(target_os = "linux")]
 
 mod agents;
+mod audit;
 mod client;
 mod direct;
 mod disk;
 mod elicitation;
 mod gateway;
+mod grants;
+mod grants_states;
 mod hostile;
 mod lifecycle;
+mod managed;
 mod programs;
 mod protocol;
 mod questions;
@@ -19,6 +23,8 @@ mod resources_and_prompts;
 mod results;
 mod serve_clients;
 mod store;
+mod tasks;
+mod telemetry;
 mod trust;
 mod typed;
 

@@ -225,11 +225,13 @@ async fn a_store_of_a_later_version_is_an_error_and_is_left_as_it_is() {
     let test_folder = TestFolder::new();
     let state = test_folder.path("state");
     approved_and_closed(&state).await;
-    let set = |version: i64| Connection::open(state.join("store.sqlite3")).unwrap().pragma_update(None, "user_version", version).unwrap();
+    let database = || Connection::open(state.join("store.sqlite3")).unwrap();
+    let present: i64 = database().query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+    let set = |version: i64| database().pragma_update(None, "user_version", version).unwrap();
     set(1000);
     let error = open(&state).err().unwrap();
     assert!(error.code() == "ERR_STORE" && error.to_string().contains("Update hyperlight-mcp"), "{error}");
-    set(1);
+    set(present);
     assert_eq!(states(&open(&state).unwrap()), ONE);
 }
 

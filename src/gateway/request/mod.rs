@@ -23,11 +23,15 @@ use self::item::Target;
 use self::pipeline::Pipeline;
 pub(super) use self::run::RunRequests;
 pub(super) use self::subscriptions::Subscriptions;
+use super::audit::RecordedRequest;
 use super::callbacks::CallScope;
 use super::core::Core;
 use super::events::Event;
+use super::granted::Granted;
+use super::grants::is_unknown;
 use super::run_end::unless_ended;
-use super::{Agent, CallOptions};
+use super::spans::error_type;
+use super::{Agent, ApprovalRead, Audience, CallOptions};
 use crate::client::{CallLimits, Completed, ResourceOrPromptRequest};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
@@ -100,6 +104,14 @@ impl Request {
         shown.as_object().cloned().unwrap_or_default()
     }
 
+    /// Returns the arguments for the audit.
+    pub(super) fn arguments(&self) -> Arc<Map<String, Json>> {
+        match self {
+            Self::CallTool { arguments, .. } => Arc::clone(arguments),
+            _ => Arc::new(self.shown()),
+        }
+    }
+
     /// Returns the size of the arguments as JSON, in bytes.
     fn argument_bytes(&self) -> usize {
         match self {
@@ -123,17 +135,24 @@ impl Core {
     /// Sends a request to an approved and enabled server. Fails at once if the server is revoked or disabled meanwhile.
     pub(super) async fn request(&self, server: &str, request: &Request, requester: Requester<'_>) -> Result<Json> {
         let started = Instant::now();
+        // Around all steps, so that a request that is refused or given up is recorded too.
+        let recorded = RecordedRequest::begin(self, server, request, requester, started);
         let ended = self.registry.ended_for(server, requester.scope.identity.id);
-        let pipeline = Pipeline::new(self, server, request, requester);
+        let traced = self.trace_request(server, request, requester.scope);
+        let pipeline = Pipeline::new(self, server, request, requester).with_trace(traced.context);
         let outcome = tokio::select! {
             biased;
             () = ended.cancelled() => Err(self.refusal(server)),
             outcome = pipeline.run() => outcome,
         };
-        if matches!(outcome, Err(Error::NotApproved { .. })) {
-            self.end_if_unapproved(server).await;
+        match &outcome {
+            Err(Error::NotApproved { .. }) => self.end_if_unapproved(server).await,
+            Err(error) if is_unknown(error) => self.tell_if_not_granted(requester.scope, server, request.target().item()),
+            _ => {}
         }
-        let outcome = outcome.map_err(|error| self.redacted(error));
+        let outcome = outcome.map_err(|error| self.redacted(requester.scope.granted.screened(error)));
+        recorded.end(&outcome);
+        traced.end(error_type(&outcome));
         let (tool, error) = (request.label(), outcome.as_ref().err().map(Error::code));
         tracing::debug!(server, tool, error, "call");
         // Sizes are only computed if a listener gets them, because large values would be serialised again.
@@ -149,10 +168,11 @@ impl Core {
         outcome
     }
 
-    /// Returns the time limits of one request.
-    pub(super) fn call_limits(&self, server: &ServerDefinition, timeout_ms: Option<u64>) -> CallLimits {
+    /// Returns the time limits of one request of an agent.
+    pub(super) fn call_limits(&self, server: &ServerDefinition, granted: &Granted, timeout_ms: Option<u64>) -> CallLimits {
         let limit_ms = server.call_timeout_ms.unwrap_or(self.limits.call_timeout_ms);
         let most_ms = server.max_call_timeout_ms.unwrap_or(self.limits.max_call_timeout_ms);
+        let (limit_ms, most_ms) = granted.limits_ms(&server.name, (limit_ms, most_ms));
         let timeout = Duration::from_millis(timeout_ms.unwrap_or(limit_ms).min(limit_ms));
         CallLimits { timeout, most: Duration::from_millis(most_ms).max(timeout) }
     }
@@ -161,11 +181,13 @@ impl Core {
 impl Agent {
     /// Makes a request without a run: it ends with `stop` and with the agent, and its warnings are events.
     pub(super) async fn request_without_run(&self, server: &str, request: &Request, options: CallOptions, stop: &Stop) -> Result<Json> {
-        let CallOptions { timeout_ms, callbacks, on_event } = options;
+        let CallOptions { timeout_ms, callbacks, on_event, trace, audience } = options;
         let (core, identity) = (&self.core, &self.identity);
         identity.check_open()?;
         let _work = identity.work.token();
-        let scope = Arc::new(CallScope::new(identity, &identity.callbacks, callbacks, None, on_event));
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let scope = CallScope::new(identity, granted, &identity.callbacks, callbacks, None, on_event);
+        let scope = Arc::new(scope.with_trace(trace));
         let outcome = tokio::select! {
             biased;
             () = stop.stopped() => Err(stop.error("call", 0)),
@@ -173,6 +195,10 @@ impl Agent {
             outcome = core.request(server, request, Requester { scope: &scope, control: None, timeout_ms }) => outcome,
         };
         scope.take_warnings().into_iter().for_each(|warning| core.events.warn(warning));
+        let outcome = match audience {
+            Audience::Model => outcome,
+            Audience::Author => outcome.map_err(|error| core.explained(identity, server, request.target().item(), error)),
+        };
         unless_ended(identity, stop, outcome)
     }
 }
