@@ -207,8 +207,9 @@ export interface CallerCallbacks {
  */
 export interface Callbacks extends CallerCallbacks {
   /**
-   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each id in a gateway. `server` is the name of the
-   * server that is started. Its approval covers `description`.
+   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each input in a gateway, and again where a changed
+   * config gives the id another description, default or `password`. `server` is the name of the server that is started. Its approval covers
+   * `description`.
    */
   onInput?(id: string, description?: string, server?: string): string | Promise<string>
   /**
@@ -2186,7 +2187,8 @@ export declare class Gateway {
    */
   revokeProvider(name: string): Promise<ProviderStatus>
   /**
-   * Returns the approved resources of a server, and then its approved resource templates. Starts no server.
+   * Returns the approved resources of a server, and then its approved resource templates, without those whose URI the
+   * approval request cuts. Starts no server.
    *
    * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
    */
@@ -2202,7 +2204,7 @@ export declare class Gateway {
    */
   readResource(server: string, uri: string, options?: CallOptions): Promise<ReadResult>
   /**
-   * Returns the approved prompts of a server. Starts no server.
+   * Returns the approved prompts of a server, without those whose names the approval request cuts. Starts no server.
    *
    * Rejects with the same errors as `resources`.
    */
