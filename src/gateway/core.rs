@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 
 use secrecy::SecretString;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -107,6 +108,13 @@ pub(super) struct People {
 pub(super) struct RunDefaults {
     pub(super) checks: CheckDefaults,
     pub(super) max_result_tokens: Option<usize>,
+}
+
+impl TrustState {
+    pub(super) fn new(approvals: ApprovalStore, runtime: Handle) -> Self {
+        let approval_cache = ApprovalCache::new(runtime);
+        Self { approvals, approval_cache, executables: Arc::new(Executables::default()), shown: Mutex::default() }
+    }
 }
 
 impl People {

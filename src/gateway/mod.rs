@@ -47,7 +47,6 @@ mod subject;
 mod tasks;
 mod watch;
 
-use parking_lot::Mutex;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -79,7 +78,6 @@ pub use server_logs::LogLine;
 pub use tasks::{Task, TaskServer};
 
 use self::agent::Agents;
-use self::approval_cache::ApprovalCache;
 use self::availability::Viewer;
 use self::checks::CheckDefaults;
 use self::core::{Core, People, RequestState, RunDefaults, TrustState};
@@ -102,7 +100,7 @@ use crate::sandbox::{HypervisorReport, Stop};
 use crate::store::Store;
 use crate::telemetry::{Telemetry, TraceContext};
 use crate::text::sanitise_line;
-use crate::trust::{ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
+use crate::trust::{ApprovalStore, IncidentListener, filter_manifest, filter_warnings};
 
 const MAX_NAME_CHARS: usize = 200;
 /// The folder for OAuth tokens within the state folder.
@@ -236,12 +234,7 @@ impl Gateway {
         warnings.extend(unexported);
         let callbacks = CallbackChain::default().within(options.callbacks.clone());
         let server_facts = ServerFactsStore::open(&options.state_folder());
-        let trust = TrustState {
-            approvals,
-            approval_cache: ApprovalCache::new(options.runtime.clone()),
-            executables: Arc::new(Executables::default()),
-            shown: Mutex::default(),
-        };
+        let trust = TrustState::new(approvals, options.runtime.clone());
         let runs = RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens };
         let closed = CancellationToken::new();
         let grants = GrantState::new(config.grants.clone());
@@ -279,8 +272,7 @@ impl Gateway {
         });
         let gateway = Self::of(&core);
         gateway.open_providers(providers, with_catalogue)?;
-        gateway.begin(options, warnings)?;
-        Ok(gateway)
+        gateway.begin(options, warnings).map(|()| gateway)
     }
 
     /// Begins the work of a gateway whose servers are known.
