@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestParams, CompleteResult,
@@ -21,6 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::answers::{no_such_resource, refused};
 use super::asking::{ClientCallbacks, ClientChannel, QuestionSupport};
+use super::held_arguments::{HeldArguments, check_parts};
 use super::http::{Owner, Principal};
 use super::listeners::{SentEvents, listener};
 use super::paused_calls::{Step, work};
@@ -122,22 +124,24 @@ impl Handler {
     where
         W: Future<Output = Answer<Json>> + Send + 'static,
     {
+        let Input { state, responses, bound, held } = input;
         if !in_rounds(&context) {
             let client = self.client(&context, ClientChannel::Request(context.peer.clone()))?;
             let stop = client.stop.clone();
-            return until_cancelled(&context, &stop, Box::pin(worked(client.events.clone(), work_of(client)))).await.map(Step::Done);
+            return until_cancelled(&context, &stop, Box::pin(worked(client.events.clone(), held, work_of(client)))).await.map(Step::Done);
         }
-        let Input { state, responses, bound } = input;
         let paused_calls = &self.served.0.paused_calls;
         if let Some(state) = state {
-            let (round, stop) = paused_calls.resume(&state, &responses.unwrap_or_default(), bound)?;
+            let to_this_request = |events: &SentEvents| events.send_to(context.peer.clone(), context.meta.get_progress_token());
+            let (round, stop) = paused_calls.resume(&state, &responses.unwrap_or_default(), bound, to_this_request)?;
             return until_cancelled(&context, &stop, round).await;
         }
         let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
         let client = self.client(&context, ClientChannel::Round(sender))?;
         let stop = client.stop.clone();
-        let working = work(worked(client.events.clone(), work_of(client)));
-        let round = paused_calls.begin(self.caller.key.clone(), working, stop.clone(), questions, bound);
+        let events = client.events.clone();
+        let working = work(worked(events.clone(), held, work_of(client)));
+        let round = paused_calls.begin(self.owner(&context), working, (stop.clone(), Some(events)), questions, bound);
         until_cancelled(&context, &stop, Box::pin(round)).await
     }
 
@@ -152,9 +156,21 @@ impl Handler {
         knows.then(|| self.served.0.tasks.place(self.owner(context))).flatten()
     }
 
-    /// The rounds of a request belong to its caller, its method and its parameters.
-    pub(super) fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> Input {
-        Input { state, responses, bound: json!([self.caller.key, request]).to_string().into_bytes() }
+    /// The rounds of a request belong to its caller, its method and its parameters. The first one takes the room of the parameters.
+    ///
+    /// # Errors
+    /// `ERR_BUSY`.
+    pub(super) fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> crate::Result<Input> {
+        let held = state.is_none().then(|| self.served.0.arguments.hold(&self.caller.key, request)).transpose()?;
+        Ok(Input { state, responses, bound: json!([self.caller.key, request]).to_string().into_bytes(), held })
+    }
+
+    /// Checks the arguments of a call of a tool.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGUMENTS` for too many values.
+    pub(super) fn check_arguments(&self, request: &CallToolRequestParams) -> crate::Result<()> {
+        check_parts(&request.name, request.arguments.as_ref(), self.served.0.gateway.max_value_parts())
     }
 
     /// Reads the resources of all servers, and works with them. Both may take time where there are very many, so they leave the runtime's threads
@@ -184,9 +200,10 @@ impl Handler {
     }
 }
 
-/// Does the work of a request. Its client is told of all that happened before it gets the outcome.
-async fn worked(events: SentEvents, work: impl Future<Output = Answer<Json>>) -> Answer<Json> {
+/// Does the work of a request, whose arguments are `held` meanwhile. Its client is told of all that happened before it gets the outcome.
+async fn worked(events: SentEvents, held: Option<HeldArguments>, work: impl Future<Output = Answer<Json>>) -> Answer<Json> {
     let outcome = work.await;
+    drop(held);
     events.all().await;
     outcome
 }
@@ -214,6 +231,8 @@ pub(super) struct Input {
     responses: Option<InputResponses>,
     /// The bytes that each round must repeat.
     bound: Vec<u8>,
+    /// The room of the parameters, which the first round takes.
+    held: Option<HeldArguments>,
 }
 
 /// Reads a value of ours as one of the protocol's.
@@ -307,24 +326,32 @@ impl ServerHandler for Handler {
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Answer<CallToolResponse> {
         let Some(tool) = Tool::named(&request.name) else { return self.call_direct(request, context).await };
+        let refusal = |error: &crate::Error| Ok(CallToolResponse::from(answers::result(stateless::refusal(error))));
+        if let Err(error) = self.check_arguments(&request) {
+            return refusal(&error);
+        }
         let name = request.name.into_owned();
         let run = self.served.next_run();
         let mut arguments = Json::Object(request.arguments.unwrap_or_default());
         let keeper = Keeper::of(&self.served, &context, &name, &mut arguments);
         let bound = json!(["tools/call", name, arguments, keeper.as_ref().and_then(Keeper::handle)]);
-        let input = self.input(request.request_state, request.input_responses, &bound);
+        let mut input = match self.input(request.request_state, request.input_responses, &bound) {
+            Ok(input) => input,
+            Err(error) => return refusal(&error),
+        };
         if let (None, Some(keeper)) = (&input.state, &keeper) {
             match keeper.session() {
                 Ok(Some(session)) => drop(self.session_cell.set(session)),
                 Ok(None) => {}
-                Err(error) => return Ok(CallToolResponse::from(answers::result(stateless::refusal(&error)))),
+                Err(error) => return refusal(&error),
             }
         }
         let is_first = input.state.is_none();
         let permit = match (is_first && tool == Tool::RunJavascript).then(|| self.served.0.runs.admit(&self.caller.key)).transpose() {
             Ok(permit) => permit,
-            Err(error) => return Ok(CallToolResponse::from(answers::result(stateless::refusal(&error)))),
+            Err(error) => return refusal(&error),
         };
+        let (shared, caller) = (Arc::downgrade(&self.served.0), self.caller.key.clone());
         let work_of = move |client: Client| async move {
             let _permit = permit;
             let on_event = Arc::clone(&client.on_event);
@@ -339,23 +366,32 @@ impl ServerHandler for Handler {
             };
             let answer = client.session.tools.execute_with(&name, &arguments, options).await;
             let answer = answer.map_err(|error| refused(&error))?;
-            Ok(match keeper {
-                Some(keeper) => keeper.kept(&client.session, answer),
-                None => answer,
+            Ok(match (keeper, shared.upgrade()) {
+                (Some(keeper), _) => keeper.kept(&client.session, answer),
+                (None, Some(shared)) if tool == Tool::RunJavascript => {
+                    shared.saved_shares.ran(&caller, &client.session, Instant::now());
+                    answer
+                }
+                (None, _) => answer,
             })
         };
         if let Some(place) = self.task_place(&context).filter(|_| is_first && tool == Tool::RunJavascript) {
             let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
             let client = self.client(&context, ClientChannel::Round(sender))?;
-            let run = Run { stop: client.stop.clone(), work: work(worked(client.events.clone(), work_of(client))), questions };
+            let run =
+                Run { stop: client.stop.clone(), work: work(worked(client.events.clone(), input.held.take(), work_of(client))), questions };
             return Ok(match self.served.0.tasks.begin(place, run, &context.ct).await? {
                 Begun::Done(result) => CallToolResponse::from(typed::<CallToolResult>(result)?),
                 Begun::Task(task) => CallToolResponse::from(task),
             });
         }
+        let (before, peer) = match tool {
+            Tool::Manage => (self.direct_names(&context).await?, context.peer.clone()),
+            _ => (None, context.peer.clone()),
+        };
         let step = self.asking(context, input, work_of).await?;
-        if tool == Tool::Manage {
-            self.direct_tools_may_have_changed();
+        if let Some(before) = before {
+            self.tell_of_direct_tools(&before, &peer).await?;
         }
         Ok(match step {
             Step::Done(answer) => CallToolResponse::from(answers::result(answer)),
@@ -393,6 +429,7 @@ impl ServerHandler for Handler {
             }
         };
         let input = self.input(request.request_state, request.input_responses, &json!(["resources/read", served]));
+        let input = input.map_err(|error| refused(&error))?;
         let step = self.asking(context, input, move |client| async move {
             let read = client.session.agent.read_resource(&server, &uri, client.call_options(), &client.stop).await;
             read.map(|contents| resources_and_prompts::renamed(with_meta(contents), &uri, &served)).map_err(|error| refused(&error))
@@ -429,7 +466,7 @@ impl ServerHandler for Handler {
         let (server, prompt) = self.prompt(&context, &request.name).await?;
         let arguments: Map<String, Json> = typed(json!(request.arguments.unwrap_or_default()))?;
         let bound = json!(["prompts/get", server, prompt, arguments]);
-        let input = self.input(request.request_state, request.input_responses, &bound);
+        let input = self.input(request.request_state, request.input_responses, &bound).map_err(|error| refused(&error))?;
         let step = self.asking(context, input, move |client| async move {
             let options = client.call_options();
             let got = client.session.agent.get_prompt(&server, &prompt, arguments, options, &client.stop).await;
@@ -452,7 +489,8 @@ impl ServerHandler for Handler {
                 let uri = reference["uri"].as_str().unwrap_or_default().to_owned();
                 let template = uri.clone();
                 let server = self.with_items(&context, move |_, items| Ok(items.template_server(&template))).await?;
-                let server = server.ok_or_else(|| ErrorData::invalid_params("there is no such resource template", None))?;
+                let server = server
+                    .ok_or_else(|| ErrorData::invalid_params("there is no such resource template, or several servers have it", None))?;
                 (server, Completed::Template(uri))
             }
             _ => return Err(ErrorData::invalid_params("ref: must be a prompt or a resource template", None)),
