@@ -305,8 +305,69 @@ export interface ReloadReport {
   warnings: string[]
 }
 
+/**
+ * A task: what runs are about. It attaches servers besides those that are always there, which are those of the config and those that the agent has added
+ * for itself. A server that may not be used is not attached, and `warnings` of the run say why. A model never gives a task.
+ */
+export interface Task {
+  /**
+   * The task in words, at most 64 KiB. It attaches each server that has one of its words as a keyword or a capability: whole words, in any case.
+   * Default: no text.
+   */
+  text?: string
+  /**
+   * The servers that the task needs: names, and entries of its own as in the config, like `{ weather: { command: 'npx', args: [] } }`. An entry hides
+   * servers of its name from the task's runs, needs approval like any other, and ends with the sandbox. Its name in `servers()` and for `approve()` is
+   * `weather@task-…`, with a digest of the entry. At most 256. Default: none.
+   */
+  servers?: (string | Record<string, object>)[] | Record<string, object>
+  /** Capabilities: each server that has one of them is attached. At most 256. Default: none. */
+  capabilities?: string[]
+}
+
+/** Options of `Gateway.resolve`. */
+export interface ResolveOptions {
+  /** The name of the agent. Default: the operator's own. */
+  agent?: string
+  /** The task. Default: none, so that only servers are in force that are always there. */
+  task?: Task
+  /** True for the lines alone, without `mcpServers`. Default false. */
+  dryRun?: boolean
+}
+
+/** The servers that would be in force for an agent and a task. */
+export interface Resolution {
+  /**
+   * The entries, by keys that other programs accept. Secrets are names of variables: `${NAME}`. Filters, `confirm` and approvals are not part of an entry:
+   * the program that reads it does not know them. Missing with `dryRun`.
+   */
+  mcpServers?: Record<string, object>
+  /** One line for each server that is in force, or that the task wants and that is left out. */
+  servers: ResolvedServer[]
+  /** What another program does not do with the entries, and servers that are not ready. */
+  warnings: string[]
+}
+
+/** The line of one server in a `Resolution`. */
+export interface ResolvedServer {
+  name: string
+  /** The key in `mcpServers`: `acme__shared-fs` for `acme--shared-fs`. */
+  key: string
+  inForce: boolean
+  /** The reason why the server is in force or left out: a sentence. */
+  reason: string
+  /** Who brought the server. Missing for a name that no server has. */
+  source?: ServerSource
+  /** Other sources that have a server of this name, which is not used. */
+  hides?: ServerSource[]
+  /** The variables that the server needs and that are not set. Missing if there are none. */
+  missing?: string[]
+}
+
 /** Options of `Gateway.sandbox`. */
 export interface SandboxOptions extends Callbacks {
+  /** What all runs of the sandbox are about. Default: no task. */
+  task?: Task
   /** The form in which code gets errors that tools report. Default `return`. */
   toolErrors?: ToolErrors
   /** The maximum size of a run's value, in a model's tokens, if the run sets none. Default: the gateway's. See `RunOptions`. */
@@ -315,6 +376,11 @@ export interface SandboxOptions extends Callbacks {
 
 /** Options of `Sandbox.run`. */
 export interface RunOptions extends Callbacks {
+  /**
+   * What the run is about, besides the task of the sandbox. The servers that it brings live until the sandbox is closed or has another run with a task.
+   * Default: no task.
+   */
+  task?: Task
   /** The value that `handler` is called with. Default `null`. */
   input?: unknown
   /** The time limit in milliseconds, from the run's own start. The default and the maximum are `limits.runTimeoutMs`. */
@@ -426,8 +492,11 @@ export interface ServerSource {
 /** A server and its present state. */
 export interface ServerStatus {
   name: string
-  /** The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. */
-  state: 'invalid' | 'disabled' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
+  /**
+   * The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. `not-ready` means that it cannot start, as
+   * variables that it needs are `missing`; `approved` says whether it is approved.
+   */
+  state: 'invalid' | 'disabled' | 'not-ready' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
   /** True if both the command and the manifest are approved, as the server is configured now. */
   approved: boolean
   enabled: boolean
@@ -437,10 +506,14 @@ export interface ServerStatus {
   source: ServerSource
   /** Other sources that have a server of this name, which is not used. */
   hides?: ServerSource[]
+  /** The variables that the server needs and that are not set. It does not start without them. Missing if there are none. */
+  missing?: string[]
   /** The names of the approved tools, as the server gives them. */
   tools: string[]
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
   quarantined: string[]
+  /** Variables of this process that the server needs and that are not set, or empty: then it is `not-ready`. */
+  missing?: string[]
   lastError?: { code: ErrorCode; message: string }
 }
 
@@ -487,6 +560,8 @@ export type ErrorCode =
   | 'ERR_DISABLED_BY_PERSON'
   | 'ERR_OPERATOR_ONLY'
   | 'ERR_DIGEST_CHANGED'
+  | 'ERR_UNKNOWN_PROVIDER'
+  | 'ERR_PROVIDER'
   | 'ERR_UNKNOWN_TOOL'
   | 'ERR_UNKNOWN_MODULE'
   | 'ERR_TOOL_CHANGED'
@@ -1444,6 +1519,89 @@ export interface ServedGateway {
   [Symbol.asyncDispose](): Promise<void>
 }
 
+/** Brings servers: an object of the agent's author. */
+export interface Provider {
+  /**
+   * Returns definitions of servers. It is called when the provider is registered, and at each `reload()`. It has 2 s, and its answer at most 200
+   * servers and 256 KiB as JSON.
+   */
+  servers(): ServerDefinition[] | Promise<ServerDefinition[]>
+}
+
+/**
+ * The definition of a server by a provider: the keys of a server in the config (docs/CONFIG.md) without those that only the operator may set (`confirm`)
+ * and without `envFile`, and the keys below. It needs a `package`, a `command` or a `url`.
+ */
+export interface ServerDefinition {
+  /** The server is called `<provider>--<name>`. It must match `^[a-z][a-z0-9-]*$`, without `--`. */
+  name: string
+  /** The package that the server is, with or without a version. */
+  package?: string
+  /** Default `npx`, with a `package`. */
+  command?: string
+  /** Default `["-y", package]`, with a `package`. */
+  args?: string[]
+  /** The variables of this process that reach the server, at most 64. While one is not set, the server is `not-ready`. Default: none. */
+  envRequired?: string[]
+  /** What the server can do, for tasks and for the policy of the config. Default: nothing. */
+  capabilities?: string[]
+  /** Words in the text of a task that ask for the server. Default: none. */
+  keywords?: string[]
+  /** A sentence for people who read the definition. It has no effect. */
+  description?: string
+  [key: string]: unknown
+}
+
+/** A provider and its present state. */
+export interface ProviderStatus {
+  /** The beginning of the names of its servers, before `--`. */
+  name: string
+  /** The name of its package. Absent for a registered provider. */
+  package?: string
+  /** The version that is installed. */
+  version?: string
+  /** The config names the package, it is installed and was found, or the agent's author has registered the provider. */
+  origin: 'config' | 'discovered' | 'registered'
+  /**
+   * `unapproved`: no person has approved the package as it is now, and its code does not run. `ready`: its servers exist. `failed`: it cannot be found,
+   * or its code gave no list of definitions. `denied`: the policy of the config is against it, and nothing of it is used.
+   */
+  state: 'unapproved' | 'ready' | 'failed' | 'denied'
+  /** The reason for a state other than `ready`. */
+  problem?: string
+  /** The names of its servers. Those with an error are `invalid` in `servers()`. */
+  servers: string[]
+  /** Servers that the policy of the config denies. They do not exist. */
+  refused: RefusedServer[]
+}
+
+/** A server that the policy of the config denies. */
+export interface RefusedServer {
+  name: string
+  reason: string
+}
+
+/** Everything that a person must see before the code of a package may run. */
+export interface ProviderRequest {
+  name: string
+  package: string
+  version: string
+  /** The folder in which the package is installed, without links. */
+  folder: string
+  /** The file whose `servers()` is called, relative to the folder. */
+  file: string
+  /** The number of files that the digest covers: all files of the folder. */
+  files: number
+  /** Their size in bytes. */
+  bytes: number
+  /** Identifies the name, the version and the content of all files. Pass it to `approveProvider`. */
+  digest: string
+  /** True if a person has approved exactly this. */
+  approved: boolean
+  /** The version that a person approved before, if it is another one, or its files have changed. */
+  approvedBefore?: string
+}
+
 /**
  * One caller of a gateway, made by `Gateway.agent`. Its `session` answers, sandboxes with their saved values, callbacks, subscriptions and its
  * model's decisions to enable or disable a server belong to it alone, and end with it. Approvals and connections are shared with the other agents of
@@ -1697,6 +1855,18 @@ export declare class Gateway {
    * ```
    */
   reload(): Promise<ReloadReport>
+  /**
+   * Returns the merged `mcpServers` that would be in force for an agent and a task, and each server's reason. Secrets are names: `${NAME}`. Changes
+   * nothing, and starts nothing.
+   *
+   * Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_INVALID` for an entry that the task brings, `ERR_APPROVAL_STORE`.
+   *
+   * ```js
+   * const { mcpServers, servers } = await gateway.resolve({ task: { text: 'compare two forecasts' } })
+   * for (const { reason } of servers) console.log(reason)
+   * ```
+   */
+  resolve(options?: ResolveOptions): Promise<Resolution>
   /** Revokes the approval for every process, and ends the server's calls and connection in this gateway. */
   revoke(name: string): Promise<void>
   /**
@@ -1740,6 +1910,48 @@ export declare class Gateway {
    * ```
    */
   agent(name: string, options?: AgentOptions): Agent
+  /**
+   * Registers a provider: an object whose `servers()` returns definitions. It is called now, and at each `reload()`, and has 2 s. Its servers are
+   * called `<name>--<server>`, and each needs approval. A provider that throws or answers with anything else is listed as failed. The same
+   * name again replaces the provider.
+   *
+   * Rejects with `ERR_INVALID_OPTION` for a name that is not valid or that a package has, and with `ERR_STORE`.
+   *
+   * ```js
+   * const { servers } = await gateway.registerProvider('acme', {
+   *   servers: () => [{ name: 'files', package: '@acme/mcp-files', envRequired: ['ACME_KEY'] }],
+   * })
+   * // servers: ['acme--files']
+   * ```
+   */
+  registerProvider(name: string, provider: Provider): Promise<ProviderStatus>
+  /**
+   * Lists the providers: the registered ones, and the packages of the config. It reads no file: they are looked at when the gateway opens, at each
+   * `reload()`, and when one is registered, approved or revoked.
+   */
+  providers(): ProviderStatus[]
+  /**
+   * Returns everything that a person must see before the code of a package may run. Nothing of it runs. `name` is the provider's or the package's.
+   *
+   * Rejects with `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER`, `ERR_STORE`.
+   */
+  providerRequest(name: string): Promise<ProviderRequest>
+  /**
+   * Approves the code of a package exactly as the request with this digest showed it, and runs it. Each server that it brings needs its own
+   * approval. Rejects with `ERR_DIGEST_CHANGED` if the package has changed since, and with the codes of `providerRequest`.
+   *
+   * ```js
+   * const request = await gateway.providerRequest('acme-mcp')
+   * // … a person looks at it …
+   * await gateway.approveProvider('acme-mcp', request.digest)
+   * ```
+   */
+  approveProvider(name: string, digest: string): Promise<ProviderStatus>
+  /**
+   * Takes back the approval of a package's code for every process, and removes its servers from this gateway. Rejects with
+   * `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER` for a registered provider, and `ERR_STORE`.
+   */
+  revokeProvider(name: string): Promise<ProviderStatus>
   /**
    * Returns the approved resources of a server, and then its approved resource templates. Starts no server.
    *

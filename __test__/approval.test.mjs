@@ -1,6 +1,6 @@
 // Nothing runs that a person has not seen and approved, exactly as it was shown; and no process starts before it is needed.
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { evaluate, failure, fixture, fixtureProgram, folder, isAlive, logLines, openApproved, openGateway, waitFor } from './support.mjs'
@@ -206,22 +206,27 @@ test('a server gets a small environment, with nothing of ours but what its confi
   assert.ok(names.includes('PATH'))
 })
 
-test('the approvals are a file of mode 0600 in a folder of mode 0700, without secrets', async (t) => {
+test('the approvals are files of mode 0600 in a folder of mode 0700, without secrets', async (t) => {
   const { open, stateDir, servers } = setUp(t)
   const gateway = await open({}, { fixture: { ...servers.fixture, env: { TOKEN: 'sk-live-0123456789abcdef' } } })
   await gateway.approve('fixture')
   const mode = (path) => (statSync(path).mode & 0o777).toString(8)
-  const file = join(stateDir, 'approved-mcp.json')
-  assert.deepEqual([mode(stateDir), mode(file), mode(join(stateDir, 'approved-mcp.lock'))], ['700', '600', '600'])
-  assert.ok(!readFileSync(file, 'utf8').includes('sk-live'))
+  assert.equal(mode(stateDir), '700')
+  const files = readdirSync(stateDir).filter((name) => name.startsWith('store.'))
+  assert.ok(files.includes('store.sqlite3') && files.includes('store.sqlite3-wal') && files.includes('store.anchor'))
+  for (const name of files) {
+    assert.equal(mode(join(stateDir, name)), '600', name)
+    assert.ok(!readFileSync(join(stateDir, name), 'latin1').includes('sk-live'), name)
+  }
 })
 
-test("a file in the approvals' place that is not ours is an error that names it, and stays as it is", async (t) => {
+test("a file in the place of an earlier version's approvals that is not ours is an error that names it, and stays as it is", async (t) => {
   const { open, stateDir, starts } = setUp(t)
-  const gateway = await open()
+  mkdirSync(stateDir, { mode: 0o700 })
   const path = join(stateDir, 'approved-mcp.json')
   const theirs = '{ "version": 1, "servers": '
   writeFileSync(path, theirs)
+  const gateway = await open()
   for (const attempt of [
     () => gateway.approve('fixture'),
     // Reads nothing itself: it is known by now.
@@ -234,23 +239,23 @@ test("a file in the approvals' place that is not ours is an error that names it,
   assert.equal(starts(), 0)
 })
 
-test('approvals of ours that were tampered with approve nothing, are kept aside, and are an event', async (t) => {
+test('approvals of ours that were tampered with approve nothing, and are an event', async (t) => {
   const { open, stateDir } = setUp(t)
-  await (await open()).approve('fixture')
-  const path = join(stateDir, 'approved-mcp.json')
-  const tampered = readFileSync(path, 'utf8').replace('"approvedAt": ', '"approvedAt": 1')
-  writeFileSync(path, tampered)
+  const first = await open()
+  await first.approve('fixture')
+  await first.close()
+  const path = join(stateDir, 'store.sqlite3')
+  const text = readFileSync(path, 'latin1')
+  assert.ok(text.includes('"approvedAt":1'))
+  writeFileSync(path, text.replaceAll('"approvedAt":1', '"approvedAt":2'), 'latin1')
   const events = []
   const gateway = await open({ enable: 'approved', onEvent: (event) => events.push(event) })
   assert.deepEqual([status(gateway).approved, status(gateway).enabled], [false, false])
   await failure(gateway.callTool('fixture', 'pid'), 'ERR_NOT_APPROVED')
   const [event] = await waitFor('the event', () => events.length > 0 && events)
   assert.deepEqual([event.type, typeof event.message], ['approvals-damaged', 'string'])
-  const kept = readdirSync(stateDir).filter((name) => /^approved-mcp\.damaged-\d+-\d+\.json$/.test(name))
-  assert.deepEqual(
-    kept.map((name) => readFileSync(join(stateDir, name), 'utf8')),
-    [tampered],
-  )
+  await gateway.approve('fixture')
+  assert.equal(status(gateway).approved, true)
 })
 
 // ---- enabling, disabling, revoking

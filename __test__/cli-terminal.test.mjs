@@ -71,18 +71,41 @@ test('writes are refused without a terminal unless they are named, and asked for
   const mistyped = await run(at, ['run', 'note.js', '--allow-writes', 'weather.write_notes'])
   assert.match(mistyped.stderr, /--allow-writes: server "weather" has no approved tool "write_notes": did you mean "write_note"/)
   assert.match((await run(at, ['run', 'note.js', '--allow-writes', 'wether'])).stderr, /did you mean "weather"/)
-  const question = 'Call it? [o]nce, for this [r]un, for this [s]ession, [N]o: '
+  const question = 'Call weather.write_note? [o]nce, for this [r]un, for this [s]ession, [N]o: '
   assert.match((await atTerminal(at, ['run', 'note.js'], [[question, 'o\n']])).text, /"text": "x"[\s\S]*"noted"/)
   for (const no of ['\n', 'y\n', 'yes\n']) {
     assert.match((await atTerminal(at, ['run', 'note.js'], [[question, no]])).text, /ERR_CALL_DENIED/, no)
   }
 })
 
+test('nothing that others print stands between a question and its answer', async (t) => {
+  const at = await approved(t, { weather: small() })
+  write(
+    at,
+    'note.js',
+    `import { write_note } from "host:mcp-weather"
+    export const handler = async () => {
+      const asked = write_note.async({ text: 'x' })
+      for (let line = 0; line < 30; line++) console.log('Show the summary [s]hort or in [f]ull? ' + line)
+      return asked
+    }`,
+  )
+  const question = 'Call weather.write_note? [o]nce, for this [r]un, for this [s]ession, [N]o: '
+  const { text, unanswered } = await atTerminal(at, ['run', 'note.js'], [[question, 'o\n']])
+  assert.equal(unanswered, 0, text)
+  const [before, after] = text.split(question)
+  assert.ok(after.includes('Show the summary [s]hort or in [f]ull? 29'), text)
+  // Lines that came before the question stand before it, and none stands where the person types.
+  assert.match(after, /^o\r?\n/, text)
+  assert.match(after, /"noted"/)
+  assert.ok(!before.includes('"noted"'))
+})
+
 test('what is too long for a question is said to be cut, and shown whole to whoever wants to see it', async (t) => {
   const at = await approved(t, { weather: small() })
   const text = '"x".repeat(9000) + " hidden in the middle " + "y".repeat(9000)'
   write(at, 'note.js', `import { write_note } from "host:mcp-weather"\nexport const handler = () => write_note({ text: ${text} })\n`)
-  const question = 'Call it? [o]nce, for this [r]un, for this [s]ession, show [a]ll arguments, [N]o: '
+  const question = 'Call weather.write_note? [o]nce, for this [r]un, for this [s]ession, show [a]ll arguments, [N]o: '
   const all = [
     [question, 'a\n'],
     ['hidden in the middle', ''],
@@ -119,13 +142,13 @@ test('a form shows what is sent where nothing is typed, and all that is sent bef
         ['remarks (string): ', '\n'],
         ['also delete all backups (yes or no, required) [yes]: ', '\n'],
         ['mode (safe | danger) [danger]: ', '\n'],
-        ['Send this?', answer],
+        ['Send this to server "asker"?', answer],
       ],
     )
   const { text, unanswered, code } = await ask('y\n')
   assert.deepEqual([unanswered, code], [0, 0], text)
-  assert.match(text, /would be sent to "asker":\n\{\n {2}"wipe": true,\n {2}"mode": "danger"\n\}\nSend this\?/)
-  assert.match(text.slice(text.indexOf('Send this?')), /"accept"[\s\S]*"wipe": true/)
+  assert.match(text, /would be sent to "asker":\n\{\n {2}"wipe": true,\n {2}"mode": "danger"\n\}\nSend this to server "asker"\?/)
+  assert.match(text.slice(text.indexOf('Send this to server "asker"?')), /"accept"[\s\S]*"wipe": true/)
   assert.match((await ask('n\n')).text, /"decline"/)
 })
 
@@ -134,7 +157,7 @@ test('what was typed before a question stood there is no answer to it', async (t
   write(at, 'note.js', 'import { write_note } from "host:mcp-weather"\nexport const handler = () => write_note({ text: "x" })\n')
   const typedAhead = "printf 'ready\\n'; read first; printf 'typed %s\\n' \"$first\";"
   const words = [process.execPath, program, 'run', 'note.js'].map((word) => `'${word}'`).join(' ')
-  const question = 'Call it? [o]nce, for this [r]un, for this [s]ession, [N]o: '
+  const question = 'Call weather.write_note? [o]nce, for this [r]un, for this [s]ession, [N]o: '
   // The shell takes the first line; the second one is in the terminal's queue before the program starts.
   const { text, unanswered } = await typed(
     t,

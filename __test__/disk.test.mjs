@@ -1,6 +1,6 @@
 // Nothing on the disk holds Node's main thread up: what it tells without a promise, it tells without reading a file.
 import assert from 'node:assert/strict'
-import { writeFileSync } from 'node:fs'
+import { mkdirSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { failure, fixture, folder, guest, ms, openApproved, openGateway, outputOf, root, run, waitFor } from './support.mjs'
@@ -48,7 +48,8 @@ test('what is told without a promise reads no approvals', async (t) => {
     const stateDir = join(folder(t), 'state')
     const gateway = await openApproved(t, { fixture: fixture('--tools', 'echo') }, { stateDir })
     // Whoever reads this fails.
-    writeFileSync(join(stateDir, 'approved-mcp.json'), 'a shopping list')
+    renameSync(join(stateDir, 'store.sqlite3'), join(stateDir, 'aside'))
+    mkdirSync(join(stateDir, 'store.sqlite3'))
     assert.equal(tell(gateway), true, name)
     // It is looked at all the same, for whoever asks next; and who has a promise looks.
     await failure(gateway.enable('fixture'), 'ERR_APPROVAL_STORE')

@@ -84,6 +84,16 @@ describe('the examples', { timeout: 4 * LIMIT }, () => {
     assert.match(result.stdout, /refused: .*order A-1 is paid out already/)
   })
 
+  it('provider.mjs: a package brings servers, once it is approved', async (t) => {
+    const result = await run(t, ['examples/provider.mjs'], { env: { ACME_API_KEY: '' } })
+    succeeded(result)
+    assert.match(result.stdout, /^before: unapproved 0 servers$/m)
+    assert.match(result.stdout, /^asked: {2}acme-mcp 1\.0\.0 provider\.js 3 files$/m)
+    assert.match(result.stdout, /^brings: acme-mcp--greeter unapproved$/m)
+    assert.match(result.stdout, /^brings: acme-mcp--files not-ready ACME_API_KEY$/m)
+    assert.match(result.stdout, /^says: {3}Good morning, Ada$/m)
+  })
+
   it('approve.mjs --yes shows both stages and approves; what fails is named', async (t) => {
     const path = folder(t)
     const config = join(path, 'config.json')

@@ -1,6 +1,6 @@
 // A server that is not approved as a whole and enabled reaches nobody: no person and no model is asked what it asks, or reads a word of it.
 import assert from 'node:assert/strict'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
@@ -209,9 +209,10 @@ describe('A word of a config or an environment file that changed since the yes',
 
   test('reaches no model where a run cannot begin', async (t) => {
     const stateDir = join(folder(t), 'state')
-    const gateway = await openApproved(t, { fixture: fixture() }, { stateDir })
-    const sandbox = await gateway.sandbox()
+    mkdirSync(stateDir, { mode: 0o700 })
     writeFileSync(join(stateDir, 'approved-mcp.json'), `{ "${WORDS}": ${NAME} }`)
+    const gateway = await openGateway(t, { fixture: fixture() }, { stateDir })
+    const sandbox = await gateway.sandbox()
     assert.match(await told(gateway, sandbox, 'export const handler = () => 1'), /ERR_APPROVAL_STORE.*nothing is approved/)
   })
 })

@@ -204,6 +204,7 @@ export const GROUPS = {
   start,
   floods: inProcess('floods'),
   parallel: inProcess('parallel'),
+  registry: inProcess('registry'),
   serve: inProcess('serve'),
   throughput: inProcess('throughput'),
   memory,

@@ -1,10 +1,10 @@
-//! `host_path [--tools T] [--before N] KIND COUNT`: the host's path of a tool call without a VM and without a server: a frame as a guest
+//! `host_path [--audit 1] [--tools T] [--before N] KIND COUNT`: the host's path of a tool call without a VM and without a server: a frame as a guest
 //! writes it is read, its arguments are checked, a canned result is checked, shaped and written as the frame that goes back. Prints the
 //! microseconds of a call as a line of JSON. On one thread, so that `valgrind --tool=callgrind` counts the same instructions each time:
 //! `tests/instructions.rs` guards them, and `docs/PERFORMANCE.md` says how to look for where they go.
 //!
 //! KIND: `small` (a line of text each way), `text` (1 MiB of text comes back), `blob` (1 MiB of bytes comes back), `upload` (1 MiB of bytes
-//! goes out). T: tools of the server. N: calls before those that are counted.
+//! goes out). T: tools of the server. N: calls before those that are counted. `--audit 1`: each call is recorded in an audit too, as the gateway does.
 
 use std::collections::BTreeMap;
 use std::future::{Future, ready};
@@ -20,23 +20,65 @@ use hyperlight_mcp::error::{Error, Result};
 use hyperlight_mcp::limits::Limits;
 use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::sandbox::{Deadline, HostAnswer, HostCall, RunControl, Stop, Value, encode_reply, parse_arguments, value_frame};
+use hyperlight_mcp::store::Store;
+use hyperlight_mcp::store::audit::{Audit, AuditEvent, AuditOptions, CallOutcome, CallRecord};
 use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 use serde_json::{Value as Json, json};
+use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 type Failure = Box<dyn std::error::Error>;
 
 const MIB: usize = 1024 * 1024;
-const USAGE: &str = "usage: host_path [--tools T] [--before N] small|text|blob|upload COUNT";
+const USAGE: &str = "usage: host_path [--audit 1] [--tools T] [--before N] small|text|blob|upload COUNT";
 
 /// Answers each call with a copy of one result, as a server's answer is a new one each time.
-struct Canned(String);
+struct Canned {
+    result: String,
+    audit: Option<Recording>,
+}
+
+/// An audit in a folder of its own.
+struct Recording {
+    audit: Audit,
+    _folder: TempDir,
+}
+
+impl Recording {
+    fn new() -> std::result::Result<Self, Failure> {
+        let folder = tempfile::tempdir()?;
+        let store = Arc::new(Store::open(folder.path(), Arc::new(|problem| eprintln!("{problem}")))?);
+        let options = AuditOptions {
+            max_bytes: 64 * MIB as u64,
+            max_age: Duration::from_hours(1),
+            content: false,
+            redactor: Arc::new(Redactor::new(None, None)),
+            on_problem: Arc::new(|error| eprintln!("{error}")),
+        };
+        Ok(Self { audit: Audit::open(&store, options), _folder: folder })
+    }
+}
 
 impl ToolCaller for Canned {
     fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
+        let started = Instant::now();
+        let ToolCall { server, tool, arguments, .. } = call;
+        let arguments = Arc::new(arguments);
         // What the transport does with them: the line of a request, and the result of an answer.
-        let request = serde_json::to_vec(&call.arguments).map(drop);
-        let result = request.and_then(|()| serde_json::from_str(&self.0)).map_err(|error| Error::Internal(error.to_string().into()));
+        let request = serde_json::to_vec(&*arguments).map(drop);
+        let result = request.and_then(|()| serde_json::from_str(&self.result)).map_err(|error| Error::Internal(error.to_string().into()));
+        if let Some(Recording { audit, .. }) = &self.audit {
+            audit.record(AuditEvent::Call(CallRecord {
+                agent: None,
+                run_id: Some(1),
+                server: server.clone(),
+                tool: tool.clone(),
+                arguments: Arc::clone(&arguments),
+                outcome: CallOutcome::Ok,
+                duration: started.elapsed(),
+                result_bytes: None,
+            }));
+        }
         Box::pin(ready(result))
     }
 }
@@ -96,7 +138,7 @@ struct Path {
 }
 
 impl Path {
-    fn new(kind: &Kind, tools: usize) -> std::result::Result<Self, Failure> {
+    fn new(kind: &Kind, tools: usize, audit: Option<Recording>) -> std::result::Result<Self, Failure> {
         let limits = Arc::new(Limits { max_response_bytes: 2 * MIB, max_argument_bytes: 2 * MIB, ..Limits::default() });
         let manifests = BTreeMap::from([("fixture".to_owned(), Arc::new(manifest(tools)))]);
         let catalog = Catalog::new(
@@ -108,7 +150,7 @@ impl Path {
             },
         );
         let tool_finder = ToolFinder { catalog, search: Arc::new(ToolSearch::default()) };
-        let caller = Arc::new(Canned(kind.result.to_string()));
+        let caller = Arc::new(Canned { result: kind.result.to_string(), audit });
         let redactor = Arc::new(Redactor::new(None, None));
         let calls = ServerCalls::new(manifests, caller, limits, ToolErrors::Return, redactor, Checks::default(), tool_finder);
         let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -129,7 +171,7 @@ impl Path {
 }
 
 fn main() -> std::result::Result<(), Failure> {
-    let (mut tools, mut before) = (1, 1);
+    let (mut tools, mut before, mut audit) = (1, 1, None);
     let mut arguments = std::env::args().skip(1);
     let mut next = arguments.next().ok_or(USAGE)?;
     while let Some(option) = next.strip_prefix("--") {
@@ -137,13 +179,14 @@ fn main() -> std::result::Result<(), Failure> {
         match option {
             "tools" => tools = number.max(1),
             "before" => before = number,
+            "audit" => audit = Some(Recording::new()?),
             _ => return Err(USAGE.into()),
         }
         next = arguments.next().ok_or(USAGE)?;
     }
     let kind = Kind::read(&next).ok_or(USAGE)?;
     let count: u32 = arguments.next().ok_or(USAGE)?.parse()?;
-    let path = Path::new(&kind, tools)?;
+    let path = Path::new(&kind, tools, audit)?;
     let expected = path.call();
     for _ in 1..before {
         path.call();

@@ -4,10 +4,11 @@
 import { busy, bytes, calls } from './probes/calls.mjs'
 import { floods } from './probes/floods.mjs'
 import { parallel } from './probes/parallel.mjs'
+import { registry } from './probes/registry.mjs'
 import { growth, guest, memory, start, throughput } from './probes/sandboxes.mjs'
 import { serve } from './probes/serve.mjs'
 
-const SUBJECTS = { busy, bytes, calls, floods, growth, guest, memory, parallel, serve, start, throughput }
+const SUBJECTS = { busy, bytes, calls, floods, growth, guest, memory, parallel, registry, serve, start, throughput }
 
 const { subject, ...task } = JSON.parse(process.argv[2])
 console.log(JSON.stringify(await SUBJECTS[subject](task)))

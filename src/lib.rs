@@ -8,6 +8,7 @@
 //!
 //! - [`text`], [`redact`], `files`, `queue`, [`error`], [`limits`]: the base, which uses none of the modules below
 //! - [`store`]: keeps what decides anything, in `SQLite`, authenticated
+//! - [`telemetry`]: spans for OpenTelemetry
 //! - [`config`]: reads and checks the operator's config
 //! - [`registry`]: lists the servers that exist now, with their state
 //! - [`trust`]: decides whether a server may run, and whether a model may read its tools
@@ -44,6 +45,7 @@ pub mod results;
 pub mod sandbox;
 pub mod serve;
 pub mod store;
+pub mod telemetry;
 pub mod text;
 pub mod trust;
 

@@ -33,6 +33,7 @@ pub const PACKAGE_RUNNER_CONNECT_TIMEOUT_MS: u64 = 120_000;
 pub const MAX_PARALLEL_CALLS: u64 = 1000;
 
 const MIB: usize = 1024 * 1024;
+const DAY: u64 = 24 * 60 * 60 * 1000;
 
 /// Limits of one gateway. Sizes are in bytes, and times are in milliseconds.
 ///
@@ -86,6 +87,10 @@ pub struct Limits {
     pub guest_heap_bytes: u64,
     /// Maximum number of characters of a description that a model may read.
     pub max_description_chars: usize,
+    /// Bytes of all rows of the audit. The oldest rows are removed.
+    pub max_audit_bytes: u64,
+    /// Age of the oldest row of the audit.
+    pub max_audit_age_ms: u64,
 }
 
 impl Default for Limits {
@@ -111,6 +116,8 @@ impl Default for Limits {
             max_saved_age_ms: 3_600_000,
             guest_heap_bytes: 64 * MIB as u64,
             max_description_chars: 2_000,
+            max_audit_bytes: 64 * MIB as u64,
+            max_audit_age_ms: 90 * DAY,
         }
     }
 }
@@ -139,8 +146,7 @@ impl Limits {
         Ok(())
     }
 
-    fn ranges(&self) -> [Range; 20] {
-        const DAY: u64 = 24 * 60 * 60 * 1000;
+    fn ranges(&self) -> [Range; 22] {
         // Largest permitted size of a guest buffer.
         const BUFFER: u64 = 64 * MIB as u64;
         [
@@ -165,6 +171,9 @@ impl Limits {
             // Below 8 MiB, Hyperlight and the JavaScript engine do not have enough memory to start.
             ("guestHeapBytes", self.guest_heap_bytes, 8 * MIB as u64, 4096 * MIB as u64),
             ("maxDescriptionChars", self.max_description_chars as u64, 16, 1_000_000),
+            // A row of a call has some 300 bytes.
+            ("maxAuditBytes", self.max_audit_bytes, 64 * 1024, 16 * 1024 * MIB as u64),
+            ("maxAuditAgeMs", self.max_audit_age_ms, 1000, 3650 * DAY),
         ]
     }
 }

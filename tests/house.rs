@@ -291,7 +291,7 @@ fn rooms_form_no_circle() {
 
 #[test]
 fn the_ground_knows_nothing_above_it() {
-    let ground = ["text", "redact", "error", "limits", "files", "clock", "blocking", "queue", "store"];
+    let ground = ["text", "redact", "error", "limits", "files", "clock", "blocking", "queue", "store", "telemetry"];
     let above: Vec<_> = plan()
         .into_iter()
         .filter(|(room, _)| ground.contains(&room.as_str()))

@@ -91,6 +91,16 @@ describe('the published packages', () => {
     assert.equal(main.scripts, undefined)
   })
 
+  it('show other addons of the process no symbol of SQLite, and none but the entry of the addon', () => {
+    const addon = join(app, 'node_modules/hyperlight-mcp-linux-x64-gnu/hyperlight-mcp.linux-x64-gnu.node')
+    assert.ok(readFileSync(addon).includes('SQLite format 3'), 'it has SQLite within')
+    const symbols = outputOf('nm', ['-D', '--defined-only', addon]).trim().split('\n')
+    assert.deepEqual(
+      symbols.map((line) => line.split(' ').at(-1)),
+      ['napi_register_module_v1'],
+    )
+  })
+
   it("run the README's example", () => {
     writeFileSync(join(app, 'example.mjs'), readmeExample())
     const { status, stdout, stderr } = node('example.mjs')

@@ -16,6 +16,7 @@ const parts = [
   'agent-types',
   'command-types',
   'serve-types',
+  'provider-types',
 ]
   .map((name) => readFileSync(`src/node/${name}.d.ts`, 'utf8'))
   .join('\n')

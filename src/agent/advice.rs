@@ -89,6 +89,10 @@ pub(super) fn obstacle(status: &ServerStatus) -> Option<(String, &'static str)> 
             "the config says \"disabled\": true".to_owned(),
             "the user has to remove that from the config; then call manage_mcp with the action reload",
         ),
+        ServerState::NotReady => (
+            format!("variables that it needs are not set: {}", status.missing.join(", ")),
+            "the user has to set them in the environment of this program, and start it again",
+        ),
         _ if status.disabled_by_person => {
             ("a person has disabled it".to_owned(), "only a person can enable it again: ask the user, where it is needed")
         }

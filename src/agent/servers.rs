@@ -43,6 +43,16 @@ fn state(status: &ServerStatus) -> Map<String, Json> {
     let obstacle = obstacle(status);
     fields.insert("usable".to_owned(), obstacle.is_none().into());
     fields.insert("state".to_owned(), json!(status.state));
+    if !status.source.is_operators_config() {
+        fields.insert("source".to_owned(), status.source.to_string().into());
+    }
+    if !status.hides.is_empty() {
+        let hidden: Vec<_> = status.hides.iter().map(ToString::to_string).collect();
+        fields.insert("hidesServerOf".to_owned(), hidden.into());
+    }
+    if !status.missing.is_empty() {
+        fields.insert("missingVariables".to_owned(), json!(status.missing));
+    }
     if let Some((why, what_helps)) = obstacle {
         fields.insert("why".to_owned(), why.into());
         fields.insert("whatHelps".to_owned(), what_helps.into());

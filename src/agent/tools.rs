@@ -17,6 +17,7 @@ use crate::blocking::blocking;
 use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
 use crate::gateway::{Agent, ApprovalRead, CodeReport, RunOptions, Sandbox};
+use crate::registry::ServerStatus;
 use crate::results::{MIN_RESULT_TOKENS, fit_json};
 use crate::sandbox::{ParseOwner, Stop, Value};
 
@@ -213,7 +214,10 @@ impl AgentTools {
             limit: given.whole("limit").map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)),
             servers: given.texts("servers"),
         };
-        let found = self.agent.search_tools(&query, self.errors())?;
+        let found = match self.sandbox.get() {
+            Some(sandbox) => sandbox.search_tools(&query)?,
+            None => self.agent.search_tools(&query, self.errors())?,
+        };
         let hits: Vec<_> = found
             .iter()
             .map(|hit| json!({ "module": hit.module, "function": hit.identifier, "signature": hit.signature, "purpose": hit.purpose }))
@@ -242,12 +246,27 @@ impl AgentTools {
 
     pub(super) fn list(&self) -> Result<Json> {
         let statuses = self.agent.servers()?;
+        let modules = if statuses.iter().all(|status| status.source.kind.is_there_without_a_task()) { Vec::new() } else { self.modules()? };
+        // A server that no task has attached does not exist for a model.
+        let is_there = |status: &&ServerStatus| {
+            status.source.kind.is_there_without_a_task() || modules.iter().any(|module| *module == format!("host:mcp-{}", status.name))
+        };
+        let statuses: Vec<_> = statuses.iter().filter(is_there).collect();
         let infos: Result<Vec<_>> = statuses.iter().map(|status| self.agent.server_info(&status.name)).collect();
         let lines: Vec<_> = infos?.iter().map(|info| Json::Object(servers::line(info))).collect();
         if lines.is_empty() {
             return Ok(json!({ "servers": [], "hint": "no server is configured: the user has to add one to the config" }));
         }
         Ok(json!({ "servers": lines }))
+    }
+
+    /// Returns the modules that a run has.
+    fn modules(&self) -> Result<Vec<String>> {
+        let modules = match self.sandbox.get() {
+            Some(sandbox) => sandbox.list_modules(),
+            None => self.agent.list_modules(),
+        };
+        Ok(modules?.into_iter().map(|module| module.specifier).collect())
     }
 
     pub(super) fn server_info(&self, server: &str) -> Result<Json> {

@@ -8,8 +8,10 @@ use super::error::{CliError, message, told};
 use super::next_command::NextCommand;
 use super::session::Session;
 use crate::command::{Tone, printable, request_text, stage_of};
+use crate::config::SourceKind;
 use crate::error::Error;
 use crate::gateway::Gateway;
+use crate::registry::ServerStatus;
 use crate::trust::ApprovalRequest;
 
 /// Result of the command for one server.
@@ -52,8 +54,10 @@ pub(super) async fn approve(session: &Session, arguments: &Approve) -> Result<Ex
 /// Returns the names of the servers that need approval. If there are none, prints a message.
 fn unapproved(session: &Session, gateway: &Gateway) -> Result<Vec<String>, CliError> {
     let servers = gateway.servers()?;
-    let wanting: Vec<String> =
-        servers.into_iter().filter(|server| !server.approved || !server.quarantined.is_empty()).map(|server| server.name).collect();
+    // The catalogue offers servers that nobody has asked for.
+    let is_asked_for = |server: &ServerStatus| server.source.kind != SourceKind::Catalogue;
+    let is_wanting = |server: &ServerStatus| is_asked_for(server) && (!server.approved || !server.quarantined.is_empty());
+    let wanting: Vec<String> = servers.into_iter().filter(is_wanting).map(|server| server.name).collect();
     if wanting.is_empty() && !session.json() {
         session.terminal.print("all servers are approved\n");
     }

@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use super::audit::Audit;
 use crate::bridge::ToolErrors;
 use crate::command::{Logs, Search, Server};
+pub use crate::config::Program;
 use crate::serve::NameStyle;
 
 const AFTER_HELP: &str = "\
@@ -70,17 +73,23 @@ pub enum CliCommand {
     /// Read what a server would run and offer, and say yes or no
     Approve(Approve),
     /// Revoke a server's approval
-    Revoke(Server),
+    Revoke(Revoke),
+    /// List the packages that bring servers
+    Providers,
     /// Connect to a server and report the result
     Test(Server),
     /// Find tools by what they do
     Search(Search),
     /// Show a server's standard error, connections and calls
     Logs(FollowedLogs),
+    /// Show what was approved, changed, connected and called
+    Audit(Box<Audit>),
     /// Run a script in a micro-VM
     Run(Run),
     /// Check a script without running it
     Check(Check),
+    /// Show which servers would be in force, and why
+    Resolve(Resolve),
     /// Serve the approved servers to an MCP host, on stdio or over HTTP
     Serve(Box<Serve>),
     /// Write TypeScript declarations of all tools, for an editor
@@ -101,9 +110,23 @@ pub struct Approve {
     /// Servers by name [default: all that need approval]
     #[arg(value_name = "SERVER")]
     pub servers: Vec<String>,
+    /// The code of this package that brings servers
+    #[arg(long, value_name = "NAME", conflicts_with = "servers")]
+    pub provider: Option<String>,
     /// Approve exactly the request that has this digest
     #[arg(long, value_name = "DIGEST")]
     pub digest: Option<String>,
+}
+
+/// Arguments of `revoke`.
+#[derive(Debug, Clone, Args)]
+pub struct Revoke {
+    /// The server's name in the config
+    #[arg(value_name = "SERVER", required_unless_present = "provider")]
+    pub server: Option<String>,
+    /// The code of this package that brings servers
+    #[arg(long, value_name = "NAME", conflicts_with = "server")]
+    pub provider: Option<String>,
 }
 
 /// Arguments of `logs`.
@@ -205,6 +228,12 @@ pub struct Run {
     /// Only these servers, separated by commas [default: all approved]
     #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
     pub servers: Option<Vec<String>>,
+    /// The task in words: attaches servers by their keywords
+    #[arg(long, short = 't', value_name = "TEXT")]
+    pub task: Option<String>,
+    /// Only print which servers the script would have, and why
+    #[arg(long)]
+    pub dry_run: bool,
     /// Input of the handler: JSON, or @FILE
     #[arg(long, value_name = "JSON", default_value = "null")]
     pub input: String,
@@ -239,6 +268,23 @@ impl From<Errors> for ToolErrors {
             Errors::Throw => Self::Throw,
         }
     }
+}
+
+/// Arguments of `resolve`.
+#[derive(Debug, Clone, Args)]
+pub struct Resolve {
+    /// The task in words: attaches servers by their keywords
+    #[arg(long, short = 't', value_name = "TEXT")]
+    pub task: Option<String>,
+    /// Name of the agent [default: the operator's own]
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Print the reasons alone, and write no file
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Write the mcpServers to this file (mode 0600), for a program that is started next
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
 }
 
 /// Arguments of `check`.
@@ -318,39 +364,14 @@ impl Scope {
     }
 }
 
-/// A program that has MCP servers in its config.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Program {
-    Vscode,
-    ClaudeDesktop,
-    ClaudeCode,
-    Cursor,
-    Codex,
-}
-
-impl Program {
-    /// Returns the product name of the program.
-    #[must_use]
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Vscode => "VS Code",
-            Self::ClaudeDesktop => "Claude Desktop",
-            Self::ClaudeCode => "Claude Code",
-            Self::Cursor => "Cursor",
-            Self::Codex => "Codex",
-        }
+/// The words for the programs on the command line.
+impl ValueEnum for Program {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
     }
 
-    /// Returns the word for the program on the command line.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Vscode => "vscode",
-            Self::ClaudeDesktop => "claude-desktop",
-            Self::ClaudeCode => "claude-code",
-            Self::Cursor => "cursor",
-            Self::Codex => "codex",
-        }
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.word()))
     }
 }
 
@@ -387,6 +408,10 @@ mod tests {
         assert!(problem("install").contains("<PROGRAM>"));
         assert!(problem("install cursr").contains("'cursor'"));
         assert!(problem("install cursor --undo --servers a").contains("--servers"));
+        assert!(problem("resolve --tsak x").contains("'--task'"));
+        assert!(problem("revoke").contains("SERVER"));
+        assert!(problem("revoke a --provider b").contains("--provider"));
+        assert!(problem("approve a --provider b").contains("--provider"));
         assert!(problem("serve --names hyphen").contains("--direct"));
         assert!(problem("serve --direct --names dots").contains("hyphen"));
     }

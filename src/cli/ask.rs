@@ -5,7 +5,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use serde_json::{Map, Value as Json};
 
-use super::terminal::Terminal;
+use super::terminal::{Dialog, Terminal};
 use super::untrusted::indented;
 use crate::command::Tone;
 use crate::error::Error;
@@ -45,14 +45,15 @@ impl Callbacks for Person {
             0 => (String::new(), ""),
             _ => (format!("The arguments are not shown in full: {cuts} of the values are cut.\n"), ", show [a]ll arguments"),
         };
-        let choices = format!("Call it? [o]nce, for this [r]un, for this [s]ession{all}, [N]o: ");
+        let choices = format!("Call {call}? [o]nce, for this [r]un, for this [s]ession{all}, [N]o: ");
         let text = format!("the code wants to call {call} ({reason}) with\n{arguments}\n{cut}{choices}");
         let (terminal, reason, whole) = (Arc::clone(&self.terminal), reason.clone(), (cuts > 0).then(|| question.args.clone()));
         Some(Box::pin(async move {
-            let mut answer = terminal.ask(&text).await.unwrap_or_default().to_lowercase();
+            let dialog = terminal.dialog().await;
+            let mut answer = dialog.ask(&text).await.unwrap_or_default().to_lowercase();
             while let (Some(whole), "a" | "all") = (&whole, answer.as_str()) {
                 let text = format!("the code wants to call {call} ({reason}) with\n{}\n{choices}", whole_arguments_text(whole));
-                answer = terminal.ask(&text).await.unwrap_or_default().to_lowercase();
+                answer = dialog.ask(&text).await.unwrap_or_default().to_lowercase();
             }
             // `y` is the usual answer to other questions. Here it means no, as a person must choose how long the permission lasts.
             Ok(match answer.as_str() {
@@ -135,17 +136,18 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
     let text = |value: &Json| sanitise_text(value.as_str().unwrap_or_default(), MAX_TEXT_CHARS);
     let line = |value: &Json| sanitise_line(value.as_str().unwrap_or_default(), MAX_TEXT_CHARS);
     let who = question["server"].as_str().unwrap_or_default();
-    terminal.say(&format!("server \"{who}\" asks: {}\n", indented(&text(&question["message"]))));
+    let dialog = terminal.dialog().await;
+    dialog.say(&format!("server \"{who}\" asks: {}\n", indented(&text(&question["message"]))));
     if let Some(url) = question["url"].as_str() {
         // The address is shown in full and as it is, because a person opens it.
-        terminal.say(&format!("  {}\n", escaped_line(url)));
-        let agreed = terminal.confirm("Have you opened this page, and do you agree?").await;
+        dialog.say(&format!("  {}\n", escaped_line(url)));
+        let agreed = dialog.confirm(&format!("Have you opened this page of server \"{who}\", and do you agree?")).await;
         return if agreed { ElicitationAnswer::Accept(None) } else { ElicitationAnswer::Decline };
     }
     let schema = &question["requestedSchema"];
     let form = match Form::parse(schema) {
         Ok(form) => form,
-        Err(problem) => return refused(terminal, &problem),
+        Err(problem) => return refused(&dialog, &problem),
     };
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
     let mut answers = Map::new();
@@ -156,26 +158,30 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
         let default = form.default_of(name);
         let must = if required.contains(&name.as_str()) { ", required" } else { "" };
         let otherwise = default.map(|value| format!(" [{}]", shown_default(value))).unwrap_or_default();
-        let Some(typed) = terminal.ask(&format!("  {label} ({}{must}){otherwise}: ", choices(field, kind))).await else {
+        let Some(typed) = dialog.ask(&format!("  {label} ({}{must}){otherwise}: ", choices(field, kind))).await else {
             return ElicitationAnswer::Cancel;
         };
         match value_of(&typed, kind) {
             Ok(Some(value)) => drop(answers.insert(name.clone(), value)),
             Ok(None) if must.is_empty() || default.is_some() => {}
-            Ok(None) | Err(()) => return refused(terminal, "the value has the wrong type, or is missing"),
+            Ok(None) | Err(()) => return refused(&dialog, "the value has the wrong type, or is missing"),
         }
     }
     // Defaults are filled in before the form is shown, so that only shown values are sent.
     let content = match form.fill(Some(&Json::Object(answers))) {
         Ok(content) => content,
-        Err(problems) => return refused(terminal, &problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+        Err(problems) => return refused(&dialog, &problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
     };
-    terminal.say(&format!("This would be sent to \"{who}\":\n{}\n", whole_arguments_text(&content)));
-    if terminal.confirm("Send this?").await { ElicitationAnswer::Accept(Some(Json::Object(content))) } else { ElicitationAnswer::Decline }
+    dialog.say(&format!("This would be sent to \"{who}\":\n{}\n", whole_arguments_text(&content)));
+    if dialog.confirm(&format!("Send this to server \"{who}\"?")).await {
+        ElicitationAnswer::Accept(Some(Json::Object(content)))
+    } else {
+        ElicitationAnswer::Decline
+    }
 }
 
-fn refused(terminal: &Terminal, problem: &str) -> ElicitationAnswer {
-    terminal
+fn refused(dialog: &Dialog<'_>, problem: &str) -> ElicitationAnswer {
+    dialog
         .say(&format!("  This answer does not fit the form ({}), so the question is declined.\n", sanitise_line(problem, MAX_TEXT_CHARS)));
     ElicitationAnswer::Decline
 }

@@ -12,8 +12,9 @@ use super::error::{CliError, message};
 use super::next_command::NextCommand;
 use super::session::Session;
 use crate::command::{Style, Tone, one_line, quoted};
+use crate::config::SourceKind;
 use crate::error::Error;
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, ProviderState, ProviderStatus};
 use crate::registry::{ServerState, ServerStatus};
 use crate::text::sanitise_text;
 use crate::trust::ApprovalRequest;
@@ -61,8 +62,12 @@ pub(super) async fn doctor(session: &Session) -> Result<Exit, CliError> {
             findings.push(hypervisor(&gateway).await);
             let servers = gateway.servers()?;
             findings.push(config(session, servers.len()));
-            for server in &servers {
+            findings.extend(gateway.providers().iter().map(|provider| look_at_provider(provider, &session.next_command)));
+            // Nobody has asked for a server of the catalogue that is not approved.
+            let is_asked_for = |server: &&ServerStatus| server.approved || server.source.kind != SourceKind::Catalogue;
+            for server in servers.iter().filter(is_asked_for) {
                 findings.push(look_at(&gateway, server, &session.next_command).await);
+                findings.extend(readiness(server));
             }
         }
     }
@@ -195,6 +200,22 @@ fn config_problem(error: &Error, next_command: &NextCommand) -> Finding {
     )
 }
 
+fn look_at_provider(provider: &ProviderStatus, next_command: &NextCommand) -> Finding {
+    let what = format!("provider {}", provider.name);
+    let problem = provider.problem.clone().unwrap_or_default();
+    match provider.state {
+        ProviderState::Ready => Finding::ok(&what, format!("it brings {}", counted(provider.servers.len(), "server"))),
+        ProviderState::Unapproved => {
+            let remedy = next_command.with(&format!("approve --provider {}", provider.name));
+            Finding::new(&what, Status::Warning, problem, Some(remedy))
+        }
+        ProviderState::Denied => Finding::new(&what, Status::Warning, format!("the config denies it: {problem}"), None),
+        ProviderState::Failed => {
+            Finding::new(&what, Status::Problem, problem, Some("install it again, or remove it from the config".to_owned()))
+        }
+    }
+}
+
 /// Checks one server. Connects only to an approved server, as `doctor` must not start any other.
 async fn look_at(gateway: &Gateway, server: &ServerStatus, next_command: &NextCommand) -> Finding {
     let what = format!("server {}", server.name);
@@ -207,9 +228,21 @@ async fn look_at(gateway: &Gateway, server: &ServerStatus, next_command: &NextCo
         (ServerState::Disabled, _) => {
             Finding::new(&what, Status::Warning, "it is disabled in the config", Some("remove \"disabled\": true to use it".to_owned()))
         }
+        (ServerState::NotReady, _) => {
+            let text = format!("variables that it needs are not set: {}", server.missing.join(", "));
+            Finding::new(&what, Status::Problem, text, Some("set them in the environment of this program".to_owned()))
+        }
         _ if !server.approved => unapproved(gateway, name, &what, next_command).await,
         _ => connected(gateway, name, &what, next_command).await,
     }
+}
+
+/// Names the variables that a server lacks before it is approved. Afterwards, the attempt to connect tells that.
+fn readiness(server: &ServerStatus) -> Option<Finding> {
+    let is_told = server.approved || server.state == ServerState::Disabled || server.missing.is_empty();
+    let text = format!("it is not ready: not set: {}", server.missing.join(", "));
+    let remedy = "set the variable, or write a default in its entry like ${NAME:-default}".to_owned();
+    (!is_told).then(|| Finding::new(&format!("server {}", server.name), Status::Warning, text, Some(remedy)))
 }
 
 async fn unapproved(gateway: &Gateway, name: &str, what: &str, next_command: &NextCommand) -> Finding {

@@ -65,6 +65,16 @@ pub(super) async fn read_until(path: &Path, stop: &Stop) -> Result<String, CliEr
 /// Replaces a regular file completely or not at all, or makes a new one. Writes directly to a pipe or a device. An existing file keeps its
 /// permissions; a new file gets `mode`.
 pub(super) fn write(path: &Path, text: &str, mode: u32) -> Result<(), CliError> {
+    write_with(path, text, |before| before.unwrap_or(mode))
+}
+
+/// Writes a file like [`write`], which only this user may read afterwards.
+pub(super) fn write_private(path: &Path, text: &str) -> Result<(), CliError> {
+    write_with(path, text, |_| 0o600)
+}
+
+/// `mode` gets the mode of the file that is replaced, if there is one.
+fn write_with(path: &Path, text: &str, mode: impl FnOnce(Option<u32>) -> u32) -> Result<(), CliError> {
     let failed = |error: io::Error| CliError::Message(FILE, format!("{} cannot be written: {error}", path.display()));
     // Symbolic links are resolved first, so that the link itself is not replaced.
     let target = target_of(path).map_err(failed)?;
@@ -75,7 +85,7 @@ pub(super) fn write(path: &Path, text: &str, mode: u32) -> Result<(), CliError> 
     }
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(failed)?;
-    let mode = there.map_or(mode, |file| file.permissions().mode() & 0o7777);
+    let mode = mode(there.map(|file| file.permissions().mode() & 0o7777));
     replace_with_mode(&target, text.as_bytes(), mode, Writing::Durable).map_err(failed)
 }
 
@@ -146,6 +156,16 @@ mod tests {
             write_in_project(&link, text, 0o644).unwrap();
             assert_eq!(fs::read_to_string(&link).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn a_private_file_is_the_users_alone_also_where_another_stood() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        write(&path, "old", 0o644).unwrap();
+        write_private(&path, "new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

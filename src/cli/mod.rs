@@ -3,18 +3,23 @@
 mod approve;
 mod args;
 mod ask;
+mod audit;
 mod check;
 mod doctor;
 mod error;
 mod files;
 mod follow;
+mod held_output;
 mod import;
 mod install;
 mod next_command;
+mod providers;
+mod resolve;
 mod run;
 mod serve;
 mod session;
 mod terminal;
+mod typed_line;
 mod types;
 mod untrusted;
 mod usage;
@@ -22,14 +27,16 @@ mod values;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser as _};
 use tokio::runtime::Handle;
 
-use crate::command::{self, Command, Speaker};
+use crate::command::{self, Command, Server, Speaker};
+use crate::gateway::ProviderLoader;
 use crate::sandbox::{Stop, StopReason};
-use args::{Cli, CliCommand};
+use args::{Approve, Cli, CliCommand, Revoke};
 use error::CliError;
 use session::Session;
 
@@ -83,6 +90,8 @@ pub struct ProcessContext {
     pub runtime: Handle,
     /// `None` if the program does not run in Node.
     pub launch: Option<Launch>,
+    /// Runs the code of provider packages. `None` if the program does not run in Node.
+    pub provider_loader: Option<Arc<dyn ProviderLoader>>,
 }
 
 /// Absolute paths with which this program was started.
@@ -172,14 +181,23 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
     match command {
         CliCommand::List => servers(session, &Command::List).await,
         CliCommand::Info(server) => servers(session, &Command::Info(server.clone())).await,
-        CliCommand::Revoke(server) => servers(session, &Command::Revoke(server.clone())).await,
+        CliCommand::Revoke(Revoke { provider: Some(provider), .. }) => providers::revoke(session, provider).await,
+        CliCommand::Revoke(Revoke { server, .. }) => {
+            servers(session, &Command::Revoke(Server { server: server.clone().unwrap_or_default() })).await
+        }
+        CliCommand::Providers => providers::providers(session),
         CliCommand::Test(server) => servers(session, &Command::Test(server.clone())).await,
         CliCommand::Search(search) => servers(session, &Command::Search(search.clone())).await,
         CliCommand::Logs(logs) if logs.follow => follow::follow(session, &logs.logs).await,
         CliCommand::Logs(logs) => servers(session, &Command::Logs(logs.logs.clone())).await,
+        CliCommand::Approve(Approve { provider: Some(provider), digest, .. }) => {
+            providers::approve(session, provider, digest.as_deref()).await
+        }
         CliCommand::Approve(arguments) => approve::approve(session, arguments).await,
+        CliCommand::Audit(arguments) => audit::audit(session, arguments).await,
         CliCommand::Run(arguments) => run::run(session, arguments).await,
         CliCommand::Check(arguments) => check::check(session, arguments).await,
+        CliCommand::Resolve(arguments) => resolve::resolve(session, arguments).await,
         CliCommand::Serve(arguments) => Box::pin(serve::serve(session, arguments)).await,
         CliCommand::Types(arguments) => types::types(session, arguments),
         CliCommand::Import(arguments) => import::import(session, arguments).await,

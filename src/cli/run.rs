@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 use super::args::Run;
 use super::error::{CliError, told};
 use super::next_command::NextCommand;
+use super::resolve::{show_for_run, task_of};
 use super::session::Session;
 use super::terminal::Terminal;
 use super::untrusted::indented;
@@ -32,6 +33,9 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
     let allowed = AllowedWrites::read(&arguments.allow_writes);
     let gateway = session.open_for(arguments.servers.as_deref(), Some(allowed.clone()))?;
     check_allowed(session, &gateway, &allowed)?;
+    if arguments.dry_run {
+        return show_for_run(session, &gateway, arguments.task.as_deref()).await;
+    }
     let sandbox = boot(&gateway, arguments.tool_errors.into()).await?;
     let logs = Arc::clone(&session.terminal);
     let options = RunOptions {
@@ -39,6 +43,7 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
         timeout_ms: arguments.timeout,
         max_result_tokens: arguments.max_result_tokens,
         stop: session.stop.clone(),
+        task: arguments.task.as_deref().map(task_of),
         on_log: (!session.json()).then(|| Arc::new(move |entry: &LogEntry| tell(&logs, entry)) as Arc<_>),
         ..RunOptions::default()
     };

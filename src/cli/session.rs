@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::ProcessContext;
 use super::args::Global;
@@ -54,6 +54,7 @@ impl Session {
         options.environment.clone_from(&self.context.environment);
         options.config_path.clone_from(&self.global.config);
         options.state_dir.clone_from(&self.global.state);
+        options.provider_loader.clone_from(&self.context.provider_loader);
         options
     }
 
@@ -88,6 +89,14 @@ impl Session {
         options.watch = watch;
         options.only = servers.map(<[String]>::to_vec);
         self.open_enabled(options, servers)
+    }
+
+    /// Opens the gateway for what is in the state folder, without the servers of the config. A wrong config does not matter.
+    pub(super) fn open_state(&self) -> Result<Gateway> {
+        let mut options = self.options();
+        options.config_path = None;
+        options.config = Some(json!({ "mcpServers": {} }));
+        self.open_enabled(options, None)
     }
 
     fn open_with(&self, servers: Option<&[String]>, allowed: Option<AllowedWrites>) -> Result<Gateway> {

@@ -3,7 +3,7 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::sync::OnceLock;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,12 +11,11 @@ use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflu
 use serde_json::Value as Json;
 
 use super::args::ColorChoice;
+use super::held_output::{HeldOutput, Stream};
+use super::typed_line;
 use super::untrusted::{indented, without_controls};
 use crate::command::{Style, Tone};
 use crate::text::{is_unseen, sanitise_line};
-
-/// Size limit of one answer.
-const MAX_ANSWER_BYTES: u64 = 64 * 1024;
 
 /// Standard streams of this process that are terminals, and the width of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,13 +41,13 @@ impl Screens {
     }
 }
 
-/// State of the last line on the screen.
+/// State of the screen.
 #[derive(Default)]
-struct LastLine {
-    /// The line shows progress. Any other output replaces the line.
+struct Screen {
+    /// The last line shows progress. Any other output replaces the line.
     progress: bool,
-    /// The line shows a question, and a person is typing the answer.
-    question: bool,
+    /// Output that waits until the open question is answered. `None` if no question is open.
+    held: Option<HeldOutput>,
 }
 
 /// Reason why standard output can no longer be written.
@@ -65,8 +64,8 @@ pub(super) struct Terminal {
     pub(super) screens: Screens,
     pub(super) out: Style,
     pub(super) err: Style,
-    /// State of the last line on the screen. Each write holds the lock.
-    last_line: Mutex<LastLine>,
+    /// State of the screen. Each write holds the lock.
+    screen: Mutex<Screen>,
     /// Set when standard output can no longer be written.
     output_end: OnceLock<OutputEnd>,
     /// Ensures that only one question is asked at a time.
@@ -89,19 +88,29 @@ impl Terminal {
             screens,
             out: Style::new(wanted(screens.output), screens.columns),
             err: Style::new(wanted(screens.error), screens.columns),
-            last_line: Mutex::default(),
+            screen: Mutex::default(),
             output_end: OnceLock::new(),
             asking: tokio::sync::Mutex::default(),
             visible: Mutex::default(),
         }
     }
 
-    /// Prints text on standard output. A file or a pipe gets it unchanged, a terminal without control characters.
+    /// Prints text on standard output. A file or a pipe gets it unchanged, a terminal without control characters. A terminal gets it after the
+    /// answer, if a question is open.
     pub(super) fn print(&self, text: &str) {
+        if !self.screens.output {
+            return self.print_now(text);
+        }
+        let text = without_controls(text);
+        if !self.is_held(Stream::Output, &text) {
+            self.print_now(&text);
+        }
+    }
+
+    fn print_now(&self, text: &str) {
         if self.output_end.get().is_some() {
             return;
         }
-        let text = &*if self.screens.output { without_controls(text) } else { Cow::Borrowed(text) };
         let written = self.write(text, |text| io::stdout().lock().write_all(text).and_then(|()| io::stdout().flush()));
         if let Err(error) = written {
             let _ = self.output_end.set(match error.kind() {
@@ -127,10 +136,25 @@ impl Terminal {
         self.print(&format!("{}\n", json_text(json)));
     }
 
-    /// Prints text on standard error, for a terminal without control characters.
+    /// Prints text on standard error, for a terminal without control characters. A terminal gets it after the answer, if a question is open.
     pub(super) fn say(&self, text: &str) {
+        if self.screens.error && self.is_held(Stream::Error, text) {
+            return;
+        }
+        self.say_now(text);
+    }
+
+    fn say_now(&self, text: &str) {
         let text = &*if self.screens.error { without_controls(text) } else { Cow::Borrowed(text) };
         let _ = self.write(text, |text| io::stderr().lock().write_all(text));
+    }
+
+    /// Keeps output of others while a question is open: it could look like a part of the question, and the typed answer would go to the question.
+    fn is_held(&self, stream: Stream, text: &str) -> bool {
+        let mut screen = self.screen();
+        let Some(held) = &mut screen.held else { return false };
+        held.keep(stream, text);
+        true
     }
 
     /// Prints a coloured word and untrusted text on standard error.
@@ -149,73 +173,56 @@ impl Terminal {
             return;
         }
         let line = sanitise_line(text, self.err.width.saturating_sub(2));
-        let mut last = self.last_line();
-        if last.question {
+        let mut screen = self.screen();
+        if screen.held.is_some() {
             return;
         }
         let _ = write!(io::stderr().lock(), "\r\u{1b}[K{}", self.err.paint(Tone::Quiet, &line));
         let _ = io::stderr().flush();
-        last.progress = true;
+        screen.progress = true;
     }
 
-    fn last_line(&self) -> MutexGuard<'_, LastLine> {
-        self.last_line.lock()
+    fn screen(&self) -> MutexGuard<'_, Screen> {
+        self.screen.lock()
     }
 
     fn write(&self, text: &str, write: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        let mut last = self.last_line();
-        if std::mem::take(&mut last.progress) {
+        let mut screen = self.screen();
+        if std::mem::take(&mut screen.progress) {
             let _ = io::stderr().lock().write_all(b"\r\x1b[K");
         }
         write(text.as_bytes())
     }
 
+    /// Begins a dialog with the person: one or more questions that belong together. Other dialogs wait, and other output appears after it.
+    pub(super) async fn dialog(&self) -> Dialog<'_> {
+        let turn = self.asking.lock().await;
+        self.screen().held = Some(HeldOutput::default());
+        Dialog { terminal: self, _turn: turn }
+    }
+
     /// Asks a question and returns the answer without its line break. Returns `None` if the input has ended.
     pub(super) async fn ask(&self, question: &str) -> Option<String> {
-        let _turn = self.asking.lock().await;
-        self.answer(question).await
+        self.dialog().await.ask(question).await
     }
 
     /// Asks for a secret. The answer does not appear on the screen.
     pub(super) async fn ask_secret(&self, question: &str) -> Option<String> {
-        let _turn = self.asking.lock().await;
+        let dialog = self.dialog().await;
         let hidden = HiddenInput::begin(self);
-        let answer = self.answer(question).await;
+        let answer = dialog.ask(question).await;
         drop(hidden);
-        // The line break of the answer was not shown either. If the input has ended, `answer` has printed a line break already.
+        // The line break of the answer was not shown either. If the input has ended, `ask` has printed a line break already.
         if answer.is_some() {
-            self.say("\n");
+            dialog.say("\n");
         }
         answer
-    }
-
-    /// Asks a question and reads one line. Discards text that was typed before the question appeared.
-    async fn answer(&self, question: &str) -> Option<String> {
-        if self.screens.input {
-            let _ = tcflush(io::stdin(), QueueSelector::IFlush);
-        }
-        let asked = PromptGuard::begin(self);
-        self.say(question);
-        let (sender, answer) = tokio::sync::oneshot::channel();
-        // This is a separate thread, as it may wait for a person forever, and nothing may wait for this thread.
-        let read = move || {
-            let mut line = String::new();
-            let read = io::stdin().lock().take(MAX_ANSWER_BYTES).read_line(&mut line);
-            let _ = sender.send(read.is_ok_and(|bytes| bytes > 0).then_some(line));
-        };
-        std::thread::Builder::new().name("hyperlight-mcp-ask".to_owned()).spawn(read).ok()?;
-        let line = answer.await.ok().flatten();
-        drop(asked);
-        if line.is_none() {
-            self.say("\n");
-        }
-        line.map(|line| line.trim().to_owned())
     }
 
     /// Restores the terminal before the program ends, even in the middle of a question.
     pub(super) fn leave(&self) {
         self.show_typing();
-        self.say("");
+        self.say_now("");
     }
 
     fn show_typing(&self) {
@@ -226,24 +233,51 @@ impl Terminal {
 
     /// Returns whether a person answers yes. Any other answer means no.
     pub(super) async fn confirm(&self, question: &str) -> bool {
+        self.dialog().await.confirm(question).await
+    }
+}
+
+/// Questions that belong together. While it exists, nothing else appears on the terminal. Dropping it prints what was held back.
+pub(super) struct Dialog<'t> {
+    terminal: &'t Terminal,
+    _turn: tokio::sync::MutexGuard<'t, ()>,
+}
+
+impl Dialog<'_> {
+    /// Prints text on standard error, as a part of the dialog.
+    pub(super) fn say(&self, text: &str) {
+        self.terminal.say_now(text);
+    }
+
+    /// Asks a question and reads one line. Discards text that was typed before the question appeared. Returns `None` if the input has ended.
+    pub(super) async fn ask(&self, question: &str) -> Option<String> {
+        if self.terminal.screens.input {
+            let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+        }
+        self.say(question);
+        let line = typed_line::read().await;
+        if line.is_none() {
+            self.say("\n");
+        }
+        line.map(|line| line.trim().to_owned())
+    }
+
+    /// Returns whether a person answers yes. Any other answer means no.
+    pub(super) async fn confirm(&self, question: &str) -> bool {
         let answer = self.ask(&format!("{question} [y/N] ")).await.unwrap_or_default();
         matches!(answer.to_lowercase().as_str(), "y" | "yes")
     }
 }
 
-/// Guard that prevents progress output on the line in which a person types.
-struct PromptGuard<'t>(&'t Terminal);
-
-impl<'t> PromptGuard<'t> {
-    fn begin(terminal: &'t Terminal) -> Self {
-        terminal.last_line().question = true;
-        Self(terminal)
-    }
-}
-
-impl Drop for PromptGuard<'_> {
+impl Drop for Dialog<'_> {
     fn drop(&mut self) {
-        self.0.last_line().question = false;
+        let held = self.terminal.screen().held.take().unwrap_or_default();
+        for (stream, text) in held.into_parts() {
+            match stream {
+                Stream::Output => self.terminal.print_now(&text),
+                Stream::Error => self.terminal.say_now(&text),
+            }
+        }
     }
 }
 
@@ -277,7 +311,15 @@ impl Drop for HiddenInput<'_> {
 /// ```
 #[must_use]
 pub fn json_text(json: &Json) -> String {
-    let text = serde_json::to_string_pretty(json).unwrap_or_else(|_| "null".to_owned());
+    escaped(serde_json::to_string_pretty(json).unwrap_or_else(|_| "null".to_owned()))
+}
+
+/// Returns the same as [`json_text`], on one line.
+pub(super) fn json_line(json: &Json) -> String {
+    escaped(json.to_string())
+}
+
+fn escaped(text: String) -> String {
     let drives = |character: char| matches!(character, '\u{7f}'..='\u{9f}') || is_unseen(character);
     if !text.contains(drives) {
         return text;

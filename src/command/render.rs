@@ -2,6 +2,7 @@
 
 use super::text::{Style, Tone, date_time};
 use crate::bridge::ToolMatch;
+use crate::config::ServerSource;
 use crate::gateway::{ConnectionReport, LogLine, ReloadReport, ServerInfo};
 use crate::registry::{ServerState, ServerStatus};
 use crate::sandbox::Problem;
@@ -17,6 +18,7 @@ fn state_name(state: ServerState) -> &'static str {
     match state {
         ServerState::Invalid => "invalid",
         ServerState::Disabled => "disabled",
+        ServerState::NotReady => "not-ready",
         ServerState::Unapproved => "unapproved",
         ServerState::CommandApproved => "command-approved",
         ServerState::Idle => "idle",
@@ -29,7 +31,7 @@ fn state_name(state: ServerState) -> &'static str {
 fn tone_of(state: ServerState) -> Tone {
     match state {
         ServerState::Invalid | ServerState::Error => Tone::Bad,
-        ServerState::Unapproved | ServerState::CommandApproved => Tone::Warning,
+        ServerState::NotReady | ServerState::Unapproved | ServerState::CommandApproved => Tone::Warning,
         ServerState::Connected | ServerState::Idle | ServerState::Connecting => Tone::Good,
         ServerState::Disabled => Tone::Quiet,
     }
@@ -39,21 +41,44 @@ fn yes_or_no(yes: bool) -> String {
     if yes { "yes" } else { "no" }.to_owned()
 }
 
+fn source_text(source: &ServerSource) -> String {
+    sanitise_line(&source.to_string(), MAX_ERROR_CHARS)
+}
+
+/// Names the servers of the same name that are not used.
+fn hidden_text(server: &ServerStatus) -> Option<String> {
+    let hidden: Vec<_> = server.hides.iter().map(source_text).collect();
+    (!hidden.is_empty()).then(|| format!("hides the server of this name of {}", hidden.join(", and of ")))
+}
+
+/// Names the variables without which the server does not start.
+fn missing_text(server: &ServerStatus) -> Option<String> {
+    (!server.missing.is_empty()).then(|| format!("not ready, as these variables are not set: {}", server.missing.join(", ")))
+}
+
 pub(super) fn list_text(servers: &[ServerStatus], style: &Style) -> String {
     if servers.is_empty() {
         return "no servers are configured\n".to_owned();
     }
+    // Where all servers are of the operator's config, nobody has to read that of each.
+    let has_sources = servers.iter().any(|server| !server.source.is_operators_config());
     let row = |server: &ServerStatus| {
-        vec![
+        let columns = vec![
             server.name.clone(),
             state_name(server.state).to_owned(),
             yes_or_no(server.approved),
             yes_or_no(server.enabled),
             server.tools.len().to_string(),
-        ]
+        ];
+        columns.into_iter().chain(has_sources.then(|| source_text(&server.source))).collect()
     };
-    let mut text = style.table(&["SERVER", "STATE", "APPROVED", "ENABLED", "TOOLS"], servers.iter().map(row).collect());
+    let columns = ["SERVER", "STATE", "APPROVED", "ENABLED", "TOOLS", "SOURCE"];
+    let columns = if has_sources { &columns[..] } else { &columns[..5] };
+    let mut text = style.table(columns, servers.iter().map(row).collect());
     for server in servers {
+        for line in [hidden_text(server), missing_text(server)].into_iter().flatten() {
+            text.push_str(&style.wrapped("", &format!("\n{}: {line}", server.name)));
+        }
         if let Some(error) = &server.last_error {
             text.push('\n');
             text.push_str(&style.paint(Tone::Bad, &format!("{}: {}", server.name, error.code)));
@@ -75,6 +100,12 @@ pub(super) fn info_text(info: &ServerInfo, style: &Style) -> String {
     text.push_str(&style.field("  state", NAMES, &state));
     text.push_str(&style.field("  approved", NAMES, &yes_or_no(status.approved)));
     text.push_str(&style.field("  enabled", NAMES, &yes_or_no(status.enabled)));
+    text.push_str(&style.field("  source", NAMES, &source_text(&status.source)));
+    for (name, line) in [("  hidden", hidden_text(status)), ("  readiness", missing_text(status))] {
+        if let Some(line) = line {
+            text.push_str(&style.field(name, NAMES, &line));
+        }
+    }
     if let Some(error) = &status.last_error {
         text.push_str(&style.field("  last error", NAMES, &format!("{}: {}", error.code, sanitise_line(&error.message, MAX_ERROR_CHARS))));
     }

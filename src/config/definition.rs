@@ -235,6 +235,12 @@ pub struct ServerDefinition {
 }
 
 impl ServerDefinition {
+    /// Returns the name by which runs know the server: the registry's name of a task's own server has `@` and a digest of its entry behind it.
+    #[must_use]
+    pub fn given_name(&self) -> &str {
+        self.name.split_once('@').map_or(&self.name, |(name, _)| name)
+    }
+
     /// Returns the key under which approvals, tokens and facts of the server are kept: [`ServerSource::key`].
     #[must_use]
     pub fn key(&self) -> String {
@@ -295,6 +301,8 @@ impl Origin {
 pub struct InvalidServer {
     /// The name for display: cut to 64 characters, with marks in place of invisible characters. It never equals the name of a valid server.
     pub name: String,
+    /// Who brought the server.
+    pub source: ServerSource,
     /// `ERR_CONFIG_INVALID` with all problems of the entry.
     pub error: Error,
 }

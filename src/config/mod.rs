@@ -13,6 +13,9 @@ mod inserted_value;
 mod loaders;
 mod oauth;
 mod parse;
+mod programs;
+mod readiness;
+mod providers;
 mod redirectors;
 mod rules;
 mod server;
@@ -43,8 +46,16 @@ pub use inserted_value::{InsertedValue, Source};
 pub use loaders::loads_code;
 pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};
+pub use programs::{BaseFile, BaseLayer, Program, base_layer};
+pub(crate) use programs::{
+    ProgramServer, config_paths, converted as converted_entry, free_name, inputs_in, inputs_of_entry, renamed_input, servers_in,
+    starts_gateway, valid_name,
+};
+pub use readiness::missing_variables;
+pub use providers::{ProviderPatterns, ProviderPolicy, ProviderSettings};
 pub use redirectors::redirects_traffic;
-pub use source::{ServerSource, SourceKind};
+pub use rules::is_package_name;
+pub use source::{ServerSource, SourceKind, server_of_key};
 pub(crate) use substitute::INPUT_ADVICE;
 pub use substitute::{ResolvedCommand, ResolvedHttp, Surroundings, resolve_command, resolve_http, resolve_roots};
 pub use template::{Part, Placeholder, Template};

@@ -7,7 +7,10 @@ use serde_json::Value as Json;
 
 use super::definition::{InputDefinition, InvalidServer, ServerDefinition};
 use super::inputs::Inputs;
+use super::programs::{BaseLayer, Program};
+use super::providers::{self, ProviderSettings};
 use super::server::{self, Context};
+use super::source::ServerSource;
 use super::tree::{self, Entry, Node, Tree, Value};
 use crate::error::{Error, Result};
 use crate::text::{self, Problem, displayed, displayed_within};
@@ -23,6 +26,14 @@ pub struct Config {
     pub invalid: Vec<InvalidServer>,
     /// The inputs to which `${input:id}` can refer.
     pub inputs: Vec<InputDefinition>,
+    /// The programs whose configs are base layers under this one, in the order of their precedence.
+    pub base: Vec<Program>,
+    /// The servers of these programs, which whoever reads the files adds.
+    pub bases: Vec<BaseLayer>,
+    /// Who else may bring servers.
+    pub providers: ProviderSettings,
+    /// True if the servers of the shipped catalogue are there as well.
+    pub catalogue: bool,
     /// Problems that do not prevent the use of the config.
     pub warnings: Vec<String>,
 }
@@ -67,7 +78,7 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
         return Err(Error::TooManyServers { count, limit: max_servers });
     }
     sources.find_names_used_twice();
-    let mut config = Config::default();
+    let mut config = Config { providers: sources.providers, catalogue: sources.catalogue, ..Config::default() };
     let mut inputs = Inputs::default();
     for (field, node) in &sources.inputs {
         inputs.read(field, node);
@@ -94,13 +105,14 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
     text::sort_problems(&mut warnings);
     config.warnings = warnings.iter().map(|warning| warning.in_file(file)).collect();
     config.inputs = inputs.usable;
+    config.base = sources.base;
     Ok(config)
 }
 
 fn invalid_server(name: &str, file: &str, mut problems: Vec<Problem>) -> InvalidServer {
     text::sort_problems(&mut problems);
     let error = Error::ConfigInvalid { file: file.into(), problems: problems.into() };
-    InvalidServer { name: displayed_within(name, MAX_DISPLAYED_NAME_CHARS), error }
+    InvalidServer { name: displayed_within(name, MAX_DISPLAYED_NAME_CHARS), source: ServerSource::default(), error }
 }
 
 /// The places in a config that contain servers and inputs.
@@ -108,6 +120,9 @@ fn invalid_server(name: &str, file: &str, mut problems: Vec<Problem>) -> Invalid
 struct Sources<'t> {
     sections: Vec<Section<'t>>,
     inputs: Vec<(&'static str, &'t Node)>,
+    base: Vec<Program>,
+    providers: ProviderSettings,
+    catalogue: bool,
     warnings: Vec<Problem>,
     /// Problems that make the whole config unusable.
     fatal: Vec<Problem>,
@@ -132,6 +147,9 @@ impl<'t> Sources<'t> {
                 "servers" => self.section("servers", node),
                 "inputs" => self.inputs.push(("inputs", node)),
                 "mcp" => self.settings(node),
+                "base" => self.base(node),
+                "providers" => self.providers = providers::settings(node, &mut self.fatal),
+                "catalogue" => self.catalogue = providers::catalogue(node, &mut self.fatal),
                 // Other top-level keys belong to the agent.
                 _ => {}
             }
@@ -148,6 +166,21 @@ impl<'t> Sources<'t> {
                 "servers" => self.section("mcp.servers", node),
                 "inputs" => self.inputs.push(("mcp.inputs", node)),
                 _ => {}
+            }
+        }
+    }
+
+    /// Reads the programs whose configs are base layers.
+    fn base(&mut self, node: &'t Node) {
+        let known = Program::ALL.map(|program| format!("\"{}\"", program.word())).join(", ");
+        let Some(items) = node.items() else {
+            return self.fatal.push(Problem::new("base", node.position, format!("must be a list of programs: {known}")));
+        };
+        for (index, item) in items.iter().enumerate() {
+            match item.text().and_then(Program::named) {
+                Some(program) if self.base.contains(&program) => {}
+                Some(program) => self.base.push(program),
+                None => self.fatal.push(Problem::new(format!("base[{index}]"), item.position, format!("must be one of {known}"))),
             }
         }
     }

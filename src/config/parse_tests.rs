@@ -125,7 +125,8 @@ fn one_bad_server_does_not_take_the_good_ones_down() {
     )
     .unwrap();
     assert_eq!(names(&config), ["good", "fine"]);
-    let InvalidServer { name, error } = &config.invalid[0];
+    let InvalidServer { name, error, source } = &config.invalid[0];
+    assert!(source.is_operators_config());
     assert_eq!((name.as_str(), error.code()), ("bad", "ERR_CONFIG_INVALID"));
     let lines = [
         "c.json has 3 problems:",
@@ -378,6 +379,18 @@ fn no_message_holds_a_value_that_may_be_secret() {
     assert!(!format!("{config:?}").contains("s3cret\n"));
     for invalid in &config.invalid {
         assert!(!invalid.error.in_full().contains("s3cret"), "{}", invalid.error);
+    }
+}
+
+#[test]
+fn the_base_names_programs_each_once_and_nothing_else() {
+    let base = |text: &str| parse_text(&format!(r#"{{ "base": {text} }}"#), "c", 9);
+    assert_eq!(base(r#"["codex", "claude-code", "codex"]"#).unwrap().base, [Program::Codex, Program::ClaudeCode]);
+    for (wrong, field) in
+        [(r#""codex""#, "base: must be a list of programs"), (r#"["codex", "emacs"]"#, "base[1]: must be one of"), ("[1]", "base[0]")]
+    {
+        let message = base(wrong).unwrap_err().redacted(&crate::redact::Redactor::new(None, None)).to_string();
+        assert!(message.contains(field) && message.contains("\"claude-code\""), "{message}");
     }
 }
 

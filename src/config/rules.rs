@@ -27,6 +27,34 @@ pub(super) fn check_header_value(value: &str) -> Verdict {
     if value.contains(forbidden) { Err("has a line end or another control character, which a header cannot contain") } else { Ok(()) }
 }
 
+/// Maximum length of a package's name in npm.
+const MAX_PACKAGE_CHARS: usize = 214;
+
+/// Checks the name of an npm package, with or without a scope. Such a name is never a path.
+pub(super) fn check_package_name(name: &str) -> Verdict {
+    if is_package_name(name) { Ok(()) } else { Err("is not the name of a package, like acme-mcp or @acme/mcp-tools") }
+}
+
+/// Returns whether npm can have a package of this name.
+///
+/// ```
+/// use hyperlight_mcp::config::is_package_name;
+/// assert!(is_package_name("acme-mcp") && is_package_name("@acme/mcp-tools"));
+/// assert!(!is_package_name("../acme") && !is_package_name("acme/mcp") && !is_package_name("Acme"));
+/// ```
+#[must_use]
+pub fn is_package_name(name: &str) -> bool {
+    let is_part = |part: &str| {
+        let fits = |next: char| next.is_ascii_lowercase() || next.is_ascii_digit() || matches!(next, '-' | '.' | '_' | '~');
+        part.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit()) && part.chars().all(fits)
+    };
+    let parts = match name.strip_prefix('@') {
+        Some(scoped) => scoped.split_once('/').map(|(scope, rest)| [scope, rest].map(is_part)),
+        None => Some([is_part(name), true]),
+    };
+    name.len() <= MAX_PACKAGE_CHARS && parts == Some([true, true])
+}
+
 /// Maximum length of a keyword or a capability.
 const MAX_LABEL_CHARS: usize = 64;
 

@@ -24,6 +24,15 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
+    /// Returns whether servers of this kind are there without a task that attaches them.
+    #[must_use]
+    pub fn is_there_without_a_task(self) -> bool {
+        match self {
+            Self::Config | Self::Agent => true,
+            Self::Task | Self::Provider | Self::Generated | Self::Catalogue => false,
+        }
+    }
+
     /// Returns the word for this kind.
     ///
     /// ```
@@ -81,6 +90,18 @@ impl ServerSource {
         let name = self.name.as_deref().unwrap_or_default().replace('%', "%25").replace(':', "%3A");
         format!("{}:{name}:{server}", self.kind.as_str())
     }
+}
+
+/// Returns the name of the server whose key this is ([`ServerSource::key`]).
+///
+/// ```
+/// use hyperlight_mcp::config::{ServerSource, SourceKind, server_of_key};
+/// let source = ServerSource::named(SourceKind::Agent, "a:b");
+/// assert_eq!((server_of_key(&source.key("files")), server_of_key("files")), ("files", "files"));
+/// ```
+#[must_use]
+pub fn server_of_key(key: &str) -> &str {
+    key.rsplit(':').next().unwrap_or(key)
 }
 
 /// Names the source in a sentence: `the config`, `the provider "acme"`.

@@ -31,6 +31,9 @@ impl Error {
             Self::Store { .. } => "the store cannot be used, and nothing is approved or granted",
             Self::Io { .. } => "the operating system refused something",
             Self::Internal(_) => "hyperlight-mcp has a defect",
+            Self::ProviderDigestChanged { .. } | Self::UnknownProvider { .. } | Self::Provider { .. } => {
+                "only the user can see and approve providers"
+            }
             Self::UnknownServer { server, place, known } => {
                 let known = known.iter().filter(|name| is_server_name(name.shown())).cloned().collect();
                 return Self::UnknownServer { server: server.clone(), place, known }.to_string();
@@ -128,6 +131,9 @@ mod tests {
             Error::UnusableAnswer { server: server.clone(), tool, problem: MARK.into() },
             Error::ApprovalStore { path: MARK.into(), problem: MARK.into() },
             Error::Store { path: MARK.into(), problem: MARK.into() },
+            Error::ProviderDigestChanged { provider: MARK.into() },
+            Error::UnknownProvider { provider: MARK.into(), known: vec![MARK.into()] },
+            Error::Provider { provider: MARK.into(), problem: MARK.into() },
             Error::Io { what: MARK.into(), problem: MARK.into() },
             Error::Internal(MARK.into()),
             Error::UnknownServer { server, place: "here", known: vec![MARK.into(), "Ignore".into()] },

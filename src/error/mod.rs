@@ -82,6 +82,21 @@ pub enum Error {
     )]
     DigestChanged { server: String },
 
+    /// The digest of a package that was approved is not the current one: its files changed after the request was shown.
+    #[error(
+        "the approved digest of the provider \"{}\" is out of date, as its package has changed: show providerRequest(\"{}\") again and approve its new digest",
+        .provider.shown(), .provider.shown()
+    )]
+    ProviderDigestChanged { provider: ErrorText },
+
+    /// No provider has this name.
+    #[error("there is no provider \"{}\"{}", sanitise_line(.provider.shown(), MAX_NAME_CHARS), known_names(None, .known, "; providers() lists them"))]
+    UnknownProvider { provider: ErrorText, known: Vec<ErrorText> },
+
+    /// A provider cannot be approved: it is no package, is denied, or its package cannot be read.
+    #[error("the provider \"{}\" cannot be approved: {}", .provider.shown(), .problem.shown())]
+    Provider { provider: ErrorText, problem: ErrorText },
+
     /// The server has no such tool, or its filters hide it.
     #[error(
         "server \"{server}\" has no approved tool \"{}\"{}",

@@ -92,6 +92,9 @@ impl Error {
             DisabledByPerson { server }
             OperatorOnly { what, problem }
             DigestChanged { server }
+            ProviderDigestChanged { provider }
+            UnknownProvider { provider, known }
+            Provider { provider, problem }
             UnknownTool { server, tool, meant, known }
             UnknownDirectName { name, known }
             UnknownModule { name, meant, known }

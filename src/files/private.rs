@@ -46,6 +46,14 @@ pub(crate) fn open_own(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Checks one of this program's files like [`open_own`], but does not open it: closing a file would release the locks that a database has on it.
+pub(crate) fn close_own(path: &Path) -> io::Result<()> {
+    let before = fs::symlink_metadata(path)?;
+    check_regular(&before)?;
+    check_own(&before, FILE_MODE)?;
+    if before.mode() & OPEN_TO_OTHERS == 0 { Ok(()) } else { fs::set_permissions(path, Permissions::from_mode(FILE_MODE)) }
+}
+
 /// Reads the whole of one of this program's files.
 pub(crate) fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_open(&open_own(path)?, limit)

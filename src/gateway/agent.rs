@@ -54,7 +54,7 @@ pub struct Agent {
 /// The part of an agent that its sandboxes and calls share.
 pub(super) struct Identity {
     pub(super) id: AgentId,
-    name: Option<String>,
+    pub(super) name: Option<Arc<str>>,
     pub(super) callbacks: CallbackChain,
     pub(super) listener: Option<EventListener>,
     /// Answers "for the session".
@@ -95,6 +95,12 @@ impl Agents {
         self.open.lock().get(&id).and_then(Weak::upgrade)
     }
 
+    /// Returns the oldest agent of this name that has not ended.
+    pub(super) fn named(&self, name: &str) -> Option<Arc<Identity>> {
+        let all: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
+        all.into_iter().find(|identity| identity.name() == Some(name))
+    }
+
     /// Returns the numbers of all agents that have not ended, the operator's own among them.
     pub(super) fn ids(&self) -> Vec<AgentId> {
         std::iter::once(OPERATOR).chain(self.open.lock().keys().copied()).collect()
@@ -118,7 +124,7 @@ impl Identity {
 
     fn new(
         id: AgentId,
-        name: Option<String>,
+        name: Option<Arc<str>>,
         core: Weak<Core>,
         callbacks: CallbackChain,
         listener: Option<EventListener>,
@@ -154,6 +160,11 @@ impl Identity {
         for saved in all {
             saved.lock().clear();
         }
+    }
+
+    /// Returns the name that the agent was given. The operator's own agent has none.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// Returns whether this is the operator's own agent.
@@ -201,7 +212,7 @@ impl Agent {
         let IdentityOptions { callbacks, on_event } = options;
         let id = AgentId(core.agents.next.fetch_add(1, Ordering::Relaxed));
         let callbacks = core.people.callbacks.for_agent(callbacks);
-        let identity = Arc::new(Identity::new(id, Some(name.to_owned()), Arc::downgrade(core), callbacks, on_event, &core.closed));
+        let identity = Arc::new(Identity::new(id, Some(name.into()), Arc::downgrade(core), callbacks, on_event, &core.closed));
         core.agents.add(&identity);
         Ok(Self { core: Arc::clone(core), identity })
     }
@@ -209,7 +220,7 @@ impl Agent {
     /// Returns the name that the agent was given. The operator's own agent has none.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
-        self.identity.name.as_deref()
+        self.identity.name()
     }
 
     /// Returns the size of the values that the agent's sandboxes have saved and still hold.

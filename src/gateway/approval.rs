@@ -9,9 +9,10 @@ use super::ending::EndReason;
 use super::{Agent, Gateway};
 use crate::blocking::blocking;
 use crate::catalog::Manifest;
-use crate::config::ServerDefinition;
+use crate::config::{ServerDefinition, ServerSource};
 use crate::error::{Error, Result};
 use crate::registry::Decider;
+use crate::store::audit::{ApprovalStage, AuditEvent, AuditParty, ServerChange};
 use crate::trust::{
     ApprovalBasis, ApprovalRequest, ApprovalStatus, CommandRequest, ManifestRequest, Subject, filter_manifest, manifest_digest,
 };
@@ -61,7 +62,7 @@ impl Gateway {
             return Ok(ApprovalRequest::Command(Box::new(CommandRequest::new(&server, &subject, Some(lack)))));
         }
         let (live, manifest) = self.discover(&server).await?;
-        let before = self.core.trust.approvals.approval(name)?.and_then(|approval| approval.manifest);
+        let before = self.core.trust.approvals.approval(&server.key())?.and_then(|approval| approval.manifest);
         let max_chars = self.core.limits.max_description_chars;
         let request = ManifestRequest::new(&server, &manifest, &live, before.as_deref(), max_chars);
         self.shown().insert(name.to_owned(), (subject.digest, manifest));
@@ -80,7 +81,7 @@ impl Gateway {
         self.core.connections.forget_failures(name);
         self.core.forget_grants(name);
         if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
-            self.core.server_facts.note(name, &self.core.subject(&server).digest, |server_facts| server_facts.changed.clear());
+            self.core.server_facts.note(&server.key(), &self.core.subject(&server).digest, |server_facts| server_facts.changed.clear());
             if let Ok(ApprovalStatus::Full(manifest)) = self.core.approval_status(&server) {
                 // Computes the names that runs import. For very many tools this takes a moment, so the next run should not have to do it.
                 manifest.identifiers();
@@ -93,7 +94,7 @@ impl Gateway {
         let server = self.server(name)?;
         let approvals = &self.core.trust.approvals;
         // Read first, so that this approval does not undo a revocation that happens during the following steps.
-        let basis = approvals.basis(name)?;
+        let basis = approvals.basis(&server.key())?;
         let subject = self.core.full_subject(&server).await?;
         let Some(digest) = digest else {
             let basis = self.record_command(&subject, valid_for, basis).await?;
@@ -114,8 +115,14 @@ impl Gateway {
 
     /// Writes an approval on a thread that may wait for a lock and a disk.
     async fn record_command(&self, subject: &Subject, valid_for: Option<Duration>, basis: ApprovalBasis) -> Result<ApprovalBasis> {
-        let (core, subject) = (Arc::clone(&self.core), subject.clone());
-        blocking(move || core.trust.approvals.approve_command(&subject, valid_for, &basis)).await
+        let (core, approved) = (Arc::clone(&self.core), subject.clone());
+        let recorded = blocking(move || core.trust.approvals.approve_command(&approved, valid_for, &basis)).await?;
+        self.record_approval(&subject.server, ApprovalStage::Command, subject.shown_digest.clone());
+        Ok(recorded)
+    }
+
+    fn record_approval(&self, server: &str, stage: ApprovalStage, digest: String) {
+        self.core.audit.record(AuditEvent::Approval { server: server.to_owned(), stage, digest, by: AuditParty::Person });
     }
 
     async fn record_manifest(
@@ -125,11 +132,13 @@ impl Gateway {
         valid_for: Option<Duration>,
         basis: ApprovalBasis,
     ) -> Result<()> {
-        let (core, subject) = (Arc::clone(&self.core), subject.clone());
-        blocking(move || core.trust.approvals.approve_manifest(&subject, manifest, valid_for, &basis)).await
+        let (core, approved, digest) = (Arc::clone(&self.core), subject.clone(), manifest_digest(&manifest));
+        blocking(move || core.trust.approvals.approve_manifest(&approved, manifest, valid_for, &basis)).await?;
+        self.record_approval(&subject.server, ApprovalStage::Manifest, digest);
+        Ok(())
     }
 
-    /// Revokes the approval and ends what is live: pending calls fail with `ERR_NOT_APPROVED`. The server's process is ended before the file is
+    /// Revokes the approval and ends what is live: pending calls fail with `ERR_NOT_APPROVED`. The server's process is ended before the store is
     /// written, because the process may be what prevents writing.
     ///
     /// # Errors
@@ -138,20 +147,26 @@ impl Gateway {
     pub async fn revoke(&self, name: &str) -> Result<()> {
         self.core.check_open()?;
         // An entry that has become invalid can still have an approval, which a person may want to revoke.
-        match self.core.registry.server(name) {
+        let key = match self.core.registry.server(name) {
             Err(error @ Error::UnknownServer { .. }) => return Err(self.core.redacted(error)),
-            Ok(_) | Err(_) => self.core.trust.approvals.withhold(name),
-        }
+            Ok(server) => server.key(),
+            // Entries with errors are of the operator's config only.
+            Err(_) => ServerSource::default().key(name),
+        };
+        self.core.trust.approvals.withhold(&key);
         self.shown().remove(name);
         self.core.end(name, EndReason::Retired).await;
         let (core, server) = (Arc::clone(&self.core), name.to_owned());
         let recorded = blocking(move || {
-            let recorded = core.trust.approvals.revoke(&server);
+            let recorded = core.trust.approvals.revoke(&key);
             // The tokens are deleted even if the revocation could not be written, so that the server keeps no access.
-            let forgotten = core.tokens.forget(&server).map_err(|error| Error::io(format!("the tokens of server \"{server}\""), &error));
+            let forgotten = core.tokens.forget(&key).map_err(|error| Error::io(format!("the tokens of server \"{server}\""), &error));
             recorded.and(forgotten)
         });
-        recorded.await.map_err(|error| self.core.redacted(error))
+        let recorded = recorded.await;
+        // Also if it could not be written: it holds in this gateway.
+        self.core.audit.record(AuditEvent::Revocation { server: name.to_owned(), by: AuditParty::Person });
+        recorded.map_err(|error| self.core.redacted(error))
     }
 
     /// Makes the server available to runs that start from now on.
@@ -199,7 +214,12 @@ impl Agent {
             return Err(Error::ServerDisabled { server: name.to_owned() });
         }
         self.core.approval_status(&server).map_err(|error| self.core.redacted(error))?.require_full(name)?;
+        let was_disabled = self.core.registry.is_disabled_by_person(name);
         self.core.registry.enable(name, decider, self.identity.id)?;
+        // A program that enables its servers when it starts decides nothing new.
+        if was_disabled || decider == Decider::Model {
+            self.core.record_decision(name, ServerChange::Enabled, self.identity.name.clone(), decider);
+        }
         self.core.connections.forget_failures(name);
         Ok(())
     }
@@ -215,6 +235,7 @@ impl Agent {
             Decider::Person => self.core.end(name, EndReason::Disabled).await,
             Decider::Model => self.core.end_for(name, &self.identity).await,
         }
+        self.core.record_decision(name, ServerChange::Disabled, self.identity.name.clone(), decider);
         Ok(())
     }
 }

@@ -24,6 +24,7 @@ pub enum ApprovalRead {
 
 /// The subjects of approvals that were read last.
 pub(super) struct ApprovalCache {
+    /// By the keys of their servers.
     subjects: Mutex<HashMap<String, Subject>>,
     /// The subjects that were computed last, with the definitions that they describe. The digest of a large entry takes time.
     computed: Mutex<HashMap<String, (Arc<ServerDefinition>, Subject)>>,
@@ -50,8 +51,8 @@ impl ApprovalCache {
 
     fn note(&self, subject: &Subject) {
         let mut subjects = self.subjects();
-        if subjects.get(&subject.server) != Some(subject) {
-            subjects.insert(subject.server.clone(), subject.clone());
+        if subjects.get(&subject.key) != Some(subject) {
+            subjects.insert(subject.key.clone(), subject.clone());
         }
     }
 
@@ -73,8 +74,8 @@ impl ApprovalCache {
         self.computed.lock().insert(definition.name.clone(), (definition, subject));
     }
 
-    fn get(&self, server: &str) -> Option<Subject> {
-        self.subjects().get(server).cloned()
+    fn get(&self, key: &str) -> Option<Subject> {
+        self.subjects().get(key).cloned()
     }
 
     fn subjects(&self) -> MutexGuard<'_, HashMap<String, Subject>> {
@@ -88,14 +89,15 @@ impl Core {
         match approval_read {
             ApprovalRead::Fresh => self.approval_status(server),
             ApprovalRead::Cached => {
-                self.trust.approvals.cached_approval_status(&server.name, self.trust.approval_cache.get(&server.name).as_ref())
+                let key = server.key();
+                self.trust.approvals.cached_approval_status(&key, self.trust.approval_cache.get(&key).as_ref())
             }
         }
     }
 
     /// Returns the approval status of a server by the approval on disk.
     pub(super) fn approval_status(&self, server: &ServerDefinition) -> Result<ApprovalStatus> {
-        self.trust.approvals.approval_status_of(&server.name, |approval| self.current_subject(server, approval))
+        self.trust.approvals.approval_status_of(&server.key(), |approval| self.current_subject(server, approval))
     }
 
     /// Returns the subject with which an approval is compared. The program is only read if it is pinned and the command is approved.
@@ -117,7 +119,7 @@ impl Core {
     pub(super) fn digest_by(&self, server: &ServerDefinition, approval_read: ApprovalRead) -> String {
         match approval_read {
             ApprovalRead::Fresh => self.subject(server).digest,
-            ApprovalRead::Cached => self.trust.approval_cache.get(&server.name).map(|subject| subject.digest).unwrap_or_default(),
+            ApprovalRead::Cached => self.trust.approval_cache.get(&server.key()).map(|subject| subject.digest).unwrap_or_default(),
         }
     }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::approval_cache::ApprovalRead;
 use super::core::Core;
 use crate::catalog::Manifest;
-use crate::config::ServerDefinition;
+use crate::config::{ServerDefinition, ServerSource, SourceKind};
 use crate::error::{Error, Result};
-use crate::registry::AgentId;
+use crate::registry::{AgentId, Presence};
 use crate::trust::ApprovalStatus;
 
 impl Core {
@@ -53,20 +53,51 @@ impl Core {
         if disabled { Error::ServerDisabled { server } } else { Error::NotEnabled { server } }
     }
 
-    /// The approved manifests of the servers that a run of an agent sees which starts now.
-    pub(super) fn visible_servers(&self, agent: AgentId) -> Result<BTreeMap<String, Arc<Manifest>>> {
-        self.visible_servers_by(agent, ApprovalRead::Fresh)
+    /// The approved manifests of the servers that a run of an agent sees which starts now, by the names that the run has for them. `attached` are the
+    /// servers that a task adds to those that are always there.
+    pub(super) fn visible_servers(&self, agent: AgentId, attached: &AttachedServers) -> Result<BTreeMap<String, Arc<Manifest>>> {
+        self.visible_servers_by(agent, attached, ApprovalRead::Fresh)
     }
 
-    pub(super) fn visible_servers_by(&self, agent: AgentId, approval_read: ApprovalRead) -> Result<BTreeMap<String, Arc<Manifest>>> {
+    pub(super) fn visible_servers_by(
+        &self,
+        agent: AgentId,
+        attached: &AttachedServers,
+        approval_read: ApprovalRead,
+    ) -> Result<BTreeMap<String, Arc<Manifest>>> {
         self.check_open()?;
         self.check_plugin_on()?;
         let mut visible = BTreeMap::new();
-        for server in self.registry.servers().iter().filter(|server| self.registry.is_enabled(&server.name, agent)) {
-            if let ApprovalStatus::Full(manifest) = self.approval_status_by(server, approval_read)? {
-                visible.insert(server.name.clone(), manifest);
+        for (name, server) in self.servers_of(agent, attached) {
+            if let ApprovalStatus::Full(manifest) = self.approval_status_by(&server, approval_read)? {
+                visible.insert(name, manifest);
             }
         }
         Ok(visible)
+    }
+
+    /// The enabled servers that an agent has: those that are always there, and those that its task attaches, which take the place of others of their
+    /// name.
+    fn servers_of(&self, agent: AgentId, attached: &AttachedServers) -> BTreeMap<String, Arc<ServerDefinition>> {
+        let identity = self.agents.get(agent);
+        let name = identity.as_ref().and_then(|identity| identity.name());
+        let always = self.registry.enabled_servers(agent).into_iter();
+        let always = always.filter(|server| presence(&server.source, name) == Presence::Always).map(|server| (server.name.clone(), server));
+        let attached = attached.0.iter().filter(|(_, known)| self.registry.is_enabled(known, agent));
+        always.chain(attached.filter_map(|(name, known)| Some((name.clone(), self.registry.server(known).ok()?)))).collect()
+    }
+}
+
+/// The servers that a task attaches: the names by which its runs know them, with their names in the registry.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct AttachedServers(pub(super) BTreeMap<String, String>);
+
+/// Returns whether a server of this source is there without a task, for an agent of this name; `None` is the operator's own agent.
+pub(super) fn presence(source: &ServerSource, agent: Option<&str>) -> Presence {
+    match source.kind {
+        SourceKind::Config => Presence::Always,
+        // The operator's own agent sees what any agent has added.
+        SourceKind::Agent if agent.is_none() || source.name.as_deref() == agent => Presence::Always,
+        SourceKind::Agent | SourceKind::Task | SourceKind::Provider | SourceKind::Generated | SourceKind::Catalogue => Presence::OnRequest,
     }
 }

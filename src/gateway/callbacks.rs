@@ -17,6 +17,7 @@ use super::grants::Grants;
 use crate::client::{Credential, Elicitation, ElicitationAnswer, Sampling};
 use crate::error::Result;
 use crate::sandbox::{Pause, RunControl};
+use crate::telemetry::TraceContext;
 use crate::trust::Decision;
 
 /// A question to a person before a call.
@@ -232,6 +233,8 @@ pub(super) struct CallScope {
     pub(super) identity: Arc<Identity>,
     pub(super) callbacks: CallbackChain,
     pub(super) run_id: Option<u64>,
+    /// The place in a trace of what the scope does.
+    pub(super) trace: Option<TraceContext>,
     /// The listener of the scope's events, instead of the gateway's.
     pub(super) listener: Option<EventListener>,
     /// Grants for the rest of the run.
@@ -259,7 +262,12 @@ impl CallScope {
         let number = SCOPES.fetch_add(1, Ordering::Relaxed);
         let (grants, denied, max_questions, questions) = (Grants::default(), Mutex::default(), None, AtomicUsize::default());
         let (asking, warnings) = (tokio::sync::Mutex::default(), Mutex::default());
-        Self { number, identity, callbacks, run_id, listener, grants, denied, max_questions, questions, asking, warnings }
+        Self { number, identity, callbacks, run_id, trace: None, listener, grants, denied, max_questions, questions, asking, warnings }
+    }
+
+    /// Sets the place in a trace.
+    pub(super) fn with_trace(self, trace: Option<TraceContext>) -> Self {
+        Self { trace, ..self }
     }
 
     /// Sets the maximum number of questions.

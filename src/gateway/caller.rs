@@ -14,6 +14,7 @@ use crate::client::{
 use crate::error::ForeignText;
 use crate::redact::Redactor;
 use crate::sandbox::RunControl;
+use crate::telemetry::TraceContext;
 
 /// The maximum characters of a server's question that a person is shown.
 const MAX_MESSAGE_CHARS: usize = 4_000;
@@ -23,12 +24,24 @@ pub(super) struct ScopeCaller {
     pub(super) events: Events,
     /// The run, whose clock is paused while a person is asked.
     pub(super) control: Option<RunControl>,
+    /// The place in a trace that the server is told.
+    pub(super) trace: Option<TraceContext>,
 }
 
 impl Core {
     /// Returns the caller of requests in a scope.
     pub(super) fn caller(&self, scope: &Arc<CallScope>, control: Option<&RunControl>) -> Arc<dyn Caller> {
-        Arc::new(ScopeCaller { scope: Arc::clone(scope), events: self.events.clone(), control: control.cloned() })
+        self.traced_caller(scope, control, scope.trace)
+    }
+
+    /// Returns the caller of one request in a scope, which has a place of its own in a trace.
+    pub(super) fn traced_caller(
+        &self,
+        scope: &Arc<CallScope>,
+        control: Option<&RunControl>,
+        trace: Option<TraceContext>,
+    ) -> Arc<dyn Caller> {
+        Arc::new(ScopeCaller { scope: Arc::clone(scope), events: self.events.clone(), control: control.cloned(), trace })
     }
 }
 
@@ -112,6 +125,10 @@ impl Caller for ScopeCaller {
     fn confirm_issuer(&self, prompt: IssuerPrompt) -> Option<Reply<bool>> {
         let IssuerPrompt { server, issuer, client_id, credential } = prompt;
         self.scope.callbacks.confirm_issuer(&IssuerQuestion { server, issuer, client_id, credential })
+    }
+
+    fn traceparent(&self) -> Option<String> {
+        self.trace.map(|trace| trace.to_string())
     }
 
     fn notice(&self, server: &str, tool: &str, notice: &Notice) {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::agent::{Agent, Identity};
 use super::agent_modules::agent_guest_modules;
 use super::approval_cache::ApprovalRead;
+use super::availability::AttachedServers;
 use super::core::Core;
 use super::sandbox::Sandbox;
 use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
@@ -51,14 +52,28 @@ impl Core {
     }
 
     /// Returns the catalogue of what an agent sees.
-    fn catalog(&self, agent: AgentId, modules: Vec<AgentModuleInfo>, errors: ToolErrors, approval_read: ApprovalRead) -> Result<Catalog> {
-        let servers = self.visible_servers_by(agent, approval_read).map_err(|error| self.redacted(error))?;
+    fn catalog(
+        &self,
+        agent: AgentId,
+        attached: &AttachedServers,
+        modules: Vec<AgentModuleInfo>,
+        errors: ToolErrors,
+        approval_read: ApprovalRead,
+    ) -> Result<Catalog> {
+        let servers = self.visible_servers_by(agent, attached, approval_read).map_err(|error| self.redacted(error))?;
         Ok(Catalog::new(servers, modules, self.declaration_style(errors)))
+    }
+
+    fn search(&self, agent: AgentId, attached: &AttachedServers, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
+        let servers = self.visible_servers(agent, attached)?;
+        let catalog = Catalog::new(servers.clone(), Vec::new(), self.declaration_style(errors));
+        self.runs.search.search(&servers, &catalog, query)
     }
 
     fn check(
         &self,
         identity: &Identity,
+        attached: &AttachedServers,
         owner: &ParseOwner,
         code: &str,
         agent: &[GuestModule],
@@ -69,7 +84,7 @@ impl Core {
             return Err(Error::CodeTooLarge { size, limit });
         }
         identity.check_open()?;
-        let servers = self.visible_servers(identity.id).map_err(|error| self.redacted(error))?;
+        let servers = self.visible_servers(identity.id, attached).map_err(|error| self.redacted(error))?;
         let modules: Vec<_> = guest_modules(&servers).iter().chain(agent).map(Importable::from).collect();
         // Counts the check as a run of the plugin's period, so that switching the plugin off ends it.
         let period = self.check_plugin_on()?;
@@ -91,7 +106,7 @@ impl Agent {
 
     fn catalog_by(&self, errors: ToolErrors, approval_read: ApprovalRead) -> Result<Catalog> {
         self.identity.check_open()?;
-        self.core.catalog(self.identity.id, Vec::new(), errors, approval_read)
+        self.core.catalog(self.identity.id, &AttachedServers::default(), Vec::new(), errors, approval_read)
     }
 
     /// Returns the TypeScript declarations of a module (`weather`, `mcp-weather`, `host:mcp-weather`, `host:mcp`), or of all modules.
@@ -165,9 +180,7 @@ impl Agent {
     /// `ERR_INVALID_OPTION` for a query without a word; `ERR_UNKNOWN_SERVER`; and the errors of [`Agent::list_modules`].
     pub fn search_tools(&self, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
         self.identity.check_open()?;
-        let servers = self.core.visible_servers(self.identity.id).map_err(|error| self.core.redacted(error))?;
-        let catalog = Catalog::new(servers.clone(), Vec::new(), self.core.declaration_style(errors));
-        self.core.runs.search.search(&servers, &catalog, query).map_err(|error| self.core.redacted(error))
+        self.core.search(self.identity.id, &AttachedServers::default(), query, errors).map_err(|error| self.core.redacted(error))
     }
 
     /// Returns a part of a system prompt that describes the modules to a model, within a budget of tokens.
@@ -198,7 +211,7 @@ impl Agent {
 
     /// Checks code within an owner's share of the parser's capacity. The check ends as soon as `wanted` returns false.
     pub(crate) fn check_while(&self, owner: &ParseOwner, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
-        self.core.check(&self.identity, owner, code, &[], wanted)
+        self.core.check(&self.identity, &AttachedServers::default(), owner, code, &[], wanted)
     }
 }
 
@@ -236,7 +249,7 @@ impl Sandbox {
         errors: Option<ToolErrors>,
         approval_read: ApprovalRead,
     ) -> Result<String> {
-        let catalog = self.core.catalog(self.identity.id, self.module_infos(), errors.unwrap_or(self.tool_errors), approval_read);
+        let catalog = self.catalog_by(errors, approval_read);
         self.core.refresh_if_cached(approval_read);
         // The error of the catalog names the gateway's method, so it is replaced by the sandbox's.
         let ours = |error: Error| match error {
@@ -255,12 +268,29 @@ impl Sandbox {
     /// Does the same as [`Agent::check_while`].
     pub(crate) fn check_while(&self, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
         let modules = agent_guest_modules(&self.modules());
-        let report = self.core.check(&self.identity, &self.parse_owner, code, &modules, &|| wanted() && !self.is_closed());
+        let attached = self.attached(ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?;
+        let report = self.core.check(&self.identity, &attached, &self.parse_owner, code, &modules, &|| wanted() && !self.is_closed());
         if self.is_closed() { Err(Error::Closed { what: "sandbox" }) } else { report }
     }
 
     pub(super) fn catalog(&self, errors: Option<ToolErrors>) -> Result<Catalog> {
-        self.core.catalog(self.identity.id, self.module_infos(), errors.unwrap_or(self.tool_errors), ApprovalRead::Fresh)
+        self.catalog_by(errors, ApprovalRead::Fresh)
+    }
+
+    fn catalog_by(&self, errors: Option<ToolErrors>, approval_read: ApprovalRead) -> Result<Catalog> {
+        let attached = self.attached(approval_read).map_err(|error| self.core.redacted(error))?;
+        self.core.catalog(self.identity.id, &attached, self.module_infos(), errors.unwrap_or(self.tool_errors), approval_read)
+    }
+
+    /// Does the same as [`Agent::search_tools`], with the servers of the sandbox's task.
+    ///
+    /// # Errors
+    /// The errors of [`Agent::search_tools`].
+    pub fn search_tools(&self, query: &ToolQuery) -> Result<Vec<ToolMatch>> {
+        self.identity.check_open()?;
+        let found =
+            self.attached(ApprovalRead::Fresh).and_then(|attached| self.core.search(self.identity.id, &attached, query, self.tool_errors));
+        found.map_err(|error| self.core.redacted(error))
     }
 
     /// Returns the agent's descriptions of its own modules.

@@ -28,23 +28,19 @@ impl CheckDefaults {
 }
 
 impl Core {
-    /// Returns the checks of all servers, as they are configured now.
-    pub(super) fn checks(&self) -> Checks {
-        Checks { arguments: self.argument_checks(), results: self.output_checks() }
+    /// Returns the checks of these servers, as they are configured now, by the names by which their callers know them.
+    pub(super) fn checks(&self, servers: &[(&str, &ServerDefinition)]) -> Checks {
+        Checks { arguments: self.argument_checks(servers), results: self.output_checks(servers) }
     }
 
-    fn argument_checks(&self) -> ArgumentChecks {
-        let modes = self.modes(|server| server.argument_checks.unwrap_or(self.runs.checks.arguments));
+    fn argument_checks(&self, servers: &[(&str, &ServerDefinition)]) -> ArgumentChecks {
+        let modes = modes(servers, |server| server.argument_checks.unwrap_or(self.runs.checks.arguments));
         ArgumentChecks::new(Arc::clone(&self.runs.checks.schemas), modes).with_redactor(Arc::clone(&self.redactor))
     }
 
-    fn output_checks(&self) -> OutputChecks {
-        let modes = self.modes(|server| server.schema_violations.unwrap_or(self.runs.checks.results));
+    fn output_checks(&self, servers: &[(&str, &ServerDefinition)]) -> OutputChecks {
+        let modes = modes(servers, |server| server.schema_violations.unwrap_or(self.runs.checks.results));
         OutputChecks::new(Arc::clone(&self.runs.checks.schemas), modes)
-    }
-
-    fn modes<T>(&self, mode: impl Fn(&ServerDefinition) -> T) -> BTreeMap<String, T> {
-        self.registry.servers().iter().map(|server| (server.name.clone(), mode(server))).collect()
     }
 
     /// Checks the arguments of a call without a guest, before a person is asked or a server is connected, and returns the arguments. A tool that
@@ -57,8 +53,9 @@ impl Core {
         arguments: Map<String, Json>,
     ) -> Result<Map<String, Json>> {
         let definition = self.registry.server(server).ok().filter(|definition| definition.filter.admits(tool));
-        let Some(manifest) = definition.and_then(|definition| self.usable(&definition, agent).ok()) else { return Ok(arguments) };
-        let checked = self.argument_checks().check(server, &manifest, tool, arguments);
+        let Some(definition) = definition else { return Ok(arguments) };
+        let Ok(manifest) = self.usable(&definition, agent) else { return Ok(arguments) };
+        let checked = self.argument_checks(&[(server, &definition)]).check(server, &manifest, tool, arguments);
         let (arguments, warning) = checked.map_err(|error| self.redacted(error))?;
         if let Some(warning) = warning {
             self.events.warn(warning);
@@ -71,10 +68,14 @@ impl Core {
         let definition = self.registry.server(server)?;
         // The approval was revoked while the call was pending. The answer is returned without a check.
         let ApprovalStatus::Full(manifest) = self.approval_status(&definition)? else { return Ok(()) };
-        let checked = self.output_checks().check(server, &manifest, tool, result)?;
+        let checked = self.output_checks(&[(server, &definition)]).check(server, &manifest, tool, result)?;
         if let Some(warning) = checked {
             self.events.warn(warning);
         }
         Ok(())
     }
+}
+
+fn modes<T>(servers: &[(&str, &ServerDefinition)], mode: impl Fn(&ServerDefinition) -> T) -> BTreeMap<String, T> {
+    servers.iter().map(|(name, server)| ((*name).to_owned(), mode(server))).collect()
 }

@@ -1,7 +1,7 @@
 //! Connects to servers on behalf of a scope, and reports the connections.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::callbacks::CallScope;
 use super::core::Core;
@@ -11,6 +11,7 @@ use crate::client::{Closed, ConnectionRequest, Lease, LeaseOrigin};
 use crate::config::{ServerDefinition, read_env_file};
 use crate::error::{Error, Result};
 use crate::sandbox::RunControl;
+use crate::store::audit::ConnectionChange;
 
 impl Core {
     /// Returns the live connection of a server whose command is approved. Reads the approval again before it starts a process.
@@ -41,6 +42,7 @@ impl Core {
             drop(waiting);
             self.launch(server, scope, control).await
         };
+        let started = Instant::now();
         let connecting = Box::pin(self.connections.get(&wanted, launch));
         let outcome = tokio::select! {
             biased;
@@ -49,11 +51,15 @@ impl Core {
             outcome = connecting => outcome,
         };
         let outcome = outcome.map_err(|error| self.redacted(error));
+        if let Err(error) = &outcome {
+            self.trace_connection(server, scope, started.elapsed(), Some(error));
+        }
         // These errors do not show that the server has a problem, so they are not recorded.
         if !matches!(outcome, Err(Error::Closed { .. } | Error::PluginOff | Error::NotApproved { .. } | Error::TooManyConnections { .. })) {
             self.registry.record(&server.name, &outcome);
             if let Err(error) = &outcome {
                 self.events.server_logs.note(&server.name, Note::Failed(error.clone()));
+                self.record_connection(&server.name, ConnectionChange::Failed(error.code()), scope.identity.name.clone(), None);
             }
         }
         let connection = outcome?;
@@ -72,7 +78,7 @@ impl Core {
         self.report_drift(server, &live)?;
         if connection.origin() != LeaseOrigin::Shared {
             let changed = self.registry.quarantined(&server.name);
-            self.server_facts.note(&server.name, &self.subject(server).digest, |server_facts| server_facts.changed = changed);
+            self.server_facts.note(&server.key(), &self.subject(server).digest, |server_facts| server_facts.changed = changed);
             self.resubscribe(server, &connection).await;
         }
         Ok(connection)
@@ -81,8 +87,10 @@ impl Core {
     /// Records and reports a new connection.
     fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope) {
         let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
+        self.record_connection(&server.name, ConnectionChange::Opened, scope.identity.name.clone(), Some(connection.connect_time()));
+        self.trace_connection(server, scope, connection.connect_time(), None);
         self.events.trace(Event::Connected { server: server.name.clone(), connect_ms });
-        self.server_facts.note(&server.name, &self.subject(server).digest, |server_facts| server_facts.era = Some(connection.era()));
+        self.server_facts.note(&server.key(), &self.subject(server).digest, |server_facts| server_facts.era = Some(connection.era()));
         let why = match connection.origin() {
             LeaseOrigin::Shared | LeaseOrigin::First | LeaseOrigin::After(Closed::Ended) => return,
             LeaseOrigin::After(Closed::Lost) => "it had ended",
@@ -95,7 +103,7 @@ impl Core {
     /// Records that a server asks questions that name no call, because the next connection must know this at its start.
     pub(super) fn remember_elicits(&self, name: &str) {
         if let Ok(server) = self.registry.server(name) {
-            self.server_facts.note(name, &self.subject(&server).digest, |server_facts| server_facts.elicits = true);
+            self.server_facts.note(&server.key(), &self.subject(&server).digest, |server_facts| server_facts.elicits = true);
         }
     }
 }

@@ -12,13 +12,15 @@ use super::agent::{Agents, Identity};
 use super::approval_cache::ApprovalCache;
 use super::callbacks::{CallScope, CallbackChain};
 use super::checks::CheckDefaults;
+use super::config_source::ConfigSource;
 use super::events::Events;
 use super::observer::session;
-use super::options::ConfigSource;
 use super::plugin_switch::PluginSwitch;
+use super::providers::Providers;
 use super::request::Subscriptions;
 use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
+use super::tasks::TaskServers;
 use crate::bridge::ToolSearch;
 use crate::catalog::Manifest;
 use crate::client::{Connections, TokenStore};
@@ -29,6 +31,8 @@ use crate::redact::Redactor;
 use crate::registry::Registry;
 use crate::sandbox::Sandboxes;
 use crate::store::Store;
+use crate::store::audit::Audit;
+use crate::telemetry::Telemetry;
 use crate::trust::{ApprovalStore, Executables};
 
 /// The answers for inputs of the config, by id.
@@ -43,6 +47,9 @@ pub(super) struct Core {
     pub(super) reloading: tokio::sync::Mutex<()>,
     /// The database of everything that is remembered about decisions.
     pub(super) store: Arc<Store>,
+    /// What has happened: `core.audit.record(…)`.
+    pub(super) audit: Audit,
+    pub(super) telemetry: Telemetry,
     pub(super) trust: TrustState,
     pub(super) connections: Connections,
     pub(super) requests: RequestState,
@@ -61,6 +68,7 @@ pub(super) struct Core {
     pub(super) events: Events,
     pub(super) server_facts: ServerFactsStore,
     pub(super) tokens: TokenStore,
+    pub(super) providers: Providers,
     /// This core, for work that must not keep the gateway alive.
     pub(super) weak: Weak<Core>,
 }
@@ -74,11 +82,13 @@ pub(super) struct TrustState {
     pub(super) shown: Mutex<HashMap<String, (String, Arc<Manifest>)>>,
 }
 
-/// Requests that are under way, and the lasting subscriptions.
+/// Requests that are under way, the lasting subscriptions, and the servers of tasks.
 #[derive(Default)]
 pub(super) struct RequestState {
     pub(super) slots: CallSlots,
     pub(super) subscriptions: Subscriptions,
+    /// The servers that tasks have brought.
+    pub(super) tasks: TaskServers,
 }
 
 /// The callbacks through which this gateway asks people, and their answers.

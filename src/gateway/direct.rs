@@ -1,10 +1,14 @@
 //! Tools by the names that hosts have for them, in one flat list.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value as Json};
 
+use super::availability::AttachedServers;
 use super::{Agent, CallOptions};
 use crate::bridge::ToolErrors;
 use crate::catalog::{DirectNames, DirectTool, NameStyle};
+use crate::config::server_of_key;
 use crate::error::{Error, ErrorText, Result};
 use crate::sandbox::Stop;
 use crate::text::json::json_bytes;
@@ -22,8 +26,8 @@ impl Agent {
     fn described(&self, style: NameStyle) -> Result<Vec<DirectTool>> {
         let wording = self.core.declaration_style(ToolErrors::default()).wording;
         let mut tools = Vec::new();
-        for (server, manifest) in self.core.visible_servers(self.identity.id)? {
-            let names = self.core.trust.approvals.direct_names(&server)?;
+        for (server, manifest) in self.core.visible_servers(self.identity.id, &AttachedServers::default())? {
+            let names = self.names_by_tool(&server)?;
             // A tool without a name was approved a moment ago.
             let named = manifest.distinct_tools().filter_map(|tool| Some((tool, names.get(&tool.name)?)));
             tools.extend(named.map(|(tool, names)| DirectTool::new(&server, tool, names, style, &wording)));
@@ -38,9 +42,12 @@ impl Agent {
     pub fn tool_named(&self, name: &str) -> Result<(String, String)> {
         self.identity.check_open()?;
         let found = self.core.trust.approvals.tool_named(name).map_err(|error| self.core.redacted(error))?;
-        // A server that the config has no longer keeps its approval.
-        if let Some(found) = found.filter(|(server, _)| self.core.registry.server(server).is_ok()) {
-            return Ok(found);
+        // A server that is configured no longer keeps its approval, and so does one that a server of another source hides.
+        if let Some((key, tool)) = found
+            && let Ok(server) = self.core.registry.server(server_of_key(&key))
+            && server.key() == key
+        {
+            return Ok((server.name.clone(), tool));
         }
         let style = if name.contains('-') { NameStyle::Hyphen } else { NameStyle::Underscore };
         let known = self.direct_tools(style)?.into_iter().map(|tool| ErrorText::from(tool.name)).collect();
@@ -52,8 +59,13 @@ impl Agent {
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
     pub fn names_of(&self, server: &str, tool: &str) -> Result<Option<DirectNames>> {
-        let names = self.core.trust.approvals.direct_names(server);
-        Ok(names.map_err(|error| self.core.redacted(error))?.remove(tool))
+        Ok(self.names_by_tool(server).map_err(|error| self.core.redacted(error))?.remove(tool))
+    }
+
+    /// Returns the names of a server's approved tools, by raw name. None if there is no such server.
+    fn names_by_tool(&self, server: &str) -> Result<BTreeMap<String, DirectNames>> {
+        let Ok(server) = self.core.registry.server(server) else { return Ok(BTreeMap::new()) };
+        self.core.trust.approvals.direct_names(&server.key())
     }
 
     /// Calls a tool by its name in lists of hosts. Returns the same as [`Agent::call_tool`].

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -9,8 +10,16 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::Gateway;
 use super::agent::Identity;
 use super::core::Core;
+use crate::blocking::blocking;
 use crate::error::{Error, Result};
 use crate::trust::ApprovalStatus;
+
+/// The time for which the end of a gateway waits until the audit is written.
+const AUDIT_ENDING: Duration = Duration::from_secs(2);
+/// The time for which it waits until the last spans are exported.
+const TELEMETRY_ENDING: Duration = Duration::from_secs(1);
+/// The same for the audit where the JavaScript environment is torn down, which blocks the end of the process.
+const AUDIT_KILLING: Duration = Duration::from_millis(500);
 
 /// The reason why a server is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,14 +121,35 @@ impl Gateway {
         self.core.sandboxes.close();
     }
 
+    /// Closes the gateway: ends its runs, calls, connections and processes, and writes what is left of the audit.
+    pub async fn close(&self) {
+        self.begin_close();
+        self.core.end_attached().await;
+        self.core.connections.close_all().await;
+        self.core.events.server_logs.close().await;
+        self.core.trust.approval_cache.end();
+        self.core.telemetry.close(TELEMETRY_ENDING).await;
+        let core = Arc::clone(&self.core);
+        let closed = blocking(move || {
+            core.audit.close(AUDIT_ENDING);
+            // The last connection merges the journal into the database, which takes a moment.
+            core.store.close();
+            Ok(())
+        });
+        if let Err(error) = closed.await {
+            tracing::warn!(%error, "the store was not closed");
+        }
+    }
+
     /// Releases resources that the last run still used. Must be called when nothing of the gateway runs any more.
     pub fn release(&self) {
         self.core.sandboxes.end();
     }
 
-    /// Sends SIGKILL to every server without waiting. It is used when the JavaScript environment is torn down.
+    /// Sends SIGKILL to every server without waiting. It is used when the JavaScript environment is torn down. Only the audit may take a moment.
     pub fn kill(&self) {
         self.begin_close();
         self.core.connections.kill_all();
+        self.core.audit.close(AUDIT_KILLING);
     }
 }

@@ -76,6 +76,7 @@ impl Core {
         let ResolvedHttp { url, headers, oauth, secrets: _ } = remote;
         let clock = ConnectClock::start(None, server.connect_timeout_ms, self.limits.connect_timeout_ms);
         let context = OAuthContext {
+            key: server.key(),
             store: self.tokens.clone(),
             check_approved: self.approval_check(server),
             on_secret: register_token(&self.redactor, &server.name),
@@ -91,7 +92,7 @@ impl Core {
         let roots = resolve_roots(server, &self.surroundings)?;
         let redactor = Arc::clone(&self.redactor);
         let (server_logs, name) = (self.events.server_logs.clone(), server.name.clone());
-        let server_facts = self.server_facts.get(&server.name, &self.subject(server).digest);
+        let server_facts = self.server_facts.get(&server.key(), &self.subject(server).digest);
         Ok(Launch {
             server: server.name.clone(),
             target,
@@ -119,7 +120,7 @@ impl Core {
     pub(super) fn check_approved(&self, server: &ServerDefinition, read_file: ReadFile<'_>) -> Result<Subject> {
         let mut current_subject = None;
         let judge = |approval: &Approval| current_subject.insert(self.current_subject_with(server, approval, read_file)).clone();
-        let approval_status = self.trust.approvals.approval_status_of(&server.name, judge)?;
+        let approval_status = self.trust.approvals.approval_status_of(&server.key(), judge)?;
         approval_status.require_command(&server.name)?;
         current_subject.ok_or_else(|| Error::Internal("a valid approval was not checked".into()))
     }
@@ -182,7 +183,7 @@ impl Core {
 
     /// Returns the file that the command starts. Refuses another program than the approved one if the config pins it, and reports it otherwise.
     async fn approved_program(&self, server: &ServerDefinition, subject: Subject, command: &ResolvedCommand) -> Result<PathBuf> {
-        let known = self.trust.approvals.approval(&server.name)?.and_then(|approval| approval.executable);
+        let known = self.trust.approvals.approval(&server.key())?.and_then(|approval| approval.executable);
         let program = locate_program(&command.command, &search_path(command), &command.working_directory);
         let (executables, path) = (Arc::clone(&self.trust.executables), program.clone());
         let found = blocking(move || Ok(path.and_then(|path| executables.at(&path)))).await?;

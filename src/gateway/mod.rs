@@ -4,11 +4,13 @@ mod agent;
 mod agent_modules;
 mod approval;
 mod approval_cache;
+mod audit;
 mod availability;
 mod callbacks;
 mod caller;
 mod catalog;
 mod checks;
+mod config_source;
 mod connect;
 mod core;
 mod direct;
@@ -23,9 +25,12 @@ mod observer;
 mod open_gateways;
 mod options;
 mod plugin_switch;
+mod providers;
 mod registration;
 mod reload;
 mod request;
+mod resolve;
+mod resolved_entry;
 mod resources_and_prompts;
 mod results;
 mod run_end;
@@ -33,7 +38,10 @@ mod sandbox;
 mod server_facts;
 mod server_logs;
 mod slots;
+mod spans;
+mod status;
 mod subject;
+mod tasks;
 mod watch;
 
 use parking_lot::Mutex;
@@ -59,10 +67,13 @@ pub use events::{Event, EventListener};
 pub use model_tools::ApprovedServer;
 pub use open_gateways::OpenGateways;
 pub use options::{EnableAtOpen, GatewayOptions};
+pub use providers::{Provider, ProviderCode, ProviderLoader, ProviderOrigin, ProviderRequest, ProviderState, ProviderStatus};
 pub use reload::ReloadReport;
+pub use resolve::{Resolution, ResolveOptions, ResolvedServer};
 pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 pub use server_logs::LogLine;
+pub use tasks::{Task, TaskServer};
 
 use self::agent::Agents;
 use self::approval_cache::ApprovalCache;
@@ -71,20 +82,22 @@ use self::core::{Core, People, RequestState, RunDefaults, TrustState};
 use self::events::Events;
 use self::observer::CoreObserver;
 use self::plugin_switch::PluginSwitch;
+use self::providers::Providers;
 use self::request::Request;
 use self::results::check_budget;
 use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
 use crate::bridge::{ToolErrors, check_sendable, tool_result};
-use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
-use crate::config::{ServerDefinition, ServerSource, Surroundings};
+use crate::client::{Connections, Lease, TokenStore, Watchdog};
+use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
-use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
+use crate::registry::{Decider, Entry, Registry};
 use crate::sandbox::{HypervisorReport, Stop};
 use crate::store::Store;
+use crate::telemetry::{Telemetry, TraceContext};
 use crate::text::sanitise_line;
-use crate::trust::{ApprovalStatus, ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
+use crate::trust::{ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
 
 const MAX_NAME_CHARS: usize = 200;
 /// The folder for OAuth tokens within the state folder.
@@ -133,6 +146,8 @@ pub struct CallOptions {
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The listener of this call's events, instead of the gateway's.
     pub on_event: Option<EventListener>,
+    /// The trace that the call belongs to. Its server gets it too.
+    pub trace: Option<TraceContext>,
 }
 
 /// MCP servers and their approvals, in the hands of an operator: the one who decides what may run. It dereferences to the operator's own agent,
@@ -177,7 +192,7 @@ impl Gateway {
     /// Reads the config and the approvals. Starts no process.
     ///
     /// # Errors
-    /// `ERR_CONFIG_…`, `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_APPROVAL_STORE`.
+    /// `ERR_CONFIG_…`, `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_STORE`, `ERR_APPROVAL_STORE`.
     #[expect(clippy::needless_pass_by_value, reason = "the gateway takes over the options")]
     pub fn open(options: GatewayOptions) -> Result<Self> {
         // No secret is known yet.
@@ -189,17 +204,20 @@ impl Gateway {
     fn open_with(options: &GatewayOptions, surroundings: Surroundings, redactor: &Arc<Redactor>) -> Result<Self> {
         options.limits.validate()?;
         check_budget("Gateway.open", options.max_result_tokens)?;
-        let source = options.source()?;
+        let source = options.source(&surroundings)?;
         let config = source.read()?;
         let mut warnings = config.warnings.clone();
+        let (providers, with_catalogue) = (config.providers.clone(), config.catalogue);
         let limits = Arc::new(options.limits.clone());
         let server_logs = ServerLogs::new(&options.state_folder(), Arc::clone(redactor));
         let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace, server_logs };
         let incidents = events.clone();
         let on_incident: IncidentListener = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
         let store = Arc::new(Store::open(&options.state_folder(), Arc::clone(&on_incident))?);
-        let approvals = ApprovalStore::open(&options.state_folder(), on_incident)?;
+        let approvals = ApprovalStore::open(Arc::clone(&store), on_incident);
         warnings.extend(store.warning().map(str::to_owned));
+        let (telemetry, unexported) = Telemetry::begin(&options.environment, &options.runtime, redactor);
+        warnings.extend(unexported);
         let callbacks = CallbackChain::default().within(options.callbacks.clone());
         let server_facts = ServerFactsStore::open(&options.state_folder());
         let trust = TrustState {
@@ -216,6 +234,8 @@ impl Gateway {
             registry: Registry::limited_to(options.only.as_deref(), config),
             source,
             reloading: tokio::sync::Mutex::default(),
+            audit: audit::open(&store, options, &events),
+            telemetry,
             store,
             trust,
             connections: Connections::new(
@@ -238,15 +258,23 @@ impl Gateway {
             events,
             server_facts,
             tokens: TokenStore::new(options.state_folder().join(TOKENS)),
+            providers: Providers::new(options.provider_loader.clone()),
         });
         let gateway = Self::of(&core);
-        gateway.warn_at_open(warnings);
-        gateway.core.read_all_approvals();
-        gateway.enable_at_open(&options.enable)?;
-        if options.watch {
-            gateway.core.watch_config();
-        }
+        gateway.open_providers(providers, with_catalogue)?;
+        gateway.begin(options, warnings)?;
         Ok(gateway)
+    }
+
+    /// Begins the work of a gateway whose servers are known.
+    fn begin(&self, options: &GatewayOptions, warnings: Vec<String>) -> Result<()> {
+        self.warn_at_open(warnings);
+        self.core.read_all_approvals();
+        self.enable_at_open(&options.enable)?;
+        if options.watch {
+            self.core.watch_config();
+        }
+        Ok(())
     }
 
     /// The handle of a gateway that is open.
@@ -328,15 +356,6 @@ impl Gateway {
         Ok(self.core.events.server_logs.read(name, lines))
     }
 
-    /// Closes the gateway: ends its runs, calls, connections and processes.
-    pub async fn close(&self) {
-        self.begin_close();
-        self.core.end_attached().await;
-        self.core.connections.close_all().await;
-        self.core.events.server_logs.close().await;
-        self.core.trust.approval_cache.end();
-    }
-
     fn enable_at_open(&self, enable: &EnableAtOpen) -> Result<()> {
         let names: Vec<String> = match enable {
             EnableAtOpen::None => return Ok(()),
@@ -380,24 +399,6 @@ impl Gateway {
 }
 
 impl Agent {
-    /// Lists the present status of all servers, in the order of the config; servers whose entry has an error come last. Blocks.
-    ///
-    /// # Errors
-    /// `ERR_APPROVAL_STORE`.
-    pub fn servers(&self) -> Result<Vec<ServerStatus>> {
-        self.servers_by(ApprovalRead::Fresh)
-    }
-
-    /// Lists the status of all servers. `approval_read` selects the approvals on disk, or the approvals that were read last.
-    ///
-    /// # Errors
-    /// `ERR_APPROVAL_STORE`.
-    pub fn servers_by(&self, approval_read: ApprovalRead) -> Result<Vec<ServerStatus>> {
-        let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry, approval_read)).collect();
-        self.core.refresh_if_cached(approval_read);
-        statuses.map_err(|error| self.core.redacted(error))
-    }
-
     /// Makes a sandbox. The first call boots the guest and blocks meanwhile.
     ///
     /// # Errors
@@ -414,7 +415,7 @@ impl Agent {
         check_budget("Gateway.sandbox", options.max_result_tokens)?;
         self.check_plugin_on()?;
         self.core.sandboxes.boot().map_err(|error| self.core.redacted(error))?;
-        Ok(Arc::new(Sandbox::new(self, options)))
+        Sandbox::new(self, options).map(Arc::new).map_err(|error| self.core.redacted(error))
     }
 
     /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server.
@@ -432,65 +433,5 @@ impl Agent {
         let result = tool_result(result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
         Ok(if is_error { self.core.redactor.redact_json(&result) } else { result })
-    }
-
-    /// Returns the approved tools that the server has changed or removed. Before this gateway connects to the server, the names come from the last
-    /// connection of any process.
-    fn quarantined(&self, server: &ServerDefinition, approval_status: &ApprovalStatus, approval_read: ApprovalRead) -> Vec<String> {
-        match approval_status {
-            ApprovalStatus::Full(_) if !self.core.registry.is_compared(&server.name) => {
-                self.core.server_facts.get(&server.name, &self.core.digest_by(server, approval_read)).changed
-            }
-            _ => self.core.registry.quarantined(&server.name),
-        }
-    }
-
-    fn status(&self, entry: &Entry, approval_read: ApprovalRead) -> Result<ServerStatus> {
-        let server = match entry {
-            Entry::Valid(server) => server,
-            Entry::Invalid(server) => return Ok(invalid_status(&server.name, &self.core.redacted(server.error.clone()))),
-        };
-        let approval_status = self.core.approval_status_by(server, approval_read)?;
-        let registry = &self.core.registry;
-        let last_error = registry.last_error(&server.name);
-        let connection = self.core.connections.state(&server.name);
-        let state = match &approval_status {
-            _ if server.disabled => ServerState::Disabled,
-            _ if connection == ConnectionState::Connected => ServerState::Connected,
-            _ if connection == ConnectionState::Connecting => ServerState::Connecting,
-            _ if last_error.is_some() => ServerState::Error,
-            ApprovalStatus::Unapproved(_) => ServerState::Unapproved,
-            ApprovalStatus::Command => ServerState::CommandApproved,
-            ApprovalStatus::Full(_) => ServerState::Idle,
-        };
-        Ok(ServerStatus {
-            name: server.name.clone(),
-            state,
-            approved: matches!(approval_status, ApprovalStatus::Full(_)),
-            // While a plugin is off, enabled servers are reported as not enabled; they become enabled again when the plugin is switched on.
-            enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_plugin_on().is_ok(),
-            disabled_by_person: registry.is_disabled_by_person(&server.name),
-            source: server.source.clone(),
-            hides: registry.hidden_by(&server.name),
-            tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
-            quarantined: self.quarantined(server, &approval_status, approval_read),
-            last_error,
-        })
-    }
-}
-
-fn invalid_status(name: &str, error: &Error) -> ServerStatus {
-    ServerStatus {
-        name: name.to_owned(),
-        state: ServerState::Invalid,
-        approved: false,
-        enabled: false,
-        disabled_by_person: false,
-        // Entries with errors can be of the operator's config only.
-        source: ServerSource::default(),
-        hides: Vec::new(),
-        tools: Vec::new(),
-        quarantined: Vec::new(),
-        last_error: Some(LastError::from(error)),
     }
 }

@@ -9,6 +9,7 @@ use super::core::Core;
 use super::events::Event;
 use crate::catalog::Manifest;
 use crate::client::{Caller, Notice, Observer};
+use crate::store::audit::ConnectionChange;
 
 /// Replaces the reason of a server whose messages may not be passed on.
 const ENDED: &str = "the connection ended. The server is not fully approved and enabled, so its last output is only in its log";
@@ -16,6 +17,12 @@ const ENDED: &str = "the connection ended. The server is not fully approved and 
 pub(super) struct CoreObserver(pub(super) Weak<Core>);
 
 impl CoreObserver {
+    fn record(&self, server: &str, change: ConnectionChange) {
+        if let Some(core) = self.0.upgrade() {
+            core.record_connection(server, change, None, None);
+        }
+    }
+
     fn send(&self, event: &Event) {
         if let Some(core) = self.0.upgrade() {
             core.events.send(event);
@@ -25,16 +32,19 @@ impl CoreObserver {
 
 impl Observer for CoreObserver {
     fn lost(&self, server: &str, reason: &str) {
+        self.record(server, ConnectionChange::Lost);
         // The reason contains the server's last lines on stderr.
         let reason = if self.may_send_messages(server) { reason } else { ENDED };
         self.send(&Event::ConnectionLost { server: server.to_owned(), reason: reason.to_owned() });
     }
 
     fn evicted(&self, server: &str, made_room_for: &str) {
+        self.record(server, ConnectionChange::Evicted);
         self.send(&Event::ConnectionEvicted { server: server.to_owned(), made_room_for: made_room_for.to_owned() });
     }
 
     fn idled_out(&self, server: &str) {
+        self.record(server, ConnectionChange::Idle);
         self.send(&Event::ConnectionIdle { server: server.to_owned() });
     }
 

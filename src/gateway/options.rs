@@ -1,24 +1,20 @@
 //! Options of a gateway, and the objects that are made from them.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use serde_json::Value as Json;
 use tokio::runtime::Handle;
 
 use super::callbacks::Callbacks;
+use super::config_source::{ConfigContent, ConfigSource};
 use super::events::EventListener;
-use crate::config::{ArgumentCheck, Config, SchemaViolations, Surroundings, parse_object, parse_text};
+use super::providers::ProviderLoader;
+use crate::config::{ArgumentCheck, SchemaViolations, Surroundings};
 use crate::error::{Error, Result};
-use crate::files::{Links, Stamp, read_bounded};
 use crate::limits::Limits;
 use crate::sandbox::{GuestChoice, Sandboxes, WarmVms};
-
-/// The maximum size of a config file.
-const MAX_CONFIG_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The servers that are enabled when the gateway opens, if their approval is valid.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -71,57 +67,12 @@ pub struct GatewayOptions {
     pub max_result_tokens: Option<usize>,
     /// True if each connection and each call is an event as well.
     pub trace: bool,
+    /// True if the audit keeps the arguments of calls as they are, without secrets, and not only their digests.
+    pub audit_content: bool,
+    /// Runs the code of provider packages. `None`: there is nothing that could run it.
+    pub provider_loader: Option<Arc<dyn ProviderLoader>>,
     /// Callbacks that are used if neither the run nor the sandbox has them.
     pub callbacks: Option<Arc<dyn Callbacks>>,
-}
-
-/// The source of the config.
-pub(super) struct ConfigSource {
-    content: ConfigContent,
-    max_servers: usize,
-    /// The version of the file that was read last, whether it could be used or not.
-    last: Mutex<Option<Stamp>>,
-}
-
-enum ConfigContent {
-    Given(Json),
-    File(PathBuf),
-    /// The default file. If it does not exist, there are no servers.
-    DefaultFile(PathBuf),
-}
-
-impl ConfigSource {
-    /// Returns the path of the config, if it is a file.
-    pub(super) fn path(&self) -> Option<&Path> {
-        match &self.content {
-            ConfigContent::Given(_) => None,
-            ConfigContent::File(path) | ConfigContent::DefaultFile(path) => Some(path),
-        }
-    }
-
-    /// Returns the version of the file that was read last. `None`: there was no file.
-    pub(super) fn last_read(&self) -> Option<Stamp> {
-        self.last.lock().clone()
-    }
-
-    /// Reads the present config.
-    pub(super) fn read(&self) -> Result<Config> {
-        let path = match &self.content {
-            ConfigContent::Given(config) => return parse_object(config, "config", self.max_servers),
-            ConfigContent::File(path) | ConfigContent::DefaultFile(path) => path,
-        };
-        // Before the file is read: a change that comes meanwhile has another stamp.
-        *self.last.lock() = Stamp::of(path);
-        let unreadable = |problem: String| Error::ConfigUnreadable { path: path.clone().into(), problem: problem.into() };
-        match read_bounded(path, Links::Follow, MAX_CONFIG_BYTES).map(String::from_utf8) {
-            Ok(Err(_)) => Err(unreadable("it is not text in UTF-8".to_owned())),
-            Ok(Ok(text)) => parse_text(&text, &path.display().to_string(), self.max_servers),
-            Err(error) if error.kind() == ErrorKind::NotFound && matches!(self.content, ConfigContent::DefaultFile(_)) => {
-                Ok(Config::default())
-            }
-            Err(error) => Err(unreadable(error.to_string())),
-        }
-    }
 }
 
 impl GatewayOptions {
@@ -161,12 +112,13 @@ impl GatewayOptions {
             argument_checks: ArgumentCheck::default(),
             max_result_tokens: None,
             trace: false,
+            audit_content: false,
+            provider_loader: None,
             callbacks: None,
         }
     }
 
-    pub(super) fn source(&self) -> Result<ConfigSource> {
-        let max_servers = self.limits.max_servers;
+    pub(super) fn source(&self, surroundings: &Surroundings) -> Result<ConfigSource> {
         let content = match (&self.config, &self.config_path) {
             (Some(_), Some(_)) => {
                 let problem = "config and configPath cannot both be set".to_owned();
@@ -176,7 +128,7 @@ impl GatewayOptions {
             (None, Some(path)) => ConfigContent::File(path.clone()),
             (None, None) => ConfigContent::DefaultFile(self.default_config()),
         };
-        Ok(ConfigSource { content, max_servers, last: Mutex::default() })
+        Ok(ConfigSource::new(content, self.limits.max_servers, surroundings.clone()))
     }
 
     /// Returns the default path of the config: `~/.hyperagent/config.json`.

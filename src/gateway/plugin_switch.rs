@@ -7,6 +7,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::availability::AttachedServers;
 use super::core::Core;
 use super::ending::EndReason;
 use super::{Agent, Gateway};
@@ -149,7 +150,11 @@ impl Gateway {
             if core.plugin_switch.period().is_err() {
                 *core.plugin_switch.state() = State::On(ActivePeriod::default());
             }
-            Ok(core.visible_servers(core.people.operator.id).map_err(|error| core.redacted(error))?.into_keys().collect())
+            Ok(core
+                .visible_servers(core.people.operator.id, &AttachedServers::default())
+                .map_err(|error| core.redacted(error))?
+                .into_keys()
+                .collect())
         }
     }
 }

@@ -7,12 +7,13 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::Gateway;
+use super::core::Core;
 use super::ending::EndReason;
 use super::events::Event;
 use crate::blocking::blocking;
 use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations, ServerDefinition};
 use crate::error::{Error, Result};
-use crate::registry::Entry;
+use crate::registry::{Entry, Registry};
 use crate::text::is_server_name;
 use crate::trust::{Canonical, Circumstances, Subject};
 
@@ -59,23 +60,18 @@ impl Gateway {
         let core = Arc::clone(&self.core);
         let config = blocking(move || core.source.read()).await.map_err(|error| self.core.redacted(error))?;
         let warnings = config.warnings.clone();
-        let before = self.fingerprints();
-        self.core.registry.replace(config);
-        let core = Arc::clone(&self.core);
-        blocking(move || {
-            core.read_all_approvals();
-            Ok(())
-        })
-        .await?;
-        let now = self.fingerprints();
+        let brought = self.core.brought_layers(&config).await.map_err(|error| self.core.redacted(error))?;
+        let change = move |registry: &Registry| {
+            registry.replace(config);
+            for (source, entries) in brought {
+                registry.set_layer(source, entries);
+            }
+        };
+        let ServerChanges { added, removed, changed } = self.core.apply_layers(change).await?;
         let report = ReloadReport {
-            added: now.keys().filter(|name| !before.contains_key(*name)).cloned().collect(),
-            removed: before.keys().filter(|name| !now.contains_key(*name)).cloned().collect(),
-            changed: now
-                .iter()
-                .filter(|(name, form)| before.get(*name).is_some_and(|old| old != *form))
-                .map(|(name, _)| name.clone())
-                .collect(),
+            added,
+            removed,
+            changed,
             invalid: self
                 .core
                 .registry
@@ -86,11 +82,7 @@ impl Gateway {
                 .collect(),
             warnings: warnings.iter().map(|warning| self.core.redactor.readable(warning)).collect(),
         };
-        // All servers end at the same time, so that no server continues with its old config while another server's process ends.
-        let changed = report.changed.iter().map(|name| (name, EndReason::Reconfigured));
-        let removed = report.removed.iter().map(|name| (name, EndReason::Retired));
-        let ended: Vec<_> = changed.chain(removed).map(|(name, why)| self.core.end(name, why)).collect();
-        futures::future::join_all(ended).await;
+        self.core.record_reload(&report);
         for warning in warnings {
             self.core.events.warn(warning);
         }
@@ -108,18 +100,60 @@ impl Gateway {
             }
         }
     }
+}
+
+/// Names of the servers that a change of the registry has affected.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ServerChanges {
+    pub(super) added: Vec<String>,
+    pub(super) removed: Vec<String>,
+    pub(super) changed: Vec<String>,
+}
+
+impl Core {
+    /// Changes the layers of the registry, and ends the servers that are no longer the same: a changed server loses its connection, a removed one
+    /// also what agents have of it. The caller holds `reloading`, so that two changes do not take each other's servers for their own.
+    pub(super) async fn apply_layers(self: &Arc<Self>, change: impl FnOnce(&Registry)) -> Result<ServerChanges> {
+        let before = self.fingerprints();
+        change(&self.registry);
+        let core = Arc::clone(self);
+        blocking(move || {
+            core.read_all_approvals();
+            Ok(())
+        })
+        .await?;
+        let now = self.fingerprints();
+        let differs = |(name, form): &(&String, &String)| before.get(*name).is_some_and(|old| old != *form);
+        let changes = ServerChanges {
+            added: now.keys().filter(|name| !before.contains_key(*name)).cloned().collect(),
+            removed: before.keys().filter(|name| !now.contains_key(*name)).cloned().collect(),
+            changed: now.iter().filter(differs).map(|(name, _)| name.clone()).collect(),
+        };
+        // All servers end at the same time, so that no server continues with its old definition while another server's process ends.
+        let changed = changes.changed.iter().map(|name| (name, EndReason::Reconfigured));
+        let removed = changes.removed.iter().map(|name| (name, EndReason::Retired));
+        let ended: Vec<_> = changed.chain(removed).map(|(name, why)| self.end(name, why)).collect();
+        futures::future::join_all(ended).await;
+        Ok(changes)
+    }
 
     /// Returns a digest of each entry, made with this machine's key.
     fn fingerprints(&self) -> BTreeMap<String, String> {
-        let key = self.core.store.key();
+        let key = self.store.key();
         let form = |entry: &Entry| match entry {
-            Entry::Invalid(server) => Canonical::new("invalid").text(&self.core.redacted(server.error.clone()).to_string()),
-            Entry::Valid(server) => {
-                let approved = Subject::new(server, key, Circumstances::default()).digest;
-                with_call_settings(Canonical::new("valid").text(&approved), server)
+            Entry::Invalid(server) => {
+                key.authenticate(&Canonical::new("invalid").text(&self.redacted(server.error.clone()).to_string()))
             }
+            Entry::Valid(server) => self.fingerprint(server),
         };
-        self.core.registry.entries().iter().map(|entry| (entry.name().to_owned(), key.authenticate(&form(entry)))).collect()
+        self.registry.entries().iter().map(|entry| (entry.name().to_owned(), form(entry))).collect()
+    }
+
+    /// Returns a digest of a valid entry, made with this machine's key. Two entries that differ in anything have different digests.
+    pub(super) fn fingerprint(&self, server: &ServerDefinition) -> String {
+        let key = self.store.key();
+        let approved = Subject::new(server, key, Circumstances::default()).digest;
+        key.authenticate(&with_call_settings(Canonical::new("valid").text(&approved), server))
     }
 }
 

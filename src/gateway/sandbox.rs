@@ -9,6 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent::{Agent, Identity};
 use super::agent_modules::{AgentModule, AgentModules, RunHost, check};
+use super::approval_cache::ApprovalRead;
+use super::availability::AttachedServers;
 use super::callbacks::{CallScope, CallbackChain, Callbacks};
 use super::core::Core;
 use super::events::EventListener;
@@ -16,14 +18,16 @@ use super::plugin_switch::ActivePeriod;
 use super::request::RunRequests;
 use super::results::check_budget;
 use super::run_end::RunEnd;
+use super::tasks::{Attachment, TakenTask, Task};
 use crate::bridge::{ServerCalls, ToolErrors, ToolFinder};
 use crate::catalog::Catalog;
-use crate::config::Parallel;
+use crate::config::{Parallel, ServerDefinition};
 use crate::error::{Error, Result};
 use crate::queue::queue_now;
 use crate::redact::Redactor;
 use crate::results::{Omission, SavedValues};
 use crate::sandbox::{LOG_CUT_MARK, LogEntry, LogListener, ParseOwner, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
+use crate::telemetry::TraceContext;
 
 /// Options of one run.
 #[derive(Default)]
@@ -46,6 +50,11 @@ pub struct RunOptions {
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The number of the run, which questions and events name.
     pub run_id: Option<u64>,
+    /// The trace that the run belongs to.
+    pub trace: Option<TraceContext>,
+    /// What the run is about, besides the task of the sandbox. The servers that it brings live until the sandbox is closed, or has another run with a
+    /// task.
+    pub task: Option<Task>,
 }
 
 /// The outcome of a run with its warnings.
@@ -67,6 +76,16 @@ pub struct SandboxOptions {
     pub max_result_tokens: Option<usize>,
     /// Callbacks that are called before the gateway's.
     pub callbacks: Option<Arc<dyn Callbacks>>,
+    /// What all runs of the sandbox are about.
+    pub task: Option<Task>,
+}
+
+/// The tasks of a sandbox. Their own servers end with them.
+#[derive(Default)]
+struct SandboxTasks {
+    of_sandbox: Option<Arc<TakenTask>>,
+    /// The task of the last run that had one.
+    of_run: Option<Arc<TakenTask>>,
 }
 
 /// Runs agent code, each run in a VM of its own.
@@ -82,15 +101,18 @@ pub struct Sandbox {
     pub(super) parse_owner: ParseOwner,
     callbacks: CallbackChain,
     modules: Mutex<AgentModules>,
+    tasks: Mutex<SandboxTasks>,
     /// Locked by the present run. The lock is fair, so runs start in the order of the calls.
     turn: Arc<tokio::sync::Mutex<()>>,
     closed: CancellationToken,
 }
 
 impl Sandbox {
-    pub(super) fn new(agent: &Agent, options: SandboxOptions) -> Self {
-        let SandboxOptions { tool_errors, max_result_tokens, callbacks } = options;
+    pub(super) fn new(agent: &Agent, options: SandboxOptions) -> Result<Self> {
+        let SandboxOptions { tool_errors, max_result_tokens, callbacks, task } = options;
         let Agent { core, identity } = agent.clone();
+        let of_sandbox = task.map(|task| core.take_up("Gateway.sandbox", &task)).transpose()?;
+        let tasks = Mutex::new(SandboxTasks { of_sandbox, of_run: None });
         let closed = identity.closed.child_token();
         let callbacks = identity.callbacks.within(callbacks);
         let max_result_tokens = max_result_tokens.or(core.runs.max_result_tokens);
@@ -98,7 +120,7 @@ impl Sandbox {
         let saved = Arc::new(Mutex::new(saved));
         identity.keep_saved(&saved);
         let (parse_owner, modules, turn) = (ParseOwner::default(), Mutex::default(), Arc::default());
-        Self { core, identity, tool_errors, max_result_tokens, saved, parse_owner, callbacks, modules, turn, closed }
+        Ok(Self { core, identity, tool_errors, max_result_tokens, saved, parse_owner, callbacks, modules, tasks, turn, closed })
     }
 
     /// Adds an agent's own module as `host:<name>` for runs that start afterwards.
@@ -155,10 +177,12 @@ impl Sandbox {
     }
 
     async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &ActivePeriod) -> RunReport {
+        let traced = self.core.trace_run(self.identity.name.as_deref(), options.run_id, options.trace);
         let scope = CallScope::new(&self.identity, &self.callbacks, options.callbacks, options.run_id, options.on_event);
-        let scope = Arc::new(scope.with_max_questions(self.core.limits.max_questions));
+        let scope = Arc::new(scope.with_max_questions(self.core.limits.max_questions).with_trace(traced.context));
         let end = RunEnd { closed: self.closed.clone(), switched_off: period.ended.clone(), stop: stop.clone() };
-        let host = match self.prepare(options.tool_errors, &scope, end) {
+        let prepared = self.take_up(options.task.as_ref()).and_then(|tasks| self.prepare(options.tool_errors, &scope, end, &tasks));
+        let host = match prepared {
             Ok(host) => Arc::new(host),
             Err(error) => return failed(self.core.redacted(error)),
         };
@@ -184,6 +208,7 @@ impl Sandbox {
         let mut outcome = self.outcome(receiver, stop, period).await;
         let redactor = &self.core.redactor;
         outcome.value = outcome.value.map_err(|error| self.core.redacted(error));
+        traced.end(outcome.value.as_ref().err().map(Error::code));
         outcome.logs.iter_mut().for_each(|entry| *entry = readable(redactor, entry));
         let warnings = scope.take_warnings().into_iter().chain(host.servers.take_warnings());
         RunReport { outcome, warnings: warnings.map(|warning| redactor.readable(&warning)).collect(), omitted: Vec::new(), saved_as: None }
@@ -201,10 +226,31 @@ impl Sandbox {
         self.closed.is_cancelled()
     }
 
-    /// Ends pending runs with `ERR_CLOSED`, and waits for their end.
+    /// Ends pending runs with `ERR_CLOSED`, and waits for their end. The servers that its tasks have brought end.
     pub async fn close(&self) {
         self.closed.cancel();
         drop(self.turn.lock().await);
+        let SandboxTasks { of_sandbox, of_run } = std::mem::take(&mut *self.tasks.lock());
+        [of_sandbox, of_run].into_iter().flatten().for_each(|task| task.release());
+    }
+
+    /// Takes up the task of a run, and returns the tasks that count for it, the innermost first.
+    fn take_up(&self, task: Option<&Task>) -> Result<Vec<Arc<TakenTask>>> {
+        let taken = task.map(|task| self.core.take_up("Sandbox.run", task)).transpose()?;
+        let mut tasks = self.tasks.lock();
+        let before = taken.as_ref().and_then(|taken| tasks.of_run.replace(Arc::clone(taken)));
+        let counting = taken.into_iter().chain(tasks.of_sandbox.clone()).collect();
+        drop(tasks);
+        if let Some(before) = before {
+            before.release();
+        }
+        Ok(counting)
+    }
+
+    /// Attaches what the sandbox's own task wants. The servers of runs' tasks are for those runs alone.
+    pub(super) fn attached(&self, approval_read: ApprovalRead) -> Result<AttachedServers> {
+        let task: Vec<_> = self.tasks.lock().of_sandbox.clone().into_iter().collect();
+        Ok(self.core.attach(&self.identity, &task, approval_read)?.servers)
     }
 
     async fn outcome(&self, receiver: tokio::sync::oneshot::Receiver<RunOutcome>, stop: &Stop, period: &ActivePeriod) -> RunOutcome {
@@ -223,18 +269,25 @@ impl Sandbox {
         outcome.unwrap_or_else(|_| outcome_of(Error::Internal("a run's thread ended without an outcome".into())))
     }
 
-    /// Prepares the modules that the run can import, when it starts.
-    fn prepare(&self, tool_errors: Option<ToolErrors>, scope: &Arc<CallScope>, end: RunEnd) -> Result<RunHost> {
-        let manifests: BTreeMap<_, _> = self.core.visible_servers(self.identity.id)?;
+    /// Prepares the modules that the run can import, when it starts. `tasks` decide which servers it has.
+    fn prepare(&self, tool_errors: Option<ToolErrors>, scope: &Arc<CallScope>, end: RunEnd, tasks: &[Arc<TakenTask>]) -> Result<RunHost> {
+        let Attachment { servers: attached, warnings } = self.core.attach(&self.identity, tasks, ApprovalRead::Fresh)?;
+        let manifests: BTreeMap<_, _> = self.core.visible_servers(self.identity.id, &attached)?;
+        let servers: BTreeMap<&str, _> =
+            manifests.keys().filter_map(|name| Some((name.as_str(), self.definition(name, &attached)?))).collect();
+        let visible: Vec<_> = servers.iter().map(|(name, server)| (*name, &**server)).collect();
+        warnings.into_iter().chain(self.core.readiness_warnings(visible.iter().copied())).for_each(|warning| scope.warn(warning));
         let errors = tool_errors.unwrap_or(self.tool_errors);
         let limits = &self.core.limits;
-        let caller = RunRequests { core: Arc::downgrade(&self.core), scope: Arc::clone(scope) };
+        let caller = RunRequests { core: Arc::downgrade(&self.core), scope: Arc::clone(scope), names: attached.0 };
         let redactor = Arc::clone(&self.core.redactor);
         let catalog = Catalog::new(manifests.clone(), self.module_infos(), self.core.declaration_style(errors));
-        let one_at_a_time = self.core.registry.servers().into_iter().filter(|server| server.parallel == Parallel::No);
-        let one_at_a_time = one_at_a_time.map(|server| server.name.clone()).collect();
+        let one_at_a_time =
+            visible.iter().filter(|(_, server)| server.parallel == Parallel::No).map(|(name, _)| (*name).to_owned()).collect();
         let tool_finder = ToolFinder { catalog, search: Arc::clone(&self.core.runs.search) };
-        let servers = ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, self.core.checks(), tool_finder);
+        let checks = self.core.checks(&visible);
+        drop(servers);
+        let servers = ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, checks, tool_finder);
         Ok(RunHost {
             servers: Arc::new(servers.with_saved(Arc::clone(&self.saved)).with_one_at_a_time(one_at_a_time)),
             agent: self.modules().clone(),
@@ -242,6 +295,11 @@ impl Sandbox {
             max_argument_bytes: limits.max_argument_bytes,
             max_response_bytes: limits.max_response_bytes,
         })
+    }
+
+    /// Returns the definition of a server by the name that a run has for it.
+    fn definition(&self, name: &str, attached: &AttachedServers) -> Option<Arc<ServerDefinition>> {
+        self.core.registry.server(attached.0.get(name).map_or(name, String::as_str)).ok()
     }
 
     pub(super) fn modules(&self) -> MutexGuard<'_, AgentModules> {

@@ -46,7 +46,9 @@ impl CallParts {
 
     /// Reads the options that all calls have, and adds them to the callbacks of the call.
     pub(super) fn call_options(&self, method: &'static str, listeners: CallOptions) -> Result<CallOptions> {
-        Ok(timed(listeners, self.options::<options::CallOptions>(method)?.timeout_ms))
+        let options::CallOptions { timeout_ms, traceparent } = self.options(method)?;
+        let trace = options::trace_of(method, traceparent.as_deref())?;
+        Ok(CallOptions { trace, ..timed(listeners, timeout_ms) })
     }
 }
 
@@ -107,7 +109,7 @@ impl Caller {
             let asked = callbacks(&env, context.get(5)?)?;
             let events = EventSink::new(context.get(6)?)?;
             let on_event = events.clone().map(EventSink::event_listener);
-            let listeners = CallOptions { callbacks: asked, on_event, timeout_ms: None };
+            let listeners = CallOptions { callbacks: asked, on_event, timeout_ms: None, trace: None };
             let (stop, work) = (Stop::new(), work.clone());
             let running = work(caller.agent.clone(), parts, listeners, stop.clone());
             let events = events.or_else(|| caller.events.clone());
@@ -146,8 +148,8 @@ impl Caller {
             let asked = callbacks(&env, context.get(3)?)?;
             let (agent, owner, told) = (caller.agent.clone(), caller.clone(), events.clone());
             let work = async move {
-                let options::SandboxOptions { tool_errors, max_result_tokens } = read?;
-                let options = crate::gateway::SandboxOptions { tool_errors, max_result_tokens, callbacks: asked };
+                let options::SandboxOptions { tool_errors, max_result_tokens, task } = read?;
+                let options = crate::gateway::SandboxOptions { tool_errors, max_result_tokens, callbacks: asked, task };
                 let making = blocking(move || Ok((agent.sandbox_with(options)?, agent.guest_warning())));
                 let (made, warning) = making.await?;
                 if let (Some(warning), Some(told)) = (warning, told) {

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::gateway::{Gateway, watchdog};
 use super::glue;
+use super::providers::loader;
 use super::reply::promise_of;
 use super::runtime::Core;
 use super::sandbox::started;
@@ -79,6 +80,7 @@ pub fn command_line(
         watchdog: options.watchdog,
         runtime: options.runtime,
         launch: launch_of(launch),
+        provider_loader: Some(loader(env)?),
     };
     let running = AssertUnwindSafe(cli::main(words, context, stop.clone())).catch_unwind();
     // A panic has already printed its message. The program ends with the exit code of a failure.

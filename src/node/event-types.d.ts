@@ -40,7 +40,7 @@ export interface ConfigReloadedEvent extends ReloadReport {
   type: 'config-reloaded'
 }
 
-/** An event: the approval file was damaged or modified by others. It was moved aside, and every server needs approval again. */
+/** An event: decisions in the store were changed by another program, or put back to an earlier time. They decide nothing: servers need approval again. */
 export interface ApprovalsDamagedEvent {
   type: 'approvals-damaged'
   message: string

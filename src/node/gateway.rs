@@ -1,6 +1,7 @@
 //! The class `Gateway` for Node.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use napi::Env;
@@ -14,12 +15,13 @@ use super::callbacks::callbacks;
 use super::caller::Caller;
 use super::events::EventSink;
 use super::options::CallbackOwner;
+use super::providers::loader;
 use super::reply::{Reply, method, promise_of};
 use super::runtime::Core;
 use super::{glue, options};
 use crate::blocking::blocking;
 use crate::error::Result;
-use crate::gateway::{ApprovalRead, GatewayOptions};
+use crate::gateway::{ApprovalRead, GatewayOptions, ResolveOptions};
 
 const WATCHDOG: &str = "hyperlight-mcp-watchdog";
 
@@ -47,6 +49,7 @@ impl Gateway {
     #[napi(catch_unwind, ts_args_type = "options?: GatewayOptions", ts_return_type = "Promise<Gateway>")]
     pub fn open<'env>(env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         let watchdog = watchdog(env)?;
+        let provider_loader = loader(env)?;
         let start = env.create_function_from_closure::<(), Object<'static>, _>("open", move |context| {
             let env = Env::from_raw(context.env.raw());
             let read = options::read::<options::OpenOptions>(
@@ -63,6 +66,7 @@ impl Gateway {
             let opening = read.map(|options| GatewayOptions {
                 on_event: events.clone().map(EventSink::event_listener),
                 callbacks: asked,
+                provider_loader: Some(Arc::clone(&provider_loader)),
                 ..options.into_gateway_options(watchdog.clone(), handle)
             });
             let runtime = core.clone();
@@ -155,10 +159,46 @@ impl Gateway {
         self.method(env, "Gateway.reload", [], |gateway, []: [(); 0]| async move { gateway.reload().await })
     }
 
+    /// Returns the merged `mcpServers` that would be in force for an agent and a task, and each server's reason. Secrets are names: `${NAME}`. Changes
+    /// nothing, and starts nothing.
+    ///
+    /// Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_INVALID` for an entry that the task brings, `ERR_APPROVAL_STORE`.
+    ///
+    /// ```js
+    /// const { mcpServers, servers } = await gateway.resolve({ task: { text: 'compare two forecasts' } })
+    /// for (const { reason } of servers) console.log(reason)
+    /// ```
+    #[napi(catch_unwind, ts_args_type = "options?: ResolveOptions", ts_return_type = "Promise<Resolution>")]
+    pub fn resolve<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.resolve", [options], |gateway, (options,): (Option<ResolveOptions>,)| async move {
+            gateway.resolve(options.unwrap_or_default()).await
+        })
+    }
+
     /// Revokes the approval for every process, and ends the server's calls and connection in this gateway.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn revoke<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.revoke", [Some(name)], |gateway, (name,): (String,)| async move { gateway.revoke(&name).await })
+    }
+
+    /// Reads the last rows of the audit that fit, the oldest first: approvals, changes of servers, grants, connections and calls, of all processes with
+    /// the same state folder. Rejects with `ERR_INVALID_OPTION`, `ERR_STORE`.
+    ///
+    /// ```js
+    /// const calls = await gateway.audit({ kind: 'call', since: Date.now() - 3_600_000 })
+    /// ```
+    #[napi(catch_unwind, ts_args_type = "query?: AuditQuery", ts_return_type = "Promise<AuditRow[]>")]
+    pub fn audit<'env>(&self, env: &'env Env, query: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        type Arguments = (Option<options::AuditQuery>,);
+        self.method(env, "Gateway.audit", [query], |gateway, (query,): Arguments| async move {
+            gateway.audit(query.unwrap_or_default().into()).await
+        })
+    }
+
+    /// Verifies the audit: finds each row that was changed, removed, added or moved since it was written. Rejects with `ERR_STORE`.
+    #[napi(catch_unwind, ts_return_type = "Promise<AuditReport>")]
+    pub fn verify_audit<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.verifyAudit", [], |gateway, []: [(); 0]| async move { gateway.verify_audit().await })
     }
 
     /// Makes the server available to runs that start from now on. Rejects with `ERR_NOT_APPROVED`, or with `ERR_SERVER_DISABLED` if the config has

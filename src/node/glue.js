@@ -1,6 +1,6 @@
 // The part of the addon that is easier in JavaScript: conversion of values, promises, AbortSignal, and the user's callbacks. It is evaluated once in
-// each environment, with the codec that the guest also uses and with tools.js. It returns the functions that Rust calls.
-(codec, toolsOfModel) => {
+// each environment, with the codec that the guest also uses, tools.js and providers.js. It returns the functions that Rust calls.
+(codec, toolsOfModel, providersOfNode) => {
   const { encode } = codec;
   const { hasOwn, getOwnPropertyDescriptor, getPrototypeOf } = Object;
   const { apply } = Reflect;
@@ -353,6 +353,8 @@
       traceOf,
       watch,
     }),
+
+    ...providersOfNode({ entriesOf, invalid, json, settle, traceOf }),
 
     /** Exports the error class, and adds `Symbol.asyncDispose` to the other classes for `await using`. */
     install(exports) {

@@ -1,4 +1,4 @@
-//! Evaluates `glue.js`, with `tools.js`, once in each JavaScript environment and calls its functions.
+//! Evaluates `glue.js`, with `tools.js` and `providers.js`, once in each JavaScript environment and calls its functions.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// The arguments of the function in `glue.js`.
-type Setup<'env> = FnArgs<(Unknown<'env>, Unknown<'env>)>;
+type Setup<'env> = FnArgs<(Unknown<'env>, Unknown<'env>, Unknown<'env>)>;
 
 /// The objects that exist once in each environment.
 struct Glue {
@@ -92,7 +92,8 @@ fn glue(env: &Env) -> napi::Result<&'static Glue> {
     let turn_end = TurnEnd::new(env)?;
     let setup: Function<Setup, Object> = env.run_script(include_str!("glue.js"))?;
     let tools: Unknown = env.run_script(include_str!("tools.js"))?;
-    let object = setup.call(FnArgs::from((codec, tools)))?.create_ref()?;
+    let providers: Unknown = env.run_script(include_str!("providers.js"))?;
+    let object = setup.call(FnArgs::from((codec, tools, providers)))?.create_ref()?;
     let outcomes: Arc<Outcomes> = Arc::default();
     // Between two turns, only this hook reports the end of the environment.
     env.add_env_cleanup_hook(Arc::clone(&outcomes), |outcomes| outcomes.end())?;

@@ -19,6 +19,7 @@ mod host_module;
 mod identity;
 mod options;
 mod outcomes;
+mod providers;
 mod reply;
 mod resources_and_prompts;
 mod runtime;

@@ -11,14 +11,19 @@ use tokio::runtime::Handle;
 use crate::bridge::ToolErrors;
 use crate::config::{ArgumentCheck, SchemaViolations};
 use crate::error::{Error, ErrorText, Result};
-use crate::gateway::{Agent, EnableAtOpen, GatewayOptions};
+use crate::gateway::{Agent, EnableAtOpen, GatewayOptions, Task};
 use crate::limits::Limits;
 use crate::sandbox::{GuestChoice, Value, WarmVms, Wire};
+use crate::store::audit::{self, AuditKind};
+use crate::telemetry::TraceContext;
 
 /// Callbacks about a call, of whoever makes it.
 const CALLERS: [&str; 4] = ["onApproval", "onElicit", "onSample", "onEvent"];
 /// Callbacks about a connection, which all agents share.
 const OPERATORS: [&str; 3] = ["onInput", "onAuthorize", "onIssuer"];
+
+/// The number of rows that `audit` returns if no limit is given.
+const DEFAULT_AUDIT_LIMIT: usize = 1000;
 
 /// The party that passes callbacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +70,7 @@ pub(super) struct OpenOptions {
     argument_checks: ArgumentCheck,
     max_result_tokens: Option<usize>,
     trace: bool,
+    audit_content: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -95,11 +101,32 @@ pub(super) struct ApproveOptions {
     pub(super) valid_for_ms: Option<std::num::NonZeroU64>,
 }
 
+/// The query of `audit`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct AuditQuery {
+    since: Option<u64>,
+    agent: Option<String>,
+    server: Option<String>,
+    tool: Option<String>,
+    kind: Option<AuditKind>,
+    limit: Option<std::num::NonZeroUsize>,
+}
+
+impl From<AuditQuery> for audit::AuditQuery {
+    fn from(query: AuditQuery) -> Self {
+        let AuditQuery { since, agent, server, tool, kind, limit } = query;
+        let limit = limit.map_or(DEFAULT_AUDIT_LIMIT, std::num::NonZeroUsize::get);
+        Self { after: None, since, agent, server, tool, kind, limit: Some(limit) }
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct SandboxOptions {
     pub(super) tool_errors: ToolErrors,
     pub(super) max_result_tokens: Option<usize>,
+    pub(super) task: Option<Task>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -108,12 +135,24 @@ pub(super) struct RunOptions {
     pub(super) timeout_ms: Option<std::num::NonZeroU64>,
     pub(super) tool_errors: Option<ToolErrors>,
     pub(super) max_result_tokens: Option<usize>,
+    pub(super) traceparent: Option<String>,
+    pub(super) task: Option<Task>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct CallOptions {
     pub(super) timeout_ms: Option<std::num::NonZeroU64>,
+    pub(super) traceparent: Option<String>,
+}
+
+/// Reads the option `traceparent`.
+pub(super) fn trace_of(method: &'static str, traceparent: Option<&str>) -> Result<Option<TraceContext>> {
+    let wrong = |text| {
+        let problem = format!("traceparent: expected a W3C traceparent like 00-<trace id>-<span id>-01, not \"{text}\"");
+        Error::InvalidOption { method, problem: problem.into() }
+    };
+    traceparent.map(|text| TraceContext::parse(text).ok_or_else(|| wrong(text))).transpose()
 }
 
 impl OpenOptions {
@@ -142,6 +181,7 @@ impl OpenOptions {
             argument_checks: self.argument_checks,
             max_result_tokens: self.max_result_tokens,
             trace: self.trace,
+            audit_content: self.audit_content,
             ..defaults
         }
     }

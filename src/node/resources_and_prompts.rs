@@ -12,7 +12,7 @@ use super::caller::{Caller, timed};
 use super::gateway::Gateway;
 use super::identity::Agent;
 use super::options;
-use crate::gateway::Completed;
+use crate::gateway::{CallOptions, Completed};
 
 /// The prompt or resource template whose completion JavaScript requests.
 #[derive(Deserialize)]
@@ -36,6 +36,7 @@ struct Argument {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct CompleteOptions {
     timeout_ms: Option<NonZeroU64>,
+    traceparent: Option<String>,
     context: Map<String, Json>,
 }
 
@@ -67,7 +68,8 @@ impl Caller {
     fn complete<'env>(&self, env: &'env Env, method: &'static str, args: [Option<Unknown<'env>>; 4]) -> napi::Result<Object<'env>> {
         self.call(env, method, args, move |agent, parts, listeners, stop| async move {
             let (server, reference): (String, Reference) = options::arguments(method, &parts.names)?;
-            let CompleteOptions { timeout_ms, context } = parts.options(method)?;
+            let CompleteOptions { timeout_ms, traceparent, context } = parts.options(method)?;
+            let listeners = CallOptions { trace: options::trace_of(method, traceparent.as_deref())?, ..listeners };
             let Argument { name, value } = options::arguments(method, &parts.arguments.json)?;
             let of = match reference {
                 Reference::Prompt { name } => Completed::Prompt(name),

@@ -152,7 +152,11 @@ fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop
     let code: String = context.get(0)?;
     let read = options::read::<options::RunOptions>("Sandbox.run", &context.get::<String>(1)?, &context.get::<String>(2)?, callback_owner);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
-    Ok(read.map(|given| {
+    let traced = read.and_then(|given| {
+        let trace = options::trace_of("Sandbox.run", given.traceparent.as_deref())?;
+        Ok((given, trace))
+    });
+    Ok(traced.map(|(given, trace)| {
         let options = RunOptions {
             input: Some(input),
             timeout_ms: given.timeout_ms.map(std::num::NonZeroU64::get),
@@ -163,6 +167,8 @@ fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop
             on_log: events.map(|events| events.log_listener(run)),
             callbacks: asked,
             run_id: Some(run),
+            trace,
+            task: given.task,
         };
         (code, options)
     }))

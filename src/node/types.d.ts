@@ -76,6 +76,10 @@ export interface Limits {
   guestHeapBytes: number
   /** The length of a description that a model may read, in characters. Default 2,000. */
   maxDescriptionChars: number
+  /** The size of all rows of the audit. The oldest rows are removed. Default 64 MiB. */
+  maxAuditBytes: number
+  /** The age of the oldest row of the audit: 90 days. Older rows are removed. Default 7,776,000,000. */
+  maxAuditAgeMs: number
 }
 
 /** A level of the guest's console. */
@@ -284,6 +288,11 @@ export interface GatewayOptions extends Callbacks {
   maxResultTokens?: number
   /** Also emits an event for each connection and each call. Default false. */
   trace?: boolean
+  /**
+   * The audit also keeps the arguments of each call, without secrets, if they have at most 64 KiB. Otherwise it keeps only their digest under the
+   * machine's key. Default false.
+   */
+  auditContent?: boolean
 }
 
 /** Options of `Gateway.approve`. */
@@ -303,8 +312,69 @@ export interface ReloadReport {
   warnings: string[]
 }
 
+/**
+ * A task: what runs are about. It attaches servers besides those that are always there, which are those of the config and those that the agent has added
+ * for itself. A server that may not be used is not attached, and `warnings` of the run say why. A model never gives a task.
+ */
+export interface Task {
+  /**
+   * The task in words, at most 64 KiB. It attaches each server that has one of its words as a keyword or a capability: whole words, in any case.
+   * Default: no text.
+   */
+  text?: string
+  /**
+   * The servers that the task needs: names, and entries of its own as in the config, like `{ weather: { command: 'npx', args: [] } }`. An entry hides
+   * servers of its name from the task's runs, needs approval like any other, and ends with the sandbox. Its name in `servers()` and for `approve()` is
+   * `weather@task-…`, with a digest of the entry. At most 256. Default: none.
+   */
+  servers?: (string | Record<string, object>)[] | Record<string, object>
+  /** Capabilities: each server that has one of them is attached. At most 256. Default: none. */
+  capabilities?: string[]
+}
+
+/** Options of `Gateway.resolve`. */
+export interface ResolveOptions {
+  /** The name of the agent. Default: the operator's own. */
+  agent?: string
+  /** The task. Default: none, so that only servers are in force that are always there. */
+  task?: Task
+  /** True for the lines alone, without `mcpServers`. Default false. */
+  dryRun?: boolean
+}
+
+/** The servers that would be in force for an agent and a task. */
+export interface Resolution {
+  /**
+   * The entries, by keys that other programs accept. Secrets are names of variables: `${NAME}`. Filters, `confirm` and approvals are not part of an entry:
+   * the program that reads it does not know them. Missing with `dryRun`.
+   */
+  mcpServers?: Record<string, object>
+  /** One line for each server that is in force, or that the task wants and that is left out. */
+  servers: ResolvedServer[]
+  /** What another program does not do with the entries, and servers that are not ready. */
+  warnings: string[]
+}
+
+/** The line of one server in a `Resolution`. */
+export interface ResolvedServer {
+  name: string
+  /** The key in `mcpServers`: `acme__shared-fs` for `acme--shared-fs`. */
+  key: string
+  inForce: boolean
+  /** The reason why the server is in force or left out: a sentence. */
+  reason: string
+  /** Who brought the server. Missing for a name that no server has. */
+  source?: ServerSource
+  /** Other sources that have a server of this name, which is not used. */
+  hides?: ServerSource[]
+  /** The variables that the server needs and that are not set. Missing if there are none. */
+  missing?: string[]
+}
+
 /** Options of `Gateway.sandbox`. */
 export interface SandboxOptions extends Callbacks {
+  /** What all runs of the sandbox are about. Default: no task. */
+  task?: Task
   /** The form in which code gets errors that tools report. Default `return`. */
   toolErrors?: ToolErrors
   /** The maximum size of a run's value, in a model's tokens, if the run sets none. Default: the gateway's. See `RunOptions`. */
@@ -313,6 +383,11 @@ export interface SandboxOptions extends Callbacks {
 
 /** Options of `Sandbox.run`. */
 export interface RunOptions extends Callbacks {
+  /**
+   * What the run is about, besides the task of the sandbox. The servers that it brings live until the sandbox is closed or has another run with a task.
+   * Default: no task.
+   */
+  task?: Task
   /** The value that `handler` is called with. Default `null`. */
   input?: unknown
   /** The time limit in milliseconds, from the run's own start. The default and the maximum are `limits.runTimeoutMs`. */
@@ -327,6 +402,11 @@ export interface RunOptions extends Callbacks {
    * sandbox's, else the gateway's, else the value is not cut.
    */
   maxResultTokens?: number
+  /**
+   * The trace that the run belongs to, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is the
+   * parent of the run's span. Default: a trace of its own where spans are exported, else none.
+   */
+  traceparent?: string
 }
 
 /** Options of `Gateway.callTool`. */
@@ -335,6 +415,11 @@ export interface CallOptions extends Callbacks {
   timeoutMs?: number
   /** A signal that cancels the call, also at the server. */
   signal?: AbortSignal
+  /**
+   * The trace that the call belongs to, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is the
+   * parent of the call's span. Default: a trace of its own where spans are exported, else none.
+   */
+  traceparent?: string
 }
 
 /** Options of `Gateway.complete`. */
@@ -424,8 +509,11 @@ export interface ServerSource {
 /** A server and its present state. */
 export interface ServerStatus {
   name: string
-  /** The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. */
-  state: 'invalid' | 'disabled' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
+  /**
+   * The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. `not-ready` means that it cannot start, as
+   * variables that it needs are `missing`; `approved` says whether it is approved.
+   */
+  state: 'invalid' | 'disabled' | 'not-ready' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
   /** True if both the command and the manifest are approved, as the server is configured now. */
   approved: boolean
   enabled: boolean
@@ -435,10 +523,14 @@ export interface ServerStatus {
   source: ServerSource
   /** Other sources that have a server of this name, which is not used. */
   hides?: ServerSource[]
+  /** The variables that the server needs and that are not set. It does not start without them. Missing if there are none. */
+  missing?: string[]
   /** The names of the approved tools, as the server gives them. */
   tools: string[]
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
   quarantined: string[]
+  /** Variables of this process that the server needs and that are not set, or empty: then it is `not-ready`. */
+  missing?: string[]
   lastError?: { code: ErrorCode; message: string }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Entry;
-use crate::config::{InputDefinition, ServerSource};
+use crate::config::{InputDefinition, ServerSource, SourceKind};
 use crate::error::Error;
 
 /// A source whose server of the same name is not used, as a source of higher precedence has the name.
@@ -12,10 +12,36 @@ pub type Hidden = ServerSource;
 /// Maximum number of names that an error for an unknown server gets.
 const KNOWN_NAMES: usize = 100;
 
+/// The place of a layer among all layers. The smallest has the highest precedence: first the kind of the source, then its position among the sources
+/// of its kind, then its name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    kind: SourceKind,
+    position: usize,
+    source: ServerSource,
+}
+
+impl Rank {
+    /// The rank of a source that has no position of its own among those of its kind.
+    pub(super) fn of(source: ServerSource) -> Self {
+        Self::at(source, 0)
+    }
+
+    /// The rank of a source at a position: the operator's own config is at 0, and its base layers follow in the order of their list.
+    pub(super) fn at(source: ServerSource, position: usize) -> Self {
+        Self { kind: source.kind, position, source }
+    }
+
+    /// Returns whether this is the operator's config, or a layer under it.
+    pub(super) fn is_config(&self) -> bool {
+        self.kind == SourceKind::Config
+    }
+}
+
 /// The servers of each source, in the order of the sources' precedence.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
-    pub(super) by_source: BTreeMap<ServerSource, Vec<Entry>>,
+    pub(super) by_rank: BTreeMap<Rank, Vec<Entry>>,
     /// The inputs of the operator's config.
     pub(super) inputs: Vec<InputDefinition>,
 }
@@ -27,8 +53,10 @@ pub(super) struct Merged {
     /// Positions in `entries`, by name.
     index: HashMap<String, usize>,
     /// The sources that have a name as well and are not used, in their precedence.
-    pub(super) hidden: BTreeMap<String, Vec<Hidden>>,
+    pub(super) hidden: HashMap<String, Vec<Hidden>>,
     pub(super) inputs: Vec<InputDefinition>,
+    /// True if a source besides the operator's own config has servers.
+    has_other_sources: bool,
 }
 
 impl Layers {
@@ -36,8 +64,8 @@ impl Layers {
     pub(super) fn merged(&self) -> Merged {
         let (mut valid, mut invalid) = (Vec::new(), Vec::new());
         let mut owners: HashMap<&str, &ServerSource> = HashMap::new();
-        let mut hidden: BTreeMap<String, Vec<Hidden>> = BTreeMap::new();
-        for (source, entries) in &self.by_source {
+        let mut hidden: HashMap<String, Vec<Hidden>> = HashMap::new();
+        for (Rank { source, .. }, entries) in &self.by_rank {
             for entry in entries {
                 match owners.get(entry.name()) {
                     Some(owner) if *owner != source => hidden.entry(entry.name().to_owned()).or_default().push(source.clone()),
@@ -54,7 +82,8 @@ impl Layers {
         for (position, entry) in valid.iter().enumerate() {
             index.entry(entry.name().to_owned()).or_insert(position);
         }
-        Merged { entries: valid, index, hidden, inputs: self.inputs.clone() }
+        let has_other_sources = self.by_rank.keys().any(|rank| !rank.source.is_operators_config());
+        Merged { entries: valid, index, hidden, inputs: self.inputs.clone(), has_other_sources }
     }
 }
 
@@ -66,7 +95,11 @@ impl Merged {
     pub(super) fn unknown(&self, name: &str) -> Error {
         Error::UnknownServer {
             server: name.to_owned(),
-            place: "in the config",
+            place: if self.has_other_sources {
+                "in the config, its base layers, or what agents, providers and tasks have brought"
+            } else {
+                "in the config"
+            },
             known: self.entries.iter().take(KNOWN_NAMES).map(|entry| entry.name().into()).collect(),
         }
     }
@@ -76,8 +109,10 @@ impl Merged {
 mod tests {
     use std::sync::Arc;
 
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::config::{SourceKind, parse_text};
+    use crate::config::{InvalidServer, parse_text};
 
     fn server(name: &str, source: &ServerSource) -> Entry {
         let text = format!(r#"{{ "mcpServers": {{ "{name}": {{ "command": "x" }} }} }}"#);
@@ -93,7 +128,7 @@ mod tests {
             .map(|(kind, name)| ServerSource::named(kind, name));
         let mut layers = Layers::default();
         for (source, names) in [(&provider, &["x", "z"][..]), (&agent, &["x", "y"]), (&base, &["x"]), (&config, &["w", "y"])] {
-            layers.by_source.insert(source.clone(), names.iter().map(|name| server(name, source)).collect());
+            layers.by_rank.insert(Rank::of(source.clone()), names.iter().map(|name| server(name, source)).collect());
         }
         let merged = layers.merged();
         let seen: Vec<_> = merged.entries.iter().map(Entry::name).collect();
@@ -105,5 +140,58 @@ mod tests {
         assert_eq!([source("x"), source("y"), source("z")], [base, config, provider.clone()]);
         assert_eq!(merged.hidden["x"], [agent.clone(), provider]);
         assert_eq!(merged.hidden["y"], [agent]);
+    }
+
+    /// A layer of the tests: its kind, its position among the layers of its kind, and its servers with whether their entry is valid.
+    type Layer = (SourceKind, usize, Vec<(String, bool)>);
+
+    fn entry(name: &str, is_valid: bool, source: &ServerSource) -> Entry {
+        if is_valid {
+            return server(name, source);
+        }
+        let error = Error::Closed { what: "test" };
+        Entry::Invalid(Arc::new(InvalidServer { name: name.to_owned(), source: source.clone(), error }))
+    }
+
+    fn layers() -> impl Strategy<Value = Vec<Layer>> {
+        let kinds = vec![SourceKind::Task, SourceKind::Config, SourceKind::Provider, SourceKind::Catalogue];
+        let servers = prop::collection::btree_map("[a-d]", any::<bool>(), 0..4).prop_map(|servers| servers.into_iter().collect());
+        prop::collection::vec((prop::sample::select(kinds), 0..3_usize, servers), 0..8)
+    }
+
+    proptest! {
+        #[test]
+        fn the_view_is_what_the_plainest_way_finds(given in layers()) {
+            let source = |kind: SourceKind, position: usize| ServerSource::named(kind, format!("{}", 9 - position));
+            let mut layers = Layers::default();
+            for (kind, position, servers) in &given {
+                let source = source(*kind, *position);
+                let entries = servers.iter().map(|(name, is_valid)| entry(name, *is_valid, &source)).collect();
+                layers.by_rank.insert(Rank::at(source, *position), entries);
+            }
+            let merged = layers.merged();
+            // The plainest way: for each name, all layers are asked in turn, the highest first.
+            let order = [SourceKind::Task, SourceKind::Config, SourceKind::Agent, SourceKind::Provider, SourceKind::Generated, SourceKind::Catalogue];
+            let mut seen = 0;
+            for name in ["a", "b", "c", "d"] {
+                let mut owners = Vec::new();
+                for kind in order {
+                    for position in 0..3 {
+                        let last = given.iter().rev().find(|layer| layer.0 == kind && layer.1 == position);
+                        if let Some((_, is_valid)) = last.and_then(|layer| layer.2.iter().find(|(known, _)| known == name)) {
+                            owners.push((source(kind, position), *is_valid));
+                        }
+                    }
+                }
+                let found = merged.get(name).map(|entry| (entry.source().clone(), matches!(entry, Entry::Valid(_))));
+                prop_assert_eq!(found.as_ref(), owners.first());
+                seen += usize::from(found.is_some());
+                let hidden: Vec<_> = owners.into_iter().skip(1).map(|(source, _)| source).collect();
+                prop_assert_eq!(merged.hidden.get(name).cloned().unwrap_or_default(), hidden);
+            }
+            prop_assert_eq!(merged.entries.len(), seen);
+            let first_invalid = merged.entries.iter().position(|entry| matches!(entry, Entry::Invalid(_))).unwrap_or(seen);
+            prop_assert!(merged.entries[first_invalid..].iter().all(|entry| matches!(entry, Entry::Invalid(_))));
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Holds the servers that exist now, of all sources, their state, and whether this gateway has enabled them.
 
+mod attach;
+mod catalogue;
 mod merged;
+pub mod providers;
 mod status;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -9,10 +12,12 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+pub use attach::{AttachDecision, AttachReason, Candidate, Obstacle, Presence, TaskWishes, attach};
+pub use catalogue::{catalogue, catalogue_source};
 pub use merged::Hidden;
 pub use status::{LastError, ServerState, ServerStatus};
 
-use self::merged::{Layers, Merged};
+use self::merged::{Layers, Merged, Rank};
 
 use crate::catalog::Manifest;
 use crate::config::{Config, InputDefinition, InvalidServer, ServerDefinition, ServerSource};
@@ -32,6 +37,15 @@ impl Entry {
         match self {
             Self::Valid(server) => &server.name,
             Self::Invalid(server) => &server.name,
+        }
+    }
+
+    /// Returns who brought the server.
+    #[must_use]
+    pub fn source(&self) -> &ServerSource {
+        match self {
+            Self::Valid(server) => &server.source,
+            Self::Invalid(server) => &server.source,
         }
     }
 }
@@ -138,12 +152,17 @@ impl Registry {
         registry
     }
 
-    /// Replaces the operator's config with another one.
-    pub fn replace(&self, config: Config) {
-        let inputs = config.inputs.clone();
+    /// Replaces the operator's config, and the base layers under it, with others.
+    pub fn replace(&self, mut config: Config) {
+        let (inputs, bases) = (std::mem::take(&mut config.inputs), std::mem::take(&mut config.bases));
         self.change(|layers| {
             layers.inputs = inputs;
-            layers.by_source.insert(ServerSource::default(), entries_of(config));
+            layers.by_rank.retain(|rank, _| !rank.is_config());
+            layers.by_rank.insert(Rank::of(ServerSource::default()), entries_of(config.servers, config.invalid));
+            for (position, base) in bases.into_iter().enumerate() {
+                layers.inputs.extend(base.inputs);
+                layers.by_rank.insert(Rank::at(base.source, position + 1), entries_of(base.servers, base.invalid));
+            }
         });
     }
 
@@ -152,9 +171,9 @@ impl Registry {
     pub fn set_layer(&self, source: ServerSource, entries: Vec<Entry>) {
         self.change(|layers| {
             if entries.is_empty() {
-                layers.by_source.remove(&source);
+                layers.by_rank.remove(&Rank::of(source));
             } else {
-                layers.by_source.insert(source, entries);
+                layers.by_rank.insert(Rank::of(source), entries);
             }
         });
     }
@@ -295,6 +314,18 @@ impl Registry {
         self.live().get(name).is_some_and(is_enabled) && !self.is_disabled_by_config(name)
     }
 
+    /// Returns the servers that are enabled for an agent, by name. Looks only at servers about which anybody has decided.
+    #[must_use]
+    pub fn enabled_servers(&self, agent: AgentId) -> Vec<Arc<ServerDefinition>> {
+        let merged = self.merged();
+        let enabled: Vec<_> = self.live().iter().filter(|(_, live)| live.is_enabled(agent)).map(|(name, _)| name.clone()).collect();
+        let usable = |name: &String| match merged.get(name) {
+            Some(Entry::Valid(server)) if !server.disabled => Some(Arc::clone(server)),
+            _ => None,
+        };
+        enabled.iter().filter_map(usable).collect()
+    }
+
     fn is_disabled_by_config(&self, name: &str) -> bool {
         matches!(self.merged().get(name), Some(Entry::Valid(server)) if server.disabled)
     }
@@ -376,9 +407,9 @@ impl Registry {
     }
 }
 
-fn entries_of(config: Config) -> Vec<Entry> {
-    let valid = config.servers.into_iter().map(|server| Entry::Valid(Arc::new(server)));
-    let invalid = config.invalid.into_iter().map(|server| Entry::Invalid(Arc::new(server)));
+fn entries_of(valid: Vec<ServerDefinition>, invalid: Vec<InvalidServer>) -> Vec<Entry> {
+    let valid = valid.into_iter().map(|server| Entry::Valid(Arc::new(server)));
+    let invalid = invalid.into_iter().map(|server| Entry::Invalid(Arc::new(server)));
     valid.chain(invalid).collect()
 }
 

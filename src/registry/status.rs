@@ -23,6 +23,9 @@ pub struct ServerStatus {
     /// Other sources that have a server of this name, which is not used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hides: Vec<ServerSource>,
+    /// Variables that the server needs and that are not set. It does not start without them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
     /// Raw names of the approved tools.
     pub tools: Vec<String>,
     /// Approved tools that the server has since changed or removed. Calls of these tools fail.
@@ -40,8 +43,13 @@ impl ServerStatus {
     #[must_use]
     pub fn for_model(&self) -> Self {
         let mut status = self.clone();
-        if !is_server_name(&self.name) {
+        // The name of a task's own server has a digest behind it.
+        if !is_server_name(self.name.split_once("@task-").map_or(self.name.as_str(), |(name, _)| name)) {
             NO_NAME.clone_into(&mut status.name);
+        }
+        if !self.approved {
+            // The names are those of an entry that nobody has approved.
+            status.missing.clear();
         }
         if let Some(error) = &mut status.last_error {
             error.message.clone_from(&error.for_model);
@@ -58,6 +66,8 @@ pub enum ServerState {
     Invalid,
     /// The config says `disabled: true`.
     Disabled,
+    /// A variable that the server needs is not set: [`ServerStatus::missing`]. It may be approved, and cannot be started.
+    NotReady,
     /// The server's command is not approved, so that nothing may run.
     Unapproved,
     /// The server's command is approved, but its tools are not.

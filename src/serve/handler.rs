@@ -36,6 +36,7 @@ use crate::blocking::blocking;
 use crate::bridge::ToolErrors;
 use crate::gateway::{Agent, ApprovalRead, CallOptions, Completed, RunOptions};
 use crate::sandbox::{Stop, StopReason};
+use crate::telemetry::TraceContext;
 
 /// Questions of one call that wait at once, since protocol 2026-07-28.
 const MAX_QUESTIONS: usize = 16;
@@ -61,11 +62,14 @@ pub(super) struct Client {
     on_event: crate::gateway::EventListener,
     events: SentEvents,
     pub(super) stop: Stop,
+    /// The trace that the host's request belongs to.
+    trace: Option<TraceContext>,
 }
 
 impl Client {
     pub(super) fn call_options(&self) -> CallOptions {
-        CallOptions { timeout_ms: None, callbacks: Some(Arc::clone(&self.callbacks) as Arc<_>), on_event: Some(Arc::clone(&self.on_event)) }
+        let (callbacks, on_event) = (Arc::clone(&self.callbacks) as Arc<_>, Arc::clone(&self.on_event));
+        CallOptions { timeout_ms: None, callbacks: Some(callbacks), on_event: Some(on_event), trace: self.trace }
     }
 }
 
@@ -111,7 +115,8 @@ impl Handler {
         // Without sessions, a request says itself which logs it wants (MCP 2026-07-28, server/utilities/logging).
         let least = if in_rounds(context) { context.meta.log_level() } else { Some(session.level.lock().unwrap_or(LoggingLevel::Debug)) };
         let (on_event, events) = listener(&self.served.0.runtime, context.peer.clone(), context.meta.get_progress_token(), least);
-        Ok(Client { session, callbacks, on_event, events, stop: Stop::new() })
+        let trace = context.meta.get("traceparent").and_then(Json::as_str).and_then(TraceContext::parse);
+        Ok(Client { session, callbacks, on_event, events, stop: Stop::new(), trace })
     }
 
     /// Does the work of a request that may ask: in rounds since protocol 2026-07-28, and else by requests of our own.
@@ -354,13 +359,14 @@ impl ServerHandler for Handler {
         let (shared, caller) = (Arc::downgrade(&self.served.0), self.caller.key.clone());
         let work_of = move |client: Client| async move {
             let _permit = permit;
-            let on_event = Arc::clone(&client.on_event);
+            let (on_event, trace) = (Arc::clone(&client.on_event), client.trace);
             let options = ExecuteOptions {
                 stop: client.stop.clone(),
                 callbacks: Some(Arc::clone(&client.callbacks) as Arc<_>),
                 run_setup: Some(Arc::new(move |options| RunOptions {
                     on_event: Some(Arc::clone(&on_event)),
                     run_id: Some(run),
+                    trace,
                     ..options
                 })),
             };

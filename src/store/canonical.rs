@@ -1,7 +1,7 @@
 //! Canonical form of a value, of which a digest is taken. A tag and a length precede every part, so that two different values never have the same
 //! form. The order of an object's keys does not matter.
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 /// A canonical form to which parts are added one by one.
 ///
@@ -62,13 +62,16 @@ impl Canonical {
                 self = self.part(b'l', &(items.len() as u64).to_be_bytes());
                 items.iter().fold(self, Self::json)
             }
-            Json::Object(fields) => {
-                self = self.part(b'o', &(fields.len() as u64).to_be_bytes());
-                let mut fields: Vec<_> = fields.iter().collect();
-                fields.sort_by_key(|(key, _)| key.as_str());
-                fields.into_iter().fold(self, |form, (key, value)| form.text(key).json(value))
-            }
+            Json::Object(fields) => self.fields(fields),
         }
+    }
+
+    /// Adds an object.
+    pub(crate) fn fields(self, fields: &Map<String, Json>) -> Self {
+        let counted = self.part(b'o', &(fields.len() as u64).to_be_bytes());
+        let mut fields: Vec<_> = fields.iter().collect();
+        fields.sort_by_key(|(key, _)| key.as_str());
+        fields.into_iter().fold(counted, |form, (key, value)| form.text(key).json(value))
     }
 
     #[must_use]

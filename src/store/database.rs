@@ -4,8 +4,11 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 use rusqlite_migration::{M, Migrations};
 
@@ -13,10 +16,20 @@ use crate::error::{Error, Result};
 use crate::files;
 
 const FILE_NAME: &str = "store.sqlite3";
+/// Keeps two processes apart that create or migrate the database.
+const LOCK_NAME: &str = "store.lock";
 /// Time that a change waits for the changes of other processes.
-const BUSY_TIME: Duration = Duration::from_secs(10);
+pub(super) const BUSY_TIME: Duration = Duration::from_secs(10);
+/// Pause before the journal is switched on again, while another process looks at the file.
+const PAUSE: Duration = Duration::from_millis(2);
+/// The steps from an empty database to the present one.
+const MIGRATIONS: [&str; 2] = [include_str!("migrations/001_decisions.sql"), include_str!("migrations/002_audit.sql")];
 /// The types of file systems whose locks `SQLite` cannot rely on: NFS, SMB (two), AFS. From the manual page of statfs(2).
 const NETWORK_FILE_SYSTEMS: [u64; 4] = [0x6969, 0x517B, 0xFF53_4D42, 0x5346_414F];
+
+/// Locked while the file is created. To close a file releases all locks that this process has on it, also those of other connections. So no thread
+/// may connect while another one has created the file, and not closed it yet.
+static CREATING: Mutex<()> = Mutex::new(());
 
 /// Identifies a state of the database: the file, and the number with which `SQLite` counts the changes of other connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,9 +38,19 @@ pub(super) struct Version {
     changes: i64,
 }
 
+/// What a power failure may take of the last changes. The end of a process takes nothing in either case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Durability {
+    /// Nothing: each change waits for the disk.
+    Full,
+    /// The changes since the last one that is [`Durability::Full`]. The database stays sound.
+    Process,
+}
+
 /// One connection.
 pub(super) struct Database {
     path: PathBuf,
+    durability: Durability,
     connection: Connection,
     /// Device and inode of the file that is open.
     file: (u64, u64),
@@ -42,14 +65,29 @@ pub(super) fn private_folder(folder: &Path) -> Result<files::PrivateFolder> {
 }
 
 impl Database {
-    pub(super) fn open(folder: &Path) -> Result<Self> {
+    pub(super) fn open(folder: &Path, durability: Durability) -> Result<Self> {
         let path = folder.join(FILE_NAME);
         check_file_system(folder, &path)?;
         create(&path)?;
         let file = identity(&path)?;
-        let mut connection = connect(&path)?;
-        migrate(&mut connection, &path)?;
-        Ok(Self { path, connection, file })
+        let mut connection = connect(&path, durability)?;
+        if !is_present(&connection, &path)? {
+            // One process after the other, as each looks at what is missing and then adds it.
+            let lock = files::lock_within(&folder.join(LOCK_NAME), BUSY_TIME).map_err(|error| problem(&path, &error.to_string()))?;
+            use_journal(&connection, &path)?;
+            migrate(&mut connection, &path)?;
+            drop(lock);
+        }
+        Ok(Self { path, durability, connection, file })
+    }
+
+    /// Merges the journal into the database if this is its last connection, and closes the files.
+    pub(super) fn close(self) {
+        let merging = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+        let closed = self.connection.close().map_err(|(_, error)| error);
+        if let Err(error) = merging.and(closed) {
+            tracing::debug!(%error, "the store was not closed in order; the next process to open it does what is left");
+        }
     }
 
     /// Returns the present version. Opens the database again if its file was replaced.
@@ -70,6 +108,18 @@ impl Database {
         self.within(TransactionBehavior::Immediate, change)
     }
 
+    /// Does the same as [`Self::transaction`], but fails at once if another process is changing the database.
+    pub(super) fn transaction_now<T>(&mut self, change: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
+        self.set_patience(Duration::ZERO)?;
+        let outcome = self.transaction(change);
+        self.set_patience(BUSY_TIME)?;
+        outcome
+    }
+
+    fn set_patience(&self, time: Duration) -> Result<()> {
+        self.connection.busy_timeout(time).map_err(|error| failed(&self.path, &error))
+    }
+
     fn within<T>(&mut self, behavior: TransactionBehavior, work: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
         let path = self.path.clone();
         let transaction = self.connection.transaction_with_behavior(behavior).map_err(|error| failed(&path, &error))?;
@@ -84,7 +134,7 @@ impl Database {
         let there = fs::symlink_metadata(&self.path).ok().map(|file| (file.dev(), file.ino()));
         if there != Some(self.file) {
             let folder = self.path.parent().unwrap_or(Path::new(".")).to_path_buf();
-            *self = Self::open(&folder)?;
+            *self = Self::open(&folder, self.durability)?;
         }
         Ok(())
     }
@@ -101,22 +151,50 @@ impl Reader<'_> {
     pub(super) fn failed(&self, error: &rusqlite::Error) -> Error {
         failed(self.path, error)
     }
+
+    pub(super) fn problem(&self, problem: &str) -> Error {
+        self::problem(self.path, problem)
+    }
 }
 
-fn connect(path: &Path) -> Result<Connection> {
+fn connect(path: &Path, durability: Durability) -> Result<Connection> {
     let failed = |error| failed(path, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     connection.busy_timeout(BUSY_TIME).map_err(failed)?;
-    connection.pragma_update(None, "journal_mode", "wal").map_err(failed)?;
-    // What was approved or revoked is still so after a power failure.
-    connection.pragma_update(None, "synchronous", "full").map_err(failed)?;
+    let synchronous = match durability {
+        // What was approved or revoked is still so after a power failure.
+        Durability::Full => "full",
+        Durability::Process => "normal",
+    };
+    connection.pragma_update(None, "synchronous", synchronous).map_err(failed)?;
     connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
+    // A connection that is dropped is closed without a write, as it may be dropped on a thread that must not wait.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
     Ok(connection)
 }
 
+/// Returns whether the database has taken all steps, and no later ones.
+fn is_present(connection: &Connection, path: &Path) -> Result<bool> {
+    let steps = connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)).map_err(|error| failed(path, &error))?;
+    Ok(usize::try_from(steps) == Ok(MIGRATIONS.len()))
+}
+
+/// Switches to a write-ahead log, which the database keeps. `SQLite` does not wait here for the other processes that are just looking at the file.
+fn use_journal(connection: &Connection, path: &Path) -> Result<()> {
+    let end = Instant::now() + BUSY_TIME;
+    loop {
+        match connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get::<_, String>(0)) {
+            Ok(mode) if mode == "wal" => return Ok(()),
+            Ok(mode) => return Err(problem(path, &format!("its folder allows no write-ahead log (the journal is \"{mode}\")"))),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && Instant::now() < end => thread::sleep(PAUSE),
+            Err(error) => return Err(failed(path, &error)),
+        }
+    }
+}
+
 fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
-    let migrations = Migrations::new(vec![M::up(include_str!("migrations/001_decisions.sql"))]);
+    let migrations = Migrations::new(MIGRATIONS.into_iter().map(M::up).collect());
     migrations.to_latest(connection).map_err(|error| match error {
         rusqlite_migration::Error::MigrationDefinition(_) => {
             problem(path, "a later version of hyperlight-mcp has written it. Update hyperlight-mcp, or choose another stateDir")
@@ -128,13 +206,12 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
 
 /// Creates the file with mode 0600 before `SQLite` opens it. `SQLite` gives its other files the same mode.
 fn create(path: &Path) -> Result<()> {
-    let created = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let _creating = CREATING.lock();
+    let created = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop);
     match created {
-        Ok(_) => Ok(()),
+        Ok(()) => Ok(()),
         // Refuses a file of another user, or one that others may write to.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            files::open_own(path).map(drop).map_err(|error| problem(path, &error.to_string()))
-        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => files::close_own(path).map_err(|error| problem(path, &error.to_string())),
         Err(error) => Err(problem(path, &format!("{error}. Make the folder writable, or choose another stateDir"))),
     }
 }
@@ -165,7 +242,9 @@ fn failed(path: &Path, error: &rusqlite::Error) -> Error {
             ". Nothing is approved or granted until it is restored from a backup, or moved away together with the files whose names begin with \
              its name; then every server needs approval again"
         }
-        Some(ErrorCode::DiskFull) => ". Nothing was changed; make space on the disk, then try again",
+        Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
+            ". Nothing was changed; make space on the disk, or see to it, then try again"
+        }
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             ". Make the file and its folder writable, or choose another stateDir"
         }
@@ -177,7 +256,12 @@ fn failed(path: &Path, error: &rusqlite::Error) -> Error {
     problem(path, &format!("{error}{advice}"))
 }
 
-fn problem(path: &Path, problem: &str) -> Error {
+/// The error for a database that another thread of this process has been changing for too long.
+pub(super) fn busy(folder: &Path) -> Error {
+    problem(&folder.join(FILE_NAME), "other changes have taken 10 seconds; try again")
+}
+
+pub(super) fn problem(path: &Path, problem: &str) -> Error {
     Error::Store { path: path.into(), problem: problem.into() }
 }
 

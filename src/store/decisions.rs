@@ -1,4 +1,4 @@
-//! Rows that decide anything, as they are in the database: read, checked against their seal, and written.
+//! Rows that decide anything, as they are in the database: read, checked against their seal and the anchor, and written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,22 +6,38 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::OptionalExtension as _;
 
+use super::anchor::{Anchored, Counts};
 use super::database::{Reader, Version};
 use super::seal::{row_mac, seal_mac};
 use super::{Kind, MachineKey, Rows};
 use crate::error::{Error, Result};
 
+/// The step by which the number of changes grows when rows are set aside. So no earlier state can have the new number, not even one that was
+/// ahead of the anchor.
+const FRESH_START: u64 = 1 << 20;
+
+/// The MACs of rows, by name.
+type Macs = BTreeMap<String, Vec<u8>>;
+
 /// The rows of one kind at one moment.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Snapshot {
     pub(super) rows: Arc<Rows>,
-    /// The MACs of the rows, by name.
-    macs: Arc<BTreeMap<String, Vec<u8>>>,
-    /// Number of changes of this kind so far, and the MAC of the seal.
-    seal: Option<(u64, Vec<u8>)>,
+    pub(super) macs: Arc<Macs>,
+    pub(super) seal: Option<Seal>,
+    /// The id of the anchor under which the rows were checked.
+    pub(super) anchor: String,
     /// The reason why the rows count as absent, if another program has changed them.
     pub(super) problem: Option<String>,
     pub(super) version: Option<Version>,
+}
+
+/// What the database says about all rows of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seal {
+    /// Number of changes so far.
+    pub(super) changes: u64,
+    mac: Vec<u8>,
 }
 
 /// The outcome of the last reading.
@@ -31,15 +47,44 @@ pub(super) enum Reading {
     Failed(Error),
 }
 
-/// Reads the rows of a kind. Returns `known` if its seal is still in place: the rows were checked against it, so they are what was written, and
-/// changes of other kinds cost nothing here.
-pub(super) fn rows_now(reader: &Reader<'_>, kind: Kind, key: &MachineKey, known: Option<&Snapshot>) -> Result<Snapshot> {
-    let seal = seal(reader, kind).map_err(|error| reader.failed(&error))?;
-    if let Some(known) = known.filter(|known| known.problem.is_none() && known.seal == seal) {
-        return Ok(known.clone());
+impl Reading {
+    pub(super) fn problem(&self) -> Option<&String> {
+        match self {
+            Self::Read(snapshot) => snapshot.problem.as_ref(),
+            Self::Failed(_) => None,
+        }
     }
-    let rows = rows(reader, kind).map_err(|error| reader.failed(&error))?;
-    Ok(checked(kind, key, seal, rows).unwrap_or_else(|problem| {
+}
+
+/// Reads the rows of a kind. Returns `known` if its seal is still in place: the rows were checked against it, so they are what was written, and
+/// changes of other kinds cost nothing here. Of rows that have changed, only those are read whose MACs differ from the known ones.
+pub(super) fn rows_now(
+    reader: &Reader<'_>,
+    kind: Kind,
+    key: &MachineKey,
+    anchored: &Anchored,
+    known: Option<&Snapshot>,
+) -> Result<Snapshot> {
+    let found = || -> rusqlite::Result<std::result::Result<Snapshot, String>> {
+        let seal = seal(reader, kind)?;
+        let counts = match anchored {
+            Anchored::Sound(counts) => counts,
+            Anchored::Missing | Anchored::Unsound if is_unused(reader)? => return Ok(Ok(Snapshot::default())),
+            Anchored::Missing => return Ok(Err("its anchor is missing".to_owned())),
+            Anchored::Unsound => return Ok(Err("another program changed its anchor".to_owned())),
+        };
+        let (changes, least) = (seal.as_ref().map_or(0, |seal| seal.changes), counts.changes_of(kind));
+        if changes < least {
+            return Ok(Err(format!("the store was put back to an earlier time: it has {changes} changes of {least}")));
+        }
+        let known = known.filter(|known| known.problem.is_none() && known.anchor == counts.id);
+        if let Some(known) = known.filter(|known| known.seal == seal) {
+            return Ok(Ok(known.clone()));
+        }
+        checked(reader, kind, key, counts, seal, known)
+    };
+    let found = found().map_err(|error| reader.failed(&error))?;
+    Ok(found.unwrap_or_else(|problem| {
         let problem = format!(
             "the store's rows of kind \"{}\" were changed by another program, or come from another machine ({problem}): they decide nothing",
             kind.as_str()
@@ -48,76 +93,145 @@ pub(super) fn rows_now(reader: &Reader<'_>, kind: Kind, key: &MachineKey, known:
     }))
 }
 
-/// A row as it is in the database.
-struct Row {
-    name: String,
-    body: Arc<[u8]>,
-    mac: Vec<u8>,
-}
-
-/// Checks rows against their seal. The error says what does not fit.
-fn checked(kind: Kind, key: &MachineKey, seal: Option<(u64, Vec<u8>)>, all: Vec<Row>) -> std::result::Result<Snapshot, String> {
-    let Some((changes, seal_found)) = &seal else {
-        return if all.is_empty() { Ok(Snapshot::default()) } else { Err("they have no seal".to_owned()) };
-    };
-    if seal_mac(key, kind, *changes, all.iter().map(|row| (row.name.as_str(), row.mac.as_slice()))) != *seal_found {
-        return Err("the seal does not fit".to_owned());
-    }
-    let (mut rows, mut macs) = (Rows::new(), BTreeMap::new());
-    for Row { name, body, mac } in all {
-        if row_mac(key, kind, &name, &body) != mac {
-            return Err(format!("the row \"{name}\" does not fit its MAC"));
+/// Returns the known rows if the seals of all are still in place.
+pub(super) fn current<const N: usize>(
+    reader: &Reader<'_>,
+    kinds: [Kind; N],
+    known: &[Option<Snapshot>; N],
+) -> Result<Option<[Snapshot; N]>> {
+    for (kind, known) in kinds.into_iter().zip(known) {
+        // Rows without a seal were never written, or are no longer: the anchor knows.
+        let Some(Snapshot { seal: Some(checked), .. }) = known else { return Ok(None) };
+        if seal(reader, kind).map_err(|error| reader.failed(&error))?.as_ref() != Some(checked) {
+            return Ok(None);
         }
-        rows.insert(name.clone(), body);
-        macs.insert(name, mac);
     }
-    Ok(Snapshot { rows: Arc::new(rows), macs: Arc::new(macs), seal, problem: None, version: None })
+    Ok(Some(std::array::from_fn(|index| known[index].clone().unwrap_or_default())))
 }
 
-/// Writes the rows that differ from those before, and a new seal.
-pub(super) fn write_changed(reader: &Reader<'_>, kind: Kind, key: &MachineKey, before: &Snapshot, rows: &Rows) -> Result<()> {
+/// Reads rows, and checks them against their seal. The inner error says what does not fit.
+fn checked(
+    reader: &Reader<'_>,
+    kind: Kind,
+    key: &MachineKey,
+    counts: &Counts,
+    seal: Option<Seal>,
+    known: Option<&Snapshot>,
+) -> rusqlite::Result<std::result::Result<Snapshot, String>> {
+    let macs = macs(reader, kind)?;
+    let anchor = counts.id.clone();
+    let Some(Seal { changes, mac: found }) = &seal else {
+        let none = Snapshot { anchor, ..Snapshot::default() };
+        return Ok(if macs.is_empty() { Ok(none) } else { Err("they have no seal".to_owned()) });
+    };
+    if sealed(key, &anchor, kind, *changes, &macs) != *found {
+        return Ok(Err("the seal does not fit".to_owned()));
+    }
+    let bodies = match known {
+        Some(known) => bodies_beside(reader, kind, &macs, known)?,
+        None => bodies(reader, kind)?,
+    };
+    let mut rows = Rows::new();
+    for (name, body) in bodies {
+        let is_known = known.is_some_and(|known| known.rows.get(&name).is_some_and(|known| Arc::ptr_eq(known, &body)));
+        if !is_known && macs.get(&name) != Some(&row_mac(key, kind, &name, &body)) {
+            return Ok(Err(format!("the row \"{name}\" does not fit its MAC")));
+        }
+        rows.insert(name, body);
+    }
+    Ok(Ok(Snapshot { rows: Arc::new(rows), macs: Arc::new(macs), seal, anchor, problem: None, version: None }))
+}
+
+/// Writes the rows that differ from those before, and a new seal. Returns the number of changes, or `None` if nothing has changed.
+pub(super) fn write_changed(
+    reader: &Reader<'_>,
+    kind: Kind,
+    key: &MachineKey,
+    counts: &Counts,
+    before: &Snapshot,
+    rows: &Rows,
+) -> Result<Option<u64>> {
     let written = || {
         if let Some(problem) = &before.problem {
-            set_aside(reader, kind, problem)?;
+            set_aside(reader, Some(kind), problem)?;
         } else if *before.rows == *rows {
-            return Ok(());
+            return Ok(None);
         }
-        let mut macs = BTreeMap::clone(&before.macs);
+        let mut macs = Macs::clone(&before.macs);
         for name in before.rows.keys().filter(|name| !rows.contains_key(*name)) {
             reader.transaction.execute("DELETE FROM decisions WHERE kind = ?1 AND name = ?2", (kind.as_str(), name))?;
             macs.remove(name);
         }
         for (name, body) in rows.iter().filter(|(name, body)| before.rows.get(*name) != Some(body)) {
             let mac = row_mac(key, kind, name, body);
-            let mut statement = reader.transaction.prepare_cached("INSERT OR REPLACE INTO decisions VALUES (?1, ?2, ?3, ?4)")?;
-            statement.execute((kind.as_str(), name, &**body, &mac))?;
+            let insert = "INSERT OR REPLACE INTO decisions (kind, name, mac, body) VALUES (?1, ?2, ?3, ?4)";
+            reader.transaction.prepare_cached(insert)?.execute((kind.as_str(), name, &mac, &**body))?;
             macs.insert(name.clone(), mac);
         }
-        let changes = before.seal.as_ref().map_or(0, |(changes, _)| *changes) + 1;
-        let seal = seal_mac(key, kind, changes, macs.iter().map(|(name, mac)| (name.as_str(), mac.as_slice())));
+        let changes = match &before.problem {
+            None => before.seal.as_ref().map_or(0, |seal| seal.changes) + 1,
+            // The number in the database may be another program's. That of the anchor is authenticated.
+            Some(_) => counts.changes_of(kind) + FRESH_START,
+        };
+        let mac = sealed(key, &counts.id, kind, changes, &macs);
         let mut statement = reader.transaction.prepare_cached("INSERT OR REPLACE INTO seals VALUES (?1, ?2, ?3)")?;
-        statement.execute((kind.as_str(), changes.cast_signed(), seal)).map(drop)
+        statement.execute((kind.as_str(), changes.cast_signed(), mac))?;
+        Ok(Some(changes))
     };
     written().map_err(|error| reader.failed(&error))
 }
 
-/// Moves the rows of a kind to the table of rows that decide nothing.
-fn set_aside(reader: &Reader<'_>, kind: Kind, problem: &str) -> rusqlite::Result<()> {
+/// Returns whether the database has had no change of any kind.
+pub(super) fn is_unused(reader: &Reader<'_>) -> rusqlite::Result<bool> {
+    let any = "SELECT EXISTS (SELECT 1 FROM seals) OR EXISTS (SELECT 1 FROM decisions)";
+    reader.transaction.prepare_cached(any)?.query_row([], |row| row.get::<_, bool>(0)).map(|any| !any)
+}
+
+/// Moves the rows of all kinds to the table of rows that decide nothing, and removes their seals.
+pub(super) fn set_all_aside(reader: &Reader<'_>, problem: &str) -> rusqlite::Result<()> {
+    set_aside(reader, None, problem)?;
+    reader.transaction.execute("DELETE FROM seals", []).map(drop)
+}
+
+/// Moves the rows of one kind, or of all, to the table of rows that decide nothing.
+fn set_aside(reader: &Reader<'_>, kind: Option<Kind>, problem: &str) -> rusqlite::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().cast_signed();
-    let moved = "INSERT INTO set_aside SELECT kind, name, body, ?2, ?3 FROM decisions WHERE kind = ?1";
-    reader.transaction.execute(moved, (kind.as_str(), problem, now))?;
-    reader.transaction.execute("DELETE FROM decisions WHERE kind = ?1", [kind.as_str()]).map(drop)
+    let kind = kind.map(Kind::as_str);
+    let moved = "INSERT INTO set_aside SELECT kind, name, body, ?2, ?3 FROM decisions WHERE ?1 IS NULL OR kind = ?1";
+    reader.transaction.execute(moved, (kind, problem, now))?;
+    reader.transaction.execute("DELETE FROM decisions WHERE ?1 IS NULL OR kind = ?1", [kind]).map(drop)
 }
 
-fn seal(reader: &Reader<'_>, kind: Kind) -> rusqlite::Result<Option<(u64, Vec<u8>)>> {
+fn sealed(key: &MachineKey, anchor: &str, kind: Kind, changes: u64, macs: &Macs) -> Vec<u8> {
+    seal_mac(key, anchor, kind, changes, macs.iter().map(|(name, mac)| (name.as_str(), mac.as_slice())))
+}
+
+fn seal(reader: &Reader<'_>, kind: Kind) -> rusqlite::Result<Option<Seal>> {
     let mut statement = reader.transaction.prepare_cached("SELECT changes, mac FROM seals WHERE kind = ?1")?;
-    statement.query_row([kind.as_str()], |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?))).optional()
+    let read = |row: &rusqlite::Row<'_>| Ok(Seal { changes: row.get::<_, i64>(0)?.cast_unsigned(), mac: row.get(1)? });
+    statement.query_row([kind.as_str()], read).optional()
 }
 
-/// Reads the rows in the order of their names.
-fn rows(reader: &Reader<'_>, kind: Kind) -> rusqlite::Result<Vec<Row>> {
-    let mut statement = reader.transaction.prepare_cached("SELECT name, body, mac FROM decisions WHERE kind = ?1 ORDER BY name")?;
-    let rows = statement
-        .query_map([kind.as_str()], |row| Ok(Row { name: row.get(0)?, body: Arc::from(row.get::<_, Vec<u8>>(1)?), mac: row.get(2)? }))?;
-    rows.collect()
+fn macs(reader: &Reader<'_>, kind: Kind) -> rusqlite::Result<Macs> {
+    let mut statement = reader.transaction.prepare_cached("SELECT name, mac FROM decisions WHERE kind = ?1")?;
+    statement.query_map([kind.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+fn bodies(reader: &Reader<'_>, kind: Kind) -> rusqlite::Result<Vec<(String, Arc<[u8]>)>> {
+    let mut statement = reader.transaction.prepare_cached("SELECT name, body FROM decisions WHERE kind = ?1")?;
+    statement.query_map([kind.as_str()], |row| Ok((row.get(0)?, Arc::from(row.get::<_, Vec<u8>>(1)?))))?.collect()
+}
+
+/// Returns the rows with these MACs, and reads only those that are not among the known ones.
+fn bodies_beside(reader: &Reader<'_>, kind: Kind, macs: &Macs, known: &Snapshot) -> rusqlite::Result<Vec<(String, Arc<[u8]>)>> {
+    let mut statement = reader.transaction.prepare_cached("SELECT body FROM decisions WHERE kind = ?1 AND name = ?2")?;
+    let body = |(name, mac): (&String, &Vec<u8>)| {
+        let same = known.rows.get(name).filter(|_| known.macs.get(name) == Some(mac)).map(Arc::clone);
+        let body = match same {
+            Some(body) => body,
+            None => Arc::from(statement.query_row((kind.as_str(), name), |row| row.get::<_, Vec<u8>>(0))?),
+        };
+        Ok((name.clone(), body))
+    };
+    macs.iter().map(body).collect()
 }

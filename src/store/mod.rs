@@ -1,6 +1,8 @@
 //! The store: one `SQLite` database in the state folder for everything that a gateway remembers about decisions. This is its narrow border, so that
 //! another engine can follow: rows by kind and name, which are read and changed as a whole. The machine's key authenticates what decides anything.
 
+mod anchor;
+pub mod audit;
 mod canonical;
 mod database;
 mod decisions;
@@ -8,18 +10,22 @@ mod key;
 mod seal;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 pub use canonical::Canonical;
 pub use key::MachineKey;
 
-use self::database::Database;
-use self::decisions::{Reading, Snapshot, rows_now, write_changed};
-use crate::error::Result;
+use self::anchor::{Anchor, Anchored};
+use self::database::{BUSY_TIME, Database, Durability, Reader};
+use self::decisions::{Reading, Snapshot, current, is_unused, rows_now, set_all_aside, write_changed};
+use crate::error::{Error, Result};
 use crate::files::PrivateFolder;
+
+/// The error of a store that is closed with its gateway.
+const CLOSED: Error = Error::Closed { what: "gateway" };
 
 /// Rows of one kind, by name.
 pub type Rows = BTreeMap<String, Arc<[u8]>>;
@@ -59,7 +65,8 @@ impl Kind {
     }
 }
 
-/// The database of one state folder. Several processes may use one database at the same time. All methods but [`Store::last_rows`] block.
+/// The database of one state folder. Several processes may use one database at the same time. All methods but [`Store::last_rows`] and
+/// [`Store::damage`] block.
 ///
 /// ```
 /// use hyperlight_mcp::store::{Kind, Store};
@@ -75,10 +82,14 @@ impl Kind {
 /// # Ok(()) }
 /// ```
 pub struct Store {
+    folder: PathBuf,
     key: MachineKey,
-    reader: Mutex<Database>,
+    anchor: Anchor,
+    /// `None` once the store is closed.
+    reader: Mutex<Option<Database>>,
     /// Another connection, so that no reader waits for a change.
-    writer: Mutex<Database>,
+    writer: Mutex<Option<Database>>,
+    /// Never locked while the database is read or written, because JavaScript's thread takes this lock.
     last: Mutex<BTreeMap<Kind, Reading>>,
     on_damage: DamageListener,
     warning: Option<String>,
@@ -86,7 +97,7 @@ pub struct Store {
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Store").finish_non_exhaustive()
+        formatter.debug_struct("Store").field("folder", &self.folder).finish_non_exhaustive()
     }
 }
 
@@ -101,9 +112,15 @@ impl Store {
         let warning = was_open
             .map(|mode| format!("other users could read the state folder {} (mode {mode:o}); its mode is 700 now", folder.display()));
         let key = MachineKey::open(&folder)?;
-        let writer = Mutex::new(Database::open(&folder)?);
-        let reader = Mutex::new(Database::open(&folder)?);
-        Ok(Self { key, reader, writer, last: Mutex::default(), on_damage, warning })
+        let (writer, reader) = (Database::open(&folder, Durability::Full)?, Database::open(&folder, Durability::Full)?);
+        let anchor = Anchor::new(&folder);
+        let (writer, reader) = (Mutex::new(Some(writer)), Mutex::new(Some(reader)));
+        let store = Self { folder, key, anchor, reader, writer, last: Mutex::default(), on_damage, warning };
+        if store.anchor.read(&store.key)? == Anchored::Missing {
+            // Before the first change, so that a database with changes always has an anchor.
+            store.open_writer()?.transaction(|transaction| store.present_anchor(transaction).map(drop))?;
+        }
+        Ok(store)
     }
 
     /// Returns a warning if other users could read the state folder. Their permissions were removed when the store was opened.
@@ -118,31 +135,52 @@ impl Store {
         &self.key
     }
 
+    /// Returns the real path of the state folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Returns the rows of one kind as they are now. They are read again only if they have changed. Rows that another program has changed count as
     /// absent: they decide nothing.
     ///
     /// # Errors
-    /// `ERR_STORE`.
+    /// `ERR_STORE`; `ERR_CLOSED` once the store is closed.
     pub fn rows(&self, kind: Kind) -> Result<Arc<Rows>> {
-        let read = self.read(kind);
+        self.rows_of([kind]).map(|[rows]| rows)
+    }
+
+    /// Returns the rows of several kinds, all of one moment.
+    ///
+    /// # Errors
+    /// The errors of [`Self::rows`].
+    pub fn rows_of<const N: usize>(&self, kinds: [Kind; N]) -> Result<[Arc<Rows>; N]> {
+        let read = self.read(kinds);
+        if matches!(read, Err(Error::Closed { .. })) {
+            return read.map(|_| kinds.map(|_| Arc::default()));
+        }
+        let mut problems = Vec::new();
         let mut last = self.last();
-        match read {
-            Ok(snapshot) => {
-                let rows = Arc::clone(&snapshot.rows);
-                let problem = snapshot.problem.clone();
-                let before = last.insert(kind, Reading::Read(snapshot));
-                drop(last);
-                let is_new = |before: &Reading| !matches!(before, Reading::Read(known) if known.problem == problem);
-                if let Some(problem) = problem.as_ref().filter(|_| before.as_ref().is_none_or(is_new)) {
-                    (self.on_damage)(problem.clone());
+        let rows = match read {
+            Ok(snapshots) => {
+                let rows = std::array::from_fn(|index| Arc::clone(&snapshots[index].rows));
+                for (kind, snapshot) in kinds.into_iter().zip(snapshots) {
+                    let problem = snapshot.problem.clone();
+                    let before = last.insert(kind, Reading::Read(snapshot));
+                    problems.extend(problem.filter(|problem| before.as_ref().and_then(Reading::problem) != Some(problem)));
                 }
                 Ok(rows)
             }
             Err(error) => {
-                last.insert(kind, Reading::Failed(error.clone()));
+                last.extend(kinds.map(|kind| (kind, Reading::Failed(error.clone()))));
                 Err(error)
             }
+        };
+        drop(last);
+        for problem in problems {
+            (self.on_damage)(problem);
         }
+        rows
     }
 
     /// Returns the rows of one kind as they were read last. Neither reads nor waits.
@@ -157,40 +195,174 @@ impl Store {
         }
     }
 
+    /// Returns the reason why the rows of one kind counted as absent when they were read last. A caller for whom "no rows" permits anything must ask
+    /// for it. Neither reads nor waits.
+    #[must_use]
+    pub fn damage(&self, kind: Kind) -> Option<String> {
+        self.last().get(&kind).and_then(Reading::problem).cloned()
+    }
+
+    /// Returns whether there has never been a row of this kind.
+    ///
+    /// # Errors
+    /// The errors of [`Self::rows`].
+    pub fn is_new(&self, kind: Kind) -> Result<bool> {
+        self.read([kind]).map(|[snapshot]| snapshot.seal.is_none() && snapshot.problem.is_none())
+    }
+
     /// Changes the rows of one kind as a whole, or not at all. Other processes wait meanwhile. Rows that another program has changed are set aside
     /// first, and the change begins without any.
     ///
     /// # Errors
-    /// The error of `change`, after which nothing has changed. `ERR_STORE`.
+    /// The error of `change`, after which nothing has changed. `ERR_STORE`; `ERR_CLOSED` once the store is closed.
     pub fn change<T>(&self, kind: Kind, change: impl FnOnce(&mut Rows) -> Result<T>) -> Result<T> {
-        let mut writer = self.writer.lock();
-        let outcome = writer.transaction(|transaction| {
-            let before = rows_now(transaction, kind, &self.key, None)?;
-            let mut rows = Rows::clone(&before.rows);
+        self.change_all([kind], |[rows]| change(rows))
+    }
+
+    /// Changes the rows of several kinds as a whole, or not at all.
+    ///
+    /// # Errors
+    /// The errors of [`Self::change`].
+    pub fn change_all<const N: usize, T>(&self, kinds: [Kind; N], change: impl FnOnce(&mut [Rows; N]) -> Result<T>) -> Result<T> {
+        // Reports damages, and gives the rows of which only changed ones are read again.
+        self.rows_of(kinds)?;
+        let known = kinds.map(|kind| self.known(kind));
+        let mut writer = self.open_writer()?;
+        self.repair_anchor(&mut writer)?;
+        let (outcome, anchor, changed) = writer.transaction(|transaction| {
+            let anchored = self.present_anchor(transaction)?;
+            let counts = anchored.counts().ok_or_else(|| transaction.problem("its anchor was changed during a change; try again"))?;
+            let mut before = Vec::with_capacity(N);
+            for (kind, known) in kinds.into_iter().zip(&known) {
+                before.push(rows_now(transaction, kind, &self.key, &anchored, known.as_ref())?);
+            }
+            let mut rows = std::array::from_fn(|index| Rows::clone(&before[index].rows));
             let outcome = change(&mut rows)?;
-            write_changed(transaction, kind, &self.key, &before, &rows)?;
-            Ok((outcome, before.problem))
-        });
+            let mut changed = Vec::new();
+            for ((kind, before), rows) in kinds.into_iter().zip(&before).zip(&rows) {
+                changed.extend(write_changed(transaction, kind, &self.key, counts, before, rows)?.map(|changes| (kind, changes)));
+            }
+            Ok((outcome, counts.id.clone(), changed))
+        })?;
+        self.raise_anchor(&mut writer, &anchor, &changed);
         drop(writer);
-        let (outcome, problem) = outcome?;
-        if let Some(problem) = problem {
-            (self.on_damage)(problem);
-        }
-        self.rows(kind)?;
+        self.rows_of(kinds)?;
         Ok(outcome)
     }
 
-    fn read(&self, kind: Kind) -> Result<Snapshot> {
-        let mut reader = self.reader.lock();
+    /// Closes the files of the store. What was read last can still be told.
+    pub fn close(&self) {
+        // The reader first, so that the writer is the last connection, which merges the journal into the database.
+        if let Some(reader) = self.reader.lock().take() {
+            reader.close();
+        }
+        if let Some(writer) = self.writer.lock().take() {
+            writer.close();
+        }
+    }
+
+    /// Opens a connection for the audit, so that nothing else waits for it. Its rows are many, and none of them decides anything.
+    fn audit_database(&self) -> Result<Database> {
+        Database::open(&self.folder, Durability::Process)
+    }
+
+    fn read<const N: usize>(&self, kinds: [Kind; N]) -> Result<[Snapshot; N]> {
+        let mut reader = MutexGuard::try_map(self.reader.lock(), Option::as_mut).map_err(|_| CLOSED)?;
         let version = reader.version()?;
-        let last = match self.last().get(&kind) {
-            Some(Reading::Read(snapshot)) if snapshot.version == Some(version) => return Ok(snapshot.clone()),
-            Some(Reading::Read(snapshot)) => Some(snapshot.clone()),
-            _ => None,
+        let known = kinds.map(|kind| self.known(kind));
+        if known.iter().all(|known| known.as_ref().is_some_and(|known| known.version == Some(version))) {
+            return Ok(known.map(Option::unwrap_or_default));
+        }
+        if let Some(current) = reader.reading(|transaction| current(transaction, kinds, &known))? {
+            // Only rows of other kinds have changed.
+            return Ok(current.map(|snapshot| Snapshot { version: Some(version), ..snapshot }));
+        }
+        // The anchor first: the database only moves forward, so it is not behind because of a change that comes between.
+        let anchored = self.anchor.read(&self.key)?;
+        let read = |transaction: &Reader<'_>| {
+            let mut read = Vec::with_capacity(N);
+            for (kind, known) in kinds.into_iter().zip(&known) {
+                read.push(rows_now(transaction, kind, &self.key, &anchored, known.as_ref())?);
+            }
+            Ok(read)
         };
-        let mut snapshot = reader.reading(|transaction| rows_now(transaction, kind, &self.key, last.as_ref()))?;
-        snapshot.version = Some(version);
-        Ok(snapshot)
+        let mut read = reader.reading(read)?;
+        drop(reader);
+        for (kind, snapshot) in kinds.into_iter().zip(&mut read) {
+            // Rows that decide nothing are read anew each time, as what was wrong may have been put right beside the database.
+            snapshot.version = Some(version).filter(|_| snapshot.problem.is_none());
+            if let Some(seal) = &snapshot.seal {
+                self.anchor.note(&snapshot.anchor, kind, seal.changes);
+            }
+        }
+        self.catch_up(&anchored, kinds.into_iter().zip(&read));
+        Ok(std::array::from_fn(|index| std::mem::take(&mut read[index])))
+    }
+
+    /// Raises the anchor if it is behind: the process that made the last change was killed before it could. Waits for nobody.
+    fn catch_up<'a>(&self, anchored: &Anchored, read: impl Iterator<Item = (Kind, &'a Snapshot)>) {
+        let Some(counts) = anchored.counts() else { return };
+        let ahead = |(kind, snapshot): (Kind, &Snapshot)| {
+            let changes = snapshot.seal.as_ref()?.changes;
+            (counts.changes_of(kind) < changes).then_some((kind, changes))
+        };
+        let ahead: Vec<_> = read.filter_map(ahead).collect();
+        if let (false, Some(mut writer)) = (ahead.is_empty(), self.writer.try_lock()) {
+            let raised =
+                |writer: &mut Database| writer.transaction_now(|transaction| self.anchor.raise(&self.key, &counts.id, &ahead, transaction));
+            if let Some(Err(error)) = writer.as_mut().map(raised) {
+                tracing::debug!(%error, "the anchor of the store was not raised");
+            }
+        }
+    }
+
+    /// Raises the anchor to what was committed. If that fails, the change counts all the same, and the next one raises the anchor.
+    fn raise_anchor(&self, writer: &mut Database, anchor: &str, changed: &[(Kind, u64)]) {
+        if changed.is_empty() {
+            return;
+        }
+        for (kind, changes) in changed {
+            self.anchor.note(anchor, *kind, *changes);
+        }
+        if let Err(error) = writer.transaction(|transaction| self.anchor.raise(&self.key, anchor, changed, transaction)) {
+            tracing::warn!(%error, "the anchor of the store could not be raised");
+        }
+    }
+
+    /// Reads the anchor in a transaction that excludes other writers. Makes one for a database without any change.
+    fn present_anchor(&self, transaction: &Reader<'_>) -> Result<Anchored> {
+        let anchored = self.anchor.read(&self.key)?;
+        let is_needed = anchored.counts().is_none() && is_unused(transaction).map_err(|error| transaction.failed(&error))?;
+        if is_needed { self.anchor.renew(&self.key, transaction).map(Anchored::Sound) } else { Ok(anchored) }
+    }
+
+    /// Makes a new anchor if there is none for this database. Before that all rows are set aside, as nothing says that they are not of an earlier
+    /// time. They are gone before the new anchor is there, so that a process which is killed in between leaves a store without rows.
+    fn repair_anchor(&self, writer: &mut Database) -> Result<()> {
+        if self.anchor.read(&self.key)?.counts().is_some() {
+            return Ok(());
+        }
+        writer.transaction(|transaction| {
+            if self.present_anchor(transaction)?.counts().is_none() {
+                set_all_aside(transaction, "the anchor was missing or changed").map_err(|error| transaction.failed(&error))?;
+            }
+            Ok(())
+        })?;
+        writer.transaction(|transaction| self.present_anchor(transaction).map(drop))
+    }
+
+    /// Returns the rows that were checked last.
+    fn known(&self, kind: Kind) -> Option<Snapshot> {
+        match self.last().get(&kind) {
+            Some(Reading::Read(snapshot)) if snapshot.problem.is_none() => Some(snapshot.clone()),
+            _ => None,
+        }
+    }
+
+    fn open_writer(&self) -> Result<MappedMutexGuard<'_, Database>> {
+        let busy = || database::busy(&self.folder);
+        let writer = self.writer.try_lock_for(BUSY_TIME).ok_or_else(busy)?;
+        MutexGuard::try_map(writer, Option::as_mut).map_err(|_| CLOSED)
     }
 
     fn last(&self) -> MutexGuard<'_, BTreeMap<Kind, Reading>> {

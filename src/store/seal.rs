@@ -8,8 +8,15 @@ pub(super) fn row_mac(key: &MachineKey, kind: Kind, name: &str, body: &[u8]) -> 
     key.mac_of(&Canonical::new("hyperlight-mcp row 1").text(kind.as_str()).text(name).bytes(body))
 }
 
-/// Returns the MAC of all rows of a kind after `changes` changes. `macs` are the rows' names and MACs, in the order of the names.
-pub(super) fn seal_mac<'a>(key: &MachineKey, kind: Kind, changes: u64, macs: impl Iterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
-    let form = Canonical::new("hyperlight-mcp seal 1").text(kind.as_str()).text(&changes.to_string());
+/// Returns the MAC of all rows of a kind after `changes` changes, under the anchor with this id. `macs` are the rows' names and MACs, in the order
+/// of the names.
+pub(super) fn seal_mac<'a>(
+    key: &MachineKey,
+    anchor: &str,
+    kind: Kind,
+    changes: u64,
+    macs: impl Iterator<Item = (&'a str, &'a [u8])>,
+) -> Vec<u8> {
+    let form = Canonical::new("hyperlight-mcp seal 1").text(anchor).text(kind.as_str()).text(&changes.to_string());
     key.mac_of(&macs.fold(form, |form, (name, mac)| form.text(name).bytes(mac)))
 }

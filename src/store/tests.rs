@@ -1,12 +1,14 @@
 //! The store through its border, with changes by other programs in between.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::PathBuf;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
+use crate::files;
 
 fn open(folder: &TempDir) -> Store {
     open_with(folder, &Arc::default())
@@ -65,7 +67,7 @@ fn a_row_that_was_changed_removed_added_or_put_back_decides_nothing_and_neither_
     for tampering in [
         "UPDATE decisions SET body = x'39' WHERE name = 'a'",
         "DELETE FROM decisions WHERE name = 'a'",
-        "INSERT INTO decisions SELECT kind, 'c', body, mac FROM decisions WHERE name = 'a'",
+        "INSERT INTO decisions SELECT kind, 'c', mac, body FROM decisions WHERE name = 'a'",
         "UPDATE seals SET changes = changes - 1",
         "DELETE FROM seals",
         "INSERT INTO decisions SELECT * FROM earlier",
@@ -143,4 +145,198 @@ fn the_database_and_its_files_are_the_users_alone() {
     for file in fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap()) {
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.file_name());
     }
+}
+
+/// The files of a store, as a backup has them.
+struct Backup(Vec<(PathBuf, Vec<u8>)>);
+
+impl Backup {
+    fn of(folder: &TempDir) -> Self {
+        raw(folder).execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        let paths = ["store.sqlite3", "store.anchor"].map(|name| folder.path().join(name));
+        Self(paths.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect())
+    }
+
+    fn put_back(&self, names: &[&str], folder: &TempDir) {
+        for journal in ["store.sqlite3-wal", "store.sqlite3-shm"] {
+            let _ = fs::remove_file(folder.path().join(journal));
+        }
+        for (path, bytes) in self.0.iter().filter(|(path, _)| names.iter().any(|name| path.ends_with(name))) {
+            files::replace(path, bytes, files::Writing::Quick).unwrap();
+        }
+    }
+}
+
+fn remove(store: &Store, name: &str) {
+    let remove = |rows: &mut Rows| {
+        rows.remove(name);
+        Ok(())
+    };
+    store.change(Kind::Grant, remove).unwrap();
+}
+
+#[test]
+fn a_database_that_is_put_back_decides_nothing_says_so_and_never_comes_to_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let damages = Arc::default();
+    let store = open_with(&folder, &damages);
+    put(&store, "a", "1");
+    let earlier = Backup::of(&folder);
+    remove(&store, "a");
+    // Both a process that is running, and one that starts afterwards.
+    earlier.put_back(&["store.sqlite3"], &folder);
+    assert!(names(&store).is_empty());
+    assert!(store.damage(Kind::Grant).unwrap().contains("earlier time"));
+    drop(store);
+    damages.lock().clear();
+    let store = open_with(&folder, &damages);
+    assert!(names(&store).is_empty() && names(&store).is_empty());
+    assert!(damages.lock().len() == 1 && damages.lock()[0].contains("earlier time"), "{damages:?}");
+    put(&store, "b", "1");
+    assert_eq!((names(&store), store.damage(Kind::Grant)), (vec!["b".to_owned()], None));
+    assert_eq!(names(&open(&folder)), ["b"]);
+    earlier.put_back(&["store.sqlite3"], &folder);
+    assert!(names(&store).is_empty() && names(&open(&folder)).is_empty());
+}
+
+#[test]
+fn a_running_process_notices_that_database_and_anchor_are_put_back_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    put(&store, "a", "1");
+    let earlier = Backup::of(&folder);
+    remove(&store, "a");
+    earlier.put_back(&["store.sqlite3", "store.anchor"], &folder);
+    assert!(names(&store).is_empty() && store.damage(Kind::Grant).is_some());
+    // A process that starts afterwards cannot know: docs/THREAT-MODEL.md.
+    assert_eq!(names(&open(&folder)), ["a"]);
+}
+
+#[test]
+fn without_its_anchor_a_store_decides_nothing_of_any_kind() {
+    for replacement in [None, Some("{}"), Some("")] {
+        let folder = tempfile::tempdir().unwrap();
+        let damages = Arc::default();
+        let store = open_with(&folder, &damages);
+        put(&store, "a", "1");
+        let earlier = Backup::of(&folder);
+        drop(store);
+        let anchor = folder.path().join("store.anchor");
+        match replacement {
+            None => fs::remove_file(&anchor).unwrap(),
+            Some(text) => fs::write(&anchor, text).unwrap(),
+        }
+        let store = open_with(&folder, &damages);
+        assert!(names(&store).is_empty() && store.rows(Kind::Toolbox).unwrap().is_empty());
+        assert!(store.damage(Kind::Grant).is_some() && store.damage(Kind::Toolbox).is_some());
+        assert!(damages.lock().iter().all(|damage| damage.contains("anchor")), "{damages:?}");
+        // The first change of any kind begins a new store. What was kept aside, and what an earlier copy has, stays without effect.
+        let insert = |rows: &mut Rows| Ok(rows.insert("t".to_owned(), Arc::from(*b"1")));
+        store.change(Kind::Toolbox, insert).unwrap();
+        for store in [&store, &open(&folder)] {
+            assert!(names(store).is_empty() && store.damage(Kind::Grant).is_none());
+            assert_eq!(store.rows(Kind::Toolbox).unwrap().len(), 1);
+        }
+        let kept: i64 = raw(&folder).query_row("SELECT count(*) FROM set_aside", [], |row| row.get(0)).unwrap();
+        assert_eq!(kept, 1);
+        drop(store);
+        earlier.put_back(&["store.sqlite3"], &folder);
+        assert!(names(&open(&folder)).is_empty());
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_before_it_raises_the_anchor_loses_nothing_and_the_next_one_raises_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    put(&store, "a", "1");
+    let before = Backup::of(&folder);
+    put(&store, "b", "1");
+    let after = Backup::of(&folder);
+    drop(store);
+    // This is what is left if the process ends between the two.
+    before.put_back(&["store.anchor"], &folder);
+    let damages = Arc::default();
+    assert_eq!(names(&open_with(&folder, &damages)), ["a", "b"]);
+    assert!(damages.lock().is_empty(), "{damages:?}");
+    assert_eq!(fs::read(folder.path().join("store.anchor")).unwrap(), after.0[1].1);
+    before.put_back(&["store.sqlite3"], &folder);
+    assert!(names(&open(&folder)).is_empty());
+}
+
+#[test]
+fn a_process_that_is_killed_while_it_makes_a_store_leaves_one_that_works() {
+    // Killed after the database was made, and before the anchor was.
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(&folder));
+    fs::remove_file(folder.path().join("store.anchor")).unwrap();
+    let damages = Arc::default();
+    let store = open_with(&folder, &damages);
+    put(&store, "a", "1");
+    assert_eq!(names(&open_with(&folder, &damages)), ["a"]);
+    assert!(damages.lock().is_empty(), "{damages:?}");
+}
+
+#[test]
+fn several_kinds_change_together_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    let both = [Kind::Approval, Kind::Revocation];
+    let insert = |outcome: Result<()>| {
+        move |[approvals, revocations]: &mut [Rows; 2]| {
+            approvals.insert("a".to_owned(), Arc::from(*b"1"));
+            revocations.insert("a".to_owned(), Arc::from(*b"1"));
+            outcome
+        }
+    };
+    assert!(store.is_new(Kind::Approval).unwrap());
+    store.change_all(both, insert(Err(CLOSED))).unwrap_err();
+    // The second of the two cannot be written.
+    raw(&folder)
+        .execute_batch("CREATE TRIGGER t BEFORE INSERT ON decisions WHEN NEW.kind = 'revocation' BEGIN SELECT RAISE(ABORT, 'no'); END")
+        .unwrap();
+    assert_eq!(store.change_all(both, insert(Ok(()))).unwrap_err().code(), "ERR_STORE");
+    assert!(store.rows_of(both).unwrap().iter().all(|rows| rows.is_empty()) && store.is_new(Kind::Approval).unwrap());
+    raw(&folder).execute_batch("DROP TRIGGER t").unwrap();
+    store.change_all(both, insert(Ok(()))).unwrap();
+    assert!(open(&folder).rows_of(both).unwrap().iter().all(|rows| rows.len() == 1) && !store.is_new(Kind::Revocation).unwrap());
+}
+
+#[test]
+fn a_closed_store_holds_no_file_tells_what_it_knew_and_leaves_one_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    put(&store, "a", "1");
+    store.close();
+    store.close();
+    assert_eq!(store.rows(Kind::Grant).unwrap_err().code(), "ERR_CLOSED");
+    assert_eq!(store.change(Kind::Grant, |_| Ok(())).unwrap_err().code(), "ERR_CLOSED");
+    assert_eq!(store.last_rows(Kind::Grant).unwrap().len(), 1);
+    let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    assert_eq!(open.filter(|path| path.starts_with(folder.path())).count(), 0);
+    let mut left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    left.sort();
+    assert_eq!(left, ["machine.key", "store.anchor", "store.lock", "store.sqlite3"]);
+}
+
+/// The locks of a process on a file end when the process closes any descriptor of the file. If that happened, the last process to close would remove
+/// the journal under the others.
+#[test]
+fn a_second_store_in_one_process_takes_no_locks_from_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    put(&store, "a", "1");
+    let inode = fs::metadata(folder.path().join("store.sqlite3")).unwrap().ino();
+    let locks = || {
+        let ours = format!(" {} ", std::process::id());
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().filter(|line| line.contains(&ours) && line.contains(&format!(":{inode} "))).count()
+    };
+    let before = locks();
+    let second = open(&folder);
+    assert!(before > 0 && locks() >= before);
+    second.close();
+    assert!(locks() >= before);
+    put(&store, "b", "1");
+    assert_eq!(names(&open(&folder)), ["a", "b"]);
 }

@@ -6,6 +6,7 @@ mod problem;
 mod sanitise;
 mod server_name;
 mod shown_arguments;
+mod word_text;
 
 pub use nearest::nearest;
 pub use problem::Problem;
@@ -15,3 +16,4 @@ pub(crate) use sanitise::{hidden, is_tag, is_unseen, visible};
 pub(crate) use server_name::check_server_name;
 pub use server_name::is_server_name;
 pub(crate) use shown_arguments::{arguments_text, escaped, whole_arguments_text};
+pub use word_text::WordText;

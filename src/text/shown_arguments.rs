@@ -8,6 +8,10 @@ use super::is_unseen;
 const MAX_CHARS: usize = 4_000;
 /// Length up to which a value is never cut, so that a path or an address stays readable.
 const MIN_VALUE_CHARS: usize = 60;
+/// Number of blanks in a row up to which they are shown unchanged.
+const MAX_BLANKS: usize = 16;
+/// The same for the indentation of a line.
+const MAX_INDENTATION: usize = 64;
 /// Number of items of a list that are always shown.
 const MIN_ITEMS: usize = 5;
 
@@ -20,7 +24,7 @@ pub(crate) fn arguments_text(arguments: &Map<String, Json>) -> (String, usize) {
     let mut limit = MAX_CHARS;
     loop {
         let mut cuts = 0;
-        let text = escaped(&pretty(&shortened(&whole, limit, &mut cuts)));
+        let text = folded(&escaped(&pretty(&shortened(&whole, limit, &mut cuts))));
         if text.chars().count() <= MAX_CHARS || limit <= MIN_VALUE_CHARS {
             return (text, cuts);
         }
@@ -30,11 +34,34 @@ pub(crate) fn arguments_text(arguments: &Map<String, Json>) -> (String, usize) {
 
 /// Returns the arguments as text without cuts, for a person who wants to see everything.
 pub(crate) fn whole_arguments_text(arguments: &Map<String, Json>) -> String {
-    escaped(&pretty(&Json::Object(arguments.clone())))
+    folded(&escaped(&pretty(&Json::Object(arguments.clone()))))
 }
 
 fn pretty(json: &Json) -> String {
     serde_json::to_string_pretty(json).unwrap_or_else(|_| "null".to_owned())
+}
+
+/// Replaces long runs of blanks with their number, so that they push nothing off the screen. A line begins with its indentation, as JSON contains no
+/// line break within a text.
+fn folded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (number, line) in text.split('\n').enumerate() {
+        if number > 0 {
+            out.push('\n');
+        }
+        let mut rest = line;
+        while let Some(first) = rest.chars().next() {
+            let end = rest.find(|character: char| character.is_whitespace() != first.is_whitespace()).unwrap_or(rest.len());
+            let (run, after) = rest.split_at(end);
+            let most = if rest.len() == line.len() { MAX_INDENTATION } else { MAX_BLANKS };
+            match run.chars().count() {
+                count if first.is_whitespace() && count > most => out += &format!("[{count} blanks]"),
+                _ => out += run,
+            }
+            rest = after;
+        }
+    }
+    out
 }
 
 /// Returns the value with each text cut to `limit` characters. A list is cut to a number of items in proportion to `limit`.
@@ -111,6 +138,18 @@ mod tests {
         let text = whole_arguments_text(arguments.as_object().unwrap());
         assert!(text.len() > 100_000 && text.contains("x\\u001b[2Jy"), "{}", &text[..99]);
         assert_eq!(whole_arguments_text(json!({ "a": 1 }).as_object().unwrap()), shown(&json!({ "a": 1 })).0);
+    }
+
+    #[test]
+    fn blanks_push_nothing_off_the_screen() {
+        let blanks = " ".repeat(3_600);
+        let arguments = json!({ "command": format!("rm -rf ~/important; echo {blanks}"), format!("a{blanks}b"): format!("\u{3000}{}", "\u{2003}".repeat(99)) });
+        for text in [shown(&arguments).0, whole_arguments_text(arguments.as_object().unwrap())] {
+            assert!(text.contains("\"rm -rf ~/important; echo [3601 blanks]\"") && text.contains("\"a[3600 blanks]b\""), "{text}");
+            assert!(text.contains("\"[100 blanks]\"") && text.chars().count() < 200, "{text}");
+        }
+        let deep = (0..100).fold(json!("x"), |inner, _| json!([inner]));
+        assert!(shown(&json!({ "a": deep })).0.contains("[200 blanks]"));
     }
 
     #[test]

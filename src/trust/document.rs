@@ -1,4 +1,4 @@
-//! The content of the approval file: converts bytes to approvals, or to a problem. Does not access the disk.
+//! An approval, and the file in which earlier versions kept all of them: converts its bytes to approvals, or to a problem. Does not access the disk.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,27 +68,28 @@ pub(super) fn new_id() -> String {
     hex::encode(bytes)
 }
 
-/// Content of the approval file.
+/// All approvals.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Approvals {
-    pub servers: BTreeMap<String, Approval>,
-    /// Number of revocations of each server, by all processes. By this a yes that began where nothing was approved finds out about an
+    /// The approvals by the keys of their servers ([`ServerDefinition::key`](crate::config::ServerDefinition::key)).
+    pub servers: BTreeMap<String, Arc<Approval>>,
+    /// Number of revocations of each server, by its key, by all processes. By this a yes that began where nothing was approved finds out about an
     /// approval that came and went since.
     pub revocations: BTreeMap<String, u64>,
 }
 
 impl Approvals {
-    pub(super) fn get(&self, server: &str) -> Option<&Approval> {
-        self.servers.get(server)
+    pub(super) fn get(&self, key: &str) -> Option<&Arc<Approval>> {
+        self.servers.get(key)
     }
 
-    pub(super) fn revocations_of(&self, server: &str) -> u64 {
-        self.revocations.get(server).copied().unwrap_or_default()
+    pub(super) fn revocations_of(&self, key: &str) -> u64 {
+        self.revocations.get(key).copied().unwrap_or_default()
     }
 
-    pub(super) fn revoke(&mut self, server: &str) {
-        self.servers.remove(server);
-        let count = self.revocations.entry(server.to_owned()).or_default();
+    pub(super) fn revoke(&mut self, key: &str) {
+        self.servers.remove(key);
+        let count = self.revocations.entry(key.to_owned()).or_default();
         *count = count.saturating_add(1);
     }
 }
@@ -98,14 +99,14 @@ impl Approvals {
 struct File {
     format: String,
     version: u32,
-    servers: BTreeMap<String, Approval>,
+    servers: BTreeMap<String, Arc<Approval>>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     revocations: BTreeMap<String, u64>,
     /// HMAC-SHA-256 of all fields above with this machine's key.
     mac: String,
 }
 
-/// The result of reading the bytes of an approval file.
+/// The result of reading the bytes of an earlier version's approval file.
 #[derive(Debug, PartialEq)]
 pub enum Content {
     /// The file was written by this program and has not changed.
@@ -116,7 +117,7 @@ pub enum Content {
     Foreign(String),
 }
 
-/// Parses the bytes of an approval file.
+/// Parses the bytes of an earlier version's approval file.
 ///
 /// ```
 /// use hyperlight_mcp::trust::{Content, MachineKey, read_approvals};
@@ -157,7 +158,8 @@ pub fn read(bytes: &[u8], key: &MachineKey) -> Content {
     Content::Sound(approvals)
 }
 
-/// Returns the bytes for which [`read`] returns [`Content::Sound`].
+/// Returns the bytes that an earlier version wrote, for which [`read`] returns [`Content::Sound`].
+#[cfg(test)]
 pub(super) fn write(approvals: Approvals, key: &MachineKey) -> Result<Vec<u8>, String> {
     let form = form(&approvals).ok_or("the approvals cannot be written as JSON")?;
     let Approvals { servers, revocations } = approvals;
@@ -198,7 +200,7 @@ mod tests {
     }
 
     fn approvals() -> Approvals {
-        Approvals { servers: [("a".to_owned(), approval())].into(), revocations: [("b".to_owned(), 7)].into() }
+        Approvals { servers: [("a".to_owned(), Arc::new(approval()))].into(), revocations: [("b".to_owned(), 7)].into() }
     }
 
     fn written(key: &MachineKey) -> Vec<u8> {

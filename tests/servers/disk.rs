@@ -1,7 +1,7 @@
 //! Bad files on the disk do not block a gateway: entries that name devices and pipes, locks that a server holds, a state folder that
 //! others could reach. Through the crate's own API.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -12,8 +12,10 @@ use hyperlight_mcp::registry::ServerState;
 use hyperlight_mcp::sandbox::Stop;
 use hyperlight_mcp::trust::ApprovalRequest;
 use hyperlight_mcp::{Gateway, GatewayOptions};
+use rusqlite::Connection;
 use serde_json::{Map, Value as Json, json};
 
+use crate::store::{begin_change, hold_command, hold_if_asked};
 use crate::support::{FIXTURE, TestFolder, guest_choice, patience, within, write_script};
 
 fn options(test_folder: &TestFolder, servers: &Json) -> GatewayOptions {
@@ -82,11 +84,18 @@ async fn a_config_that_is_a_pipe_is_an_error_and_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_holds_the_lock_of_the_approvals_is_ended_and_its_revocation_recorded() {
+async fn a_server_that_holds_the_lock_of_the_store_is_ended_and_its_revocation_recorded() {
+    hold_if_asked();
     let test_folder = TestFolder::new();
-    let (lock, held) = (test_folder.path("state/approved-mcp.lock"), test_folder.path("hold"));
+    let (database, held) = (test_folder.path("state/store.sqlite3"), test_folder.path("hold"));
     let fixture = format!("{FIXTURE} {}", test_folder.arguments("one", &[]).join(" "));
-    let script = format!("if [ -e {0} ]; then exec flock {1} {fixture}; else exec {fixture}; fi", held.display(), lock.display());
+    let test = "disk::a_server_that_holds_the_lock_of_the_store_is_ended_and_its_revocation_recorded";
+    let holding = hold_command(test, &database, &test_folder.path("holds"));
+    let script = format!(
+        "if [ -e {0} ]; then {holding} & while [ ! -e {1} ]; do sleep 0.01; done; fi; exec {fixture}",
+        held.display(),
+        test_folder.path("holds").display()
+    );
     write_script(&test_folder.path("server"), &script);
     let servers = json!({ "one": { "command": test_folder.path("server"), "confirm": "never" } });
     let gateway = Gateway::open(options(&test_folder, &servers)).unwrap();
@@ -94,7 +103,7 @@ async fn a_server_that_holds_the_lock_of_the_approvals_is_ended_and_its_revocati
     gateway.enable("one").unwrap();
     fs::write(&held, "").unwrap();
     gateway.test("one").await.unwrap();
-    assert!(File::open(&lock).unwrap().try_lock().is_err(), "the server holds the lock");
+    assert!(begin_change(&database).is_err(), "the server holds the lock");
 
     within(patience(), "the revocation", gateway.revoke("one")).await.unwrap();
     assert_eq!(test_folder.servers_running(), [""; 0]);
@@ -109,10 +118,8 @@ async fn a_revocation_that_cannot_be_recorded_ends_the_server_says_so_and_holds_
     gateway.approve("one", None, None).await.unwrap();
     gateway.enable("one").unwrap();
     assert_eq!(call(&gateway, "one").await, "no error");
-    // Where the lock was, there is a folder: not even root can lock it as a file.
-    let lock = test_folder.path("state/approved-mcp.lock");
-    fs::remove_file(&lock).unwrap();
-    fs::create_dir(&lock).unwrap();
+    let database = Connection::open(test_folder.path("state/store.sqlite3")).unwrap();
+    database.execute_batch("CREATE TRIGGER t BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'no'); END").unwrap();
 
     let error = within(patience(), "the revocation", gateway.revoke("one")).await.unwrap_err();
     assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("could not be recorded"), "{error}");
@@ -125,7 +132,7 @@ async fn a_revocation_that_cannot_be_recorded_ends_the_server_says_so_and_holds_
     assert_eq!(call(&gateway, "one").await, "ERR_NOT_APPROVED");
     assert_eq!(gateway.enable("one").unwrap_err().code(), "ERR_NOT_APPROVED");
 
-    fs::remove_dir(&lock).unwrap();
+    database.execute_batch("DROP TRIGGER t").unwrap();
     gateway.revoke("one").await.unwrap();
     assert_eq!(state(&Gateway::open(options(&test_folder, &servers)).unwrap(), ApprovalRead::Fresh), ServerState::Unapproved);
 }
@@ -139,8 +146,7 @@ async fn who_waits_for_a_lock_holds_up_nobody_else() {
         gateway.approve(name, None, None).await.unwrap();
         gateway.enable(name).unwrap();
     }
-    let lock = File::open(test_folder.path("state/approved-mcp.lock")).unwrap();
-    lock.lock().unwrap();
+    let lock = begin_change(&test_folder.path("state/store.sqlite3")).unwrap();
     // As many as the runtime has threads, and more.
     let waiting: Vec<_> = (0..8)
         .map(|_| {
@@ -177,7 +183,7 @@ async fn what_was_found_last_is_told_without_reading_and_looked_at_again_soon() 
     })
     .await;
     // Nobody opens this: it would be an error.
-    let path = test_folder.path("state/approved-mcp.json");
+    let path = test_folder.path("state/store.sqlite3");
     fs::remove_file(&path).unwrap();
     pipe(&path);
     assert_eq!(state(&there, ApprovalRead::Cached), ServerState::Connected);
@@ -202,6 +208,6 @@ async fn a_state_folder_that_others_see_is_closed_with_a_warning_and_one_that_th
 
     fs::set_permissions(&folder, Permissions::from_mode(0o775)).unwrap();
     let error = Gateway::open(options(&test_folder, &json!({}))).err().unwrap();
-    assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("chmod 700"), "{error}");
+    assert!(error.code() == "ERR_STORE" && error.to_string().contains("chmod 700"), "{error}");
     assert_eq!(mode(&folder), 0o775);
 }

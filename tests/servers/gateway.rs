@@ -9,11 +9,12 @@ use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::gateway::{AgentModule, CallOptions, EnableAtOpen, RunOptions, RunReport, Sandbox};
 use hyperlight_mcp::registry::ServerState;
 use hyperlight_mcp::sandbox::{Stop, StopReason, Value};
-use hyperlight_mcp::trust::{ApprovalRequest, ApprovalStore, ManifestRequest, Subject};
+use hyperlight_mcp::trust::{ApprovalRequest, ManifestRequest, Subject};
 use hyperlight_mcp::{Gateway, GatewayOptions, Result};
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
 
+use crate::store::approvals_in;
 use crate::support::{FIXTURE, TestFolder, emulated, guest_choice, object, patience, scaled, until, within, write_script};
 
 /// A run's or call's end from outside takes no longer.
@@ -450,7 +451,7 @@ async fn a_tool_that_was_approved_in_another_form_while_its_server_connected_is_
     let approving = async {
         until("the start of its process", || started.exists().then_some(())).await;
         // As another process does it, which saw the tool described in another way.
-        let store = ApprovalStore::open(&test_folder.path("state"), Arc::new(|_| ())).unwrap();
+        let store = approvals_in(&test_folder.path("state"));
         let approval = store.approval("one").unwrap().unwrap();
         let mut manifest = (**approval.manifest.as_ref().unwrap()).clone();
         manifest.tools.iter_mut().find(|tool| tool.name == "echo").unwrap().description = Some("Deletes all.".to_owned());

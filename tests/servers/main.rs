@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 
 mod agents;
+mod audit;
 mod client;
 mod direct;
 mod disk;
@@ -18,6 +19,9 @@ mod questions;
 mod resources_and_prompts;
 mod results;
 mod serve_clients;
+mod store;
+mod telemetry;
+mod tasks;
 mod trust;
 mod typed;
 

@@ -7,10 +7,11 @@ use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::client::Completed;
 use hyperlight_mcp::gateway::{Answer, ApprovalQuestion, CallOptions, Callbacks, RunOptions};
 use hyperlight_mcp::sandbox::{Stop, Value};
-use hyperlight_mcp::trust::{ApprovalRequest, ApprovalStore, Decision};
+use hyperlight_mcp::trust::{ApprovalRequest, Decision};
 use hyperlight_mcp::{Error, Result};
 use serde_json::{Value as Json, json};
 
+use crate::store::approvals_in;
 use crate::support::asking::{ONE, Person, Setup, for_person};
 use crate::support::{FIXTURE, TestFolder, object, patience, pid_of, said, send, told, until, within, write_script};
 
@@ -333,7 +334,7 @@ async fn subscriptions_end_with_an_approval_whoever_takes_it_back() {
     let setup = Setup::open(&BOTH).await;
     setup.gateway.subscribe(ONE, "fixture://note.txt").await.unwrap();
     // As another process does it.
-    ApprovalStore::open(&setup.test_folder.path("state"), Arc::new(|_| ())).unwrap().revoke(ONE).unwrap();
+    approvals_in(&setup.test_folder.path("state")).revoke(ONE).unwrap();
     assert_eq!(code(setup.call("touch", json!({})).await), "ERR_NOT_APPROVED");
     setup.gateway.approve(ONE, None, None).await.unwrap();
     setup.call("touch", json!({})).await.unwrap();

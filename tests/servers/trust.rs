@@ -357,12 +357,11 @@ async fn neither_a_name_nor_an_argument_lowers_the_gate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_approval_file_approves_nothing_and_is_reported() {
+async fn approvals_that_another_program_changed_approve_nothing_and_are_reported() {
     let case = Case::new();
     let gateway = case.open(json!({})).await;
-    let path = case.test_folder.path("state/approved-mcp.json");
-    let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.replace("\"approvedAt\": ", "\"approvedAt\": 1")).unwrap();
+    let database = rusqlite::Connection::open(case.test_folder.path("state/store.sqlite3")).unwrap();
+    database.execute("DELETE FROM seals WHERE kind = 'approval'", []).unwrap();
     assert_eq!(code_of(&gateway, "echo", json!({ "value": 1 })).await, "ERR_NOT_APPROVED");
     assert_eq!(case.events("approvals-damaged").len(), 1);
 }

@@ -41,6 +41,8 @@ fn real() -> BTreeMap<String, Json> {
         ("GatewayOptions.schemaViolations", json!(SchemaViolations::default())),
         ("GatewayOptions.argumentChecks", json!(ArgumentCheck::default())),
         ("GatewayOptions.trace", json!(false)),
+        ("GatewayOptions.auditContent", json!(false)),
+        ("AuditQuery.limit", constant("node/options.rs", "DEFAULT_AUDIT_LIMIT")),
         ("GatewayOptions.watch", json!(false)),
         ("SandboxOptions.toolErrors", json!(ToolErrors::default())),
         ("SearchOptions.toolErrors", json!(ToolErrors::default())),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::found::{Secret, secret_field};
 use super::words::{shown_arguments, shown_text};
-use crate::config::{Part, Placeholder, Template, shown_placeholder};
+use crate::config::{Part, Template, shown_placeholder};
 use crate::redact::is_secret;
 use crate::trust::{address_of, shown_header, shown_variable};
 
@@ -124,26 +124,4 @@ pub(super) fn shown_input(input: &Json, may_show: &dyn Fn(&str, &str) -> bool) -
         _ => json!(MASKED),
     };
     Json::Object(fields.iter().map(|(key, value)| (key.clone(), shown(key, value))).collect())
-}
-
-/// Returns an entry in which an input has another id.
-pub(super) fn renamed_input(value: &Json, id: &str, new: &str) -> Json {
-    match value {
-        Json::String(text) => json!(renamed_in_text(text, id, new)),
-        Json::Array(items) => items.iter().map(|item| renamed_input(item, id, new)).collect(),
-        Json::Object(fields) => Json::Object(fields.iter().map(|(key, value)| (key.clone(), renamed_input(value, id, new))).collect()),
-        Json::Null | Json::Bool(_) | Json::Number(_) => value.clone(),
-    }
-}
-
-fn renamed_in_text(text: &str, id: &str, new: &str) -> String {
-    let Ok(template) = Template::parse(text) else { return text.to_owned() };
-    let part = |part: &Part| match part {
-        Part::Literal(text) => (*text).to_owned(),
-        Part::Placeholder { source, meaning: Placeholder::Input(known) } if *known == id => {
-            source.replacen(&format!("{{input:{id}}}"), &format!("{{input:{new}}}"), 1)
-        }
-        Part::Placeholder { source, .. } => (*source).to_owned(),
-    };
-    template.parts().iter().map(part).collect()
 }

@@ -3,7 +3,6 @@
 mod found;
 mod masked;
 mod plan;
-mod sources;
 mod words;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,16 +17,15 @@ use super::session::Session;
 use super::terminal::json_text;
 use super::{Exit, files};
 use crate::command::{Style, Tone, bordered, one_line, quoted};
-use crate::config::{ServerDefinition, Transport};
+use crate::config::{ServerDefinition, Transport, config_paths};
 use crate::text::has_invisible;
 use crate::trust::{METADATA_FIELD, address_of, addresses_of, input_lines, oauth_lines, shown_header, shown_variable};
 use masked::shown_url;
 use plan::{Addition, Read, plan, snippet};
 
+pub(super) use found::converted;
 pub use found::{FoundServer, Secret, found_in};
-pub(super) use found::{converted, inputs_in, starts_gateway};
 pub(super) use plan::{Plan, edited, plan_named, shown_found};
-pub(super) use sources::config_paths;
 pub(super) use words::shown_text;
 
 pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit, CliError> {
@@ -93,7 +91,7 @@ fn read_all(session: &Session, arguments: &Import) -> Result<Sources, CliError> 
         (Some(_), _) => {
             return Err(CliError::Usage("--from reads one program's config: name that program, like import cursor --from FILE".to_owned()));
         }
-        (None, programs) => sources::config_paths(programs, &session.context.environment, &workspace),
+        (None, programs) => config_paths(programs, &session.context.environment, &workspace),
     };
     let mut sources = Sources::default();
     for (program, path) in config_paths {

@@ -5,9 +5,12 @@ use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::found::{FoundServer, Secret, inputs_in, starts_gateway};
-use super::masked::{self, renamed_input, shown_input};
-use crate::config::{ServerDefinition, inputs_of_text, loads_code, parse_object, redirects_traffic};
+use super::found::{FoundServer, Secret};
+use super::masked::{self, shown_input};
+use crate::config::{
+    ServerDefinition, free_name, inputs_in, inputs_of_entry, loads_code, parse_object, redirects_traffic, renamed_input, starts_gateway,
+    valid_name,
+};
 use crate::error::Error;
 use crate::redact::{Redactor, is_secret};
 use crate::trust::input_lines;
@@ -123,16 +126,6 @@ pub(in crate::cli) fn plan_named(existing: &Json, read: Vec<Read>) -> (Plan, Vec
     (plan, names)
 }
 
-/// Returns the ids of the inputs in all texts of an entry. Each text is looked at by itself, as one with a mistake must not hide the others.
-fn inputs_of_entry(entry: &Json) -> Vec<String> {
-    match entry {
-        Json::String(text) => inputs_of_text(text),
-        Json::Array(items) => items.iter().flat_map(inputs_of_entry).collect(),
-        Json::Object(fields) => fields.values().flat_map(inputs_of_entry).collect(),
-        Json::Null | Json::Bool(_) | Json::Number(_) => Vec::new(),
-    }
-}
-
 /// New ids of the inputs of one program. The value that a person has given for an input of the config, or gives for an input of another program,
 /// must not go to a server that only uses the same id.
 struct Ids(Vec<(String, String)>);
@@ -208,7 +201,7 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
     }
     notes.extend(ids.notes(&entry));
     let entry = ids.renamed(&entry);
-    let valid = free(&valid_name(&name), taken);
+    let valid = free_name(&valid_name(&name), |name| taken.iter().any(|(known, _)| known == name));
     let one = json!({ "mcpServers": { valid.as_str(): entry } });
     // Errors about unknown inputs are ignored, as the inputs are added together with the server.
     match parse_object(&one, "import", 1) {
@@ -240,29 +233,6 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
 /// Returns the message of an error in an entry. No gateway is open, so no secret is known; the parser's messages never quote a value.
 fn readable(error: &Error) -> String {
     error.clone().redacted(&Redactor::new(None, None)).to_string()
-}
-
-/// Converts a name to a valid one: lower-case letters, digits and hyphens, starting with a letter.
-fn valid_name(name: &str) -> String {
-    const RESERVED: [&str; 5] = ["fs-read", "fs-write", "fetch", "mcp", "gateway"];
-    let mut valid = String::new();
-    for character in name.chars().flat_map(char::to_lowercase) {
-        let plain = if character.is_ascii_alphanumeric() { character } else { '-' };
-        if plain != '-' || !valid.ends_with('-') {
-            valid.push(plain);
-        }
-    }
-    let valid = valid.trim_matches('-');
-    let valid: String =
-        if valid.starts_with(|first: char| first.is_ascii_lowercase()) { valid.to_owned() } else { format!("server-{valid}") };
-    let valid: String = valid.trim_end_matches('-').chars().take(56).collect();
-    if RESERVED.contains(&valid.as_str()) { format!("{valid}-server") } else { valid }
-}
-
-fn free(name: &str, taken: &[(String, Json)]) -> String {
-    let is_taken = |name: &str| taken.iter().any(|(known, _)| known == name);
-    let numbered = (2..).map(|number| format!("{name}-{number}"));
-    std::iter::once(name.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_else(|| name.to_owned())
 }
 
 /// Returns the text of the config with the additions. Keeps everything else, including comments. An empty text becomes a new config.

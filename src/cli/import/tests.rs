@@ -119,7 +119,7 @@ fn inputs_come_with_the_servers_that_use_them() {
 #[test]
 fn the_usual_places_follow_the_environment() {
     let environment = BTreeMap::from([("HOME".to_owned(), "/h".to_owned()), ("CODEX_HOME".to_owned(), "/c".to_owned())]);
-    let all = sources::config_paths(&[], &environment, Path::new("/w"));
+    let all = config_paths(&[], &environment, Path::new("/w"));
     for path in [
         "/w/.vscode/mcp.json",
         "/h/.config/Claude/claude_desktop_config.json",
@@ -130,7 +130,7 @@ fn the_usual_places_follow_the_environment() {
     ] {
         assert!(all.iter().any(|(_, known)| known == Path::new(path)), "{path}");
     }
-    assert_eq!(sources::config_paths(&[Program::Codex], &environment, Path::new("/w")).len(), 1);
+    assert_eq!(config_paths(&[Program::Codex], &environment, Path::new("/w")).len(), 1);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn no_literal_secret_is_printed_and_all_are_written() {
 
 #[test]
 fn an_entry_that_starts_hyperlight_mcp_is_left_out() {
-    let starts = |entry: Json| starts_gateway(&entry);
+    let starts = |entry: Json| crate::config::starts_gateway(&entry);
     assert!(starts(json!({ "command": "/n/node", "args": ["/p/bin/hyperlight-mcp.mjs", "serve", "--servers", "a"] })));
     assert!(starts(json!({ "command": "npx", "args": ["-y", "hyperlight-mcp@0.1.0", "serve"] })));
     assert!(starts(json!({ "command": "hyperlight-mcp", "args": ["--state", "/s", "serve"] })));

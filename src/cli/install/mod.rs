@@ -16,10 +16,11 @@ use serde_json::{Map, Value as Json, json};
 
 use super::args::{Install, Program, Scope};
 use super::error::{CliError, FILE};
-use super::import::{self, Plan, converted, edited, inputs_in, plan_named, starts_gateway, warn_of_readers};
+use super::import::{self, Plan, converted, edited, plan_named, warn_of_readers};
 use super::session::Session;
 use super::{Exit, files};
 use crate::command::{Tone, one_line};
+use crate::config::{inputs_in, starts_gateway};
 use crate::files::{lock_within, replace_kept, target_in_project, target_of_user};
 use edit::{Piece, RemovedServer, Shape};
 use hosts::{HostFile, NAME, NoFile, ServeOptions};

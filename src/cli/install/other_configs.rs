@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use super::TargetConfig;
 use crate::cli::files;
-use crate::cli::import::{config_paths, converted, found_in, starts_gateway};
+use crate::cli::import::{converted, found_in};
 use crate::cli::session::Session;
+use crate::config::{config_paths, starts_gateway};
 
 /// Returns the host's other configs that have servers, with the names of the servers. Skips a config that cannot be read.
 pub(super) fn servers(session: &Session, target_config: &TargetConfig) -> Vec<(String, Vec<String>)> {

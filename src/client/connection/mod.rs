@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rmcp::RoleClient;
-use rmcp::model::{ClientRequest, GetExtensions as _, PingRequest};
+use rmcp::model::{ClientRequest, GetExtensions as _, PingRequest, RequestMetaObject};
 use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
 use serde_json::Value as Json;
 use tokio::runtime::Handle;
@@ -40,7 +40,7 @@ use super::inbound::handler::Handler;
 use super::inbound::owner::{RequestOwner, RequestOwners};
 use super::inbound::questions::Questions;
 use super::inbound::updates::Updates;
-use super::stdio::requests::{DirectLine, Param};
+use super::stdio::requests::{DirectLine, Param, TRACEPARENT};
 use super::wire::answer::{CallFailure, Sent, error_data, protocol_error};
 use crate::catalog::Manifest;
 use crate::error::{Error, ErrorText, Result};
@@ -187,7 +187,7 @@ impl Connection {
         request.extensions_mut().insert(scope.key());
         let mut pending = scope.pending();
         let answer = async {
-            let handle = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await.map_err(Unsent)?;
+            let handle = self.peer.send_cancellable_request(request, traced(scope)).await.map_err(Unsent)?;
             Ok(pending.answer(handle).await.map(raw_result))
         };
         let answer = self.awaited(scope, answer).await;
@@ -205,6 +205,9 @@ impl Connection {
         let mut pending = scope.pending();
         let answer = async {
             let mut request = line.open().ok_or(Unsent(ServiceError::TransportClosed))?;
+            if let Some(traceparent) = &scope.traceparent {
+                request.trace(traceparent);
+            }
             self.calls.note(scope.key(), &request.id, Some(request.progress_token.clone()));
             pending.unwritten(line, &request.id);
             let sent = line.send(&request, method, params).await;
@@ -338,6 +341,17 @@ impl Connection {
         let status = exit.unwrap_or_else(|| format!("it closed its {closed}, but still runs"));
         self.link.exited(&self.server, during, status)
     }
+}
+
+/// Returns the options of a request, with the trace that it belongs to (SEP-414).
+fn traced(scope: &RequestScope<'_>) -> PeerRequestOptions {
+    let mut options = PeerRequestOptions::no_options();
+    options.meta = scope.traceparent.as_ref().map(|traceparent| {
+        let mut meta = RequestMetaObject::default();
+        meta.insert(TRACEPARENT.to_owned(), traceparent.as_str().into());
+        meta
+    });
+    options
 }
 
 /// The error of a request that was certainly not sent.

@@ -43,6 +43,8 @@ enum Turn {
 pub(in crate::client) struct RequestScope<'a> {
     pub(in crate::client) what: &'a str,
     pub(in crate::client) clock: CallClock,
+    /// The `traceparent` of the caller, for `_meta` of each request.
+    pub(in crate::client) traceparent: Option<String>,
     key: CallKey,
     /// Entry among the calls in flight. It is taken out when the scope ends.
     registration: Option<Registration>,
@@ -100,7 +102,15 @@ impl Connection {
         let key = place.key();
         let registration = Some(Registration { place, turn, by_order, room });
         let parting = Parting { peer: self.peer.clone(), check: Arc::clone(&self.read_check), runtime: self.runtime.clone() };
-        Ok(RequestScope { what, clock, key, registration, unanswered: Mutex::default(), parting: Some(parting) })
+        Ok(RequestScope {
+            what,
+            clock,
+            traceparent: caller.traceparent(),
+            key,
+            registration,
+            unanswered: Mutex::default(),
+            parting: Some(parting),
+        })
     }
 
     async fn turn(&self, caller: &dyn Caller) -> Option<Turn> {

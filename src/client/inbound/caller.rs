@@ -107,6 +107,11 @@ pub trait Caller: Send + Sync {
         None
     }
 
+    /// Returns the `traceparent` that the server gets in `_meta` of the request. `None`: it gets none.
+    fn traceparent(&self) -> Option<String> {
+        None
+    }
+
     /// Reports a notice of the call. Must not block.
     fn notice(&self, server: &str, tool: &str, notice: &Notice);
 

@@ -73,6 +73,8 @@ pub type CheckApproved = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 /// ([`RequestOwner`](crate::client::RequestOwner)).
 #[derive(Clone)]
 pub struct OAuthContext {
+    /// The server's key ([`ServerDefinition::key`](crate::config::ServerDefinition::key)), under which its tokens are stored.
+    pub key: String,
     pub store: TokenStore,
     pub check_approved: CheckApproved,
     pub on_secret: OnSecret,

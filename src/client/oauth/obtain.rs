@@ -31,6 +31,7 @@ impl TokenManager {
     async fn check_recipient_of(&self, credential: Option<Credential>, issuer: &Issuer, task_owner: &TaskOwner) -> Result<(), Problem> {
         let recipient = Recipient {
             server: &self.server,
+            key: &self.context.key,
             url: self.url(),
             issuer: &issuer.name,
             settings: &self.settings,
@@ -87,7 +88,7 @@ impl TokenManager {
         }
         self.check_login(&found, task_owner).await?;
         // Another connection of this server may already be asking. Its answer is valid for this one too.
-        let turn = self.context.store.turn(&self.server, self.url());
+        let turn = self.context.store.turn(&self.context.key, self.url());
         let other_person = task_owner.pause();
         let _asking = turn.mutex.lock().await;
         drop(other_person);
@@ -101,7 +102,7 @@ impl TokenManager {
             return Err(problem);
         }
         let (began, http, file) = (self.began(), self.http()?, self.file(&found.issuer));
-        if began.is_over(&self.context.store.generation(&self.server)) {
+        if began.is_over(&self.context.store.generation(&self.context.key)) {
             return Err(Problem::Forgotten);
         }
         let known = file.read().client.filter(|client| client.registered_for.is_some());

@@ -89,6 +89,8 @@ pub(super) fn is_place_of(issuer: &str, document: &Url) -> bool {
 /// A check whether this issuer may be sent the credential. It may ask a person.
 pub(super) struct Recipient<'a> {
     pub(super) server: &'a str,
+    /// The key under which the store has the server's tokens and confirmations.
+    pub(super) key: &'a str,
     pub(super) url: &'a str,
     pub(super) issuer: &'a str,
     pub(super) settings: &'a OAuthSettings,
@@ -115,7 +117,7 @@ impl Recipient<'_> {
         }
         let _person = self.task_owner.pause();
         // Another connection of this server may already be asking. Its answer is valid for this one too.
-        let turn = self.store.turn(self.server, self.url);
+        let turn = self.store.turn(self.key, self.url);
         let _asking = turn.mutex.lock().await;
         if self.is_confirmed() {
             return Ok(());
@@ -133,7 +135,7 @@ impl Recipient<'_> {
         let answer = self.task_owner.confirm_issuer(prompt).ok_or(Problem::NobodyToConfirm)?;
         let problem = match timeout(self.time, answer).await {
             Ok(Ok(true)) => {
-                return match self.store.confirm(self.server, self.url, self.issuer, &self.confirmed_client(), self.began) {
+                return match self.store.confirm(self.key, self.url, self.issuer, &self.confirmed_client(), self.began) {
                     Stored::Kept => Ok(()),
                     Stored::Forgotten => Err(Problem::Forgotten),
                 };
@@ -148,7 +150,7 @@ impl Recipient<'_> {
     }
 
     fn is_confirmed(&self) -> bool {
-        self.store.is_confirmed(self.server, self.url, self.issuer, &self.confirmed_client())
+        self.store.is_confirmed(self.key, self.url, self.issuer, &self.confirmed_client())
     }
 
     fn client(&self) -> &str {

@@ -109,7 +109,9 @@ impl TokenManager {
         let now = self.now();
         let mut state = self.state();
         match &state.held {
-            Held::Unread if self.settings.grant == Grant::AuthorizationCode && self.context.store.has_any(&self.server, self.url()) => {
+            Held::Unread
+                if self.settings.grant == Grant::AuthorizationCode && self.context.store.has_any(&self.context.key, self.url()) =>
+            {
                 NextStep::First(Work::Load)
             }
             Held::Unread => {
@@ -149,7 +151,7 @@ impl TokenManager {
     /// Does the work of one token task. If a person is needed, `task_owner` leads to the person.
     pub(super) async fn work(&self, work: Work, task_owner: &TaskOwner) -> Result<(), Error> {
         if self.settings.grant == Grant::AuthorizationCode || self.settings.issuer.is_none() {
-            let began = self.context.store.generation(&self.server);
+            let began = self.context.store.generation(&self.context.key);
             self.state().began = began;
         }
         self.check_approved().map_err(|problem| self.error(problem))?;
@@ -412,7 +414,7 @@ impl TokenManager {
     }
 
     pub(super) fn file(&self, issuer: &Issuer) -> TokenFile {
-        self.context.store.file(&self.server, self.url(), &issuer.name)
+        self.context.store.file(&self.context.key, self.url(), &issuer.name)
     }
 
     pub(super) fn url(&self) -> &str {

@@ -72,7 +72,7 @@ impl Requests {
 
     /// Stores the `_meta` that rmcp sends.
     pub(in crate::client) fn learn(&mut self, meta: &Map<String, Json>) {
-        let about_us = meta.iter().filter(|(key, _)| *key != PROGRESS_TOKEN);
+        let about_us = meta.iter().filter(|(key, _)| *key != PROGRESS_TOKEN && *key != TRACEPARENT);
         self.meta = about_us.map(|(key, value)| (key.clone(), value.clone())).collect();
     }
 
@@ -84,6 +84,8 @@ impl Requests {
 }
 
 const PROGRESS_TOKEN: &str = "progressToken";
+/// The key of `_meta` for the trace of a request (SEP-414).
+pub(in crate::client) const TRACEPARENT: &str = "traceparent";
 
 /// Open requests, shared by the transport, its reader, and the [`DirectLine`].
 pub(in crate::client) type SharedRequests = Arc<Mutex<Requests>>;
@@ -131,6 +133,11 @@ impl Param<'_> {
 }
 
 impl DirectRequest {
+    /// Adds the trace that the request belongs to.
+    pub(in crate::client) fn trace(&mut self, traceparent: &str) {
+        self.meta.insert(TRACEPARENT.to_owned(), traceparent.into());
+    }
+
     fn line(&self, method: &str, params: &[(&str, Param<'_>)]) -> Vec<u8> {
         // The line gets its approximate size at once, so that a long text is not copied while the line grows.
         let mut line = Vec::with_capacity(ENVELOPE_BYTES + params.iter().map(|(_, value)| value.roughly()).sum::<usize>());

@@ -23,10 +23,12 @@ use self::item::Target;
 use self::pipeline::Pipeline;
 pub(super) use self::run::RunRequests;
 pub(super) use self::subscriptions::Subscriptions;
+use super::audit::RecordedRequest;
 use super::callbacks::CallScope;
 use super::core::Core;
 use super::events::Event;
 use super::run_end::unless_ended;
+use super::spans::error_type;
 use super::{Agent, CallOptions};
 use crate::client::{CallLimits, Completed, ResourceOrPromptRequest};
 use crate::config::ServerDefinition;
@@ -100,6 +102,14 @@ impl Request {
         shown.as_object().cloned().unwrap_or_default()
     }
 
+    /// Returns the arguments for the audit.
+    pub(super) fn arguments(&self) -> Arc<Map<String, Json>> {
+        match self {
+            Self::CallTool { arguments, .. } => Arc::clone(arguments),
+            _ => Arc::new(self.shown()),
+        }
+    }
+
     /// Returns the size of the arguments as JSON, in bytes.
     fn argument_bytes(&self) -> usize {
         match self {
@@ -123,8 +133,11 @@ impl Core {
     /// Sends a request to an approved and enabled server. Fails at once if the server is revoked or disabled meanwhile.
     pub(super) async fn request(&self, server: &str, request: &Request, requester: Requester<'_>) -> Result<Json> {
         let started = Instant::now();
+        // Around all steps, so that a request that is refused or given up is recorded too.
+        let recorded = RecordedRequest::begin(self, server, request, requester, started);
         let ended = self.registry.ended_for(server, requester.scope.identity.id);
-        let pipeline = Pipeline::new(self, server, request, requester);
+        let traced = self.trace_request(server, request, requester.scope);
+        let pipeline = Pipeline::new(self, server, request, requester).with_trace(traced.context);
         let outcome = tokio::select! {
             biased;
             () = ended.cancelled() => Err(self.refusal(server)),
@@ -134,6 +147,8 @@ impl Core {
             self.end_if_unapproved(server).await;
         }
         let outcome = outcome.map_err(|error| self.redacted(error));
+        recorded.end(&outcome);
+        traced.end(error_type(&outcome));
         let (tool, error) = (request.label(), outcome.as_ref().err().map(Error::code));
         tracing::debug!(server, tool, error, "call");
         // Sizes are only computed if a listener gets them, because large values would be serialised again.
@@ -161,11 +176,12 @@ impl Core {
 impl Agent {
     /// Makes a request without a run: it ends with `stop` and with the agent, and its warnings are events.
     pub(super) async fn request_without_run(&self, server: &str, request: &Request, options: CallOptions, stop: &Stop) -> Result<Json> {
-        let CallOptions { timeout_ms, callbacks, on_event } = options;
+        let CallOptions { timeout_ms, callbacks, on_event, trace } = options;
         let (core, identity) = (&self.core, &self.identity);
         identity.check_open()?;
         let _work = identity.work.token();
-        let scope = Arc::new(CallScope::new(identity, &identity.callbacks, callbacks, None, on_event));
+        let scope = CallScope::new(identity, &identity.callbacks, callbacks, None, on_event);
+        let scope = Arc::new(scope.with_trace(trace));
         let outcome = tokio::select! {
             biased;
             () = stop.stopped() => Err(stop.error("call", 0)),

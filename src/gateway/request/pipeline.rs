@@ -15,6 +15,7 @@ use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::gateway::core::Core;
 use crate::registry::AgentId;
+use crate::telemetry::TraceContext;
 
 /// A request on its way to its server.
 pub(super) struct Pipeline<'a> {
@@ -22,6 +23,8 @@ pub(super) struct Pipeline<'a> {
     pub(super) name: &'a str,
     pub(super) request: &'a Request,
     pub(super) requester: Requester<'a>,
+    /// The place of the request in a trace.
+    trace: Option<TraceContext>,
 }
 
 /// The server and the approved item of a request, at the time when they were found.
@@ -32,7 +35,11 @@ pub(super) struct FoundItem {
 
 impl<'a> Pipeline<'a> {
     pub(super) fn new(core: &'a Core, name: &'a str, request: &'a Request, requester: Requester<'a>) -> Self {
-        Self { core, name, request, requester }
+        Self { core, name, request, requester, trace: None }
+    }
+
+    pub(super) fn with_trace(self, trace: Option<TraceContext>) -> Self {
+        Self { trace, ..self }
     }
 
     pub(super) async fn run(&self) -> Result<Json> {
@@ -51,7 +58,7 @@ impl<'a> Pipeline<'a> {
             found = self.find_again(&found)?;
             self.compare(&found, &connection).await?;
         }
-        let caller = self.core.caller(self.requester.scope, self.requester.control);
+        let caller = self.core.traced_caller(self.requester.scope, self.requester.control, self.trace);
         match self.send(&found, &connection, limits, &caller).await {
             Ok(result) => Ok(result),
             Err(failure) if found.item.may_send_again(&failure) => {

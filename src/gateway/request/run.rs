@@ -1,5 +1,6 @@
 //! Requests of one run's code.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -17,11 +18,14 @@ use crate::sandbox::RunControl;
 pub(in crate::gateway) struct RunRequests {
     pub(in crate::gateway) core: Weak<Core>,
     pub(in crate::gateway) scope: Arc<CallScope>,
+    /// The registry's names of the servers whose names in the run are others: those that the task brings.
+    pub(in crate::gateway) names: BTreeMap<String, String>,
 }
 
 impl RunRequests {
     fn request(&self, server: String, request: Request, control: Option<RunControl>) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
         let (core, scope) = (self.core.upgrade(), Arc::clone(&self.scope));
+        let server = self.names.get(&server).cloned().unwrap_or(server);
         Box::pin(async move {
             let Some(core) = core else { return Err(Error::Closed { what: "gateway" }) };
             core.request(&server, &request, Requester { scope: &scope, control: control.as_ref(), timeout_ms: None }).await

@@ -1,13 +1,14 @@
--- Rows that decide anything: approvals, grants, servers that agents added. Each row is authenticated, and so is the set of rows of one kind.
+-- Rows that decide anything: approvals, grants, servers that agents added. Each row is authenticated, and so is the set of rows of one kind. The MAC
+-- stands before the body, so that the MACs of large rows can be read without their bodies.
 CREATE TABLE decisions (
     kind TEXT NOT NULL,
     name TEXT NOT NULL,
-    body BLOB NOT NULL,
     mac  BLOB NOT NULL,
+    body BLOB NOT NULL,
     PRIMARY KEY (kind, name)
 ) STRICT, WITHOUT ROWID;
 
--- One row for each kind. The MAC covers the kind, the number of changes so far, and the MACs of all rows of this kind.
+-- One row for each kind. The MAC covers the id of the anchor, the kind, the number of changes so far, and the MACs of all rows of this kind.
 CREATE TABLE seals (
     kind    TEXT PRIMARY KEY,
     changes INTEGER NOT NULL,

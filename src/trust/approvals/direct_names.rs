@@ -1,9 +1,11 @@
 //! Names of approved tools for hosts that call them directly. They are part of the approvals, so that every process has the same.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
 use super::ApprovalStore;
 use crate::catalog::{DirectNames, TakenNames};
+use crate::config::server_of_key;
 use crate::error::Result;
 use crate::trust::document::{Approval, Approvals};
 
@@ -12,23 +14,24 @@ impl Approvals {
     /// longer. The result depends on the approvals alone, so that the tools of a file without names get the same names in every process, until they are
     /// written with the next change.
     pub(in crate::trust) fn name_tools(&mut self) {
-        self.servers.values_mut().for_each(forget_others);
+        self.servers.values_mut().filter(|approval| holds_others(approval)).for_each(|approval| forget_others(Arc::make_mut(approval)));
         let mut unnamed: Vec<_> = self.servers.iter().filter(|(_, approval)| approval.unnamed().next().is_some()).collect();
         if unnamed.is_empty() {
             return;
         }
-        unnamed.sort_by_key(|(server, approval)| (approval.approved_at, *server));
+        unnamed.sort_by_key(|(key, approval)| (approval.approved_at, *key));
         let mut taken = TakenNames::new(self.servers.values().flat_map(|approval| approval.direct_names.values()));
         let mut given: BTreeMap<String, Vec<(String, DirectNames)>> = BTreeMap::new();
-        for (server, approval) in unnamed {
+        for (key, approval) in unnamed {
+            let server = server_of_key(key);
             // In the order of their names, so that the order of the server's list does not matter.
             let tools: BTreeSet<_> = approval.unnamed().collect();
             let named = tools.into_iter().map(|tool| (tool.to_owned(), taken.assign(server, tool)));
-            given.insert(server.clone(), named.collect());
+            given.insert(key.clone(), named.collect());
         }
-        for (server, names) in given {
-            if let Some(approval) = self.servers.get_mut(&server) {
-                approval.direct_names.extend(names);
+        for (key, names) in given {
+            if let Some(approval) = self.servers.get_mut(&key) {
+                Arc::make_mut(approval).direct_names.extend(names);
             }
         }
     }
@@ -42,6 +45,13 @@ impl Approval {
     }
 }
 
+/// Returns whether an approval has names of tools that are approved no longer.
+fn holds_others(approval: &Approval) -> bool {
+    let Some(manifest) = approval.manifest.as_ref().filter(|_| !approval.direct_names.is_empty()) else { return false };
+    let tools: HashSet<_> = manifest.tools.iter().map(|tool| tool.name.as_str()).collect();
+    approval.direct_names.keys().any(|tool| !tools.contains(tool.as_str()))
+}
+
 /// Forgets the names of tools that are approved no longer. While only the command of a server is approved, its tools keep their names.
 fn forget_others(approval: &mut Approval) {
     let Some(manifest) = approval.manifest.as_ref().filter(|_| !approval.direct_names.is_empty()) else { return };
@@ -53,28 +63,26 @@ impl ApprovalStore {
     /// Returns the names of a server's approved tools, by raw name.
     ///
     /// # Errors
-    /// `ERR_APPROVAL_STORE` if the file cannot be read.
-    pub fn direct_names(&self, server: &str) -> Result<BTreeMap<String, DirectNames>> {
+    /// `ERR_APPROVAL_STORE` if the approvals cannot be read.
+    pub fn direct_names(&self, key: &str) -> Result<BTreeMap<String, DirectNames>> {
         let approvals = self.read()?;
-        Ok(self.counting(&approvals, server).map(|approval| approval.direct_names.clone()).unwrap_or_default())
+        Ok(self.counting(&approvals, key).map(|approval| approval.direct_names.clone()).unwrap_or_default())
     }
 
-    /// Returns the server and the raw name of the approved tool that has this name, in any style.
+    /// Returns the key of the server and the raw name of the approved tool that has this name, in any style.
     ///
     /// # Errors
-    /// `ERR_APPROVAL_STORE` if the file cannot be read.
+    /// `ERR_APPROVAL_STORE` if the approvals cannot be read.
     pub fn tool_named(&self, name: &str) -> Result<Option<(String, String)>> {
         let approvals = self.read()?;
-        let counting = approvals.servers.keys().filter_map(|server| Some((server, self.counting(&approvals, server)?)));
-        let mut named =
-            counting.flat_map(|(server, approval)| approval.direct_names.iter().map(move |(tool, names)| (server, tool, names)));
-        Ok(named.find(|(_, _, names)| names.has(name)).map(|(server, tool, _)| (server.clone(), tool.clone())))
+        let counting = approvals.servers.keys().filter_map(|key| Some((key, self.counting(&approvals, key)?)));
+        let mut named = counting.flat_map(|(key, approval)| approval.direct_names.iter().map(move |(tool, names)| (key, tool, names)));
+        Ok(named.find(|(_, _, names)| names.has(name)).map(|(key, tool, _)| (key.clone(), tool.clone())))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::sync::Arc;
 
     use proptest::prelude::*;
@@ -82,6 +90,7 @@ mod tests {
     use super::*;
     use crate::catalog::Manifest;
     use crate::trust::Subject;
+    use crate::trust::approvals::tests::open;
     use crate::trust::document::write;
 
     fn subject(server: &str, digest: &str) -> Subject {
@@ -103,10 +112,6 @@ mod tests {
             serde_json::from_value(serde_json::json!({ "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": tools }))
                 .unwrap(),
         )
-    }
-
-    fn open(folder: &Path) -> ApprovalStore {
-        ApprovalStore::open(folder, Arc::new(|_| {})).unwrap()
     }
 
     fn approve(store: &ApprovalStore, server: &str, digest: &str, tools: &[&str]) {
@@ -172,21 +177,22 @@ mod tests {
 
     #[test]
     fn the_tools_of_a_file_without_names_get_names_that_stay() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = open(folder.path());
+        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let store = open(elsewhere.path());
         approve(&store, "b-a", "1", &["c"]);
         let mut older = store.read().unwrap().as_ref().clone();
-        let mut first = older.servers["b-a"].clone();
+        let mut first = Approval::clone(&older.servers["b-a"]);
         (first.approved_at, first.manifest) = (first.approved_at - 1, Some(manifest(&["a_c", "a-c"])));
-        older.servers.insert("b".to_owned(), first);
-        older.servers.values_mut().for_each(|approval| approval.direct_names.clear());
-        std::fs::write(folder.path().join("approved-mcp.json"), write(older, store.key()).unwrap()).unwrap();
+        older.servers.insert("b".to_owned(), Arc::new(first));
+        older.servers.values_mut().for_each(|approval| Arc::make_mut(approval).direct_names.clear());
+        let key = crate::store::MachineKey::open(folder.path()).unwrap();
+        crate::files::create(&folder.path().join("approved-mcp.json"), &write(older, &key).unwrap()).unwrap();
         let all = |store: &ApprovalStore| ["b", "b-a"].map(|server| store.direct_names(server).unwrap());
-        let given = all(&open(folder.path()));
+        let store = open(folder.path());
+        let given = all(&store);
         // The earlier approval comes first.
         assert_eq!(given[0]["a-c"].underscore, "mcp_b_a_c");
         assert!(given[1]["c"].underscore.starts_with("mcp_b_a_c_"));
-        assert_eq!(all(&store), given);
         approve(&store, "a", "1", &["x"]);
         assert_eq!(all(&open(folder.path())), given);
     }
@@ -200,10 +206,10 @@ mod tests {
             let store = open(folder.path());
             approve(&store, "a", "1", &["a"]);
             let mut listed: Vec<_> = tools.iter().map(String::as_str).collect();
-            let one = store.read().unwrap().servers["a"].clone();
+            let one = Approval::clone(&store.read().unwrap().servers["a"]);
             let named = |listed: &[&str]| {
                 let approval = Approval { manifest: Some(manifest(listed)), direct_names: BTreeMap::new(), ..one.clone() };
-                let servers = ["a", "a-b", "b"].map(|server| (server.to_owned(), approval.clone()));
+                let servers = ["a", "a-b", "b"].map(|server| (server.to_owned(), Arc::new(approval.clone())));
                 let mut approvals = Approvals { servers: servers.into(), revocations: BTreeMap::new() };
                 approvals.name_tools();
                 approvals

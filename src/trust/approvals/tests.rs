@@ -1,10 +1,12 @@
-use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use rusqlite::Connection;
 
 use super::*;
-use crate::files::testing::{at_once, pipe};
+use crate::config::{ServerSource, SourceKind};
 use crate::trust::Executable;
 
-fn subject(digest: &str) -> Subject {
+pub(super) fn subject(digest: &str) -> Subject {
     Subject {
         server: "a".into(),
         key: "a".into(),
@@ -21,13 +23,24 @@ fn manifest() -> Arc<Manifest> {
     Arc::new(Manifest { protocol_version: "2025-11-25".into(), server_name: "s".into(), server_version: "1".into(), ..Manifest::default() })
 }
 
-fn open(folder: &Path) -> ApprovalStore {
-    ApprovalStore::open(folder, Arc::new(|_| {})).unwrap()
+pub(super) fn open(folder: &Path) -> ApprovalStore {
+    open_with(folder, &Arc::default())
+}
+
+/// Opens the approvals of a folder, and records what is reported.
+pub(super) fn open_with(folder: &Path, incidents: &Arc<Mutex<Vec<String>>>) -> ApprovalStore {
+    let incidents = Arc::clone(incidents);
+    let on_incident: IncidentListener = Arc::new(move |message| incidents.lock().push(message));
+    ApprovalStore::open(Arc::new(Store::open(folder, Arc::clone(&on_incident)).unwrap()), on_incident)
+}
+
+fn raw(folder: &Path) -> Connection {
+    Connection::open(folder.join("store.sqlite3")).unwrap()
 }
 
 impl ApprovalStore {
-    fn yes_to_command(&self, subject: &Subject, valid_for: Option<Duration>) -> Result<ApprovalBasis> {
-        self.approve_command(subject, valid_for, &self.basis(&subject.server)?)
+    pub(super) fn yes_to_command(&self, subject: &Subject, valid_for: Option<Duration>) -> Result<ApprovalBasis> {
+        self.approve_command(subject, valid_for, &self.basis(&subject.key)?)
     }
 
     /// Approves the command and the tools for a time.
@@ -37,10 +50,10 @@ impl ApprovalStore {
     }
 
     /// Approves the tools, and before that the command if it is not approved.
-    fn yes_to_tools(&self, subject: &Subject, valid_for: Option<Duration>) -> Result<()> {
+    pub(super) fn yes_to_tools(&self, subject: &Subject, valid_for: Option<Duration>) -> Result<()> {
         let basis = match self.approval_status(subject)? {
             ApprovalStatus::Unapproved(_) => self.yes_to_command(subject, valid_for)?,
-            ApprovalStatus::Command | ApprovalStatus::Full(_) => self.basis(&subject.server)?,
+            ApprovalStatus::Command | ApprovalStatus::Full(_) => self.basis(&subject.key)?,
         };
         self.approve_manifest(subject, manifest(), valid_for, &basis)
     }
@@ -81,7 +94,7 @@ fn an_approval_can_have_an_end() {
     assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Full(manifest()));
     let later = SystemTime::now() + Duration::from_hours(2);
     assert_eq!(
-        approval_status(store.read().unwrap().get("a"), &subject("1"), later),
+        approval_status(store.read().unwrap().get("a").map(|approval| &**approval), &subject("1"), later),
         ApprovalStatus::Unapproved(NotApprovedReason::Expired)
     );
 }
@@ -179,7 +192,8 @@ fn a_yes_that_waits_for_the_lock_and_a_revocation_of_the_same_process_leave_noth
     let folder = tempfile::tempdir().unwrap();
     let store = &open(folder.path());
     store.yes_to_tools(&subject("1"), None).unwrap();
-    let lock = store.lock(Duration::ZERO).unwrap();
+    let lock = raw(folder.path());
+    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
     let basis = &store.basis("a").unwrap();
     std::thread::scope(|scope| {
         let yes = scope.spawn(move || store.approve_manifest(&subject("1"), manifest(), None, basis));
@@ -247,62 +261,13 @@ fn a_yes_to_the_tools_of_another_command_than_was_approved_is_refused() {
 }
 
 #[test]
-fn a_tampered_file_approves_nothing_is_kept_and_is_reported() {
-    let folder = tempfile::tempdir().unwrap();
-    let incidents = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&incidents);
-    let store = ApprovalStore::open(folder.path(), Arc::new(move |message| seen.lock().push(message))).unwrap();
-    store.yes_to_command(&subject("1"), None).unwrap();
-    let path = folder.path().join(FILE_NAME);
-    let tampered = fs::read_to_string(&path).unwrap().replace("\"1\"", "\"2\"");
-    fs::write(&path, &tampered).unwrap();
-    assert_eq!(store.approval_status(&subject("2")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
-    let kept: Vec<_> = fs::read_dir(folder.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.to_string_lossy().contains("damaged"))
-        .collect();
-    assert_eq!(kept.len(), 1);
-    assert_eq!(fs::read_to_string(&kept[0]).unwrap(), tampered);
-    assert!(incidents.lock()[0].contains("approval again"));
-    store.yes_to_command(&subject("2"), None).unwrap();
-    assert_eq!(store.approval_status(&subject("2")).unwrap(), ApprovalStatus::Command);
-}
-
-#[test]
-fn a_file_that_is_not_ours_is_an_error_and_is_never_touched() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let path = folder.path().join(FILE_NAME);
-    for foreign in ["{", "", r#"{ "servers": { "a": {} } }"#] {
-        fs::write(&path, foreign).unwrap();
-        let error = store.approval_status(&subject("1")).unwrap_err();
-        assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("stateDir"), "{error}");
-        assert!(store.yes_to_command(&subject("1"), None).is_err());
-        assert_eq!(fs::read_to_string(&path).unwrap(), foreign);
-    }
-}
-
-#[test]
-fn folder_and_files_are_the_users_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let state = folder.path().join("state");
-    open(&state).yes_to_command(&subject("1"), None).unwrap();
-    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(&state), mode(&state.join(FILE_NAME)), mode(&state.join(LOCK_NAME))), (0o700, 0o600, 0o600));
-    fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
-    let error = ApprovalStore::open(&state, Arc::new(|_| {})).unwrap_err();
-    assert!(error.in_full().contains("chmod 700"), "{error}");
-}
-
-#[test]
 fn many_writers_at_once_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {
         for index in 0..16 {
             let path = folder.path();
             scope.spawn(move || {
-                let subject = Subject { server: format!("s{index}"), ..subject("1") };
+                let subject = Subject { server: format!("s{index}"), key: format!("s{index}"), ..subject("1") };
                 open(path).yes_to_command(&subject, None).unwrap();
             });
         }
@@ -311,57 +276,45 @@ fn many_writers_at_once_lose_nothing() {
 }
 
 #[test]
-fn approvals_that_others_may_have_written_are_refused_and_left_as_they_are() {
+fn nothing_of_a_server_without_an_approval_is_looked_at() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
-    store.yes_to_command(&subject("1"), None).unwrap();
-    let path = folder.path().join(FILE_NAME);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-    let error = store.approval_status(&subject("1")).unwrap_err();
-    assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("chmod 600"), "{error}");
-    assert!(store.yes_to_command(&subject("1"), None).is_err());
-    // A file that others can only read was written by its owner alone. It is valid, and their permission is removed.
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Command);
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let approval_status = store.approval_status_of("a", |_| -> Subject { panic!("nothing is approved") }).unwrap();
+    assert_eq!(approval_status, ApprovalStatus::Unapproved(NotApprovedReason::Never));
 }
 
 #[test]
-fn approvals_of_another_user_are_refused() {
-    // Only root can give a file away.
-    if !rustix::process::geteuid().is_root() {
-        return;
-    }
+fn a_row_that_another_program_changed_approves_nothing_is_kept_and_is_reported() {
     let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    store.yes_to_command(&subject("1"), None).unwrap();
-    let path = folder.path().join(FILE_NAME);
-    for (owned, fails) in [(path, None), (folder.path().join("machine.key"), Some(())), (folder.path().to_owned(), Some(()))] {
-        std::os::unix::fs::chown(&owned, Some(12_345), None).unwrap();
-        let error = match fails {
-            None => store.approval_status(&subject("1")).unwrap_err(),
-            Some(()) => ApprovalStore::open(folder.path(), Arc::new(|_| {})).unwrap_err(),
-        };
-        assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("another user (uid 12345"), "{error}");
-        std::os::unix::fs::chown(&owned, Some(0), None).unwrap();
-    }
+    open(folder.path()).yes_to_command(&subject("1"), None).unwrap();
+    raw(folder.path()).execute_batch(r#"UPDATE decisions SET body = CAST(replace(CAST(body AS TEXT), '"1"', '"2"') AS BLOB)"#).unwrap();
+    let incidents = Arc::default();
+    let store = open_with(folder.path(), &incidents);
+    assert_eq!(store.approval_status(&subject("2")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
+    assert!(incidents.lock().len() == 1 && incidents.lock()[0].contains("decide nothing"), "{incidents:?}");
+    store.yes_to_command(&subject("2"), None).unwrap();
+    assert_eq!(store.approval_status(&subject("2")).unwrap(), ApprovalStatus::Command);
+    let kept: i64 = raw(folder.path()).query_row("SELECT count(*) FROM set_aside WHERE kind = 'approval'", [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, 1);
 }
 
 #[test]
-fn a_pipe_or_a_link_in_the_place_of_the_approvals_is_an_error_and_not_waited_for() {
+fn a_server_of_another_source_does_not_inherit_a_yes() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
-    pipe(folder.path(), FILE_NAME);
-    let (store, error) = at_once(move || {
-        let error = store.approval_status(&subject("1")).unwrap_err();
-        (store, error)
-    });
-    assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("not a regular file"), "{error}");
-    let elsewhere = tempfile::tempdir().unwrap();
-    open(elsewhere.path()).yes_to_command(&subject("1"), None).unwrap();
-    fs::remove_file(folder.path().join(FILE_NAME)).unwrap();
-    std::os::unix::fs::symlink(elsewhere.path().join(FILE_NAME), folder.path().join(FILE_NAME)).unwrap();
-    assert!(store.approval_status(&subject("1")).unwrap_err().in_full().contains("symbolic link"));
+    let of = |source: &ServerSource| Subject { key: source.key("a"), ..subject("1") };
+    let sources = [ServerSource::default(), ServerSource::named(SourceKind::Agent, "x"), ServerSource::named(SourceKind::Provider, "x")];
+    for approved in &sources {
+        store.yes_to_tools(&of(approved), None).unwrap();
+        for other in sources.iter().filter(|other| *other != approved) {
+            assert_eq!(store.approval_status(&of(other)).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
+            assert!(store.approval(&other.key("a")).unwrap().is_none() && store.direct_names(&other.key("a")).unwrap().is_empty());
+            // Nor does its revocation touch the approval.
+            store.revoke(&other.key("a")).unwrap();
+        }
+        assert_eq!(store.approval_status(&of(approved)).unwrap(), ApprovalStatus::Full(manifest()));
+        store.revoke(&approved.key("a")).unwrap();
+    }
 }
 
 #[test]
@@ -369,48 +322,40 @@ fn a_revocation_that_cannot_be_recorded_says_so_and_holds_here_until_a_new_yes()
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     store.yes_to_tools(&subject("1"), None).unwrap();
-    // Root can write despite the mode, but even root cannot replace this folder with a file.
-    let (path, aside) = (folder.path().join(LOCK_NAME), folder.path().join("aside"));
-    fs::rename(&path, &aside).unwrap();
-    fs::create_dir(&path).unwrap();
+    raw(folder.path()).execute_batch("CREATE TRIGGER t BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'no'); END").unwrap();
     let error = store.revoke("a").unwrap_err();
-    assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("could not be recorded"), "{error}");
+    assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("of server \"a\" could not be recorded"), "{error}");
     assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
     assert_eq!(store.cached_approval_status("a", Some(&subject("1"))).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
-    assert_eq!(open(folder.path()).approval_status(&subject("1")).unwrap(), ApprovalStatus::Full(manifest()), "what the file says");
-    fs::remove_dir(&path).unwrap();
+    assert_eq!(open(folder.path()).approval_status(&subject("1")).unwrap(), ApprovalStatus::Full(manifest()), "what the store says");
+    raw(folder.path()).execute_batch("DROP TRIGGER t").unwrap();
     // The approval of the command does not restore the revoked tools.
     store.yes_to_command(&subject("1"), None).unwrap();
     assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Command);
 }
 
 #[test]
-fn what_is_known_is_told_while_the_file_cannot_be_read() {
+fn what_was_read_last_is_told_without_reading() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     store.yes_to_command(&subject("1"), None).unwrap();
-    fs::remove_file(folder.path().join(FILE_NAME)).unwrap();
     let known = || store.cached_approval_status("a", Some(&subject("1"))).unwrap();
+    open(folder.path()).revoke("a").unwrap();
     assert_eq!(known(), ApprovalStatus::Command);
     assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
     assert_eq!(known(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
 }
 
 #[test]
-fn what_killed_writers_left_is_removed_with_the_next_write() {
+fn one_yes_among_many_approvals_writes_one_row() {
     let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let left = folder.path().join(format!(".{FILE_NAME}.a1B2c3.tmp"));
-    fs::write(&left, "half").unwrap();
-    File::open(&left).unwrap().set_modified(SystemTime::now() - Duration::from_hours(2)).unwrap();
-    store.yes_to_command(&subject("1"), None).unwrap();
-    assert!(!left.exists());
-}
-
-#[test]
-fn nothing_of_a_server_without_an_approval_is_looked_at() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let approval_status = store.approval_status_of("a", |_| -> Subject { panic!("nothing is approved") }).unwrap();
-    assert_eq!(approval_status, ApprovalStatus::Unapproved(NotApprovedReason::Never));
+    let (store, other) = (open(folder.path()), open(folder.path()));
+    for name in ["b", "c"] {
+        store.yes_to_tools(&Subject { server: name.into(), key: name.into(), ..subject("1") }, None).unwrap();
+    }
+    let before = other.read().unwrap();
+    store.yes_to_tools(&subject("1"), None).unwrap();
+    let after = other.read().unwrap();
+    assert!(["b", "c"].iter().all(|name| Arc::ptr_eq(&before.servers[*name], &after.servers[*name])), "they were read again");
+    assert_eq!(after.servers.len(), 3);
 }

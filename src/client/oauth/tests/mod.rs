@@ -115,6 +115,7 @@ impl Agent {
     fn oauth_at(self: &Arc<Self>, url: &str, settings: OAuthSettings) -> Arc<Connected> {
         let (hearer, time, approver) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
         let context = OAuthContext {
+            key: "weather".to_owned(),
             store: self.store.clone(),
             check_approved: Arc::new(move || {
                 let is_revoked = approver.is_revoked.load(Ordering::SeqCst);

@@ -3,16 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum as _;
-
-use crate::cli::args::Program;
+use super::Program;
 
 /// Returns the possible config files of these programs, or of all programs if the list is empty. Files of the project come first.
-pub(in crate::cli) fn config_paths(
-    programs: &[Program],
-    environment: &BTreeMap<String, String>,
-    workspace: &Path,
-) -> Vec<(Program, PathBuf)> {
+pub(crate) fn config_paths(programs: &[Program], environment: &BTreeMap<String, String>, workspace: &Path) -> Vec<(Program, PathBuf)> {
     let home = PathBuf::from(environment.get("HOME").map_or("/", String::as_str));
     let config = environment.get("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map_or_else(|| home.join(".config"), PathBuf::from);
     let codex = environment.get("CODEX_HOME").filter(|path| !path.is_empty()).map_or_else(|| home.join(".codex"), PathBuf::from);
@@ -24,10 +18,10 @@ pub(in crate::cli) fn config_paths(
             all
         }
         Program::ClaudeDesktop => vec![config.join("Claude/claude_desktop_config.json")],
-        Program::ClaudeCode => vec![workspace.join(".mcp.json"), home.join(".claude.json")],
+        Program::ClaudeCode => vec![workspace.join(".mcp.json"), home.join(".claude.json"), home.join(".claude/mcp.json")],
         Program::Cursor => vec![workspace.join(".cursor/mcp.json"), home.join(".cursor/mcp.json")],
         Program::Codex => vec![codex.join("config.toml")],
     };
-    let all = if programs.is_empty() { Program::value_variants() } else { programs };
+    let all = if programs.is_empty() { &Program::ALL } else { programs };
     all.iter().flat_map(|program| of(*program).into_iter().map(|path| (*program, path))).collect()
 }

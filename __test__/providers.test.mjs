@@ -1,0 +1,320 @@
+// Providers: packages whose code runs only as a person has approved it, and objects that the agent registers. Whatever one of them does, the others
+// and the gateway go on.
+import assert from 'node:assert/strict'
+import { existsSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { Gateway } from '../index.mjs'
+import { place, run } from './command-line.mjs'
+import { CODE, definition, install } from './fixtures/provider-packages.mjs'
+import { afterwards, failure, fixture, folder, guest, ms, root, run as runProgram } from './support.mjs'
+
+/** A gateway whose config is in a folder of its own, and what it says. */
+async function open(t, path, config, options) {
+  const configPath = join(path, 'config.json')
+  const write = (content) => writeFileSync(configPath, JSON.stringify(content))
+  write(config)
+  const events = []
+  const onEvent = (event) => events.push(event)
+  const gateway = await Gateway.open({ configPath, stateDir: join(path, 'state'), workspaceFolder: path, guest, onEvent, ...options })
+  afterwards(t, () => gateway.close())
+  return { gateway, events, write }
+}
+
+async function approve(gateway, name) {
+  const { digest } = await gateway.providerRequest(name)
+  return gateway.approveProvider(name, digest)
+}
+
+const providerOf = (gateway, name) => gateway.providers().find((provider) => provider.name === name)
+const serverOf = (gateway, name) => gateway.servers().find((server) => server.name === name)
+const statesOf = (gateway) => Object.fromEntries(gateway.providers().map(({ name, state }) => [name, state]))
+
+describe('A package', () => {
+  test('runs nothing before a person has approved its code, and then its servers need approval as all others', async (t) => {
+    const path = folder(t)
+    const mark = join(path, 'it-ran')
+    install(path, 'acme-mcp', `import { writeFileSync } from 'node:fs'; writeFileSync(${JSON.stringify(mark)}, ''); ${CODE.good}`)
+    const { gateway, events } = await open(t, path, { providers: ['acme-mcp'] })
+    assert.deepEqual(statesOf(gateway), { 'acme-mcp': 'unapproved' })
+    assert.match(events.find(({ type }) => type === 'warning').message, /"acme-mcp" brings no servers \(unapproved\)/)
+    const request = await gateway.providerRequest('acme-mcp')
+    assert.deepEqual([request.package, request.version, request.file, request.files], ['acme-mcp', '1.0.0', 'provider.mjs', 2])
+    assert.ok(request.folder.endsWith(join('node_modules', 'acme-mcp')), request.folder)
+    assert.equal(request.approved, false)
+    assert.deepEqual(gateway.servers(), [])
+    await failure(gateway.approveProvider('acme-mcp', '0'.repeat(64)), 'ERR_DIGEST_CHANGED')
+    assert.equal(existsSync(mark), false, 'the code ran before its approval')
+
+    const status = await gateway.approveProvider('acme-mcp', request.digest)
+    assert.equal(existsSync(mark), true)
+    assert.deepEqual([status.state, status.servers, status.refused], ['ready', ['acme-mcp--files', 'acme-mcp--mail'], []])
+    assert.equal((await gateway.providerRequest('acme-mcp')).approved, true)
+    const server = serverOf(gateway, 'acme-mcp--files')
+    assert.deepEqual([server.state, server.approved, server.source], ['unapproved', false, { kind: 'provider', name: 'acme-mcp' }])
+    await failure(gateway.enable('acme-mcp--files'), 'ERR_NOT_APPROVED')
+    await gateway.approve('acme-mcp--files')
+    await gateway.enable('acme-mcp--files')
+    const result = await gateway.callTool('acme-mcp--files', 'echo', { value: 'hi' }, { onApproval: () => 'once' })
+    assert.ok(result.content.length > 0)
+
+    // A later gateway runs the code again, and finds its servers approved.
+    const later = await open(t, path, { providers: ['acme-mcp'] }, { enable: ['acme-mcp--files'] })
+    assert.equal(serverOf(later.gateway, 'acme-mcp--files').enabled, true)
+
+    const revoked = await gateway.revokeProvider('acme-mcp')
+    assert.deepEqual([revoked.state, revoked.servers, gateway.servers()], ['unapproved', [], []])
+    await failure(gateway.callTool('acme-mcp--files', 'echo', {}), 'ERR_UNKNOWN_SERVER')
+  })
+
+  test('that was changed after its approval does not run, whichever of its files it was', async (t) => {
+    const path = folder(t)
+    const inside = install(path, '@acme/mcp-tools', CODE.good)
+    const { gateway, write } = await open(t, path, { providers: ['@acme/mcp-tools'] })
+    assert.equal((await approve(gateway, '@acme/mcp-tools')).name, 'acme-mcp-tools')
+    writeFileSync(join(inside, 'lib.json'), '{}')
+    await gateway.reload()
+    const [changed] = gateway.providers()
+    assert.deepEqual([changed.state, gateway.servers()], ['unapproved', []])
+    assert.match(changed.problem, /files have changed/)
+    const request = await gateway.providerRequest('acme-mcp-tools')
+    assert.deepEqual([request.approved, request.approvedBefore], [false, '1.0.0'])
+    // A request that was shown before another change approves nothing.
+    writeFileSync(join(inside, 'provider.mjs'), 'throw new Error("other code")')
+    await failure(gateway.approveProvider('acme-mcp-tools', request.digest), 'ERR_DIGEST_CHANGED')
+    write({ providers: [] })
+    await gateway.reload()
+    assert.deepEqual(gateway.providers(), [])
+    await failure(gateway.providerRequest('acme-mcp-tools'), 'ERR_UNKNOWN_PROVIDER')
+  })
+
+  test('that throws, hangs, ends, answers nonsense or grows its answer fails, and hurts no other', async (t) => {
+    const path = folder(t)
+    install(path, 'neighbour', '', { file: 'index.cjs', manifest: { main: './index.cjs' } })
+    const bad = Object.keys(CODE).filter((name) => !['good', 'common'].includes(name))
+    for (const [name, code] of Object.entries(CODE))
+      install(path, name, code, { file: name === 'common' ? 'provider.cjs' : 'provider.mjs' })
+    const { gateway, events } = await open(t, path, { mcpServers: { own: fixture() }, providers: Object.keys(CODE) })
+    for (const name of Object.keys(CODE)) await approve(gateway, name)
+    const expected = Object.fromEntries(Object.keys(CODE).map((name) => [name, bad.includes(name) ? 'failed' : 'ready']))
+    assert.deepEqual(statesOf(gateway), expected)
+    const problem = (name) => providerOf(gateway, name).problem
+    assert.match(problem('throwing'), /no servers today/)
+    assert.match(problem('rejecting'), /no servers today/)
+    assert.match(problem('silent'), /exports no function servers/)
+    assert.match(problem('hanging'), /did not answer within 2 s/)
+    assert.match(problem('waiting'), /did not answer within 2 s/)
+    assert.match(problem('ending'), /ended before it answered/)
+    assert.match(problem('nonsense'), /not a list of definitions/)
+    assert.match(problem('huge'), /more than 262144 bytes/)
+    assert.match(problem('posting'), /something else than an answer/)
+    for (const name of ['outside', 'requiring']) assert.match(problem(name), /which is not in its package/)
+    for (const name of bad) {
+      const told = events.some(({ type, message }) => type === 'warning' && message.includes(`"${name}" brings no servers (failed)`))
+      assert.ok(told, `${name} was not told`)
+    }
+    assert.deepEqual(
+      gateway.servers().map(({ name }) => name),
+      ['own', 'common--files', 'good--files', 'good--mail'],
+    )
+    await gateway.approve('own')
+    assert.equal(serverOf(gateway, 'own').approved, true)
+  })
+
+  test('that lies about its name, or that is missing, is failed and told', async (t) => {
+    const path = folder(t)
+    install(path, 'liar', CODE.good, { manifest: { name: 'github-official' } })
+    install(path, 'plain', CODE.good, { manifest: { 'hyperlight-mcp': undefined } })
+    install(path, 'joined', `export const servers = () => [{ name: 'github--issues', command: 'x' }]`)
+    const { gateway } = await open(t, path, { providers: ['liar', 'plain', 'absent', 'joined'] })
+    assert.deepEqual(statesOf(gateway), { liar: 'failed', plain: 'failed', absent: 'failed', joined: 'unapproved' })
+    assert.match(providerOf(gateway, 'liar').problem, /another name/)
+    assert.match(providerOf(gateway, 'absent').problem, /not installed/)
+    await failure(gateway.providerRequest('liar'), 'ERR_PROVIDER')
+    await approve(gateway, 'joined')
+    assert.equal(gateway.servers()[0].state, 'invalid')
+    assert.match(gateway.servers()[0].lastError.message, /cannot contain "--"/)
+  })
+
+  test('is looked for only where the config allows it, by its package.json alone, and the policy comes before everything', async (t) => {
+    const path = folder(t)
+    for (const name of ['acme-mcp', '@evil/mcp', 'other-mcp']) install(path, name, CODE.good)
+    install(path, 'broken-mcp', 'this never runs and is no JavaScript')
+    const { gateway, write } = await open(t, path, { mcpServers: {} })
+    assert.deepEqual(gateway.providers(), [])
+    write({ providers: { discover: true, deny: { providers: ['@evil/*'], capabilities: ['files'] } } })
+    await gateway.reload()
+    assert.deepEqual(statesOf(gateway), {
+      'acme-mcp': 'unapproved',
+      'broken-mcp': 'unapproved',
+      'evil-mcp': 'denied',
+      'other-mcp': 'unapproved',
+    })
+    await failure(gateway.providerRequest('evil-mcp'), 'ERR_PROVIDER')
+    const status = await approve(gateway, 'acme-mcp')
+    assert.deepEqual(status.servers, ['acme-mcp--mail'])
+    assert.deepEqual(status.refused, [{ name: 'acme-mcp--files', reason: 'providers.deny.capabilities has "files"' }])
+    assert.equal(providerOf(gateway, 'other-mcp').state, 'unapproved')
+    write({ providers: { discover: true, denny: {} } })
+    assert.match((await failure(gateway.reload(), 'ERR_CONFIG_INVALID')).message, /providers\.denny: this key is unknown/)
+    assert.deepEqual(providerOf(gateway, 'acme-mcp').servers, ['acme-mcp--mail'], 'a config that is wrong changes nothing')
+  })
+
+  test('never takes a name that the operator has, and its server is told as hidden', async (t) => {
+    const path = folder(t)
+    install(path, 'acme-mcp', CODE.good)
+    const { gateway } = await open(t, path, { mcpServers: { 'acme-mcp--files': fixture('--tools', 'own') }, providers: ['acme-mcp'] })
+    await approve(gateway, 'acme-mcp')
+    const server = serverOf(gateway, 'acme-mcp--files')
+    assert.deepEqual([server.source, server.hides], [{ kind: 'config' }, [{ kind: 'provider', name: 'acme-mcp' }]])
+  })
+})
+
+describe('A server of a provider', () => {
+  test('is not ready while a variable is missing that it needs, and gets no other', async (t) => {
+    const path = folder(t)
+    install(path, 'acme-mcp', CODE.good)
+    const { gateway } = await open(t, path, { providers: ['acme-mcp'] })
+    await approve(gateway, 'acme-mcp')
+    const mail = serverOf(gateway, 'acme-mcp--mail')
+    assert.deepEqual([mail.state, mail.missing], ['not-ready', ['ACME_KEY']])
+    assert.equal(serverOf(gateway, 'acme-mcp--files').missing, undefined)
+    const request = await gateway.approvalRequest('acme-mcp--mail')
+    assert.deepEqual(request.environment, [`ACME_KEY=\${ACME_KEY}`])
+  })
+
+  test('that changes loses its connection, and one that is the same keeps it', async (t) => {
+    const path = folder(t)
+    let names = ['one', 'two']
+    const { gateway } = await open(t, path, {})
+    const provider = { servers: () => names.map((name) => definition(name, name === 'two' ? { args: ['--tools', names.join(',')] } : {})) }
+    await gateway.registerProvider('acme', provider)
+    for (const name of ['acme--one', 'acme--two']) {
+      await gateway.approve(name)
+      await gateway.enable(name)
+      await gateway.test(name)
+    }
+    names = ['one', 'two', 'three']
+    const report = await gateway.reload()
+    assert.deepEqual([report.added, report.changed, report.removed], [['acme--three'], ['acme--two'], []])
+    assert.equal(serverOf(gateway, 'acme--one').state, 'connected')
+    assert.equal(serverOf(gateway, 'acme--two').approved, false)
+    names = []
+    await gateway.registerProvider('acme', provider)
+    assert.deepEqual(gateway.servers(), [])
+  })
+})
+
+describe('A registered provider', () => {
+  test('brings servers at once, asks nobody about its own code, and fails alone', async (t) => {
+    const path = folder(t)
+    const { gateway, events } = await open(t, path, {})
+    const status = await gateway.registerProvider('acme', { servers: async () => [definition('files')] })
+    assert.deepEqual([status.origin, status.state, status.servers], ['registered', 'ready', ['acme--files']])
+    const bad = {
+      throws: () => {
+        throw new Error('no servers today')
+      },
+      hangs: () => new Promise(() => {}),
+      answers: () => 'nonsense',
+      grows: () => [{ name: 'a', description: 'x'.repeat(300 * 1024) }],
+      loops: () => {
+        const loop = []
+        loop.push(loop)
+        return loop
+      },
+      nothing: () => undefined,
+    }
+    for (const [name, servers] of Object.entries(bad)) {
+      assert.equal((await gateway.registerProvider(name, { servers })).state, 'failed', name)
+      assert.ok(
+        events.some(({ message }) => message?.includes(`"${name}" brings no servers (failed)`)),
+        name,
+      )
+    }
+    assert.match(providerOf(gateway, 'throws').problem, /no servers today/)
+    assert.match(providerOf(gateway, 'hangs').problem, /within 2 s/)
+    assert.deepEqual(
+      gateway.servers().map(({ name }) => name),
+      ['acme--files'],
+    )
+  })
+
+  test('cannot loosen a gate, nor reach a variable that it does not name', async (t) => {
+    const { gateway } = await open(t, folder(t), {})
+    const all = [
+      definition('never', { confirm: 'never' }),
+      definition('reads', { reads: ['/'] }),
+      definition('boxed', { box: false }),
+      definition('stolen', { env: { A: `\${HOME_SECRET}` } }),
+    ]
+    await gateway.registerProvider('acme', { servers: () => all })
+    for (const { name } of all) {
+      const { state, lastError } = serverOf(gateway, `acme--${name}`)
+      assert.equal(state, 'invalid', name)
+      assert.match(lastError.message, /only the operator sets it|envRequired does not name/)
+    }
+  })
+
+  test('has a name of its own, and is an object with servers()', async (t) => {
+    const path = folder(t)
+    install(path, 'acme-mcp', CODE.good)
+    const { gateway } = await open(t, path, { providers: ['acme-mcp'] })
+    const servers = () => []
+    for (const name of ['a--b', 'A', '', 'mcp', 'acme-mcp', 5]) {
+      await failure(gateway.registerProvider(name, { servers }), 'ERR_INVALID_OPTION')
+    }
+    for (const provider of [undefined, null, {}, { servers: [] }, { servers, other: 1 }]) {
+      await failure(gateway.registerProvider('acme', provider), 'ERR_INVALID_OPTION')
+    }
+    await failure(gateway.revokeProvider('nobody'), 'ERR_UNKNOWN_PROVIDER')
+  })
+})
+
+test('the catalogue is there only if the config says so, and is the last to have a name', async (t) => {
+  const path = folder(t)
+  const { gateway, write } = await open(t, path, { mcpServers: { git: fixture() } })
+  assert.equal(gateway.servers().length, 1)
+  write({ catalogue: true, mcpServers: { git: fixture() } })
+  await gateway.reload()
+  assert.ok(gateway.servers().length > 40)
+  assert.deepEqual(serverOf(gateway, 'git').hides, [{ kind: 'catalogue' }])
+  const memory = serverOf(gateway, 'memory')
+  assert.deepEqual([memory.state, memory.approved, memory.source], ['unapproved', false, { kind: 'catalogue' }])
+  assert.ok(gateway.servers().every(({ name, enabled }) => name === 'git' || !enabled))
+})
+
+test('the command line lists providers, shows what is approved, and approves exactly that', async (t) => {
+  const at = place(t, {})
+  const config = join(at.home, '.hyperagent')
+  install(config, 'acme-mcp', CODE.good)
+  writeFileSync(join(config, 'config.json'), JSON.stringify({ providers: ['acme-mcp'] }))
+  const listed = await run(at, ['providers'])
+  assert.match(listed.stdout, /acme-mcp +unapproved +acme-mcp@1\.0\.0/)
+  const shown = await run(at, ['approve', '--provider', 'acme-mcp'])
+  assert.equal(shown.code, 1)
+  assert.match(shown.stdout, /runs +provider\.mjs/)
+  const [, digest] = /approve --provider acme-mcp --digest ([0-9a-f]{64})/.exec(shown.stdout)
+  assert.equal((await run(at, ['approve', '--provider', 'acme-mcp', '--digest', '0'.repeat(64)])).code, 1)
+  const approved = await run(at, ['approve', '--provider', 'acme-mcp', '--digest', digest])
+  assert.equal(approved.code, 0, approved.stderr)
+  assert.match(approved.stdout, /acme-mcp--files/)
+  const { providers } = JSON.parse((await run(at, ['providers', '--json'])).stdout)
+  assert.deepEqual([providers[0].state, providers[0].servers.length], ['ready', 2])
+  assert.equal((await run(at, ['revoke', '--provider', 'acme-mcp'])).code, 0)
+  assert.match((await run(at, ['providers'])).stdout, /unapproved/)
+})
+
+test('a provider that hangs does not keep a process alive that has closed its gateway', async (t) => {
+  const path = folder(t)
+  install(path, 'waiting', CODE.waiting)
+  const { gateway } = await open(t, path, { providers: ['waiting'] })
+  await approve(gateway, 'waiting')
+  const script = `
+    import { Gateway } from ${JSON.stringify(join(root, 'index.mjs'))}
+    const gateway = await Gateway.open(${JSON.stringify({ configPath: join(path, 'config.json'), stateDir: join(path, 'state'), workspaceFolder: path })})
+    console.log(gateway.providers()[0].state)
+    await gateway.close()`
+  const ended = await runProgram(t, process.execPath, ['--input-type=module', '-e', script], { limit: ms(20_000) })
+  assert.deepEqual([ended.code, ended.stdout.trim()], [0, 'failed'], ended.stderr)
+})

@@ -1,0 +1,95 @@
+// Tasks, base layers and resolutions, through the classes and the program. tests/servers/tasks.rs has what the gateway itself promises of them.
+import assert from 'node:assert/strict'
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { approved, place, run, write } from './command-line.mjs'
+import { failure, fixture, folder, openApproved, openGateway } from './support.mjs'
+
+const ECHO = 'import { echo } from "host:mcp-extra"; export const handler = () => echo({ value: 1 })'
+
+test('a sandbox and a run have tasks, whose servers are approved by the name that servers() gives', async (t) => {
+  const gateway = await openGateway(t)
+  for (const servers of [{ extra: fixture() }, [{ extra: fixture() }]]) {
+    const sandbox = await gateway.sandbox({ task: { text: 'echo something', servers } })
+    const [{ name, source }] = gateway.servers()
+    assert.deepEqual(source, { kind: 'task' })
+    await gateway.approve(name)
+    assert.deepEqual((await sandbox.run(ECHO)).value, { value: 1 })
+    await sandbox.close()
+    assert.deepEqual(gateway.servers(), [])
+  }
+  const sandbox = await gateway.agent('researcher').sandbox()
+  const { value, warnings } = await sandbox.run(ECHO, { task: { servers: { extra: fixture() } } })
+  assert.deepEqual([value, warnings], [{ value: 1 }, []])
+  const unknown = await sandbox.run('export const handler = () => 1', { task: { servers: ['nobody'] } })
+  assert.deepEqual(unknown.warnings, ['server "nobody" is not attached: there is no server of this name (the task names it)'])
+})
+
+test('a wrong task is an error that names what is wrong', async (t) => {
+  const gateway = await openGateway(t)
+  const sandbox = await gateway.sandbox()
+  for (const [task, says] of [
+    [{ txt: 'x' }, /txt/],
+    [{ text: 5 }, /task\.text/],
+    [{ servers: [5] }, /list of names/],
+    [{ text: 'x'.repeat(65_537) }, /65537 bytes/],
+  ]) {
+    assert.match((await failure(gateway.sandbox({ task }), 'ERR_INVALID_OPTION')).message, says)
+    assert.match((await failure(sandbox.run('export const handler = () => 1', { task }), 'ERR_INVALID_OPTION')).message, says)
+    await failure(gateway.resolve({ task }), 'ERR_INVALID_OPTION')
+  }
+  await failure(gateway.sandbox({ task: { servers: { extra: { command: 5 } } } }), 'ERR_CONFIG_INVALID')
+  await failure(gateway.resolve({ agnt: 'x' }), 'ERR_INVALID_OPTION')
+})
+
+test('a resolution has the entries, their reasons, and no secret', async (t) => {
+  const secret = 'sk-live-0123456789abcdef'
+  const gateway = await openApproved(t, { extra: { ...fixture(), env: { API_KEY: secret } } })
+  const { mcpServers, servers } = await gateway.resolve()
+  assert.deepEqual(mcpServers.extra.env, { API_KEY: `\${API_KEY}` })
+  assert.deepEqual(
+    servers.map(({ reason, inForce }) => [reason, inForce]),
+    [['"extra" is in force: it comes from the config.', true]],
+  )
+  const dry = await gateway.resolve({ dryRun: true, task: { text: 'x' } })
+  assert.deepEqual([dry.mcpServers, dry.servers.length], [undefined, 1])
+  assert.ok(!JSON.stringify([mcpServers, servers, dry]).includes(secret))
+})
+
+test('a base is a layer under the config, and says so', async (t) => {
+  const workspaceFolder = folder(t)
+  mkdirSync(join(workspaceFolder, '.cursor'))
+  const theirs = { mcpServers: { extra: { command: 'theirs' }, other: { command: 'theirs', env: { A: `\${TASKS_TEST_UNSET}` } } } }
+  writeFileSync(join(workspaceFolder, '.cursor/mcp.json'), JSON.stringify(theirs))
+  const gateway = await openGateway(
+    t,
+    { extra: fixture() },
+    { workspaceFolder, config: { base: ['cursor'], mcpServers: { extra: fixture() } } },
+  )
+  const [extra, other] = gateway.servers()
+  assert.deepEqual([extra.source, extra.hides], [{ kind: 'config' }, [{ kind: 'config', name: 'cursor' }]])
+  assert.deepEqual([other.source, other.missing], [{ kind: 'config', name: 'cursor' }, ['TASKS_TEST_UNSET']])
+  const { text } = await gateway.command('/mcp list')
+  assert.match(text, /SOURCE/)
+  assert.match(text, /extra: hides the server of this name of the config of "cursor"/)
+  assert.match(text, /other: not ready, as these variables are not set: TASKS_TEST_UNSET/)
+})
+
+test('resolve prints the entries and writes them for the user alone, and run shows what it would have', async (t) => {
+  const at = await approved(t, { extra: fixture() })
+  const printed = await run(at, ['resolve', '-t', 'echo'])
+  assert.deepEqual([printed.code, Object.keys(JSON.parse(printed.stdout).mcpServers)], [0, ['extra']])
+  assert.match(printed.stderr, /"extra" is in force: it comes from the config\./)
+  const out = join(at.work, 'servers.json')
+  const dry = await run(at, ['resolve', '--dry-run', '--out', out])
+  assert.match(dry.stdout, /^"extra" is in force/)
+  assert.throws(() => statSync(out))
+  assert.equal((await run(at, ['resolve', '--out', out])).code, 0)
+  assert.equal(statSync(out).mode & 0o777, 0o600)
+  assert.deepEqual(Object.keys(JSON.parse(readFileSync(out, 'utf8')).mcpServers), ['extra'])
+  write(at, 'a.js', 'export const handler = () => { throw new Error("it ran") }')
+  const shown = await run(at, ['run', 'a.js', '-t', 'echo', '--dry-run'])
+  assert.deepEqual([shown.code, shown.stdout], [0, '"extra" is in force: it comes from the config.\n'])
+  assert.equal((await run(place(t), ['resolve'])).code, 1)
+})

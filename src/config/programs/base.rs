@@ -1,0 +1,204 @@
+//! A base layer: the servers of another program's config, read live, under the operator's own.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value as Json, json};
+
+use super::{Program, ProgramServer, free_name, inputs_of_entry, renamed_input, servers_in, starts_gateway, valid_name};
+use crate::config::{Config, InputDefinition, InvalidServer, ServerDefinition, ServerSource, SourceKind, parse_object};
+use crate::error::Error;
+use crate::redact::Redactor;
+
+/// Number of servers that are read from one file. The limit of the operator's own config does not count for a base.
+const MAX_SERVERS: usize = 20_000;
+
+/// A file of a base, as it was read.
+#[derive(Debug, Clone)]
+pub struct BaseFile {
+    /// The path, for messages.
+    pub path: String,
+    /// The text; `None` where there is no such file. An error is a sentence.
+    pub content: Result<Option<String>, String>,
+}
+
+/// The servers of another program's config, as a layer under the operator's own config.
+#[derive(Debug, Clone, Default)]
+pub struct BaseLayer {
+    pub source: ServerSource,
+    pub servers: Vec<ServerDefinition>,
+    pub invalid: Vec<InvalidServer>,
+    /// The inputs of these servers. Their ids begin with the word of the program, so that no answer for an input of the operator's config is used.
+    pub inputs: Vec<InputDefinition>,
+    /// What is wrong with the files, and what was left out.
+    pub warnings: Vec<String>,
+}
+
+/// Reads the servers of a base from its files. A file that comes earlier hides servers of the same name in later ones. A file that is wrong is a warning,
+/// and the others are used. `folder` selects the project in a config for several projects. `inputs` are the ids that the layers above have.
+///
+/// ```
+/// use hyperlight_mcp::config::{BaseFile, Program, base_layer};
+/// let text = r#"{ "mcpServers": { "My Files": { "command": "npx", "args": ["server-files"] } } }"#;
+/// let file = BaseFile { path: "~/.claude.json".to_owned(), content: Ok(Some(text.to_owned())) };
+/// let layer = base_layer(Program::ClaudeCode, &[file], "/work", &[]);
+/// assert_eq!(layer.servers[0].key(), "config:claude-code:my-files");
+/// ```
+#[must_use]
+pub fn base_layer(program: Program, files: &[BaseFile], folder: &str, inputs: &[String]) -> BaseLayer {
+    let source = ServerSource::named(SourceKind::Config, program.word());
+    let mut layer = BaseLayer { source, ..BaseLayer::default() };
+    let mut ids = inputs.to_vec();
+    let mut owners: HashMap<String, String> = HashMap::new();
+    let mut exists = false;
+    for BaseFile { path, content } in files {
+        let read = match content {
+            Ok(None) => continue,
+            Ok(Some(text)) => servers_in(program, text, Some(folder), MAX_SERVERS),
+            Err(problem) => Err(problem.clone()),
+        };
+        exists = true;
+        match read {
+            Ok((servers, declared)) => layer.add(path, named(servers, path, &mut owners), renamed(program, declared, &mut ids)),
+            Err(problem) => layer.warnings.push(format!("base {}: {path} cannot be read: {problem}", program.word())),
+        }
+    }
+    if !exists {
+        let paths: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();
+        layer.warnings.push(format!("base {}: there is no config of {} ({})", program.word(), program.title(), paths.join(", ")));
+    }
+    layer
+}
+
+impl BaseLayer {
+    /// Adds the servers of one file.
+    fn add(&mut self, path: &str, servers: Vec<(String, ProgramServer)>, RenamedInputs { ids, declared }: RenamedInputs) {
+        let mut entries = Map::new();
+        for (name, ProgramServer { entry, notes, .. }) in servers {
+            self.warnings.extend(notes.iter().map(|note| format!("{path}: {name}: {note}")));
+            let rename = |entry: Json, id: &String| ids.get(id).map_or(entry.clone(), |new| renamed_input(&entry, id, new));
+            entries.insert(name, inputs_of_entry(&entry).iter().fold(entry.clone(), rename));
+        }
+        let mut document = json!({ "inputs": declared });
+        document["mcpServers"] = Json::Object(entries);
+        match parse_object(&document, path, usize::MAX) {
+            Ok(config) => self.take(config),
+            Err(error) => self.warnings.push(readable(&error)),
+        }
+    }
+
+    fn take(&mut self, config: Config) {
+        let source = &self.source;
+        self.servers.extend(config.servers.into_iter().map(|server| ServerDefinition { source: source.clone(), ..server }));
+        self.invalid.extend(config.invalid.into_iter().map(|server| InvalidServer { source: source.clone(), ..server }));
+        self.inputs.extend(config.inputs);
+        self.warnings.extend(config.warnings);
+    }
+}
+
+/// Returns the message of an error in a file. No gateway is open, so no secret is known; the parser's messages never quote a value.
+fn readable(error: &Error) -> String {
+    error.clone().redacted(&Redactor::new(None, None)).to_string()
+}
+
+/// Gives each server of a file a valid name. Leaves out servers that start hyperlight-mcp itself, and those of a name that an earlier file has.
+fn named(servers: Vec<ProgramServer>, path: &str, owners: &mut HashMap<String, String>) -> Vec<(String, ProgramServer)> {
+    let mut named: Vec<(String, ProgramServer)> = Vec::new();
+    for server in servers.into_iter().filter(|server| !starts_gateway(&server.entry)) {
+        let valid = valid_name(&server.name);
+        if owners.get(&valid).is_some_and(|owner| owner != path) {
+            continue;
+        }
+        // Two names of one file may become the same one.
+        let valid = free_name(&valid, |name| owners.contains_key(name));
+        owners.insert(valid.clone(), path.to_owned());
+        named.push((valid, server));
+    }
+    named
+}
+
+/// The inputs that a file declares, under other ids.
+struct RenamedInputs {
+    /// The new ids, by the file's own.
+    ids: HashMap<String, String>,
+    declared: Vec<Json>,
+}
+
+/// Gives each input of a file an id of its own. `taken` are the ids that others have.
+fn renamed(program: Program, declared: Vec<Json>, taken: &mut Vec<String>) -> RenamedInputs {
+    let mut ids = HashMap::new();
+    let rename = |mut input: Json| {
+        if let Some(id) = input["id"].as_str().map(ToOwned::to_owned) {
+            let new = ids.entry(id).or_insert_with_key(|id| {
+                let new = free_name(&format!("{}/{id}", program.word()), |name| taken.iter().any(|known| known == name));
+                taken.push(new.clone());
+                new
+            });
+            input["id"] = json!(new);
+        }
+        input
+    };
+    let declared = declared.into_iter().map(rename).collect();
+    RenamedInputs { ids, declared }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: &str) -> BaseFile {
+        BaseFile { path: path.to_owned(), content: Ok(Some(text.to_owned())) }
+    }
+
+    fn names(layer: &BaseLayer) -> Vec<&str> {
+        layer.servers.iter().map(|server| server.name.as_str()).collect()
+    }
+
+    #[test]
+    fn an_earlier_file_hides_a_later_one_and_a_wrong_one_hurts_no_other() {
+        let files = [
+            file("a", r#"{ "mcpServers": { "x": { "command": "first" }, "Y!": { "command": "y" }, "y": { "command": "z" } } }"#),
+            file("b", "{ wrong"),
+            BaseFile { path: "c".to_owned(), content: Ok(None) },
+            BaseFile { path: "d".to_owned(), content: Err("permission denied".to_owned()) },
+            file(
+                "e",
+                r#"{ "mcpServers": { "x": { "command": "second" }, "w": {}, "us": { "command": "hyperlight-mcp", "args": ["serve"] } } }"#,
+            ),
+        ];
+        let layer = base_layer(Program::Cursor, &files, "/w", &[]);
+        assert_eq!(names(&layer), ["x", "y", "y-2"]);
+        assert_eq!(layer.servers[0].origin.file(), "a");
+        assert!(layer.servers.iter().all(|server| server.key().starts_with("config:cursor:")));
+        assert_eq!(layer.invalid.iter().map(|server| (server.name.as_str(), &server.source)).collect::<Vec<_>>(), [("w", &layer.source)]);
+        assert_eq!(layer.warnings.len(), 2, "{:?}", layer.warnings);
+        assert!(layer.warnings[0].starts_with("base cursor: b cannot be read: "), "{:?}", layer.warnings);
+        assert_eq!(layer.warnings[1], "base cursor: d cannot be read: permission denied");
+    }
+
+    #[test]
+    fn a_base_without_any_file_is_one_warning() {
+        let files = [BaseFile { path: "a".to_owned(), content: Ok(None) }];
+        let layer = base_layer(Program::ClaudeCode, &files, "/w", &[]);
+        assert!(layer.servers.is_empty());
+        assert_eq!(layer.warnings, ["base claude-code: there is no config of Claude Code (a)"]);
+    }
+
+    #[test]
+    fn an_input_never_has_the_id_of_another_layer_or_file() {
+        let text = |command: &str| {
+            format!(
+                r#"{{ "inputs": [{{ "type": "promptString", "id": "token" }}],
+                     "servers": {{ "{command}": {{ "command": "{command}", "env": {{ "T": "${{input:token}}" }} }} }} }}"#
+            )
+        };
+        let taken = ["vscode/token".to_owned()];
+        let layer = base_layer(Program::Vscode, &[file("a", &text("one")), file("b", &text("two"))], "/w", &taken);
+        assert_eq!(layer.inputs.iter().map(|input| input.id.as_str()).collect::<Vec<_>>(), ["vscode/token-2", "vscode/token-3"]);
+        let used: Vec<_> = layer.servers.iter().flat_map(crate::config::inputs_of).collect();
+        assert_eq!(used, ["vscode/token-2", "vscode/token-3"]);
+        // An input of the operator's config cannot be used.
+        let foreign = r#"{ "servers": { "a": { "command": "x", "env": { "T": "${input:secret}" } } } }"#;
+        let layer = base_layer(Program::Vscode, &[file("a", foreign)], "/w", &["secret".to_owned()]);
+        assert!(layer.servers.is_empty() && layer.invalid.len() == 1);
+    }
+}

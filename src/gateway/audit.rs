@@ -1,0 +1,150 @@
+//! What the gateway records in the audit, and how the audit is read.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value as Json;
+
+use super::Gateway;
+use super::callbacks::CallScope;
+use super::core::Core;
+use super::events::Events;
+use super::options::GatewayOptions;
+use super::reload::ReloadReport;
+use super::request::{Request, Requester};
+use crate::blocking::blocking;
+use crate::error::{Error, Result};
+use crate::registry::Decider;
+use crate::store::Store;
+use crate::store::audit::{
+    Audit, AuditEvent, AuditOptions, AuditParty, AuditQuery, AuditReport, AuditRow, CallOutcome, CallRecord, ConnectionChange, ServerChange,
+};
+use crate::text::json::approximate_bytes;
+
+/// Opens the audit of a gateway.
+pub(super) fn open(store: &Arc<Store>, options: &GatewayOptions, events: &Events) -> Audit {
+    let told = events.clone();
+    let on_problem = move |error: Error| {
+        let error = error.redacted(&told.redactor);
+        told.warn(format!("the audit cannot be written now, so what happens is kept in memory, within limits: {error}"));
+    };
+    let options = AuditOptions {
+        max_bytes: options.limits.max_audit_bytes,
+        max_age: Duration::from_millis(options.limits.max_audit_age_ms),
+        content: options.audit_content,
+        redactor: Arc::clone(&events.redactor),
+        on_problem: Arc::new(on_problem),
+    };
+    Audit::open(store, options)
+}
+
+/// Records a request when it has ended, also if its caller has given it up and nobody waits for its answer.
+pub(super) struct RecordedRequest<'a> {
+    core: &'a Core,
+    server: &'a str,
+    request: &'a Request,
+    scope: &'a CallScope,
+    started: Instant,
+    outcome: CallOutcome,
+    result_bytes: Option<usize>,
+}
+
+impl<'a> RecordedRequest<'a> {
+    pub(super) fn begin(core: &'a Core, server: &'a str, request: &'a Request, requester: Requester<'a>, started: Instant) -> Self {
+        Self { core, server, request, scope: requester.scope, started, outcome: CallOutcome::Cancelled, result_bytes: None }
+    }
+
+    /// Notes the outcome, and records the request.
+    pub(super) fn end(mut self, outcome: &Result<Json>) {
+        match outcome {
+            Ok(result) => {
+                let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
+                self.outcome = if is_error { CallOutcome::ToolError } else { CallOutcome::Ok };
+                self.result_bytes = (!result.is_null()).then(|| approximate_bytes(result));
+            }
+            Err(error) => self.outcome = CallOutcome::Failed(error.code()),
+        }
+    }
+}
+
+impl Drop for RecordedRequest<'_> {
+    fn drop(&mut self) {
+        self.core.audit.record(AuditEvent::Call(CallRecord {
+            agent: self.scope.identity.name.clone(),
+            run_id: self.scope.run_id,
+            server: self.server.to_owned(),
+            tool: self.request.label().to_owned(),
+            arguments: self.request.arguments(),
+            outcome: self.outcome,
+            duration: self.started.elapsed(),
+            result_bytes: self.result_bytes,
+        }));
+    }
+}
+
+impl From<Decider> for AuditParty {
+    fn from(decider: Decider) -> Self {
+        match decider {
+            Decider::Person => Self::Person,
+            Decider::Model => Self::Model,
+        }
+    }
+}
+
+impl Core {
+    pub(super) fn record_connection(&self, server: &str, change: ConnectionChange, agent: Option<Arc<str>>, duration: Option<Duration>) {
+        self.audit.record(AuditEvent::Connection { server: server.to_owned(), change, agent, duration });
+    }
+
+    /// Records a change of a server by a person or a model.
+    pub(super) fn record_decision(&self, server: &str, change: ServerChange, agent: Option<Arc<str>>, decider: Decider) {
+        self.audit.record(AuditEvent::Server { server: server.to_owned(), change, agent, source: None, by: decider.into() });
+    }
+
+    /// Records what a changed config has changed.
+    pub(super) fn record_reload(&self, report: &ReloadReport) {
+        let changes =
+            [(ServerChange::Added, &report.added), (ServerChange::Changed, &report.changed), (ServerChange::Removed, &report.removed)];
+        for (change, names) in changes {
+            for name in names {
+                let source = self.registry.server(name).ok().map(|server| server.source.kind.as_str().to_owned());
+                self.audit.record(AuditEvent::Server { server: name.clone(), change, agent: None, source, by: AuditParty::Config });
+            }
+        }
+    }
+}
+
+impl Gateway {
+    /// Reads the last rows of the audit that fit, the oldest first. It has those of all gateways with the same state folder.
+    ///
+    /// ```no_run
+    /// # async fn example(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
+    /// use hyperlight_mcp::store::audit::{AuditKind, AuditQuery};
+    ///
+    /// let calls = AuditQuery { kind: Some(AuditKind::Call), limit: Some(10), ..AuditQuery::default() };
+    /// for row in gateway.audit(calls).await? {
+    ///     println!("{} {:?} {:?}", row.at, row.server, row.details.outcome);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `ERR_STORE`, `ERR_CLOSED`.
+    pub async fn audit(&self, query: AuditQuery) -> Result<Vec<AuditRow>> {
+        self.of_audit(move |audit| audit.rows(&query)).await
+    }
+
+    /// Verifies that each row of the audit is as it was written, and that none is missing, new or in another place.
+    ///
+    /// # Errors
+    /// `ERR_STORE`, `ERR_CLOSED`.
+    pub async fn verify_audit(&self) -> Result<AuditReport> {
+        self.of_audit(Audit::verify).await
+    }
+
+    async fn of_audit<T: Send + 'static>(&self, read: impl FnOnce(&Audit) -> Result<T> + Send + 'static) -> Result<T> {
+        self.core.check_open()?;
+        let core = Arc::clone(&self.core);
+        blocking(move || read(&core.audit)).await.map_err(|error| self.core.redacted(error))
+    }
+}

@@ -1,0 +1,124 @@
+//! The config and the base layers under it, as each reload reads them.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use serde_json::Value as Json;
+
+use crate::config::{BaseFile, Config, Program, Surroundings, base_layer, config_paths, parse_object, parse_text};
+use crate::error::{Error, Result};
+use crate::files::{Links, Stamp, read_bounded};
+
+/// The maximum size of a config file.
+const MAX_CONFIG_BYTES: u64 = 16 * 1024 * 1024;
+
+/// A file, and the version of it that there was. `None`: there was no file.
+pub(super) type Version = (PathBuf, Option<Stamp>);
+
+/// The source of the config.
+pub(super) struct ConfigSource {
+    content: ConfigContent,
+    max_servers: usize,
+    surroundings: Surroundings,
+    /// The versions of the files that were read last, whether they could be used or not: the config if it is a file, then those of its bases.
+    last: Mutex<Vec<Version>>,
+}
+
+pub(super) enum ConfigContent {
+    Given(Json),
+    File(PathBuf),
+    /// The default file. If it does not exist, there are no servers.
+    DefaultFile(PathBuf),
+}
+
+impl ConfigSource {
+    pub(super) fn new(content: ConfigContent, max_servers: usize, surroundings: Surroundings) -> Self {
+        Self { content, max_servers, surroundings, last: Mutex::default() }
+    }
+
+    /// Returns the path of the config, if it is a file.
+    fn path(&self) -> Option<&Path> {
+        match &self.content {
+            ConfigContent::Given(_) => None,
+            ConfigContent::File(path) | ConfigContent::DefaultFile(path) => Some(path),
+        }
+    }
+
+    /// Returns the files that were read last, in the versions that were read.
+    pub(super) fn last_read(&self) -> Vec<Version> {
+        self.last.lock().clone()
+    }
+
+    /// Reads the present config, and the files of its bases. A base that cannot be read is a warning.
+    pub(super) fn read(&self) -> Result<Config> {
+        // Before a file is read: a change that comes meanwhile has another stamp.
+        let own = self.path().map(version);
+        self.note_own(own.clone());
+        let mut config = self.read_own()?;
+        let folder = self.surroundings.workspace_folder.display().to_string();
+        let mut versions: Vec<Version> = own.into_iter().collect();
+        let mut inputs: Vec<String> = config.inputs.iter().map(|input| input.id.clone()).collect();
+        for program in config.base.clone() {
+            let paths = self.paths_of(program);
+            versions.extend(paths.iter().map(|path| version(path)));
+            let files: Vec<_> = paths.iter().map(|path| base_file(path)).collect();
+            let mut layer = base_layer(program, &files, &folder, &inputs);
+            inputs.extend(layer.inputs.iter().map(|input| input.id.clone()));
+            config.warnings.append(&mut layer.warnings);
+            config.bases.push(layer);
+        }
+        *self.last.lock() = versions;
+        Ok(config)
+    }
+
+    /// Notes the version of the config's own file. Files of bases are followed also while the config cannot be used.
+    fn note_own(&self, own: Option<Version>) {
+        let Some(own) = own else { return };
+        let mut last = self.last.lock();
+        match last.first_mut() {
+            Some(first) => *first = own,
+            None => last.push(own),
+        }
+    }
+
+    fn paths_of(&self, program: Program) -> Vec<PathBuf> {
+        let Surroundings { environment, workspace_folder, .. } = &self.surroundings;
+        config_paths(&[program], environment, workspace_folder).into_iter().map(|(_, path)| path).collect()
+    }
+
+    fn read_own(&self) -> Result<Config> {
+        let path = match &self.content {
+            ConfigContent::Given(config) => return parse_object(config, "config", self.max_servers),
+            ConfigContent::File(path) | ConfigContent::DefaultFile(path) => path,
+        };
+        let unreadable = |problem: String| Error::ConfigUnreadable { path: path.clone().into(), problem: problem.into() };
+        match read_bounded(path, Links::Follow, MAX_CONFIG_BYTES).map(String::from_utf8) {
+            Ok(Err(_)) => Err(unreadable("it is not text in UTF-8".to_owned())),
+            Ok(Ok(text)) => parse_text(&text, &path.display().to_string(), self.max_servers),
+            Err(error) if error.kind() == ErrorKind::NotFound && matches!(self.content, ConfigContent::DefaultFile(_)) => {
+                Ok(Config::default())
+            }
+            Err(error) => Err(unreadable(error.to_string())),
+        }
+    }
+}
+
+fn version(path: &Path) -> Version {
+    (path.to_owned(), Stamp::of(path))
+}
+
+/// Returns the present versions of files.
+pub(super) fn present(files: &[Version]) -> Vec<Version> {
+    files.iter().map(|(path, _)| version(path)).collect()
+}
+
+/// Reads a file of a base. Accepts only a regular file, as nobody has named its path.
+fn base_file(path: &Path) -> BaseFile {
+    let content = match read_bounded(path, Links::Follow, MAX_CONFIG_BYTES) {
+        Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| "it is not text (UTF-8)".to_owned()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    };
+    BaseFile { path: path.display().to_string(), content }
+}

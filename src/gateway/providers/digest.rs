@@ -1,0 +1,162 @@
+//! The digest of a package: what a person approves before its code runs. It covers all files of the package's folder, as any of them may be loaded
+//! as code. What lies outside of the folder is not part of it, and the code cannot import it.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
+use super::packages::FoundPackage;
+use crate::files::{Links, open_regular};
+use crate::store::Canonical;
+
+const MAX_FILES: usize = 5_000;
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+const MAX_DEPTH: usize = 32;
+const BLOCK: usize = 64 * 1024;
+
+/// The digest of a package, and how much it covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PackageDigest {
+    pub(super) digest: String,
+    pub(super) files: usize,
+    pub(super) bytes: u64,
+}
+
+/// Reads all files of a package.
+///
+/// # Errors
+/// Returns the reason why the package cannot be approved.
+pub(super) fn package_digest(package: &FoundPackage) -> Result<PackageDigest, String> {
+    let FoundPackage { name, version, folder, file } = package;
+    let mut walk = Walk { form: Canonical::new("hyperlight-mcp provider 1").text(name).text(version), files: 0, bytes: 0 };
+    let file = file.to_str().ok_or("the name of its file is not UTF-8")?;
+    walk.form = walk.form.text(file);
+    walk.folder(folder, "", 0)?;
+    let digest = hex::encode(Sha256::digest(walk.form.into_bytes()));
+    Ok(PackageDigest { digest, files: walk.files, bytes: walk.bytes })
+}
+
+struct Walk {
+    form: Canonical,
+    files: usize,
+    bytes: u64,
+}
+
+impl Walk {
+    /// Adds the entries of a folder in the order of their names. `path` is the folder's path within the package.
+    fn folder(&mut self, folder: &Path, path: &str, depth: usize) -> Result<(), String> {
+        if depth > MAX_DEPTH {
+            return Err(format!("its folders are nested more than {MAX_DEPTH} levels"));
+        }
+        let unreadable = |error: io::Error| format!("its folder {path} cannot be read: {error}");
+        let entries: io::Result<Vec<_>> = fs::read_dir(folder).map_err(unreadable)?.map(|entry| Ok(entry?.file_name())).collect();
+        let mut names = entries.map_err(unreadable)?;
+        names.sort();
+        for name in names {
+            let name = name.to_str().ok_or_else(|| format!("a name in its folder {path} is not UTF-8"))?;
+            let (inner, shown) = (folder.join(name), format!("{path}{name}"));
+            self.entry(&inner, &shown, depth).map_err(|problem| format!("{shown}: {problem}"))?;
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &Path, path: &str, depth: usize) -> Result<(), String> {
+        let metadata = fs::symlink_metadata(entry).map_err(|error| error.to_string())?;
+        if metadata.is_dir() {
+            return self.folder(entry, &format!("{path}/"), depth + 1);
+        }
+        self.files += 1;
+        if self.files > MAX_FILES {
+            return Err(format!("the package has more than {MAX_FILES} files"));
+        }
+        let content = if metadata.is_symlink() {
+            // The target is not read. If it lies within the package, its file is covered itself.
+            let target = fs::read_link(entry).map_err(|error| error.to_string())?;
+            ("link", hex::encode(target.as_os_str().as_encoded_bytes()))
+        } else {
+            let file = open_regular(entry, Links::Refuse).map_err(|error| error.to_string())?;
+            ("file", self.content(file).map_err(|error| error.to_string())?)
+        };
+        let form = std::mem::replace(&mut self.form, Canonical::new(""));
+        self.form = form.text(path).text(content.0).text(&content.1);
+        Ok(())
+    }
+
+    /// Returns the digest of a file's content.
+    fn content(&mut self, mut file: File) -> io::Result<String> {
+        let (mut hash, mut block) = (Sha256::new(), vec![0; BLOCK]);
+        loop {
+            let length = file.read(&mut block)?;
+            if length == 0 {
+                return Ok(hex::encode(hash.finalize()));
+            }
+            self.bytes += length as u64;
+            if self.bytes > MAX_BYTES {
+                return Err(io::Error::other(format!("the package has more than {MAX_BYTES} bytes")));
+            }
+            hash.update(&block[..length]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn package(folder: &Path) -> FoundPackage {
+        FoundPackage { name: "acme-mcp".into(), version: "1.0.0".into(), folder: folder.to_owned(), file: "provider.js".into() }
+    }
+
+    #[test]
+    fn every_change_of_a_file_is_another_digest() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("lib")).unwrap();
+        fs::write(path("provider.js"), "one").unwrap();
+        fs::write(path("lib/a.js"), "two").unwrap();
+        let digest = || package_digest(&package(folder.path())).unwrap();
+        let first = digest();
+        assert_eq!((first.files, first.bytes), (2, 6));
+        assert_eq!(digest(), first);
+        let mut seen = vec![first.digest];
+        let mut changed = |what: &str| {
+            let now = digest().digest;
+            assert!(!seen.contains(&now), "{what}");
+            seen.push(now);
+        };
+        fs::write(path("lib/a.js"), "owt").unwrap();
+        changed("content");
+        fs::rename(path("lib/a.js"), path("lib/b.js")).unwrap();
+        changed("name");
+        fs::rename(path("lib/b.js"), path("b.js")).unwrap();
+        changed("folder");
+        fs::write(path("new.json"), "").unwrap();
+        changed("an empty file");
+        symlink("b.js", path("link.js")).unwrap();
+        changed("a link");
+        fs::remove_file(path("link.js")).unwrap();
+        symlink("/etc/passwd", path("link.js")).unwrap();
+        changed("a link's target");
+        let other = FoundPackage { version: "1.0.1".into(), ..package(folder.path()) };
+        assert!(!seen.contains(&package_digest(&other).unwrap().digest));
+    }
+
+    #[test]
+    fn a_package_that_cannot_be_read_whole_has_no_digest() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("provider.js"), "").unwrap();
+        crate::files::testing::pipe(folder.path(), "pipe");
+        assert!(package_digest(&package(folder.path())).unwrap_err().starts_with("pipe: "));
+        let deep: std::path::PathBuf = (0..40).map(|_| "a").collect();
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join(deep)).unwrap();
+        assert!(package_digest(&package(folder.path())).unwrap_err().contains("nested"));
+        let folder = tempfile::tempdir().unwrap();
+        File::create(folder.path().join("large")).unwrap().set_len(MAX_BYTES + 1).unwrap();
+        assert!(package_digest(&package(folder.path())).unwrap_err().contains("bytes"));
+    }
+}

@@ -1,0 +1,270 @@
+//! Providers: packages, and code of the agent's author, that bring servers. The code of a package runs only after a person has approved its name,
+//! version and files. What it brings is judged and read as entries of a config (`registry/providers/`), and each server needs its own approval.
+
+mod digest;
+mod packages;
+mod run;
+mod status;
+mod survey;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+pub use status::{Provider, ProviderCode, ProviderLoader, ProviderOrigin, ProviderRequest, ProviderState, ProviderStatus};
+
+use self::digest::{PackageDigest, package_digest};
+use self::packages::FoundPackage;
+use self::run::Known;
+use self::survey::{PackageApproval, Standing, Surveyed, approval_of, survey};
+use super::Gateway;
+use super::core::Core;
+use crate::blocking::blocking;
+use crate::config::{Config, ProviderSettings, ServerSource, SourceKind};
+use crate::error::{Error, Result};
+use crate::registry::providers::check_provider_name;
+use crate::registry::{Entry, catalogue, catalogue_source};
+use crate::store::Kind;
+
+/// The servers of sources besides the config.
+type Layers = Vec<(ServerSource, Vec<Entry>)>;
+
+/// The providers of a gateway.
+pub(super) struct Providers {
+    /// `None`: nothing here can run the code of packages.
+    loader: Option<Arc<dyn ProviderLoader>>,
+    registered: Mutex<BTreeMap<String, Arc<dyn Provider>>>,
+    settings: Mutex<ProviderSettings>,
+    /// The providers as they were looked at last.
+    known: Mutex<Vec<Known>>,
+}
+
+impl Providers {
+    pub(super) fn new(loader: Option<Arc<dyn ProviderLoader>>) -> Self {
+        Self { loader, registered: Mutex::default(), settings: Mutex::default(), known: Mutex::default() }
+    }
+}
+
+/// The providers whose code runs again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Anew<'n> {
+    All,
+    /// Only the provider of this name. The others are as they were, if they still may.
+    Only(&'n str),
+}
+
+impl Gateway {
+    /// Registers a provider, or replaces the registered one of this name, and adds its servers as `<name>--<server>`. A provider that fails is
+    /// listed as failed.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` for a name that is not valid, or that a package of the config has. `ERR_CLOSED`, `ERR_STORE`.
+    ///
+    /// ```no_run
+    /// # async fn register(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
+    /// use hyperlight_mcp::gateway::Answer;
+    /// use serde_json::{Value, json};
+    /// let provider = || -> Answer<Value> { Box::pin(async { Ok(json!([{ "name": "files", "package": "@acme/files" }])) }) };
+    /// let status = gateway.register_provider("acme", std::sync::Arc::new(provider)).await?;
+    /// assert_eq!(status.servers, ["acme--files"]);
+    /// # Ok(()) }
+    /// ```
+    pub async fn register_provider(&self, name: &str, provider: Arc<dyn Provider>) -> Result<ProviderStatus> {
+        self.core.check_open()?;
+        let invalid = |problem: String| Error::InvalidOption { method: "Gateway.registerProvider", problem: problem.into() };
+        check_provider_name(name).map_err(|problem| invalid(format!("name: {problem}")))?;
+        let _one_at_a_time = self.core.reloading.lock().await;
+        let is_of_package = |known: &Known| known.status.name == name && known.status.package.is_some();
+        if self.core.providers.known.lock().iter().any(is_of_package) {
+            return Err(invalid(format!("name: a package has the name \"{name}\" already; choose another one")));
+        }
+        self.core.providers.registered.lock().insert(name.to_owned(), provider);
+        self.look_again(name).await
+    }
+
+    /// Lists the providers as they were looked at last: when the gateway was opened, at each reload, and after each change. Does not block.
+    #[must_use]
+    pub fn providers(&self) -> Vec<ProviderStatus> {
+        self.core.providers.known.lock().iter().map(|known| known.status.clone()).collect()
+    }
+
+    /// Returns what a person must see before the code of a package may run. `name` is the provider's name or its package's.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER` for a provider that is no package, is denied or cannot be read, `ERR_STORE`.
+    pub async fn provider_request(&self, name: &str) -> Result<ProviderRequest> {
+        self.core.check_open()?;
+        let (surveyed, package, digest) = self.core.readable_package(name).await.map_err(|error| self.core.redacted(error))?;
+        let core = Arc::clone(&self.core);
+        let rows = blocking(move || core.store.rows(Kind::Provider)).await.map_err(|error| self.core.redacted(error))?;
+        let before = approval_of(&package, &rows);
+        let approved = before.as_ref().is_some_and(|before| before.digest == digest.digest);
+        let shown = |text: &str| self.core.redactor.readable_question(text, usize::MAX);
+        Ok(ProviderRequest {
+            name: surveyed.name,
+            folder: shown(&package.folder.display().to_string()),
+            file: shown(&package.file.display().to_string()),
+            package: package.name,
+            version: package.version,
+            files: digest.files,
+            bytes: digest.bytes,
+            digest: digest.digest,
+            approved,
+            approved_before: before.filter(|_| !approved).map(|before| before.version),
+        })
+    }
+
+    /// Approves the code of a package exactly as the request with this digest showed it, runs it, and adds its servers. Each of them needs its own
+    /// approval.
+    ///
+    /// # Errors
+    /// `ERR_DIGEST_CHANGED` if the package has changed since, and the errors of [`Self::provider_request`].
+    pub async fn approve_provider(&self, name: &str, digest: &str) -> Result<ProviderStatus> {
+        self.core.check_open()?;
+        let _one_at_a_time = self.core.reloading.lock().await;
+        let (surveyed, package, now) = self.core.readable_package(name).await.map_err(|error| self.core.redacted(error))?;
+        if now.digest != digest {
+            return Err(self.core.redacted(Error::ProviderDigestChanged { provider: surveyed.name.into() }));
+        }
+        let approval = PackageApproval { version: package.version, digest: now.digest };
+        let body = serde_json::to_vec(&approval).map_err(|error| Error::Internal(error.to_string().into()))?;
+        self.change_approvals(move |rows| drop(rows.insert(package.name, Arc::from(body)))).await?;
+        self.look_again(&surveyed.name).await
+    }
+
+    /// Takes back the approval of a package's code, for all processes, and removes its servers from this gateway.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_PROVIDER`, `ERR_STORE`.
+    pub async fn revoke_provider(&self, name: &str) -> Result<ProviderStatus> {
+        self.core.check_open()?;
+        let _one_at_a_time = self.core.reloading.lock().await;
+        let surveyed = self.core.surveyed(name).await.map_err(|error| self.core.redacted(error))?;
+        let Some(package) = surveyed.package else {
+            let problem = "it was registered by the agent's code, and has no approval to revoke".into();
+            return Err(self.core.redacted(Error::Provider { provider: surveyed.name.into(), problem }));
+        };
+        self.change_approvals(move |rows| drop(rows.remove(&package))).await?;
+        self.look_again(&surveyed.name).await
+    }
+
+    async fn change_approvals(&self, change: impl FnOnce(&mut crate::store::Rows) + Send + 'static) -> Result<()> {
+        let core = Arc::clone(&self.core);
+        let changed = blocking(move || {
+            core.store.change(Kind::Provider, |rows| {
+                change(rows);
+                Ok(())
+            })
+        });
+        changed.await.map_err(|error| self.core.redacted(error))
+    }
+
+    /// Looks at all providers, runs the code of one, and applies what it brings now. The caller holds `reloading`.
+    async fn look_again(&self, name: &str) -> Result<ProviderStatus> {
+        let settings = self.core.providers.settings.lock().clone();
+        let layers = self.core.look(&settings, Anew::Only(name)).await.map_err(|error| self.core.redacted(error))?;
+        self.core
+            .apply_layers(move |registry| layers.into_iter().for_each(|(source, entries)| registry.set_layer(source, entries)))
+            .await?;
+        let found = self.providers().into_iter().find(|provider| provider.name == name);
+        found.ok_or_else(|| self.core.redacted(self.core.unknown_provider(name)))
+    }
+
+    /// Adds the servers of the catalogue and of all providers, when the gateway opens. Blocks until the code of all approved packages has answered.
+    pub(super) fn open_providers(&self, settings: ProviderSettings, with_catalogue: bool) -> Result<()> {
+        let mut layers = vec![catalogue_layer(with_catalogue)];
+        if !settings.packages.is_empty() || settings.discover {
+            let core = Arc::clone(&self.core);
+            let look = move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+                let runtime = runtime.map_err(|error| Error::io("a runtime", &error))?;
+                runtime.block_on(core.look(&settings, Anew::All))
+            };
+            // A thread of its own, as the caller may be a task of a runtime, which must not wait.
+            let looked = std::thread::scope(|scope| scope.spawn(look).join());
+            layers.extend(looked.map_err(|_| Error::Internal("looking for providers panicked".into()))??);
+        }
+        for (source, entries) in layers {
+            self.core.registry.set_layer(source, entries);
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Returns the layers that a config brings besides its own servers: the catalogue, and all providers, whose code runs again.
+    pub(super) async fn brought_layers(self: &Arc<Self>, config: &Config) -> Result<Layers> {
+        let mut layers = self.look(&config.providers, Anew::All).await?;
+        layers.push(catalogue_layer(config.catalogue));
+        Ok(layers)
+    }
+
+    /// Looks at all providers, and returns the layers that follow. A provider that is there no longer has an empty one.
+    async fn look(self: &Arc<Self>, settings: &ProviderSettings, anew: Anew<'_>) -> Result<Layers> {
+        settings.clone_into(&mut self.providers.settings.lock());
+        let surveyed = self.survey(settings).await?;
+        let now = self.run_all(surveyed, &settings.policy, anew).await;
+        let before = std::mem::replace(&mut *self.providers.known.lock(), now.clone());
+        let gone: BTreeSet<String> = before.into_iter().map(|known| known.status.name).collect();
+        let mut layers: BTreeMap<String, Vec<Entry>> = gone.into_iter().map(|name| (name, Vec::new())).collect();
+        for known in now {
+            layers.entry(known.status.name).or_default().extend(known.entries);
+        }
+        Ok(layers.into_iter().map(|(name, entries)| (ServerSource::named(SourceKind::Provider, name), entries)).collect())
+    }
+
+    async fn survey(self: &Arc<Self>, settings: &ProviderSettings) -> Result<Vec<Surveyed>> {
+        let (core, settings) = (Arc::clone(self), settings.clone());
+        blocking(move || {
+            let registered = core.providers.registered.lock().keys().cloned().collect();
+            Ok(survey(&settings, &core.search_starts(), &registered, &*core.store.rows(Kind::Provider)?))
+        })
+        .await
+    }
+
+    /// Returns the folders from which packages are found: the config's, and the workspace folder.
+    fn search_starts(&self) -> Vec<PathBuf> {
+        let config = self.source.path().and_then(|path| std::path::absolute(path).ok());
+        let folder = config.and_then(|path| path.parent().map(ToOwned::to_owned));
+        folder.into_iter().chain([self.surroundings.workspace_folder.clone()]).collect()
+    }
+
+    /// Finds a provider by its name or its package's, as it is now.
+    async fn surveyed(self: &Arc<Self>, name: &str) -> Result<Surveyed> {
+        let settings = self.providers.settings.lock().clone();
+        let all = self.survey(&settings).await?;
+        // A package that has lost its name to another one is found by the package's name.
+        let exact = all.iter().find(|provider| provider.package.as_deref() == Some(name));
+        exact.or_else(|| all.iter().find(|provider| provider.is_called(name))).cloned().ok_or_else(|| self.unknown_provider(name))
+    }
+
+    /// Finds a package that may be approved, and reads it whole.
+    async fn readable_package(self: &Arc<Self>, name: &str) -> Result<(Surveyed, FoundPackage, PackageDigest)> {
+        let surveyed = self.surveyed(name).await?;
+        let provider = surveyed.name.clone();
+        let refused = move |problem: String| Error::Provider { provider: provider.clone().into(), problem: problem.into() };
+        let problem = match &surveyed.standing {
+            Standing::Denied(problem) | Standing::Failed(problem) => Some(problem.clone()),
+            Standing::Registered => Some("it was registered by the agent's code, and needs no approval".to_owned()),
+            Standing::Unapproved(_) | Standing::Approved(_) => None,
+        };
+        let package = match (problem, surveyed.found.clone()) {
+            (None, Some(package)) => package,
+            (problem, _) => return Err(refused(problem.unwrap_or_else(|| "its package was not found".to_owned()))),
+        };
+        let read = package.clone();
+        let digest = blocking(move || package_digest(&read).map_err(refused)).await?;
+        Ok((surveyed, package, digest))
+    }
+
+    fn unknown_provider(&self, name: &str) -> Error {
+        let known = self.providers.known.lock().iter().map(|known| known.status.name.clone().into()).collect();
+        Error::UnknownProvider { provider: name.into(), known }
+    }
+}
+
+fn catalogue_layer(with_catalogue: bool) -> (ServerSource, Vec<Entry>) {
+    (catalogue_source(), if with_catalogue { catalogue() } else { Vec::new() })
+}

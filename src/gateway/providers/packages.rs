@@ -1,0 +1,215 @@
+//! Finds packages that bring servers, as Node resolves a package's name: in the folders `node_modules` from a folder upwards. Reads `package.json`
+//! alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::Value as Json;
+
+use crate::config::is_package_name;
+use crate::files::{Links, read_bounded};
+
+const NODE_MODULES: &str = "node_modules";
+const MAX_MANIFEST_BYTES: u64 = 1024 * 1024;
+/// Maximum number of installed packages whose `package.json` is read.
+const MAX_PACKAGES: usize = 20_000;
+const MAX_VERSION_CHARS: usize = 64;
+/// The key of `package.json` that says that a package is a provider.
+const KEY: &str = "hyperlight-mcp";
+
+/// An installed package that says that it is a provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FoundPackage {
+    pub(super) name: String,
+    pub(super) version: String,
+    /// Without links.
+    pub(super) folder: PathBuf,
+    /// Relative to the folder. It has no `..`.
+    pub(super) file: PathBuf,
+}
+
+/// Finds an installed package by its name. The first folder of `starts` from which it can be found decides.
+///
+/// # Errors
+/// Returns the reason why there is no provider of this name.
+pub(super) fn find(name: &str, starts: &[PathBuf]) -> Result<FoundPackage, String> {
+    let folder = search_folders(starts).into_iter().map(|folder| folder.join(name)).find(|folder| folder.is_dir());
+    let Some(folder) = folder else {
+        return Err("the package is not installed: install it beside the config, or in the workspace folder".to_owned());
+    };
+    match read(name, &folder)? {
+        Some(found) => Ok(found),
+        None => Err(format!("its package.json has no \"{KEY}\": {{ \"provider\": \"./file\" }}: it brings no servers")),
+    }
+}
+
+/// Finds all installed packages that say that they are providers, by name. A package that a nearer folder has hides others of its name.
+pub(super) fn discover(starts: &[PathBuf]) -> BTreeMap<String, Result<FoundPackage, String>> {
+    let (mut found, mut seen) = (BTreeMap::new(), BTreeSet::new());
+    for folder in search_folders(starts) {
+        for (name, folder) in installed(&folder) {
+            if seen.len() >= MAX_PACKAGES {
+                return found;
+            }
+            if seen.insert(name.clone()) {
+                match read(&name, &folder) {
+                    Ok(Some(package)) => drop(found.insert(name, Ok(package))),
+                    Err(problem) => drop(found.insert(name, Err(problem))),
+                    Ok(None) => {}
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Returns the folders `node_modules` in which Node looks for a package, the nearest first.
+fn search_folders(starts: &[PathBuf]) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for ancestor in starts.iter().flat_map(|start| start.ancestors()) {
+        // Node does not look for `node_modules/node_modules`.
+        let folder = ancestor.join(NODE_MODULES);
+        if ancestor.file_name().is_none_or(|name| name != NODE_MODULES) && !folders.contains(&folder) {
+            folders.push(folder);
+        }
+    }
+    folders
+}
+
+/// Lists the packages of one folder `node_modules`, in the order of their names.
+fn installed(folder: &Path) -> Vec<(String, PathBuf)> {
+    let names = |folder: &Path| -> Vec<String> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).take(MAX_PACKAGES).collect();
+        names.sort();
+        names
+    };
+    let mut packages = Vec::new();
+    for name in names(folder) {
+        let path = folder.join(&name);
+        if name.starts_with('@') {
+            packages.extend(names(&path).into_iter().map(|rest| (format!("{name}/{rest}"), path.join(&rest))));
+        } else {
+            packages.push((name, path));
+        }
+    }
+    packages.retain(|(name, _)| is_package_name(name));
+    packages
+}
+
+/// Reads the `package.json` of a folder. Returns `None` if it does not say that the package is a provider.
+fn read(name: &str, folder: &Path) -> Result<Option<FoundPackage>, String> {
+    let bytes = match read_bounded(&folder.join("package.json"), Links::Follow, MAX_MANIFEST_BYTES) {
+        Ok(bytes) => bytes,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+        Err(error) => return Err(format!("its package.json cannot be read: {error}")),
+    };
+    let manifest: Json = match serde_json::from_slice(&bytes) {
+        Ok(manifest) => manifest,
+        // A package that is no provider may be broken in any way.
+        Err(_) if !bytes.windows(KEY.len()).any(|part| part == KEY.as_bytes()) => return Ok(None),
+        Err(error) => return Err(format!("its package.json is not JSON: {error}")),
+    };
+    let Some(provider) = manifest.get(KEY).and_then(|ours| ours.get("provider")) else { return Ok(None) };
+    if manifest["name"].as_str() != Some(name) {
+        return Err("its package.json gives it another name than the one under which it is installed".to_owned());
+    }
+    let version = manifest["version"].as_str().filter(|version| is_version(version));
+    let version = version.ok_or("its package.json has no version")?.to_owned();
+    let file = provider.as_str().and_then(inner_path);
+    let file =
+        file.ok_or_else(|| format!("\"{KEY}\".provider of its package.json must be a path within the package, like \"./provider.js\""))?;
+    let folder = fs::canonicalize(folder).map_err(|error| format!("its folder cannot be read: {error}"))?;
+    Ok(Some(FoundPackage { name: name.to_owned(), version, folder, file }))
+}
+
+fn is_version(version: &str) -> bool {
+    let fits = |next: char| next.is_ascii_alphanumeric() || matches!(next, '.' | '-' | '+');
+    !version.is_empty() && version.len() <= MAX_VERSION_CHARS && version.chars().all(fits)
+}
+
+/// Returns a relative path that stays within its folder, without its `./`.
+fn inner_path(path: &str) -> Option<PathBuf> {
+    let is_plain = !path.chars().any(char::is_control) && path.starts_with("./");
+    let parts: Option<PathBuf> = Path::new(path)
+        .components()
+        .filter(|part| *part != Component::CurDir)
+        .map(|part| if let Component::Normal(name) = part { Some(name) } else { None })
+        .collect();
+    parts.filter(|parts| is_plain && parts.file_name().is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// Writes a package, and returns its folder.
+    fn write(node_modules: &Path, folder: &str, manifest: &str) -> PathBuf {
+        let folder = node_modules.join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("package.json"), manifest).unwrap();
+        folder
+    }
+
+    fn manifest(name: &str, version: &str) -> String {
+        format!(r#"{{ "name": "{name}", "version": "{version}", "hyperlight-mcp": {{ "provider": "./lib/provider.js" }} }}"#)
+    }
+
+    #[test]
+    fn a_package_is_found_as_node_finds_it() {
+        let root = tempfile::tempdir().unwrap();
+        let (outer, inner) = (root.path().join("node_modules"), root.path().join("project/node_modules"));
+        write(&outer, "acme-mcp", &manifest("acme-mcp", "1.0.0"));
+        write(&outer, "@acme/tools", &manifest("@acme/tools", "1.0.0"));
+        let start = [root.path().join("project/src")];
+        fs::create_dir_all(&start[0]).unwrap();
+        assert_eq!(find("acme-mcp", &start).unwrap().version, "1.0.0");
+        write(&inner, "acme-mcp", &manifest("acme-mcp", "2.0.0"));
+        let found = find("acme-mcp", &start).unwrap();
+        assert_eq!((found.version.as_str(), found.file.to_str()), ("2.0.0", Some("lib/provider.js")));
+        assert_eq!(find("acme-mcp", &[root.path().to_owned()]).unwrap().version, "1.0.0");
+        assert_eq!(find("@acme/tools", &start).unwrap().name, "@acme/tools");
+        assert!(find("other", &start).unwrap_err().contains("not installed"));
+        let all: Vec<_> = discover(&start).into_iter().map(|(name, found)| (name, found.unwrap().version)).collect();
+        assert_eq!(all, [("@acme/tools".to_owned(), "1.0.0".to_owned()), ("acme-mcp".to_owned(), "2.0.0".to_owned())]);
+    }
+
+    #[test]
+    fn a_link_to_a_package_is_followed_and_its_real_folder_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        let real = write(root.path(), "store/acme-mcp@1", &manifest("acme-mcp", "1.0.0"));
+        let modules = root.path().join("node_modules");
+        fs::create_dir_all(&modules).unwrap();
+        symlink(&real, modules.join("acme-mcp")).unwrap();
+        let found = find("acme-mcp", &[root.path().to_owned()]).unwrap();
+        assert_eq!(found.folder, fs::canonicalize(real).unwrap());
+    }
+
+    #[test]
+    fn a_package_that_lies_or_is_none_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        let modules = root.path().join("node_modules");
+        let start = [root.path().to_owned()];
+        let problem = |text: &str| {
+            write(&modules, "acme-mcp", text);
+            find("acme-mcp", &start).unwrap_err()
+        };
+        assert!(problem(&manifest("github-official", "1.0.0")).contains("another name"));
+        assert!(problem(&manifest("acme-mcp", "")).contains("no version"));
+        assert!(problem(&manifest("acme-mcp", "1.0\\u202e")).contains("no version"));
+        assert!(problem(r#"{ "name": "acme-mcp", "version": "1.0.0" }"#).contains("brings no servers"));
+        assert!(problem("{ \"hyperlight-mcp\": ").contains("is not JSON"));
+        for file in ["../evil.js", "/evil.js", "evil.js", "./a/../../evil.js", "./", "."] {
+            let text = format!(r#"{{ "name": "acme-mcp", "version": "1.0.0", "hyperlight-mcp": {{ "provider": "{file}" }} }}"#);
+            assert!(problem(&text).contains("a path within the package"), "{file}");
+        }
+        assert!(discover(&start)["acme-mcp"].is_err());
+        write(&modules, "plain", "not JSON at all");
+        write(&modules, ".cache", &manifest(".cache", "1.0.0"));
+        assert_eq!(discover(&start).len(), 1);
+    }
+}

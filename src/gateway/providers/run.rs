@@ -1,0 +1,160 @@
+//! Runs the code of providers that may run, all at the same time, and reads what they bring.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use serde_json::Value as Json;
+
+use super::Anew;
+use super::status::{ProviderState, ProviderStatus};
+use super::survey::{Standing, Surveyed};
+use crate::config::ProviderPolicy;
+use crate::error::Error;
+use crate::gateway::Answer;
+use crate::gateway::core::Core;
+use crate::registry::Entry;
+use crate::registry::providers::read_answer;
+
+/// Time that the function of a registered provider has.
+const REGISTERED_TIME: Duration = Duration::from_secs(2);
+/// Time after which a loader is given up. It ends the code of a package itself after 2 s, and needs time to start it on a busy machine.
+const LOADER_TIME: Duration = Duration::from_secs(15);
+const MAX_PROBLEM_CHARS: usize = 500;
+
+/// A provider with what it brings.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    pub(super) status: ProviderStatus,
+    pub(super) entries: Vec<Entry>,
+    standing: Standing,
+}
+
+impl Core {
+    /// Runs the code of the providers that may run. Those that are not run anew keep what they brought, if they still may.
+    pub(super) async fn run_all(self: &Arc<Self>, all: Vec<Surveyed>, policy: &ProviderPolicy, anew: Anew<'_>) -> Vec<Known> {
+        let before = self.providers.known.lock().clone();
+        let kept = |provider: &Surveyed| {
+            let is_kept = !matches!(anew, Anew::Only(name) if name == provider.name) && anew != Anew::All;
+            let is_same = |known: &&Known| {
+                known.status.name == provider.name && known.status.package == provider.package && known.standing == provider.standing
+            };
+            before.iter().find(|known| is_kept && is_same(known)).cloned()
+        };
+        let runs = all.into_iter().map(|provider| {
+            let kept = kept(&provider);
+            async move {
+                match kept {
+                    Some(known) => known,
+                    None => self.run_one(provider, policy).await,
+                }
+            }
+        });
+        futures::future::join_all(runs).await
+    }
+
+    async fn run_one(&self, provider: Surveyed, policy: &ProviderPolicy) -> Known {
+        let Surveyed { name, origin, package, found, standing } = provider;
+        let outcome = match &standing {
+            Standing::Denied(reason) => Err((ProviderState::Denied, reason.clone())),
+            Standing::Unapproved(reason) => Err((ProviderState::Unapproved, reason.clone())),
+            Standing::Failed(problem) => Err((ProviderState::Failed, problem.clone())),
+            Standing::Approved(code) => match &self.providers.loader {
+                Some(loader) => self.answered(|| loader.load(code), LOADER_TIME).await.map_err(|problem| (ProviderState::Failed, problem)),
+                None => Err((ProviderState::Failed, "there is no JavaScript here that could run its code".to_owned())),
+            },
+            Standing::Registered => {
+                let registered = self.providers.registered.lock().get(&name).cloned();
+                match registered {
+                    Some(registered) => self.answered(|| registered.servers(), REGISTERED_TIME).await,
+                    None => Err("it is not registered".to_owned()),
+                }
+                .map_err(|problem| (ProviderState::Failed, problem))
+            }
+        };
+        let brought = outcome
+            .and_then(|answer| read_answer(&name, &answer, policy).map_err(|problem| (ProviderState::Failed, problem)))
+            .map_err(|(state, problem)| (state, self.redactor.readable_line(&problem, MAX_PROBLEM_CHARS)));
+        let version = found.map(|found| found.version);
+        let status =
+            |state, problem| ProviderStatus { name, package, version, origin, state, problem, servers: Vec::new(), refused: Vec::new() };
+        match brought {
+            Ok(brought) => {
+                brought.warnings.into_iter().for_each(|warning| self.events.warn(warning));
+                let servers = brought.entries.iter().map(|entry| entry.name().to_owned()).collect();
+                let status = ProviderStatus { servers, refused: brought.refused, ..status(ProviderState::Ready, None) };
+                Known { status, entries: brought.entries, standing }
+            }
+            Err((state, problem)) => {
+                let status = status(state, Some(problem));
+                self.tell(&status);
+                Known { status, entries: Vec::new(), standing }
+            }
+        }
+    }
+
+    /// Tells why a provider brings no servers. Nobody has asked for a package that was merely found, so it is only listed unless it fails.
+    fn tell(&self, status: &ProviderStatus) {
+        if let Some(problem) = &status.problem
+            && (status.state == ProviderState::Failed || status.origin != super::ProviderOrigin::Discovered)
+        {
+            self.events.warn(format!("the provider \"{}\" brings no servers ({}): {problem}", status.name, status.state.as_str()));
+        }
+    }
+
+    /// Waits for an answer of code that is not ours: it may panic, fail, or never answer. The error is a sentence.
+    async fn answered(&self, ask: impl FnOnce() -> Answer<Json>, patience: Duration) -> Result<Json, String> {
+        let asked = AssertUnwindSafe(async move { ask().await }).catch_unwind();
+        match tokio::time::timeout(patience, asked).await {
+            Err(_) => Err(format!("it did not answer within {} s", patience.as_secs())),
+            Ok(Err(_)) => Err("it panicked".to_owned()),
+            Ok(Ok(Ok(answer))) => Ok(answer),
+            Ok(Ok(Err(error))) => Err(match self.redacted(error) {
+                // Only the words of the provider's own code: the function that was called means nothing to a person.
+                Error::HostFunction { message, .. } => message.shown().to_owned(),
+                other => other.to_string(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value as Json, json};
+
+    use crate::error::{Error, Result};
+    use crate::gateway::{Answer, Gateway, GatewayOptions, Provider, ProviderState};
+
+    fn answering(answer: impl Fn() -> Result<Json> + Send + Sync + 'static) -> Arc<dyn Provider> {
+        Arc::new(move || -> Answer<Json> {
+            let answer = answer();
+            Box::pin(async { answer })
+        })
+    }
+
+    #[tokio::test]
+    async fn a_closure_brings_servers_and_one_that_panics_or_fails_hurts_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = GatewayOptions::new("watchdog", tokio::runtime::Handle::current());
+        options.config = Some(json!({}));
+        options.state_dir = Some(folder.path().join("state"));
+        let gateway = Gateway::open(options).unwrap();
+        let good =
+            gateway.register_provider("good", answering(|| Ok(json!([{ "name": "files", "package": "@acme/files" }])))).await.unwrap();
+        assert_eq!((good.state, &good.servers[..]), (ProviderState::Ready, &["good--files".to_owned()][..]));
+        let panicking = gateway.register_provider("panicking", answering(|| panic!("no servers today"))).await.unwrap();
+        assert_eq!((panicking.state, panicking.problem.as_deref()), (ProviderState::Failed, Some("it panicked")));
+        let failing = answering(|| Err(Error::HostFunction { function: "servers".into(), message: "no\nservers today".into() }));
+        let failing = gateway.register_provider("failing", failing).await.unwrap();
+        assert_eq!(failing.problem.as_deref(), Some("no servers today"));
+        let names: Vec<_> = gateway.servers().unwrap().into_iter().map(|server| server.name).collect();
+        assert_eq!(names, ["good--files"]);
+        gateway.register_provider("good", answering(|| Ok(json!([])))).await.unwrap();
+        assert!(gateway.servers().unwrap().is_empty());
+        assert_eq!(gateway.revoke_provider("good").await.unwrap_err().code(), "ERR_PROVIDER");
+        assert_eq!(gateway.provider_request("nobody").await.unwrap_err().code(), "ERR_UNKNOWN_PROVIDER");
+    }
+}

@@ -1,0 +1,165 @@
+//! Tells which servers would be in force for an agent and a task, and why, without attaching or starting any.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+use super::Gateway;
+use super::approval_cache::ApprovalRead;
+use super::core::Core;
+use super::resolved_entry::{SecretNames, resolved_entry};
+use super::tasks::{AgentView, DecidedServer, Task};
+use crate::blocking::blocking;
+use crate::config::{ServerSource, SourceKind, missing_variables};
+use crate::error::Result;
+use crate::redact::Redactor;
+use crate::registry::{AttachReason, Entry, Hidden};
+
+/// Options of [`Gateway::resolve`].
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ResolveOptions {
+    /// The name of the agent. Default: the operator's own.
+    pub agent: Option<String>,
+    /// The task. Default: none, so that only servers are in force that are always there.
+    pub task: Option<Task>,
+    /// True for the lines alone, without `mcpServers`.
+    pub dry_run: bool,
+}
+
+/// The servers that would be in force.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resolution {
+    /// The entries, by keys that other programs accept. Secrets are names: `${NAME}`. Missing for a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp_servers: Option<Map<String, Json>>,
+    /// One line for each server that is in force, or that was wanted and is left out.
+    pub servers: Vec<ResolvedServer>,
+    pub warnings: Vec<String>,
+}
+
+/// The line of one server.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResolvedServer {
+    pub name: String,
+    /// The key in `mcpServers`: `acme__shared-fs` for `acme--shared-fs`.
+    pub key: String,
+    pub in_force: bool,
+    /// Why it is in force or left out: a sentence.
+    pub reason: String,
+    /// Who brought the server. Missing for a name that no server has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<ServerSource>,
+    /// Other sources that have a server of this name, which is not used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hides: Vec<ServerSource>,
+    /// Variables that the server needs and that are not set.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+}
+
+impl Gateway {
+    /// Returns the merged `mcpServers` that would be in force for an agent and a task, each server with its reason. Changes nothing, and starts nothing.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION`, `ERR_CONFIG_INVALID` for an entry that the task brings, `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
+    ///
+    /// ```no_run
+    /// # async fn example(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
+    /// for server in gateway.resolve(Default::default()).await?.servers {
+    ///     println!("{}", server.reason);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn resolve(&self, options: ResolveOptions) -> Result<Resolution> {
+        let gateway = self.clone();
+        blocking(move || gateway.core.resolve(&options).map_err(|error| gateway.core.redacted(error))).await
+    }
+}
+
+impl Core {
+    fn resolve(&self, options: &ResolveOptions) -> Result<Resolution> {
+        self.check_open()?;
+        let ResolveOptions { agent, task, dry_run } = options;
+        let identity = agent.as_deref().and_then(|name| self.agents.named(name));
+        let view = match (agent, &identity) {
+            (_, Some(identity)) => AgentView::of(identity),
+            (Some(name), None) => AgentView::unopened(name),
+            (None, None) => AgentView::of(&self.people.operator),
+        };
+        let task = self.read_task("Gateway.resolve", task.as_ref().unwrap_or(&Task::default()))?;
+        let decided = self.decide(view, &task, ApprovalRead::Fresh)?;
+        let mut resolution = Resolution { servers: decided.iter().map(|decided| self.line(decided)).collect(), ..Resolution::default() };
+        let mut secrets = SecretNames::new(&self.surroundings.environment);
+        let mut entries = Map::new();
+        for (decided, line) in decided.iter().zip(&resolution.servers).filter(|(_, line)| line.in_force) {
+            let Some(server) = decided.definition() else { continue };
+            let entry = resolved_entry(&line.name, server, &self.surroundings, &mut secrets);
+            resolution.warnings.extend(entry.warnings);
+            resolution.warnings.extend(self.readiness_warnings([(line.name.as_str(), &**server)].into_iter()));
+            entries.insert(line.key.clone(), without_secrets(&entry.json, &self.redactor));
+        }
+        resolution.warnings.iter_mut().for_each(|warning| *warning = self.redactor.readable(warning));
+        resolution.mcp_servers = (!dry_run).then_some(entries);
+        Ok(resolution)
+    }
+
+    fn line(&self, decided: &DecidedServer) -> ResolvedServer {
+        let name = &decided.decision.server;
+        let source = decided.entry.as_ref().map(|entry| entry.source().clone());
+        let hides = match &decided.entry {
+            // What a task brings hides everything of its name.
+            Some(entry) if entry.source().kind == SourceKind::Task => {
+                let first = self.registry.entry(name).ok().map(|entry| entry.source().clone());
+                first.into_iter().chain(self.registry.hidden_by(name)).collect()
+            }
+            Some(_) => self.registry.hidden_by(name),
+            None => Vec::new(),
+        };
+        let missing = match &decided.entry {
+            Some(Entry::Valid(server)) => missing_variables(server, &self.surroundings.environment),
+            _ => Vec::new(),
+        };
+        let reason = self.redactor.readable(&sentence(decided, source.as_ref(), &hides));
+        let key = name.replace("--", "__");
+        ResolvedServer { name: name.clone(), key, in_force: decided.decision.is_attached(), reason, source, hides, missing }
+    }
+}
+
+/// Says why a server is in force or left out, where it comes from, and what it hides.
+fn sentence(decided: &DecidedServer, source: Option<&ServerSource>, hides: &[Hidden]) -> String {
+    let decision = &decided.decision;
+    let origin = source.map(|source| format!("it comes from {source}"));
+    let wanted = match decision.reason {
+        AttachReason::Always => None,
+        _ => Some(decision.reason.to_string()),
+    };
+    let hidden: Vec<String> = hides.iter().map(ToString::to_string).collect();
+    let hidden = (!hidden.is_empty()).then(|| format!("it hides the server of this name of {}", hidden.join(", and of ")));
+    let state = match &decision.obstacle {
+        Some(obstacle) => format!("\"{}\" is left out: {obstacle}", decision.server),
+        None => format!("\"{}\" is in force", decision.server),
+    };
+    let more: Vec<String> = wanted.into_iter().chain(origin).chain(hidden).collect();
+    match (&decision.obstacle, more.is_empty()) {
+        (_, true) => format!("{state}."),
+        (Some(_), false) => format!("{state}; {}.", more.join("; ")),
+        (None, false) => format!("{state}: {}.", more.join("; ")),
+    }
+}
+
+/// Blanks what the redactor knows to be secret, in texts that no rule has found.
+fn without_secrets(json: &Json, redactor: &Redactor) -> Json {
+    match json {
+        Json::String(text) => Json::String(redactor.without_secrets(text).into_owned()),
+        Json::Array(items) => items.iter().map(|item| without_secrets(item, redactor)).collect(),
+        Json::Object(fields) => {
+            let fields: BTreeMap<_, _> = fields.iter().map(|(key, value)| (key.clone(), without_secrets(value, redactor))).collect();
+            Json::Object(fields.into_iter().collect())
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) => json.clone(),
+    }
+}

@@ -1,0 +1,125 @@
+//! The spans of runs, requests and connections, with the attributes of OpenTelemetry's conventions for MCP.
+
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+use super::callbacks::CallScope;
+use super::core::Core;
+use super::request::Request;
+use crate::client::{Completed, ResourceOrPromptRequest};
+use crate::config::{ServerDefinition, Transport};
+use crate::error::{Error, Result};
+use crate::telemetry::{Span, SpanKind, TraceContext};
+
+const METHOD: &str = "mcp.method.name";
+const SERVER: &str = "hyperlight_mcp.server";
+const AGENT: &str = "gen_ai.agent.name";
+const RUN: &str = "hyperlight_mcp.run.id";
+const TRANSPORT: &str = "network.transport";
+
+/// Work that may have a span, and the place that what happens within it has.
+pub(super) struct Traced {
+    span: Option<Span>,
+    /// The span's place; without a span the caller's own, which is passed on.
+    pub(super) context: Option<TraceContext>,
+}
+
+impl Traced {
+    fn new(span: Option<Span>, parent: Option<TraceContext>) -> Self {
+        Self { context: span.as_ref().and_then(Span::context).or(parent), span }
+    }
+
+    /// Notes how the work has ended, and ends the span.
+    pub(super) fn end(mut self, error: Option<&str>) {
+        if let (Some(span), Some(error)) = (&mut self.span, error) {
+            span.fail(error);
+        }
+    }
+}
+
+impl Core {
+    /// Begins the span of a run.
+    pub(super) fn trace_run(&self, agent: Option<&str>, run_id: Option<u64>, parent: Option<TraceContext>) -> Traced {
+        let mut span = self.telemetry.span(SpanKind::Internal, parent, || "run".to_owned());
+        if let Some(span) = &mut span {
+            describe_caller(span, agent, run_id);
+        }
+        Traced::new(span, parent)
+    }
+
+    /// Begins the span of a request. If the request's future is dropped, the span ends as well.
+    pub(super) fn trace_request(&self, server: &str, request: &Request, scope: &CallScope) -> Traced {
+        let target = target(request);
+        let name = || target.map_or_else(|| request.method().to_owned(), |(_, target)| format!("{} {target}", request.method()));
+        let mut span = self.telemetry.span(SpanKind::Client, scope.trace, name);
+        if let Some(span) = &mut span {
+            span.set(METHOD, request.method());
+            span.set(SERVER, server);
+            if let Request::CallTool { .. } = request {
+                span.set("gen_ai.operation.name", "execute_tool");
+            }
+            if let Some((key, target)) = target {
+                span.set(key, target);
+            }
+            if let Request::ResourceOrPrompt(ResourceOrPromptRequest::Read { uri }) | Request::Subscribe(uri) | Request::Unsubscribe(uri) =
+                request
+            {
+                span.set("mcp.resource.uri", uri.as_str());
+            }
+            if let Ok(server) = self.registry.server(server) {
+                span.set(TRANSPORT, transport(&server));
+            }
+            describe_caller(span, scope.identity.name.as_deref(), scope.run_id);
+        }
+        Traced::new(span, scope.trace)
+    }
+
+    /// Records a connection that was opened, or could not be, in the time before now.
+    pub(super) fn trace_connection(&self, server: &ServerDefinition, scope: &CallScope, time: Duration, error: Option<&Error>) {
+        let Some(mut span) = self.telemetry.span(SpanKind::Client, scope.trace, || "initialize".to_owned()) else { return };
+        span.began(time);
+        span.set(METHOD, "initialize");
+        span.set(SERVER, server.name.as_str());
+        span.set(TRANSPORT, transport(server));
+        describe_caller(&mut span, scope.identity.name.as_deref(), scope.run_id);
+        if let Some(error) = error {
+            span.fail(error.code());
+        }
+    }
+}
+
+/// Returns the type of error of a request, if it has failed.
+pub(super) fn error_type(outcome: &Result<Json>) -> Option<&str> {
+    match outcome {
+        Ok(result) => (result.get("isError").and_then(Json::as_bool) == Some(true)).then_some("tool_error"),
+        Err(error) => Some(error.code()),
+    }
+}
+
+fn describe_caller(span: &mut Span, agent: Option<&str>, run_id: Option<u64>) {
+    if let Some(agent) = agent {
+        span.set(AGENT, agent);
+    }
+    if let Some(run_id) = run_id {
+        span.set(RUN, run_id);
+    }
+}
+
+/// Returns what a request is for, if its name has few values, and the attribute for it.
+fn target(request: &Request) -> Option<(&'static str, &str)> {
+    match request {
+        Request::CallTool { tool, .. } => Some(("gen_ai.tool.name", tool)),
+        Request::ResourceOrPrompt(
+            ResourceOrPromptRequest::Prompt { name, .. } | ResourceOrPromptRequest::Complete { of: Completed::Prompt(name), .. },
+        ) => Some(("gen_ai.prompt.name", name)),
+        Request::ResourceOrPrompt(_) | Request::Subscribe(_) | Request::Unsubscribe(_) => None,
+    }
+}
+
+fn transport(server: &ServerDefinition) -> &'static str {
+    match &server.transport {
+        Transport::Stdio { .. } => "pipe",
+        Transport::Http { .. } => "tcp",
+    }
+}

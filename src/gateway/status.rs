@@ -1,0 +1,93 @@
+//! The status of servers, as `servers()` reports it.
+
+use super::Agent;
+use super::approval_cache::ApprovalRead;
+use crate::client::ConnectionState;
+use crate::config::{InvalidServer, ServerDefinition, missing_variables};
+use crate::error::Result;
+use crate::registry::{Entry, LastError, ServerState, ServerStatus};
+use crate::trust::ApprovalStatus;
+
+impl Agent {
+    /// Lists the present status of all servers, in the order of the config; servers whose entry has an error come last. Blocks.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`.
+    pub fn servers(&self) -> Result<Vec<ServerStatus>> {
+        self.servers_by(ApprovalRead::Fresh)
+    }
+
+    /// Lists the status of all servers. `approval_read` selects the approvals on disk, or the approvals that were read last.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`.
+    pub fn servers_by(&self, approval_read: ApprovalRead) -> Result<Vec<ServerStatus>> {
+        let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry, approval_read)).collect();
+        self.core.refresh_if_cached(approval_read);
+        statuses.map_err(|error| self.core.redacted(error))
+    }
+
+    /// Returns the approved tools that the server has changed or removed. Before this gateway connects to the server, the names come from the last
+    /// connection of any process.
+    fn quarantined(&self, server: &ServerDefinition, approval_status: &ApprovalStatus, approval_read: ApprovalRead) -> Vec<String> {
+        match approval_status {
+            ApprovalStatus::Full(_) if !self.core.registry.is_compared(&server.name) => {
+                self.core.server_facts.get(&server.key(), &self.core.digest_by(server, approval_read)).changed
+            }
+            _ => self.core.registry.quarantined(&server.name),
+        }
+    }
+
+    pub(super) fn status(&self, entry: &Entry, approval_read: ApprovalRead) -> Result<ServerStatus> {
+        let server = match entry {
+            Entry::Valid(server) => server,
+            Entry::Invalid(server) => return Ok(self.invalid_status(server)),
+        };
+        let approval_status = self.core.approval_status_by(server, approval_read)?;
+        let registry = &self.core.registry;
+        let last_error = registry.last_error(&server.name);
+        let connection = self.core.connections.state(&server.name);
+        let missing = missing_variables(server, &self.core.surroundings.environment);
+        let is_ready = !missing.iter().any(|name| server.required_environment.contains(name));
+        let state = match &approval_status {
+            _ if server.disabled => ServerState::Disabled,
+            _ if connection == ConnectionState::Connected => ServerState::Connected,
+            _ if connection == ConnectionState::Connecting => ServerState::Connecting,
+            _ if !is_ready => ServerState::NotReady,
+            _ if last_error.is_some() => ServerState::Error,
+            ApprovalStatus::Unapproved(_) => ServerState::Unapproved,
+            ApprovalStatus::Command => ServerState::CommandApproved,
+            ApprovalStatus::Full(_) => ServerState::Idle,
+        };
+        Ok(ServerStatus {
+            name: server.name.clone(),
+            state,
+            approved: matches!(approval_status, ApprovalStatus::Full(_)),
+            // While a plugin is off, enabled servers are reported as not enabled; they become enabled again when the plugin is switched on.
+            enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_plugin_on().is_ok(),
+            disabled_by_person: registry.is_disabled_by_person(&server.name),
+            source: server.source.clone(),
+            hides: registry.hidden_by(&server.name),
+            tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
+            quarantined: self.quarantined(server, &approval_status, approval_read),
+            missing,
+            last_error,
+        })
+    }
+
+    fn invalid_status(&self, server: &InvalidServer) -> ServerStatus {
+        ServerStatus {
+            name: server.name.clone(),
+            state: ServerState::Invalid,
+            approved: false,
+            enabled: false,
+            disabled_by_person: false,
+            source: server.source.clone(),
+            hides: self.core.registry.hidden_by(&server.name),
+            tools: Vec::new(),
+            quarantined: Vec::new(),
+            missing: Vec::new(),
+            last_error: Some(LastError::from(&self.core.redacted(server.error.clone()))),
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Tasks: what the agent's author says that a run is about. A task attaches servers besides those that are always there, and may bring servers of its own.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value as Json, json};
+
+use super::agent::Identity;
+use super::approval_cache::ApprovalRead;
+use super::availability::{AttachedServers, presence};
+use super::core::Core;
+use super::ending::EndReason;
+use crate::config::{ServerDefinition, ServerSource, SourceKind, missing_variables, parse_object};
+use crate::error::{Error, Result};
+use crate::registry::{AgentId, AttachDecision, AttachReason, Candidate, Decider, Entry, Obstacle, Presence, TaskWishes, attach};
+use crate::trust::ApprovalStatus;
+
+/// Maximum length of a task's text, in bytes.
+const MAX_TEXT_BYTES: usize = 64 * 1024;
+/// Maximum number of servers that a task names or brings, and of its capabilities.
+const MAX_WISHES: usize = 256;
+/// Number of hex digits of an entry's digest in the name of a task's own server.
+const DIGEST_DIGITS: usize = 16;
+
+/// A task, as the agent's author gives it. A model never gives one.
+///
+/// ```
+/// use hyperlight_mcp::gateway::{Task, TaskServer};
+/// let task = Task { text: Some("Compare tomorrow's forecasts".to_owned()), servers: vec![TaskServer::named("weather")], ..Task::default() };
+/// assert_eq!(task.servers.len(), 1);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Task {
+    /// The task in words, at most 64 KiB. It attaches servers by their keywords and capabilities.
+    pub text: Option<String>,
+    /// The servers that the task needs: names, and entries of its own. JSON may have one object of entries in place of the list.
+    #[serde(deserialize_with = "one_or_many")]
+    pub servers: Vec<TaskServer>,
+    /// Capabilities that servers must have to attach.
+    pub capabilities: Vec<String>,
+}
+
+/// Servers that a task asks for outright.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged, expecting = "must be a list of names, or of objects like { name: entry }")]
+pub enum TaskServer {
+    /// A server that some source has.
+    Named(String),
+    /// Servers that the task brings, by name: entries as in the config. They live as long as the sandbox or the run has the task.
+    Own(BTreeMap<String, Json>),
+}
+
+/// Reads a list of servers, or one object of entries.
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<TaskServer>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "must be a list of names, or of objects like { name: entry }")]
+    enum Given {
+        Many(Vec<TaskServer>),
+        One(BTreeMap<String, Json>),
+    }
+    Ok(match Given::deserialize(deserializer)? {
+        Given::Many(servers) => servers,
+        Given::One(entries) => vec![TaskServer::Own(entries)],
+    })
+}
+
+impl TaskServer {
+    /// Asks for a server by its name.
+    #[must_use]
+    pub fn named(name: impl Into<String>) -> Self {
+        Self::Named(name.into())
+    }
+}
+
+/// A task that was read: what decides, and the servers that it brings.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ReadTask {
+    wishes: TaskWishes,
+    /// The task's own servers, by the names that the task gives them. Their own names are those in the registry.
+    own: BTreeMap<String, Arc<ServerDefinition>>,
+}
+
+impl ReadTask {
+    /// Adds the wishes of a wider task: this one's come first, and its servers hide the other's of the same name.
+    fn within(&self, wider: &Self) -> Self {
+        let mut all = self.clone();
+        all.wishes.text = [self.wishes.text.as_str(), wider.wishes.text.as_str()].join("\n");
+        all.wishes.servers.extend(wider.wishes.servers.iter().cloned());
+        all.wishes.capabilities.extend(wider.wishes.capabilities.iter().cloned());
+        for (name, server) in &wider.own {
+            all.own.entry(name.clone()).or_insert_with(|| Arc::clone(server));
+        }
+        all
+    }
+}
+
+/// A task whose own servers are in the registry until it is released or dropped.
+pub(super) struct TakenTask {
+    read: ReadTask,
+    is_released: AtomicBool,
+    core: Weak<Core>,
+}
+
+impl TakenTask {
+    /// Takes the task's own servers out of the registry now.
+    pub(super) fn release(&self) {
+        if let Some(core) = self.core.upgrade().filter(|_| !self.is_released.swap(true, Ordering::Relaxed)) {
+            core.let_go(self.read.own.values());
+        }
+    }
+}
+
+impl Drop for TakenTask {
+    /// Releases the task on another thread, as JavaScript's may be the one that drops it.
+    fn drop(&mut self) {
+        let Some(core) = self.core.upgrade() else { return };
+        if self.read.own.is_empty() || self.is_released.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let own = std::mem::take(&mut self.read.own);
+        // Without a runtime the gateway is closed, and its servers have ended.
+        if let Some(runtime) = core.trust.approval_cache.runtime() {
+            drop(runtime.spawn(async move { core.let_go(own.values()) }));
+        }
+    }
+}
+
+/// The servers that tasks have brought, with the number of tasks that have each. Two tasks that bring the same entry share one server.
+#[derive(Default)]
+pub(super) struct TaskServers(Mutex<BTreeMap<String, (Arc<ServerDefinition>, usize)>>);
+
+/// A server with the decision about it.
+pub(super) struct DecidedServer {
+    /// The decision, under the name by which runs know the server.
+    pub(super) decision: AttachDecision,
+    /// The entry; `None` for a name that no server has.
+    pub(super) entry: Option<Entry>,
+}
+
+impl DecidedServer {
+    /// Returns the definition, unless the entry has an error.
+    pub(super) fn definition(&self) -> Option<&Arc<ServerDefinition>> {
+        if let Some(Entry::Valid(server)) = &self.entry { Some(server) } else { None }
+    }
+}
+
+/// The agent for which servers are looked at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AgentView<'a> {
+    pub(super) id: AgentId,
+    pub(super) name: Option<&'a str>,
+}
+
+impl<'a> AgentView<'a> {
+    pub(super) fn of(identity: &'a Identity) -> Self {
+        Self { id: identity.id, name: identity.name() }
+    }
+
+    /// The view of an agent that is not open, so that its model has decided nothing.
+    pub(super) fn unopened(name: &'a str) -> Self {
+        Self { id: AgentId(u64::MAX), name: Some(name) }
+    }
+}
+
+/// What a run gets by its tasks.
+#[derive(Default)]
+pub(super) struct Attachment {
+    pub(super) servers: AttachedServers,
+    /// Sentences about servers that a task wants and does not get.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Core {
+    /// Reads a task, without an effect.
+    pub(super) fn read_task(&self, method: &'static str, task: &Task) -> Result<ReadTask> {
+        let invalid = |problem: String| Error::InvalidOption { method, problem: problem.into() };
+        let Task { text, servers, capabilities } = task;
+        let text = text.clone().unwrap_or_default();
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(invalid(format!("task.text: has {} bytes, and at most {MAX_TEXT_BYTES} are permitted", text.len())));
+        }
+        let mut read =
+            ReadTask { wishes: TaskWishes { text, servers: Vec::new(), capabilities: capabilities.clone() }, own: BTreeMap::new() };
+        for server in servers {
+            match server {
+                TaskServer::Named(name) => read.wishes.servers.push(name.clone()),
+                TaskServer::Own(entries) => {
+                    for (name, entry) in entries {
+                        read.wishes.servers.push(name.clone());
+                        let server = Arc::new(self.own_server(name, entry)?);
+                        if read.own.insert(name.clone(), server).is_some() {
+                            return Err(invalid(format!("task.servers: brings the server \"{name}\" twice")));
+                        }
+                    }
+                }
+            }
+        }
+        if read.wishes.servers.len() > MAX_WISHES || capabilities.len() > MAX_WISHES {
+            return Err(invalid(format!("task: at most {MAX_WISHES} servers and {MAX_WISHES} capabilities are permitted")));
+        }
+        Ok(read)
+    }
+
+    /// Reads an entry that a task brings. Its name in the registry has a digest of the entry: so no other server is ever taken for it, and its approval
+    /// is found again where another task brings the same entry.
+    fn own_server(&self, name: &str, entry: &Json) -> Result<ServerDefinition> {
+        let config = parse_object(&json!({ "mcpServers": { name: entry } }), "task", 1)?;
+        if let Some(invalid) = config.invalid.into_iter().next() {
+            return Err(invalid.error);
+        }
+        let server = config.servers.into_iter().next().ok_or_else(|| Error::Internal("a task's entry was not read".into()))?;
+        let server = ServerDefinition { source: ServerSource { kind: SourceKind::Task, name: None }, ..server };
+        let digest: String = self.fingerprint(&server).chars().take(DIGEST_DIGITS).collect();
+        Ok(ServerDefinition { name: format!("{name}@task-{digest}"), ..server })
+    }
+
+    /// Reads a task, and puts its own servers into the registry for as long as the result lives.
+    pub(super) fn take_up(&self, method: &'static str, task: &Task) -> Result<Arc<TakenTask>> {
+        let read = self.read_task(method, task)?;
+        if !read.own.is_empty() {
+            let mut all = self.requests.tasks.0.lock();
+            for server in read.own.values() {
+                all.entry(server.name.clone()).or_insert_with(|| (Arc::clone(server), 0)).1 += 1;
+            }
+            self.set_task_layer(&all);
+        }
+        Ok(Arc::new(TakenTask { read, is_released: AtomicBool::new(false), core: Weak::clone(&self.weak) }))
+    }
+
+    /// Takes the servers of a task out of the registry, and ends those that no other task has.
+    fn let_go<'s>(&self, servers: impl Iterator<Item = &'s Arc<ServerDefinition>>) {
+        let mut all = self.requests.tasks.0.lock();
+        let mut ended = Vec::new();
+        for server in servers {
+            let Some((_, tasks)) = all.get_mut(&server.name) else { continue };
+            *tasks -= 1;
+            if *tasks == 0 {
+                all.remove(&server.name);
+                ended.push(server.name.clone());
+            }
+        }
+        if ended.is_empty() {
+            return;
+        }
+        self.set_task_layer(&all);
+        drop(all);
+        for name in ended {
+            let closing = self.end(&name, EndReason::Retired);
+            // Without a runtime the gateway is closed, and its servers have ended.
+            if let Some(runtime) = self.trust.approval_cache.runtime() {
+                let core = self.weak.upgrade();
+                drop(closing);
+                drop(runtime.spawn(async move {
+                    if let Some(core) = core {
+                        core.connections.close(&name).await;
+                    }
+                }));
+            }
+        }
+    }
+
+    fn set_task_layer(&self, all: &BTreeMap<String, (Arc<ServerDefinition>, usize)>) {
+        let entries = all.values().map(|(server, _)| Entry::Valid(Arc::clone(server))).collect();
+        self.registry.set_layer(ServerSource { kind: SourceKind::Task, name: None }, entries);
+    }
+
+    /// Decides about all servers that an agent's task wants: those that the task names, then those that are always there and that it asks for by its
+    /// text and capabilities, each with its reason. Changes nothing.
+    pub(super) fn decide(&self, agent: AgentView<'_>, task: &ReadTask, approval_read: ApprovalRead) -> Result<Vec<DecidedServer>> {
+        let others = self.registry.entries();
+        let is_another = |entry: &&Entry| entry.source().kind != SourceKind::Task && !task.own.contains_key(entry.name());
+        let own = task.own.keys().map(|name| Candidate { name, presence: Presence::OnRequest, keywords: &[], capabilities: &[] });
+        let candidates: Vec<_> = own.chain(others.iter().filter(is_another).map(|entry| candidate(entry, agent))).collect();
+        let entry = |name: &str| match task.own.get(name) {
+            Some(server) => Some(Entry::Valid(Arc::clone(server))),
+            None => self.registry.entry(name).ok().filter(|entry| entry.source().kind != SourceKind::Task),
+        };
+        let named: BTreeSet<&str> = task.wishes.servers.iter().map(String::as_str).collect();
+        let failure = RefCell::new(None);
+        let decisions = attach(&candidates, &task.wishes, |name| {
+            let outcome = match entry(name) {
+                Some(entry) => self.obstacle(agent, &entry, named.contains(name), approval_read),
+                None => Ok(Some(Obstacle::Unknown)),
+            };
+            outcome.unwrap_or_else(|error| {
+                failure.borrow_mut().get_or_insert(error);
+                Some(Obstacle::NotApproved)
+            })
+        });
+        match failure.into_inner() {
+            Some(error) => Err(error),
+            None => Ok(decisions.into_iter().map(|decision| DecidedServer { entry: entry(&decision.server), decision }).collect()),
+        }
+    }
+
+    /// Returns the reason why an agent may not use a server. A server that is on request, or that the task names, need not be enabled before.
+    fn obstacle(&self, agent: AgentView<'_>, entry: &Entry, is_named: bool, approval_read: ApprovalRead) -> Result<Option<Obstacle>> {
+        let Entry::Valid(server) = entry else { return Ok(Some(Obstacle::Invalid)) };
+        if server.disabled {
+            return Ok(Some(Obstacle::Disabled));
+        }
+        if self.registry.is_disabled_by_person(&server.name) {
+            return Ok(Some(Obstacle::DisabledByPerson));
+        }
+        // What another agent has added is that agent's.
+        if server.source.kind == SourceKind::Agent && presence(&server.source, agent.name) == Presence::OnRequest {
+            return Ok(Some(Obstacle::NotGranted));
+        }
+        let is_enabled =
+            is_named || presence(&server.source, agent.name) == Presence::OnRequest || self.registry.is_enabled(&server.name, agent.id);
+        Ok(match self.approval_status_by(server, approval_read)? {
+            ApprovalStatus::Unapproved(_) => Some(Obstacle::NotApproved),
+            ApprovalStatus::Command => Some(Obstacle::ToolsNotApproved),
+            ApprovalStatus::Full(_) if !is_enabled => Some(Obstacle::NotEnabled),
+            ApprovalStatus::Full(_) => None,
+        })
+    }
+
+    /// Attaches what the tasks of a run or a sandbox want, the inner task first, and enables it for the agent.
+    pub(super) fn attach(&self, identity: &Identity, tasks: &[Arc<TakenTask>], approval_read: ApprovalRead) -> Result<Attachment> {
+        let Some((first, wider)) = tasks.split_first() else { return Ok(Attachment::default()) };
+        let task = wider.iter().fold(first.read.clone(), |task, wider| task.within(&wider.read));
+        let mut attachment = Attachment::default();
+        for decided in self.decide(AgentView::of(identity), &task, approval_read)? {
+            let AttachDecision { server: name, reason, obstacle } = &decided.decision;
+            let known = decided.definition().map(|server| server.name.clone());
+            let is_enabled = known.as_ref().is_some_and(|known| self.registry.is_enabled(known, identity.id));
+            let obstacle = obstacle.clone().or_else(|| {
+                let known = known.as_ref().filter(|_| !is_enabled)?;
+                // A person may have disabled it a moment ago.
+                self.registry.enable(known, Decider::Model, identity.id).err().map(|_| Obstacle::DisabledByPerson)
+            });
+            match (obstacle, known) {
+                (None, Some(known)) => {
+                    attachment.servers.0.insert(name.clone(), known);
+                }
+                (Some(obstacle), known) if *reason != AttachReason::Always => {
+                    let alias =
+                        known.filter(|known| known != name).map(|known| format!(" (in approvals: \"{known}\")")).unwrap_or_default();
+                    attachment.warnings.push(format!("server \"{name}\"{alias} is not attached: {obstacle} ({reason})"));
+                }
+                _ => {}
+            }
+        }
+        Ok(attachment)
+    }
+
+    /// Returns a sentence for each of these servers that will not start as it is, because variables are not set.
+    pub(super) fn readiness_warnings<'s>(&self, servers: impl Iterator<Item = (&'s str, &'s ServerDefinition)>) -> Vec<String> {
+        let missing = servers.map(|(name, server)| (name, missing_variables(server, &self.surroundings.environment)));
+        missing.filter(|(_, missing)| !missing.is_empty()).map(|(name, missing)| not_ready(name, &missing)).collect()
+    }
+}
+
+/// Returns a server of another source as a task sees it.
+fn candidate<'e>(entry: &'e Entry, agent: AgentView<'_>) -> Candidate<'e> {
+    let (keywords, capabilities) = match entry {
+        Entry::Valid(server) => (&server.keywords[..], &server.capabilities[..]),
+        Entry::Invalid(_) => (&[][..], &[][..]),
+    };
+    Candidate { name: entry.name(), presence: presence(entry.source(), agent.name), keywords, capabilities }
+}
+
+/// Says which variables a server lacks.
+pub(super) fn not_ready(name: &str, missing: &[String]) -> String {
+    let (noun, verb) = if missing.len() == 1 { ("variable", "is") } else { ("variables", "are") };
+    format!("server \"{name}\" is not ready: the {noun} {} {verb} not set", missing.join(", "))
+}
+
+#[cfg(test)]
+#[path = "tasks_tests.rs"]
+mod tests;

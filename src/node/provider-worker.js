@@ -1,0 +1,48 @@
+// Runs the code of one provider package in a worker thread, and posts its answer: { text } or { problem }. The thread has no environment, no arguments
+// and no streams of this process, and is ended by providers.js. It keeps the code from importing files outside of its package by mistake: a person
+// approved the digest of the package alone. It is no sandbox: approved code can do what Node can.
+{
+  const { parentPort, workerData } = require("node:worker_threads");
+  const loading = require("node:module");
+  const { sep } = require("node:path");
+  const { pathToFileURL } = require("node:url");
+  const { file, folder, limit } = workerData;
+  const post = parentPort.postMessage.bind(parentPort);
+  const { stringify } = JSON;
+  const { isBuiltin } = loading;
+
+  const refusal = (specifier) => new Error(`it imports "${specifier}", which is not in its package; bundle what it needs`);
+
+  const resolveRequired = loading._resolveFilename;
+  loading._resolveFilename = function (specifier, ...rest) {
+    const found = resolveRequired.call(this, specifier, ...rest);
+    if (!isBuiltin(found) && !found.startsWith(folder + sep)) throw refusal(specifier);
+    return found;
+  };
+  const start = pathToFileURL(folder + sep).href;
+  const hooks = `
+    import { isBuiltin } from "node:module";
+    export async function resolve(specifier, context, next) {
+      const found = await next(specifier, context);
+      if (isBuiltin(found.url) || found.url.startsWith("data:") || found.url.startsWith(${stringify(start)})) return found;
+      throw new Error('it imports "' + specifier + '", which is not in its package; bundle what it needs');
+    }`;
+  loading.register(`data:text/javascript,${encodeURIComponent(hooks)}`);
+
+  /** The function may be exported by itself, or as a method of the default export, which CommonJS puts one level deeper. */
+  async function answer() {
+    const exported = await import(pathToFileURL(file));
+    const holder = [exported, exported.default, exported.default?.default].find((one) => typeof one?.servers === "function");
+    if (holder === undefined) throw new Error("it exports no function servers()");
+    const text = stringify(await holder.servers());
+    if (typeof text !== "string") throw new Error("its answer is not a list of definitions");
+    if (text.length > limit) throw new Error(`its answer has more than ${limit} bytes of JSON`);
+    return text;
+  }
+
+  post({ starts: true });
+  answer().then(
+    (text) => post({ text }),
+    (thrown) => post({ problem: String(thrown?.message ?? thrown).slice(0, 1000) }),
+  );
+}

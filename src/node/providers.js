@@ -1,0 +1,80 @@
+// The part of the glue for providers: it runs the code of packages in worker threads, and the functions of registered providers. It is evaluated with
+// glue.js, which passes its functions.
+({ entriesOf, invalid, json, settle, traceOf }) => {
+  // Tests and programs may replace these later.
+  const { setTimeout, clearTimeout } = globalThis;
+  /** Time for the code of a package, in milliseconds, once its thread has started. */
+  const TIME = 2_000;
+  /** Time for a thread to start, which takes long on a busy machine. */
+  const START_TIME = 10_000;
+  /** The same limit is in src/registry/providers/definitions.rs. It is checked there as well, in bytes. */
+  const MAX_ANSWER = 256 * 1024;
+  const RESOURCES = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 16, codeRangeSizeMb: 16, stackSizeMb: 2 };
+
+  /** Runs a file in a thread of its own, and returns its answer as JSON. */
+  function inWorker(source, file, folder) {
+    const threads = process.getBuiltinModule?.("node:worker_threads");
+    if (threads === undefined) throw new Error("the code of packages needs Node 20.16 or newer");
+    const worker = new threads.Worker(source, {
+      eval: true,
+      name: "hyperlight-mcp-provider",
+      argv: [],
+      env: {},
+      execArgv: [],
+      stdin: false,
+      stdout: true,
+      stderr: true,
+      resourceLimits: RESOURCES,
+      workerData: { file, folder, limit: MAX_ANSWER },
+    });
+    // Whatever it writes is dropped.
+    worker.stdout.resume();
+    worker.stderr.resume();
+    return new Promise((resolve, reject) => {
+      let hasEnded = false;
+      const end = async (settlement, value) => {
+        if (hasEnded) return;
+        hasEnded = true;
+        clearTimeout(timer);
+        // Nothing of it is left when the answer is used.
+        await worker.terminate();
+        settlement(value);
+      };
+      const fail = (problem) => end(reject, new Error(problem));
+      let timer = setTimeout(() => fail("its thread did not start"), START_TIME);
+      worker.on("message", (message) => {
+        if (message?.starts === true) {
+          clearTimeout(timer);
+          timer = setTimeout(() => fail(`it did not answer within ${TIME / 1000} s`), TIME);
+        } else if (typeof message?.text === "string" && message.text.length <= MAX_ANSWER) end(resolve, message.text);
+        else fail(typeof message?.problem === "string" ? message.problem : "its thread sent something else than an answer");
+      });
+      worker.once("error", (thrown) => fail(String(thrown?.message ?? thrown)));
+      worker.once("exit", () => fail("its thread ended before it answered"));
+    });
+  }
+
+  return {
+    /** Returns the function that runs the code of packages: `load(file, folder)` resolves with JSON. */
+    providerLoader: (source) => ({ load: (file, folder) => inWorker(source, file, folder) }),
+
+    /** Registers a provider. `start(name, functions)` returns a native promise. */
+    async registerProvider(start, name, provider) {
+      const method = "Gateway.registerProvider";
+      const trace = traceOf();
+      if (typeof provider !== "object" || provider === null) throw invalid(method, "provider must be an object with a function servers()");
+      for (const [key] of entriesOf(provider, method))
+        if (key !== "servers") throw invalid(method, `${key}: unknown key; a provider has a function servers()`);
+      if (typeof provider.servers !== "function") throw invalid(method, "servers must be a function");
+      const functions = {
+        async servers() {
+          const text = JSON.stringify(await provider.servers());
+          if (typeof text !== "string") throw new Error("its answer is not a list of definitions");
+          if (text.length > MAX_ANSWER) throw new Error(`its answer has more than ${MAX_ANSWER} bytes of JSON`);
+          return text;
+        },
+      };
+      return settle(start(json([name], method), functions), trace, undefined);
+    },
+  };
+};

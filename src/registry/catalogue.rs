@@ -1,0 +1,76 @@
+//! The catalogue: definitions of well-known servers that are shipped with the package. They are there only if the config says so, and are approved
+//! like all others.
+
+use std::sync::LazyLock;
+
+use serde_json::Value as Json;
+
+use super::Entry;
+use super::providers::read_definition;
+use crate::config::{ServerSource, SourceKind};
+
+/// The definitions, as a provider would give them.
+const DEFINITIONS: &str = include_str!("catalogue.json");
+
+/// Returns the source of the catalogue's servers.
+#[must_use]
+pub fn catalogue_source() -> ServerSource {
+    ServerSource { kind: SourceKind::Catalogue, name: None }
+}
+
+/// Returns the catalogue's servers. They are read once.
+///
+/// ```
+/// use hyperlight_mcp::registry::{Entry, catalogue};
+/// assert!(catalogue().iter().all(|entry| matches!(entry, Entry::Valid(_))));
+/// ```
+#[must_use]
+pub fn catalogue() -> Vec<Entry> {
+    static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+        let definitions: Vec<Json> = serde_json::from_str(DEFINITIONS).unwrap_or_default();
+        let named = definitions.iter().filter_map(|definition| Some((definition.as_object()?, definition.get("name")?.as_str()?)));
+        named.map(|(definition, name)| read_definition(definition, name, &catalogue_source()).0).collect()
+    });
+    ENTRIES.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::config::{Confirm, Transport};
+
+    #[test]
+    fn every_definition_is_complete_and_says_what_its_server_is_for() {
+        let definitions: Vec<Json> = serde_json::from_str(DEFINITIONS).unwrap();
+        assert!(definitions.len() >= 40, "{}", definitions.len());
+        for definition in &definitions {
+            for key in ["name", "package", "description"] {
+                assert!(definition[key].as_str().is_some_and(|text| !text.trim().is_empty()), "{key}: {definition}");
+            }
+            for key in ["capabilities", "keywords"] {
+                assert!(definition[key].as_array().is_some_and(|list| !list.is_empty()), "{key}: {definition}");
+            }
+            assert!(definition["envRequired"].is_array(), "{definition}");
+        }
+    }
+
+    #[test]
+    fn every_definition_is_a_server_of_its_own_that_starts_its_package() {
+        let definitions: Vec<Json> = serde_json::from_str(DEFINITIONS).unwrap();
+        let mut names = BTreeSet::new();
+        let entries = catalogue();
+        assert_eq!(entries.len(), definitions.len());
+        for (entry, definition) in entries.iter().zip(&definitions) {
+            let Entry::Valid(server) = entry else { panic!("{entry:?}") };
+            let Transport::Stdio { command, arguments, .. } = &server.transport else { panic!("{server:?}") };
+            let package = definition["package"].as_str().unwrap();
+            assert!(names.insert(server.name.clone()), "{} is there twice", server.name);
+            assert!(command == "npx" || command == "uvx", "{server:?}");
+            assert!(arguments.iter().any(|argument| argument == package), "{server:?} does not start {package}");
+            assert!(package.contains("==") || package.rfind('@').is_some_and(|at| at > 0), "{package} has no version");
+            assert_eq!((server.confirm, &server.source), (Confirm::Writes, &catalogue_source()));
+        }
+    }
+}

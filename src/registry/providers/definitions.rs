@@ -1,0 +1,285 @@
+//! Reads the definitions that a provider brings. Each becomes an entry of a config, so that all rules of entries hold for it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json, json};
+
+use super::names::full_name;
+use super::policy::{Facts, judges_servers, refused_server};
+use crate::config::{InvalidServer, Part, Placeholder, ProviderPolicy, ServerSource, SourceKind, Template, parse_object};
+use crate::error::Error;
+use crate::registry::Entry;
+use crate::text::{Problem, displayed, displayed_within};
+
+/// Maximum size of a provider's answer, as JSON.
+pub const MAX_ANSWER_BYTES: usize = 256 * 1024;
+/// Maximum number of servers of one provider.
+pub const MAX_DEFINITIONS: usize = 200;
+const MAX_VARIABLES: usize = 64;
+const MAX_VARIABLE_CHARS: usize = 128;
+const MAX_SPEC_CHARS: usize = 300;
+const MAX_NAME_CHARS: usize = 64;
+const MAX_DEPTH: usize = 16;
+/// Keys of a definition that an entry of the config does not have.
+const OWN_KEYS: [&str; 4] = ["name", "package", "envRequired", "description"];
+/// Keys that only the operator may set, with the reason.
+const REFUSED_KEYS: [(&str, &str); 4] = [
+    ("confirm", "decides which calls ask a person, so only the operator sets it; put the server into your config to set it"),
+    ("reads", "decides what a server may read, so only the operator sets it; put the server into your config to set it"),
+    ("box", "decides what a server's process may do, so only the operator sets it; put the server into your config to set it"),
+    ("envFile", "would pass variables that envRequired does not name; name them there"),
+];
+
+/// The servers of one provider, after the policy.
+#[derive(Debug, Default)]
+pub struct Brought {
+    pub entries: Vec<Entry>,
+    /// Servers that the policy denies.
+    pub refused: Vec<RefusedServer>,
+    /// Problems that do not prevent the use of a server.
+    pub warnings: Vec<String>,
+}
+
+/// A server that the operator's policy denies.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct RefusedServer {
+    pub name: String,
+    pub reason: String,
+}
+
+/// Reads the answer of a provider: a list of definitions. A definition with an error becomes an invalid server, and the others are usable.
+///
+/// # Errors
+/// Returns the reason why the answer as a whole is not usable: it is no list of objects with a name, it is too large, or it names a server twice.
+///
+/// ```
+/// use hyperlight_mcp::config::ProviderPolicy;
+/// use hyperlight_mcp::registry::providers::read_answer;
+/// let answer = serde_json::json!([{ "name": "files", "package": "@acme/files", "envRequired": ["ACME_KEY"] }]);
+/// let brought = read_answer("acme", &answer, &ProviderPolicy::default()).unwrap();
+/// assert_eq!(brought.entries[0].name(), "acme--files");
+/// assert!(read_answer("acme", &serde_json::json!({ "files": {} }), &ProviderPolicy::default()).is_err());
+/// ```
+pub fn read_answer(provider: &str, answer: &Json, policy: &ProviderPolicy) -> Result<Brought, String> {
+    let definitions = answer.as_array().ok_or("its answer is not a list of definitions")?;
+    if definitions.len() > MAX_DEFINITIONS {
+        return Err(format!("its answer has {} servers, and at most {MAX_DEFINITIONS} are permitted", definitions.len()));
+    }
+    let is_bounded = depth_within(answer, MAX_DEPTH) && serde_json::to_string(answer).is_ok_and(|text| text.len() <= MAX_ANSWER_BYTES);
+    if !is_bounded {
+        return Err(format!("its answer has more than {MAX_ANSWER_BYTES} bytes of JSON, or is nested more than {MAX_DEPTH} levels"));
+    }
+    let source = ServerSource::named(SourceKind::Provider, provider);
+    let (mut brought, mut seen) = (Brought::default(), BTreeSet::new());
+    for (index, definition) in definitions.iter().enumerate() {
+        let definition = definition.as_object().ok_or_else(|| format!("the definition [{index}] of its answer is not an object"))?;
+        let name = definition.get("name").and_then(Json::as_str);
+        let name = name.ok_or_else(|| format!("the definition [{index}] of its answer has no name"))?;
+        if !seen.insert(name) {
+            return Err(format!("its answer has the server \"{}\" twice", displayed_within(name, MAX_NAME_CHARS)));
+        }
+        let refusal = judges_servers(policy).then(|| refused_server(policy, &facts(definition))).flatten();
+        let shown = format!("{provider}--{}", displayed_within(name, MAX_NAME_CHARS));
+        match (refusal, full_name(provider, name)) {
+            (Some(reason), _) => brought.refused.push(RefusedServer { name: shown, reason }),
+            (None, Err(problem)) => {
+                brought.entries.push(invalid(&shown, &source, vec![Problem::new(format!("[{index}].name"), None, problem)]));
+            }
+            (None, Ok(name)) => {
+                let (entry, warnings) = read_definition(definition, &name, &source);
+                brought.entries.push(entry);
+                brought.warnings.extend(warnings);
+            }
+        }
+    }
+    Ok(brought)
+}
+
+/// Reads one definition under the name that its server has. Also returns warnings.
+pub(crate) fn read_definition(definition: &Map<String, Json>, name: &str, source: &ServerSource) -> (Entry, Vec<String>) {
+    let mut reader = Reader { name, problems: Vec::new() };
+    let required = reader.required_environment(definition);
+    reader.refused_keys(definition);
+    reader.references(definition, &required);
+    let entry = reader.entry(definition, &required);
+    if !reader.problems.is_empty() {
+        return (invalid(name, source, reader.problems), Vec::new());
+    }
+    match parse_object(&json!({ "mcpServers": { name: entry } }), &source.to_string(), 1) {
+        Err(error) => (invalid_with(name, source, error), Vec::new()),
+        Ok(mut config) => {
+            let entry = match (config.servers.pop(), config.invalid.pop()) {
+                (Some(mut server), _) => {
+                    server.source = source.clone();
+                    server.required_environment = required;
+                    Entry::Valid(Arc::new(server))
+                }
+                (None, Some(server)) => invalid_with(&server.name, source, server.error),
+                (None, None) => invalid(name, source, vec![Problem::new("name", None, "is not a server")]),
+            };
+            (entry, config.warnings)
+        }
+    }
+}
+
+fn invalid(name: &str, source: &ServerSource, problems: Vec<Problem>) -> Entry {
+    let error = Error::ConfigInvalid { file: source.to_string().into(), problems: problems.into() };
+    invalid_with(name, source, error)
+}
+
+fn invalid_with(name: &str, source: &ServerSource, error: Error) -> Entry {
+    Entry::Invalid(Arc::new(InvalidServer { name: displayed_within(name, MAX_NAME_CHARS), source: source.clone(), error }))
+}
+
+struct Reader<'d> {
+    name: &'d str,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn wrong(&mut self, key: &str, problem: impl Into<String>) {
+        self.problems.push(Problem::new(format!("{}.{}", self.name, displayed(key)), None, problem));
+    }
+
+    fn refused_keys(&mut self, definition: &Map<String, Json>) {
+        for (key, reason) in REFUSED_KEYS {
+            if definition.contains_key(key) {
+                self.wrong(key, reason);
+            }
+        }
+        if definition.get("description").is_some_and(|description| !description.is_string()) {
+            self.wrong("description", "must be a string");
+        }
+    }
+
+    fn required_environment(&mut self, definition: &Map<String, Json>) -> Vec<String> {
+        let Some(given) = definition.get("envRequired") else { return Vec::new() };
+        let names: Option<Vec<&str>> = given.as_array().and_then(|names| names.iter().map(Json::as_str).collect());
+        let Some(names) = names.filter(|names| names.len() <= MAX_VARIABLES && names.iter().all(|name| is_variable_name(name))) else {
+            self.wrong("envRequired", format!("must be a list of at most {MAX_VARIABLES} names of variables, like ACME_API_KEY"));
+            return Vec::new();
+        };
+        let mut required: Vec<String> = Vec::new();
+        for name in names {
+            if !required.iter().any(|known| known == name) {
+                required.push(name.to_owned());
+            }
+        }
+        required
+    }
+
+    /// Refuses references to variables of this process that `envRequired` does not name: nothing else reaches the server.
+    fn references(&mut self, definition: &Map<String, Json>, required: &[String]) {
+        for (key, value) in definition.iter().filter(|(key, _)| !OWN_KEYS.contains(&key.as_str())) {
+            let mut names = BTreeSet::new();
+            variables_in(value, &mut names);
+            for name in names.iter().filter(|name| !required.contains(name)) {
+                self.wrong(key, format!("refers to the variable {}, which envRequired does not name", displayed(name)));
+            }
+        }
+    }
+
+    /// Returns the entry of the config that the definition stands for.
+    fn entry(&mut self, definition: &Map<String, Json>, required: &[String]) -> Map<String, Json> {
+        let is_own = |key: &String| OWN_KEYS.contains(&key.as_str());
+        let mut entry: Map<String, Json> =
+            definition.iter().filter(|(key, _)| !is_own(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
+        let package = match definition.get("package") {
+            None => None,
+            Some(package) if package.as_str().is_some_and(is_package_spec) => Some(package.clone()),
+            Some(_) => {
+                self.wrong("package", "must be the name of a package, with or without a version, like @acme/files@1.2.0");
+                None
+            }
+        };
+        if entry.contains_key("url") {
+            return entry;
+        }
+        if let Some(package) = package {
+            entry.entry("command").or_insert_with(|| "npx".into());
+            entry.entry("args").or_insert_with(|| json!(["-y", package]));
+        } else if !entry.contains_key("command") && !definition.contains_key("package") {
+            self.wrong("package", "is missing; a definition needs a package, a command or a url");
+        }
+        let environment = entry.entry("env").or_insert_with(|| json!({}));
+        if let Some(environment) = environment.as_object_mut() {
+            for name in required {
+                environment.entry(name).or_insert_with(|| format!("${{{name}}}").into());
+            }
+        }
+        entry
+    }
+}
+
+fn is_variable_name(name: &str) -> bool {
+    let fits = |next: char| next.is_ascii_alphanumeric() || next == '_';
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.len() <= MAX_VARIABLE_CHARS
+        && name.chars().all(fits)
+}
+
+/// Returns whether a text names a package of a registry: neither an option, nor a path, nor a repository.
+fn is_package_spec(spec: &str) -> bool {
+    let (scope, rest) =
+        spec.strip_prefix('@').and_then(|scoped| scoped.split_once('/')).map_or((None, spec), |(scope, rest)| (Some(scope), rest));
+    let is_part = |part: &str| {
+        let fits = |next: char| next.is_ascii_alphanumeric() || "._-~@=[],+^".contains(next);
+        part.starts_with(|first: char| first.is_ascii_alphanumeric()) && part.chars().all(fits)
+    };
+    spec.len() <= MAX_SPEC_CHARS && scope.is_none_or(is_part) && is_part(rest)
+}
+
+/// Returns a package's name without its version: `@acme/files` for `@acme/files@1.2.0`, `mcp-server-time` for `mcp-server-time==2026.1`.
+fn bare_name(spec: &str) -> &str {
+    let start = usize::from(spec.starts_with('@'));
+    spec[start..].find(['@', '=', '[', '<', '>', '~', '^']).map_or(spec, |end| &spec[..start + end])
+}
+
+/// Returns what the policy asks about a definition. Nothing of it is checked yet.
+fn facts(definition: &Map<String, Json>) -> Facts<'_> {
+    let text = |key: &str| definition.get(key).and_then(Json::as_str);
+    let texts =
+        |key: &str| -> Vec<&str> { definition.get(key).and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect() };
+    let (package, command, arguments) = (text("package"), text("command"), texts("args"));
+    let has_arguments = definition.contains_key("args");
+    let is_remote = definition.contains_key("url");
+    let started = match (command, arguments.as_slice()) {
+        _ if is_remote => None,
+        (None | Some("npx"), _) if !has_arguments => package,
+        (None | Some("npx"), ["-y", spec, ..]) | (Some("uvx"), [spec, ..]) if !spec.starts_with('-') => Some(*spec),
+        _ => None,
+    };
+    let named = package.into_iter().chain(command).chain(arguments).map(bare_name).collect();
+    Facts { started: started.map(bare_name), named, capabilities: texts("capabilities") }
+}
+
+/// Collects the names of the variables to which the texts of a value refer.
+fn variables_in(value: &Json, names: &mut BTreeSet<String>) {
+    match value {
+        Json::String(text) => {
+            let template = Template::parse(text);
+            for part in template.iter().flat_map(Template::parts) {
+                if let Part::Placeholder { meaning: Placeholder::Variable { name, .. }, .. } = part {
+                    names.insert((*name).to_owned());
+                }
+            }
+        }
+        Json::Array(items) => items.iter().for_each(|item| variables_in(item, names)),
+        Json::Object(fields) => fields.values().for_each(|value| variables_in(value, names)),
+        Json::Null | Json::Bool(_) | Json::Number(_) => {}
+    }
+}
+
+fn depth_within(value: &Json, depth: usize) -> bool {
+    match value {
+        _ if depth == 0 => false,
+        Json::Array(items) => items.iter().all(|item| depth_within(item, depth - 1)),
+        Json::Object(fields) => fields.values().all(|value| depth_within(value, depth - 1)),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => true,
+    }
+}
+
+#[cfg(test)]
+#[path = "definitions_tests.rs"]
+mod tests;

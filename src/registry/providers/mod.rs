@@ -1,0 +1,11 @@
+//! What providers bring: definitions of servers, read and judged. Pure functions; `gateway/providers/` finds packages and runs their code.
+
+mod definitions;
+mod names;
+mod policy;
+
+pub use definitions::{Brought, MAX_ANSWER_BYTES, MAX_DEFINITIONS, RefusedServer, read_answer};
+pub use names::{check_provider_name, provider_name};
+pub use policy::refused_provider;
+
+pub(crate) use definitions::read_definition;

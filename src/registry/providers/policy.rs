@@ -1,0 +1,144 @@
+//! The operator's policy for providers: what is denied, with the reason. Pure functions.
+
+use crate::config::{ProviderPatterns, ProviderPolicy};
+
+/// Returns the reason why a provider may not be used, if there is one. `package` is the package that it is, if it is one.
+///
+/// ```
+/// use hyperlight_mcp::config::{ProviderPatterns, ProviderPolicy};
+/// use hyperlight_mcp::registry::providers::refused_provider;
+/// let deny = ProviderPatterns { packages: Some(vec!["@evil/*".into()]), ..ProviderPatterns::default() };
+/// let policy = ProviderPolicy { deny, ..ProviderPolicy::default() };
+/// assert!(refused_provider(&policy, "acme", Some("@acme/mcp")).is_none());
+/// assert_eq!(refused_provider(&policy, "evil-mcp", Some("@evil/mcp")).unwrap(), "providers.deny.packages has \"@evil/*\"");
+/// ```
+#[must_use]
+pub fn refused_provider(policy: &ProviderPolicy, name: &str, package: Option<&str>) -> Option<String> {
+    let names: Vec<&str> = [name].into_iter().chain(package).collect();
+    let packages: Vec<&str> = package.into_iter().collect();
+    denied("providers", policy.deny.providers.as_deref(), &names)
+        .or_else(|| denied("packages", policy.deny.packages.as_deref(), &packages))
+        .or_else(|| not_allowed("providers", policy.allow.providers.as_deref(), &names))
+        // A provider that the agent registers is no package, so that a list of packages says nothing about it.
+        .or_else(|| package.and_then(|package| not_allowed("packages", policy.allow.packages.as_deref(), &[package])))
+}
+
+/// What a definition says about its server, as far as the policy asks.
+#[derive(Debug, Default)]
+pub(super) struct Facts<'d> {
+    /// The package that the command really starts, without its version.
+    pub(super) started: Option<&'d str>,
+    /// All texts of the definition that may name a package, without versions.
+    pub(super) named: Vec<&'d str>,
+    pub(super) capabilities: Vec<&'d str>,
+}
+
+/// Returns the reason why a server may not be used, if there is one. A definition may lie about what it starts: a package is denied wherever the
+/// definition names it, and allowed only if the command is the one that starts it.
+pub(super) fn refused_server(policy: &ProviderPolicy, facts: &Facts<'_>) -> Option<String> {
+    let ProviderPolicy { allow, deny } = policy;
+    let started: Vec<&str> = facts.started.into_iter().collect();
+    denied("packages", deny.packages.as_deref(), &facts.named)
+        .or_else(|| denied("capabilities", deny.capabilities.as_deref(), &facts.capabilities))
+        .or_else(|| not_allowed("packages", allow.packages.as_deref(), &started))
+        .or_else(|| {
+            let allowed = allow.capabilities.as_deref()?;
+            let unknown = facts.capabilities.iter().find(|capability| !matches_any(allowed, capability));
+            match unknown {
+                Some(capability) => Some(format!("providers.allow.capabilities does not have \"{capability}\"")),
+                None if facts.capabilities.is_empty() => Some("it names no capability, and providers.allow.capabilities is set".to_owned()),
+                None => None,
+            }
+        })
+}
+
+/// Returns whether the policy says anything about servers, and not only about providers.
+pub(super) fn judges_servers(policy: &ProviderPolicy) -> bool {
+    let judges = |patterns: &ProviderPatterns| patterns.packages.is_some() || patterns.capabilities.is_some();
+    judges(&policy.allow) || judges(&policy.deny)
+}
+
+fn denied(list: &str, patterns: Option<&[String]>, texts: &[&str]) -> Option<String> {
+    let found = patterns?.iter().find(|pattern| texts.iter().any(|text| matches(pattern, text)))?;
+    Some(format!("providers.deny.{list} has \"{found}\""))
+}
+
+/// Refuses what matches none of the patterns that there are.
+fn not_allowed(list: &str, patterns: Option<&[String]>, texts: &[&str]) -> Option<String> {
+    let is_allowed = texts.iter().any(|text| matches_any(patterns.unwrap_or_default(), text));
+    (patterns.is_some() && !is_allowed).then(|| match texts.first() {
+        Some(text) => format!("providers.allow.{list} does not have \"{text}\""),
+        None => format!("providers.allow.{list} is set, and its command starts no package"),
+    })
+}
+
+fn matches_any(patterns: &[String], text: &str) -> bool {
+    patterns.iter().any(|pattern| matches(pattern, text))
+}
+
+fn matches(pattern: &str, text: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => text.starts_with(start),
+        None => pattern == text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patterns(key: &str, texts: &[&str]) -> ProviderPatterns {
+        let list = Some(texts.iter().map(|text| (*text).to_owned()).collect());
+        match key {
+            "providers" => ProviderPatterns { providers: list, ..ProviderPatterns::default() },
+            "packages" => ProviderPatterns { packages: list, ..ProviderPatterns::default() },
+            _ => ProviderPatterns { capabilities: list, ..ProviderPatterns::default() },
+        }
+    }
+
+    fn allow(key: &str, texts: &[&str]) -> ProviderPolicy {
+        ProviderPolicy { allow: patterns(key, texts), ..ProviderPolicy::default() }
+    }
+
+    fn deny(key: &str, texts: &[&str]) -> ProviderPolicy {
+        ProviderPolicy { deny: patterns(key, texts), ..ProviderPolicy::default() }
+    }
+
+    #[test]
+    fn a_provider_is_known_by_its_name_and_by_its_package() {
+        let refused = |policy: &ProviderPolicy| refused_provider(policy, "acme-mcp", Some("@acme/mcp")).is_some();
+        assert!(!refused(&ProviderPolicy::default()));
+        for (key, matching) in [("providers", ["acme-mcp", "@acme/*"]), ("packages", ["@acme/mcp", "@acme/*"])] {
+            for pattern in matching {
+                assert!(refused(&deny(key, &[pattern])) && !refused(&allow(key, &[pattern])), "{key} {pattern}");
+            }
+            assert!(!refused(&deny(key, &["other", "acme"])) && refused(&allow(key, &["other", "acme"])), "{key}");
+        }
+        assert!(refused(&allow("providers", &[])));
+        let both = ProviderPolicy { allow: patterns("providers", &["*"]), deny: patterns("providers", &["acme-mcp"]) };
+        assert!(refused(&both));
+        assert!(refused_provider(&allow("packages", &["x"]), "registered", None).is_none());
+    }
+
+    #[test]
+    fn a_package_is_denied_where_it_is_named_and_allowed_where_it_is_started() {
+        let honest = Facts { started: Some("@a/b"), named: vec!["@a/b"], capabilities: Vec::new() };
+        let lying = Facts { started: None, named: vec!["@a/b", "sh"], capabilities: Vec::new() };
+        assert!(refused_server(&allow("packages", &["@a/b"]), &honest).is_none());
+        assert!(refused_server(&allow("packages", &["@a/b"]), &lying).unwrap().contains("starts no package"));
+        assert!(refused_server(&deny("packages", &["@a/*"]), &lying).is_some());
+        assert!(refused_server(&deny("packages", &["@b/*"]), &lying).is_none());
+    }
+
+    #[test]
+    fn every_capability_must_be_allowed_and_none_may_be_denied() {
+        let facts = |capabilities: &[&'static str]| Facts { capabilities: capabilities.to_vec(), ..Facts::default() };
+        let allowed = allow("capabilities", &["files", "search"]);
+        assert!(refused_server(&allowed, &facts(&["files"])).is_none());
+        assert!(refused_server(&allowed, &facts(&["files", "shell"])).unwrap().contains("\"shell\""));
+        assert!(refused_server(&allowed, &facts(&[])).is_some());
+        assert!(refused_server(&deny("capabilities", &["shell"]), &facts(&["files", "shell"])).is_some());
+        assert!(refused_server(&deny("capabilities", &["shell"]), &facts(&["files"])).is_none());
+        assert!(!judges_servers(&deny("providers", &["x"])) && judges_servers(&allowed));
+    }
+}

@@ -1,0 +1,188 @@
+//! The anchor: a small file beside the database with the number of changes of each kind, authenticated by the machine's key. By it, a database that
+//! was put back from an earlier time is noticed. A change is committed before the anchor is raised, and the anchor exists before the first change. So
+//! whenever a process is killed, the database is at the anchor or ahead of it, and never behind.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::database::{Reader, problem};
+use super::{Canonical, Kind, MachineKey};
+use crate::error::{Error, Result};
+use crate::files;
+
+const FILE_NAME: &str = "store.anchor";
+const FORMAT: &str = "hyperlight-mcp anchor 1";
+const MAX_BYTES: u64 = 64 * 1024;
+const ID_BYTES: usize = 16;
+
+/// The numbers of changes of a database, at the least.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// A random id. Every seal of the database names it, so that no state of the database under another anchor fits.
+    pub(super) id: String,
+    changes: BTreeMap<String, u64>,
+}
+
+impl Counts {
+    pub(super) fn changes_of(&self, kind: Kind) -> u64 {
+        self.changes.get(kind.as_str()).copied().unwrap_or_default()
+    }
+
+    fn raise(&mut self, kind: Kind, changes: u64) -> bool {
+        let known = self.changes.entry(kind.as_str().to_owned()).or_default();
+        let is_higher = *known < changes;
+        *known = changes.max(*known);
+        is_higher
+    }
+}
+
+/// What was found where the anchor should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Anchored {
+    Sound(Counts),
+    Missing,
+    /// Another program changed the file, or it comes from another machine.
+    Unsound,
+}
+
+impl Anchored {
+    /// Returns the numbers of changes, if the anchor is sound.
+    pub(super) fn counts(&self) -> Option<&Counts> {
+        match self {
+            Self::Sound(counts) => Some(counts),
+            Self::Missing | Self::Unsound => None,
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    format: String,
+    id: String,
+    changes: BTreeMap<String, u64>,
+    mac: String,
+}
+
+/// The anchor of one database.
+pub(super) struct Anchor {
+    path: PathBuf,
+    /// The numbers of changes that this process has seen, by the anchor's id. Under one id, a database never has fewer.
+    seen: Mutex<BTreeMap<(String, Kind), u64>>,
+}
+
+impl Anchor {
+    pub(super) fn new(folder: &Path) -> Self {
+        Self { path: folder.join(FILE_NAME), seen: Mutex::default() }
+    }
+
+    /// Reads the anchor. A caller who compares it with the database reads the database afterwards: then the database cannot be behind because of
+    /// a change that comes between.
+    pub(super) fn read(&self, key: &MachineKey) -> Result<Anchored> {
+        let bytes = match files::read_own(&self.path, MAX_BYTES) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Anchored::Missing),
+            Err(error) if error.kind() == ErrorKind::FileTooLarge => return Ok(Anchored::Unsound),
+            Err(error) => return Err(self.failed(&error)),
+        };
+        let Some(mut counts) = parsed(&bytes, key) else { return Ok(Anchored::Unsound) };
+        for ((id, kind), changes) in &*self.seen.lock() {
+            if *id == counts.id {
+                counts.raise(*kind, *changes);
+            }
+        }
+        Ok(Anchored::Sound(counts))
+    }
+
+    /// Records a number of changes that is in the database.
+    pub(super) fn note(&self, id: &str, kind: Kind, changes: u64) {
+        let mut seen = self.seen.lock();
+        let known = seen.entry((id.to_owned(), kind)).or_default();
+        *known = changes.max(*known);
+    }
+
+    /// Makes an anchor for a database without any change. The caller is in a transaction that excludes other writers.
+    pub(super) fn renew(&self, key: &MachineKey, _alone: &Reader<'_>) -> Result<Counts> {
+        let mut id = [0; ID_BYTES];
+        getrandom::fill(&mut id).map_err(|error| self.failed(&std::io::Error::other(error)))?;
+        let counts = Counts { id: hex::encode(id), changes: BTreeMap::new() };
+        self.write(&counts, key)?;
+        Ok(counts)
+    }
+
+    /// Raises the anchor to changes that are committed. The caller is in a transaction that excludes other writers, so that no lower number follows.
+    pub(super) fn raise(&self, key: &MachineKey, id: &str, changes: &[(Kind, u64)], _alone: &Reader<'_>) -> Result<()> {
+        let bytes = files::read_own(&self.path, MAX_BYTES).map_err(|error| self.failed(&error))?;
+        // An anchor that was replaced meanwhile is no longer that of these changes.
+        let Some(mut counts) = parsed(&bytes, key).filter(|counts| counts.id == id) else { return Ok(()) };
+        let mut is_higher = false;
+        for (kind, changes) in changes {
+            is_higher |= counts.raise(*kind, *changes);
+        }
+        if is_higher { self.write(&counts, key) } else { Ok(()) }
+    }
+
+    fn write(&self, counts: &Counts, key: &MachineKey) -> Result<()> {
+        let Counts { id, changes } = counts;
+        let file = File { format: FORMAT.to_owned(), id: id.clone(), changes: changes.clone(), mac: key.authenticate(&form(counts)) };
+        let bytes = serde_json::to_vec(&file).map_err(|error| self.failed(&error.into()))?;
+        files::replace(&self.path, &bytes, files::Writing::Durable).map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &std::io::Error) -> Error {
+        let advice = if error.kind() == ErrorKind::StorageFull { ". Make space on the disk, then try again" } else { "" };
+        problem(&self.path, &format!("{error}{advice}"))
+    }
+}
+
+fn parsed(bytes: &[u8], key: &MachineKey) -> Option<Counts> {
+    let File { format, id, changes, mac } = serde_json::from_slice(bytes).ok()?;
+    let counts = Counts { id, changes };
+    (format == FORMAT && key.verify(&form(&counts), &mac)).then_some(counts)
+}
+
+fn form(counts: &Counts) -> Canonical {
+    let Counts { id, changes } = counts;
+    let form = Canonical::new(FORMAT).text(id);
+    changes.iter().fold(form, |form, (kind, changes)| form.text(kind).text(&changes.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_anchor_that_was_changed_in_any_part_is_unsound() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = MachineKey::open(folder.path()).unwrap();
+        let anchor = Anchor::new(folder.path());
+        assert_eq!(anchor.read(&key).unwrap(), Anchored::Missing);
+        let mut counts = Counts { id: "ab".to_owned(), changes: BTreeMap::new() };
+        counts.raise(Kind::Grant, 7);
+        anchor.write(&counts, &key).unwrap();
+        assert_eq!(anchor.read(&key).unwrap(), Anchored::Sound(counts));
+        let text = std::fs::read_to_string(&anchor.path).unwrap();
+        for changed in [text.replace('7', "6"), text.replace("\"ab\"", "\"ac\""), text.replace("grant", "server"), text[1..].to_owned()] {
+            std::fs::write(&anchor.path, changed).unwrap();
+            assert_eq!(anchor.read(&key).unwrap(), Anchored::Unsound);
+        }
+    }
+
+    #[test]
+    fn a_number_that_was_seen_counts_for_its_own_anchor_only_and_never_falls() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = MachineKey::open(folder.path()).unwrap();
+        let anchor = Anchor::new(folder.path());
+        let counts = Counts { id: "ab".to_owned(), changes: BTreeMap::new() };
+        anchor.write(&counts, &key).unwrap();
+        anchor.note("ab", Kind::Grant, 3);
+        anchor.note("ab", Kind::Grant, 2);
+        anchor.note("other", Kind::Grant, 9);
+        let Anchored::Sound(read) = anchor.read(&key).unwrap() else { panic!("unsound") };
+        assert_eq!((read.changes_of(Kind::Grant), read.changes_of(Kind::Server)), (3, 0));
+    }
+}

@@ -1,0 +1,204 @@
+//! The hash chain, as pure functions: the digest of a row, the ends of the chain, and what is wrong with rows that were read.
+
+use serde::Serialize;
+
+use super::row::{AuditKind, Entry};
+use crate::store::{Canonical, MachineKey};
+
+/// The digest before the first row of all.
+pub(super) const START: [u8; 32] = [0; 32];
+/// The most problems that a report names.
+const MAX_PROBLEMS: usize = 100;
+
+/// A row in its place.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Linked {
+    pub(super) number: u64,
+    pub(super) entry: Entry,
+    pub(super) digest: Vec<u8>,
+}
+
+/// The ends of the chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Head {
+    /// The first row that is kept, and the digest of the row before it.
+    pub(super) first: u64,
+    pub(super) anchor: Vec<u8>,
+    /// The last row, and its digest. The chain is empty if `last` is less than `first`.
+    pub(super) last: u64,
+    pub(super) digest: Vec<u8>,
+    /// The size of all rows.
+    pub(super) bytes: u64,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self { first: 1, anchor: START.to_vec(), last: 0, digest: START.to_vec(), bytes: 0 }
+    }
+}
+
+impl Head {
+    pub(super) fn mac(&self, key: &MachineKey) -> Vec<u8> {
+        let Self { first, anchor, last, digest, bytes } = self;
+        let numbers = [first, last, bytes].map(u64::to_string);
+        let form = Canonical::new("hyperlight-mcp audit head 1").list(numbers.iter().map(String::as_str)).bytes(anchor).bytes(digest);
+        key.mac_of(&form)
+    }
+
+    /// Puts a row at the end of the chain.
+    pub(super) fn append(&mut self, key: &MachineKey, entry: Entry) -> Linked {
+        let number = self.last + 1;
+        let digest = digest_of(key, &self.digest, number, &entry);
+        self.last = number;
+        self.bytes += entry.size();
+        self.digest.clone_from(&digest);
+        Linked { number, entry, digest }
+    }
+
+    /// Takes a row away at the beginning. Its digest is kept, so that the rest can still be verified.
+    pub(super) fn drop_first(&mut self, row: Linked) {
+        self.bytes = self.bytes.saturating_sub(row.entry.size());
+        self.first = row.number + 1;
+        self.anchor = row.digest;
+    }
+}
+
+fn digest_of(key: &MachineKey, before: &[u8], number: u64, entry: &Entry) -> Vec<u8> {
+    let Entry { at, kind, agent, server, tool, body } = entry;
+    let form = Canonical::new("hyperlight-mcp audit row 1")
+        .bytes(before)
+        .text(&number.to_string())
+        .text(&at.to_string())
+        .text(kind.as_str())
+        .optional(agent.as_deref())
+        .optional(server.as_deref())
+        .optional(tool.as_deref())
+        .text(body);
+    key.mac_of(&form)
+}
+
+/// The result of a verification.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditReport {
+    /// True if each row is as it was written, and none is missing, new or in another place.
+    pub whole: bool,
+    /// The number of rows.
+    pub rows: u64,
+    /// The number of the first row. Older rows were removed by `limits.maxAuditBytes` or `limits.maxAuditAgeMs`. Missing for an empty audit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<u64>,
+    /// The number of the last row. Missing for an empty audit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<u64>,
+    /// The digest of the last row. Kept elsewhere, it shows later whether this row is still there. Missing for an empty audit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<String>,
+    /// The number of rows that tell of a gap. A gap is no damage: events were lost, and the audit says so.
+    pub gaps: u64,
+    /// What is wrong, one sentence each, at most a hundred.
+    pub problems: Vec<String>,
+}
+
+/// The head as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum HeadFound {
+    /// There is none.
+    Missing,
+    /// Its MAC does not fit.
+    Changed,
+    Sound(Head),
+}
+
+impl HeadFound {
+    /// Returns the head for the next row. `None`: another program has changed it, or it is behind `known`, up to which this process has seen the
+    /// chain.
+    pub(super) fn usable(self, table_is_empty: bool, known: u64) -> Option<Head> {
+        match self {
+            Self::Sound(head) => (head.last >= known).then_some(head),
+            Self::Missing => (table_is_empty && known == 0).then(Head::default),
+            Self::Changed => None,
+        }
+    }
+}
+
+/// Verifies rows one by one, in the order of their numbers.
+pub(super) struct Verification<'a> {
+    key: &'a MachineKey,
+    head: HeadFound,
+    /// The number that the next row should have, and the digest before it. `None` before the first row where no head says it.
+    next: Option<(u64, Vec<u8>)>,
+    report: AuditReport,
+}
+
+impl<'a> Verification<'a> {
+    pub(super) fn new(key: &'a MachineKey, head: HeadFound) -> Self {
+        let next = match &head {
+            HeadFound::Sound(head) => Some((head.first, head.anchor.clone())),
+            HeadFound::Missing | HeadFound::Changed => None,
+        };
+        Self { key, head, next, report: AuditReport::default() }
+    }
+
+    pub(super) fn row(&mut self, row: &Linked) {
+        let Linked { number, entry, digest } = row;
+        self.report.rows += 1;
+        self.report.first.get_or_insert(*number);
+        self.report.last = Some(*number);
+        self.report.head = Some(hex::encode(digest));
+        match entry.kind {
+            AuditKind::Gap => self.report.gaps += 1,
+            AuditKind::Damage => {
+                self.problem(format!("row {number} says that another program has changed the audit before it"));
+            }
+            _ => {}
+        }
+        match self.next.take() {
+            Some((next, before)) if next == *number => {
+                if digest_of(self.key, &before, *number, entry) != *digest {
+                    self.problem(format!("row {number} is not as it was written, or is not in its place"));
+                }
+            }
+            Some((next, _)) if next < *number => self.problem(missing(next, number - 1)),
+            Some(_) => self.problem(format!("row {number} stands before the first row")),
+            // Without a head, nothing says what was before the first row.
+            None => {}
+        }
+        self.next = Some((number + 1, digest.clone()));
+    }
+
+    pub(super) fn end(mut self) -> AuditReport {
+        match std::mem::replace(&mut self.head, HeadFound::Missing) {
+            HeadFound::Missing if self.report.rows == 0 => {}
+            HeadFound::Missing => self.problem("the head of the chain is missing, so that rows may be missing at both ends".to_owned()),
+            HeadFound::Changed => {
+                self.problem("the head of the chain was changed, or comes from another machine, so that rows may be missing".to_owned());
+            }
+            HeadFound::Sound(head) => {
+                let (next, digest) = self.next.take().unwrap_or((head.first, head.anchor.clone()));
+                if next <= head.last {
+                    self.problem(missing(next, head.last));
+                } else if next > head.last + 1 {
+                    self.problem(format!("the rows after row {} were added by another program, or the head is an older one", head.last));
+                } else if digest != head.digest {
+                    self.problem(format!("the last row, {}, is not the one that was written", head.last));
+                }
+            }
+        }
+        self.report.whole = self.report.problems.is_empty();
+        self.report
+    }
+
+    fn problem(&mut self, problem: String) {
+        if self.report.problems.len() < MAX_PROBLEMS {
+            self.report.problems.push(problem);
+        }
+    }
+}
+
+fn missing(from: u64, to: u64) -> String {
+    if from == to { format!("row {from} is missing") } else { format!("rows {from} to {to} are missing") }
+}
+
+#[cfg(test)]
+mod tests;

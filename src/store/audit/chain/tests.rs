@@ -1,0 +1,139 @@
+//! The chain against all that can be done to its rows and its head.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::store::audit::AuditDetails;
+
+fn key() -> (tempfile::TempDir, MachineKey) {
+    let folder = tempfile::tempdir().unwrap();
+    let key = MachineKey::open(folder.path()).unwrap();
+    (folder, key)
+}
+
+fn entry(text: &str) -> Entry {
+    Entry { server: Some(text.to_owned()), ..Entry::new(7, AuditKind::Revocation, &AuditDetails::default()) }
+}
+
+fn chain(key: &MachineKey, length: u64) -> (Head, Vec<Linked>) {
+    let mut head = Head::default();
+    let rows = (0..length).map(|number| head.append(key, entry(&number.to_string()))).collect();
+    (head, rows)
+}
+
+fn verified(key: &MachineKey, head: HeadFound, rows: &[Linked]) -> AuditReport {
+    let mut verification = Verification::new(key, head);
+    rows.iter().for_each(|row| verification.row(row));
+    verification.end()
+}
+
+#[test]
+fn a_chain_as_it_was_written_is_whole_also_after_its_beginning_was_removed() {
+    let (_folder, key) = key();
+    assert_eq!(verified(&key, HeadFound::Missing, &[]), AuditReport { whole: true, ..AuditReport::default() });
+    let (mut head, rows) = chain(&key, 9);
+    let report = verified(&key, HeadFound::Sound(head.clone()), &rows);
+    assert!(report.whole, "{report:?}");
+    assert_eq!((report.rows, report.first, report.last, report.head), (9, Some(1), Some(9), Some(hex::encode(&head.digest))));
+    let bytes = head.bytes;
+    rows[..4].iter().for_each(|row| head.drop_first(row.clone()));
+    let report = verified(&key, HeadFound::Sound(head.clone()), &rows[4..]);
+    assert!(report.whole && report.first == Some(5) && head.bytes < bytes, "{report:?}");
+}
+
+#[test]
+fn what_was_done_to_rows_is_told_with_the_place() {
+    let (_folder, key) = key();
+    let (head, rows) = chain(&key, 9);
+    let problems = |rows: &[Linked]| {
+        let report = verified(&key, HeadFound::Sound(head.clone()), rows);
+        assert!(!report.whole);
+        report.problems.join("; ")
+    };
+    let without = |from: usize, to: usize| [&rows[..from], &rows[to..]].concat();
+    assert_eq!(problems(&without(4, 5)), "row 5 is missing");
+    assert_eq!(problems(&without(0, 2)), "rows 1 to 2 are missing");
+    assert_eq!(problems(&without(7, 9)), "rows 8 to 9 are missing");
+    assert_eq!(problems(&[]), "rows 1 to 9 are missing");
+    let mut changed = rows.clone();
+    changed[3].entry.server = Some("other".to_owned());
+    assert_eq!(problems(&changed), "row 4 is not as it was written, or is not in its place");
+    let mut moved = rows.clone();
+    moved.swap(2, 3);
+    (moved[2].number, moved[3].number) = (3, 4);
+    assert!(problems(&moved).starts_with("row 3 is not as it was written"));
+    let mut more = rows.clone();
+    more.push(Linked { number: 10, ..rows[8].clone() });
+    assert!(problems(&more).contains("row 10 is not as it was written") && problems(&more).contains("after row 9"));
+}
+
+#[test]
+fn a_head_that_is_gone_forged_or_older_is_told() {
+    let (_folder, key) = key();
+    let (head, rows) = chain(&key, 5);
+    let (older, _) = chain(&key, 3);
+    let problems = |head, rows: &[Linked]| verified(&key, head, rows).problems.join("; ");
+    assert!(problems(HeadFound::Missing, &rows).contains("head of the chain is missing"));
+    assert!(problems(HeadFound::Changed, &rows).contains("head of the chain was changed"));
+    assert!(problems(HeadFound::Sound(older.clone()), &rows).contains("after row 3"));
+    let other = Head { digest: older.digest, ..head.clone() };
+    assert!(problems(HeadFound::Sound(other), &rows).contains("the last row, 5, is not the one"));
+    assert_ne!(head.mac(&key), Head { last: 4, ..head.clone() }.mac(&key));
+    let damage = chain(&key, 1).0.append(&key, Entry::damage(1, 1));
+    assert!(problems(HeadFound::Missing, &[damage]).contains("another program has changed the audit"));
+}
+
+#[test]
+fn a_writer_takes_no_head_that_is_behind_what_it_has_seen() {
+    let (_folder, key) = key();
+    let (head, _) = chain(&key, 5);
+    let usable = |head: HeadFound, is_empty, known| head.usable(is_empty, known).is_some();
+    assert!(usable(HeadFound::Sound(head.clone()), false, 5) && !usable(HeadFound::Sound(head), false, 6));
+    assert!(usable(HeadFound::Missing, true, 0) && !usable(HeadFound::Missing, true, 1) && !usable(HeadFound::Missing, false, 0));
+    assert!(!usable(HeadFound::Changed, true, 0));
+}
+
+/// What somebody without the key can do to one row.
+#[derive(Debug, Clone)]
+enum Tampering {
+    Remove(usize),
+    Swap(usize, usize),
+    Repeat(usize),
+    Text(usize),
+    Time(usize),
+    Digest(usize),
+    Cut(usize),
+}
+
+fn tampering() -> impl Strategy<Value = Tampering> {
+    prop_oneof![
+        (0..12_usize).prop_map(Tampering::Remove),
+        (0..12_usize, 1..12_usize).prop_map(|(one, by)| Tampering::Swap(one, (one + by) % 12)),
+        (0..12_usize).prop_map(Tampering::Repeat),
+        (0..12_usize).prop_map(Tampering::Text),
+        (0..12_usize).prop_map(Tampering::Time),
+        (0..12_usize).prop_map(Tampering::Digest),
+        (1..12_usize).prop_map(Tampering::Cut),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_done_to_rows_without_the_key_is_noticed(tampering in tampering(), renumbers in any::<bool>()) {
+        let (_folder, key) = key();
+        let (head, mut rows) = chain(&key, 12);
+        match tampering {
+            Tampering::Remove(at) => drop(rows.remove(at)),
+            Tampering::Swap(one, other) => rows.swap(one, other),
+            Tampering::Repeat(at) => rows.insert(at, rows[at].clone()),
+            Tampering::Text(at) => rows[at].entry.body.push(' '),
+            Tampering::Time(at) => rows[at].entry.at += 1,
+            Tampering::Digest(at) => rows[at].digest[0] ^= 1,
+            Tampering::Cut(by) => rows.truncate(12 - by),
+        }
+        if renumbers {
+            (1..).zip(&mut rows).for_each(|(number, row)| row.number = number);
+        }
+        prop_assert!(!verified(&key, HeadFound::Sound(head), &rows).whole);
+    }
+}

@@ -1,0 +1,186 @@
+//! The sign that a gateway which writes the audit is there, and the number of events that it was told. Both outlive a process that was killed, so
+//! that another one can say how many events are missing.
+//!
+//! The sign is a locked file in the state folder: the system unlocks it when its process ends. The number is in the system's shared memory, where a
+//! write takes no disk: each event raises it. Where there is no shared memory, the number of missing events is not known.
+
+use parking_lot::RwLock;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::files;
+
+const FOLDER: &str = "audit";
+const EXTENSION: &str = "lock";
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// The sign of one gateway. Dropping it leaves the sign, as an end of the process does.
+pub(super) struct Presence {
+    pub(super) id: String,
+    folder: PathBuf,
+    /// `None` once all events are written.
+    files: RwLock<Option<PresenceFiles>>,
+    told: AtomicU64,
+}
+
+struct PresenceFiles {
+    /// Locked as long as it is open.
+    _lock: File,
+    counter: Option<File>,
+}
+
+impl Presence {
+    pub(super) fn begin(state_folder: &Path) -> io::Result<Self> {
+        let folder = files::private_folder(&state_folder.join(FOLDER))?.path;
+        let mut id = [0; 16];
+        getrandom::fill(&mut id).map_err(io::Error::other)?;
+        let id = hex::encode(id);
+        // Locked before it has its name, so that nobody takes it for the file of a process that has ended.
+        let new = folder.join(format!("{id}.new"));
+        let lock = create(&new)?;
+        lock.try_lock()?;
+        fs::rename(&new, lock_path(&folder, &id))?;
+        let start = [0_u64, u64::from(std::process::id())].map(u64::to_ne_bytes).concat();
+        let counter = create(&counter_path(&id)).ok().filter(|counter| counter.write_all_at(&start, 0).is_ok());
+        let files = RwLock::new(Some(PresenceFiles { _lock: lock, counter }));
+        Ok(Self { id, folder, files, told: AtomicU64::new(0) })
+    }
+
+    /// Notes the number of all events so far.
+    pub(super) fn tell(&self, told: u64) {
+        let files = self.files.read();
+        let Some(counter) = files.as_ref().and_then(|files| files.counter.as_ref()) else { return };
+        let mut latest = self.told.fetch_max(told, Ordering::SeqCst).max(told);
+        loop {
+            // An error leaves a number that is too low. No call may fail for that.
+            let _ = counter.write_all_at(&latest.to_ne_bytes(), 0);
+            // Another thread may have written a higher number in between, which this one has replaced.
+            let now = self.told.load(Ordering::SeqCst);
+            if now == latest {
+                return;
+            }
+            latest = now;
+        }
+    }
+
+    /// Takes the sign away, as all events are written.
+    pub(super) fn end(&self) {
+        remove(&self.folder, &self.id);
+        *self.files.write() = None;
+    }
+
+    /// Returns the gateways of this state folder whose processes have ended without taking their sign away.
+    pub(super) fn left(state_folder: &Path) -> Vec<LeftBehind> {
+        let folder = state_folder.join(FOLDER);
+        let Ok(entries) = fs::read_dir(&folder) else { return Vec::new() };
+        let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+        let signs = paths.filter(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
+        signs.filter_map(|path| left_behind(&folder, &path)).collect()
+    }
+}
+
+/// The sign of a gateway whose process has ended. Locked, so that no other process says the same.
+pub(super) struct LeftBehind {
+    pub(super) id: String,
+    /// The number of events that it was told, and its process, if that is known.
+    pub(super) counted: Option<Counted>,
+    folder: PathBuf,
+    _lock: File,
+}
+
+/// The numbers in the shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub(super) told: u64,
+    pub(super) pid: u32,
+}
+
+impl Counted {
+    fn read(id: &str) -> Option<Self> {
+        let bytes: [u8; 16] = files::read_own(&counter_path(id), 16).ok()?.try_into().ok()?;
+        let [told, pid] = [0, 8].map(|at| bytes[at..at + 8].try_into().map(u64::from_ne_bytes));
+        Some(Self { told: told.ok()?, pid: u32::try_from(pid.ok()?).ok()? })
+    }
+}
+
+impl LeftBehind {
+    pub(super) fn remove(&self) {
+        remove(&self.folder, &self.id);
+    }
+}
+
+fn left_behind(folder: &Path, path: &Path) -> Option<LeftBehind> {
+    let lock = files::open_own(path).ok()?;
+    lock.try_lock().ok()?;
+    // Another process may have found it first, and removed it.
+    let (locked, there) = (lock.metadata().ok()?, fs::symlink_metadata(path).ok()?);
+    if (locked.dev(), locked.ino()) != (there.dev(), there.ino()) {
+        return None;
+    }
+    let id = path.file_stem()?.to_str()?.to_owned();
+    let counted = Counted::read(&id);
+    Some(LeftBehind { id, counted, folder: folder.to_owned(), _lock: lock })
+}
+
+fn remove(folder: &Path, id: &str) {
+    let _ = fs::remove_file(counter_path(id));
+    let _ = fs::remove_file(lock_path(folder, id));
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+fn lock_path(folder: &Path, id: &str) -> PathBuf {
+    folder.join(format!("{id}.{EXTENSION}"))
+}
+
+/// The id is random, so no other user can be there first.
+fn counter_path(id: &str) -> PathBuf {
+    Path::new(SHARED_MEMORY).join(format!("hyperlight-mcp-audit-{id}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_that_is_left_behind_is_found_once_with_its_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (Presence::begin(folder.path()).unwrap(), Presence::begin(folder.path()).unwrap());
+        one.tell(7);
+        assert!(Presence::left(folder.path()).is_empty());
+        let id = one.id.clone();
+        drop(one);
+        let mut left = Presence::left(folder.path());
+        let counted = Counted { told: 7, pid: std::process::id() };
+        assert_eq!(left.iter().map(|left| (&left.id, left.counted)).collect::<Vec<_>>(), [(&id, Some(counted))]);
+        // While one says it, no other does.
+        assert!(Presence::left(folder.path()).is_empty());
+        left.remove(0).remove();
+        other.end();
+        drop(other);
+        assert!(Presence::left(folder.path()).is_empty());
+        assert_eq!(fs::read_dir(folder.path().join(FOLDER)).unwrap().count(), 0);
+        assert!(!counter_path(&id).exists());
+    }
+
+    #[test]
+    fn the_highest_number_stays_whichever_thread_is_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let presence = Presence::begin(folder.path()).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let presence = &presence;
+                scope.spawn(move || (0..500).for_each(|number| presence.tell(number * 4 + thread + 1)));
+            }
+        });
+        drop(presence);
+        let left = Presence::left(folder.path()).remove(0);
+        assert_eq!(left.counted.map(|counted| counted.told), Some(2000));
+        left.remove();
+    }
+}

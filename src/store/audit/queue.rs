@@ -1,0 +1,156 @@
+//! The events that wait to be written. A call only pushes; one thread takes them out and writes them.
+
+use parking_lot::{Condvar, Mutex};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use super::event::AuditEvent;
+
+/// The most events that wait. More are not kept, and a row says how many were lost.
+pub(super) const MAX_WAITING: usize = 8192;
+/// The time for which an event waits for further events. With the time of writing, it stays below 100 ms.
+const GATHERING: Duration = Duration::from_millis(50);
+
+/// An event with its time.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Noted {
+    pub(super) at: u64,
+    pub(super) event: AuditEvent,
+}
+
+/// The events to write next.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) events: Vec<Noted>,
+    /// The number of events that had no room in the queue since the last batch.
+    pub(super) dropped: u64,
+    /// The number of all events so far, those that had no room among them.
+    pub(super) told: u64,
+    /// Told when the batch is written.
+    pub(super) flushed: Vec<Sender<()>>,
+    /// True if no other batch follows.
+    pub(super) is_last: bool,
+}
+
+#[derive(Default)]
+struct Waiting {
+    events: Vec<Noted>,
+    dropped: u64,
+    told: u64,
+    flushed: Vec<Sender<()>>,
+    /// True if the events must be written without waiting for more.
+    is_urgent: bool,
+    /// True while the writer waits for events.
+    is_idle: bool,
+    /// True once the gateway is closed or dropped.
+    is_closed: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+impl Queue {
+    /// Adds an event. Returns the number of all events so far, or `None` if the queue is closed.
+    pub(super) fn push(&self, at: u64, event: AuditEvent) -> Option<u64> {
+        let is_heavy = event.is_heavy();
+        let mut waiting = self.waiting.lock();
+        if waiting.is_closed {
+            return None;
+        }
+        waiting.told += 1;
+        if waiting.events.len() < MAX_WAITING {
+            waiting.events.push(Noted { at, event });
+        } else {
+            waiting.dropped += 1;
+        }
+        let told = waiting.told;
+        waiting.is_urgent |= is_heavy || waiting.events.len() >= MAX_WAITING / 2;
+        // A writer that already gathers is not woken for a further event.
+        let wakes = waiting.is_urgent || waiting.is_idle;
+        drop(waiting);
+        if wakes {
+            self.changed.notify_one();
+        }
+        Some(told)
+    }
+
+    /// Asks the writer to write what waits at once. Returns false if nothing will be written any more.
+    pub(super) fn flush(&self, done: Sender<()>) -> bool {
+        let mut waiting = self.waiting.lock();
+        if waiting.is_closed {
+            return false;
+        }
+        waiting.flushed.push(done);
+        waiting.is_urgent = true;
+        drop(waiting);
+        self.changed.notify_one();
+        true
+    }
+
+    /// Lets the writer write what waits, and end.
+    pub(super) fn close(&self) {
+        self.waiting.lock().is_closed = true;
+        self.changed.notify_one();
+    }
+
+    /// Returns the number of all events so far.
+    pub(super) fn told(&self) -> u64 {
+        self.waiting.lock().told
+    }
+
+    /// Waits for the next batch. `spare` is an empty list whose memory is used again. After the last batch, returns batches that are last again.
+    pub(super) fn next(&self, spare: Vec<Noted>) -> Batch {
+        let mut waiting = self.waiting.lock();
+        waiting.is_idle = true;
+        let has_work = |now: &Waiting| !now.events.is_empty() || !now.flushed.is_empty() || now.is_closed;
+        self.changed.wait_while(&mut waiting, |now| !has_work(now));
+        waiting.is_idle = false;
+        self.changed.wait_while_for(&mut waiting, |now| !now.is_urgent && !now.is_closed, GATHERING);
+        waiting.is_urgent = false;
+        Batch {
+            events: std::mem::replace(&mut waiting.events, spare),
+            dropped: std::mem::take(&mut waiting.dropped),
+            told: waiting.told,
+            flushed: std::mem::take(&mut waiting.flushed),
+            is_last: waiting.is_closed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::audit::AuditParty;
+
+    fn event(name: &str) -> AuditEvent {
+        AuditEvent::Revocation { server: name.to_owned(), by: AuditParty::Person }
+    }
+
+    #[test]
+    fn what_has_no_room_is_counted_and_what_has_comes_in_order() {
+        let queue = Queue::default();
+        for number in 0..MAX_WAITING + 5 {
+            queue.push(0, event(&number.to_string()));
+        }
+        let batch = queue.next(Vec::new());
+        assert_eq!((batch.events.len(), batch.dropped, batch.told), (MAX_WAITING, 5, MAX_WAITING as u64 + 5));
+        assert_eq!([&batch.events[0], &batch.events[MAX_WAITING - 1]].map(|noted| &noted.event), [&event("0"), &event("8191")]);
+        queue.push(0, event("later"));
+        let batch = queue.next(Vec::new());
+        assert_eq!((batch.events.len(), batch.dropped), (1, 0));
+    }
+
+    #[test]
+    fn a_closed_queue_gives_what_waits_and_takes_no_more() {
+        let queue = Queue::default();
+        queue.push(0, event("a"));
+        queue.close();
+        assert_eq!(queue.push(0, event("b")), None);
+        let batch = queue.next(Vec::new());
+        assert!(batch.is_last && batch.events.len() == 1);
+        assert!(queue.next(Vec::new()).is_last);
+    }
+}

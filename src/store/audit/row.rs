@@ -1,0 +1,311 @@
+//! Rows of the audit as they are stored and read, and how an event becomes one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+use super::event::{ApprovalStage, AuditEvent, AuditParty, CallRecord, ConnectionChange, GrantChange, ServerChange};
+use crate::redact::Redactor;
+use crate::store::{Canonical, MachineKey};
+use crate::text::json::object_bytes;
+
+/// The most characters of a name in a row.
+const MAX_NAME_CHARS: usize = 256;
+/// The largest arguments whose content is kept.
+const MAX_CONTENT_BYTES: usize = 64 * 1024;
+
+/// A row of the audit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditRow {
+    /// The place in the chain, from 1. Without a gap, unless rows were removed.
+    pub number: u64,
+    /// Milliseconds since 1970, UTC.
+    pub at: u64,
+    pub kind: AuditKind,
+    /// The agent's name. Missing for the operator's own agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// The tool's name as the server gives it, or the method of another request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    #[serde(flatten)]
+    pub details: AuditDetails,
+    /// The digest of this row and of all before it, under the machine's key, in hexadecimal.
+    pub digest: String,
+}
+
+/// The part of a row that depends on its kind.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditDetails {
+    /// The id of the process that wrote the row.
+    pub pid: u32,
+    /// What has happened, for each kind but `call`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub action: Option<AuditAction>,
+    /// The party that has decided it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub by: Option<AuditParty>,
+    /// The digest that was approved; the source of a server; the toolbox of a grant.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub subject: Option<String>,
+    /// The number of the run in its process. Missing for a call without a run.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub run_id: Option<u64>,
+    /// `ok`, `tool-error`, `cancelled`, or the code of the error, of a call or a failed connection.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub outcome: Option<String>,
+    /// The duration of a call, or of opening a connection, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub duration_ms: Option<f64>,
+    /// The digest of the arguments under the machine's key. Equal arguments have equal digests.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub arguments_digest: Option<String>,
+    /// The arguments without secrets. Only with `auditContent`, and if they have at most 64 KiB.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub arguments: Option<Map<String, Json>>,
+    /// Size of the arguments as JSON, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub argument_bytes: Option<usize>,
+    /// Approximate size of the result in bytes: its texts and keys, and 8 for each other value.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub result_bytes: Option<usize>,
+    /// The number of events that a gap stands for. Missing if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lost: Option<u64>,
+}
+
+/// What a row is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuditKind {
+    Approval,
+    Revocation,
+    /// A server was added, changed, removed, enabled or disabled.
+    Server,
+    Grant,
+    Connection,
+    /// A call of a tool, or another request to a server.
+    Call,
+    /// Events are missing here.
+    Gap,
+    /// Another program has changed the audit before this row.
+    Damage,
+}
+
+impl AuditKind {
+    /// All kinds.
+    pub const ALL: [Self; 8] =
+        [Self::Approval, Self::Revocation, Self::Server, Self::Grant, Self::Connection, Self::Call, Self::Gap, Self::Damage];
+
+    /// Returns the word for this kind in a row.
+    ///
+    /// ```
+    /// use hyperlight_mcp::store::audit::AuditKind;
+    /// assert_eq!(AuditKind::named(AuditKind::Gap.as_str()), Some(AuditKind::Gap));
+    /// ```
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Approval => "approval",
+            Self::Revocation => "revocation",
+            Self::Server => "server",
+            Self::Grant => "grant",
+            Self::Connection => "connection",
+            Self::Call => "call",
+            Self::Gap => "gap",
+            Self::Damage => "damage",
+        }
+    }
+
+    /// Returns the kind that has this word.
+    #[must_use]
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
+/// What has happened to the subject of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuditAction {
+    /// The command was approved.
+    Command,
+    /// The tools, resources and prompts were approved.
+    Manifest,
+    Revoked,
+    Added,
+    Changed,
+    Removed,
+    Enabled,
+    Disabled,
+    Granted,
+    Ungranted,
+    Opened,
+    Failed,
+    Lost,
+    Idle,
+    Evicted,
+    /// Events came faster than they could be written.
+    QueueFull,
+    /// A process ended without closing its gateway. The last 100 ms of its events may be missing.
+    ProcessEnded,
+    /// The head of the chain was changed, or does not fit what was written before.
+    HeadChanged,
+}
+
+/// A row that has no place in the chain yet.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Entry {
+    pub(super) at: u64,
+    pub(super) kind: AuditKind,
+    pub(super) agent: Option<String>,
+    pub(super) server: Option<String>,
+    pub(super) tool: Option<String>,
+    pub(super) body: String,
+}
+
+impl Entry {
+    pub(super) fn new(at: u64, kind: AuditKind, details: &AuditDetails) -> Self {
+        // Serialising texts, numbers and JSON cannot fail.
+        let body = serde_json::to_string(details).unwrap_or_default();
+        Self { at, kind, agent: None, server: None, tool: None, body }
+    }
+
+    /// Returns the approximate size of the row in the database.
+    pub(super) fn size(&self) -> u64 {
+        const FIXED: usize = 80;
+        let texts = [&self.agent, &self.server, &self.tool].into_iter().flatten().map(String::len).sum::<usize>();
+        (FIXED + texts + self.body.len()) as u64
+    }
+
+    /// The row for events that are missing.
+    pub(super) fn gap(at: u64, action: AuditAction, pid: u32, lost: Option<u64>) -> Self {
+        Self::new(at, AuditKind::Gap, &AuditDetails { pid, action: Some(action), lost, ..AuditDetails::default() })
+    }
+
+    /// The row that says that the audit was changed before it.
+    pub(super) fn damage(at: u64, pid: u32) -> Self {
+        Self::new(at, AuditKind::Damage, &AuditDetails { pid, action: Some(AuditAction::HeadChanged), ..AuditDetails::default() })
+    }
+}
+
+/// What an event needs to become a row.
+pub(super) struct Recorder<'a> {
+    pub(super) key: &'a MachineKey,
+    pub(super) redactor: &'a Redactor,
+    /// True if arguments are kept as they are, without secrets.
+    pub(super) content: bool,
+    pub(super) pid: u32,
+}
+
+impl Recorder<'_> {
+    pub(super) fn entry(&self, at: u64, event: AuditEvent) -> Entry {
+        let details = AuditDetails { pid: self.pid, ..AuditDetails::default() };
+        match event {
+            AuditEvent::Approval { server, stage, digest, by } => {
+                let action = match stage {
+                    ApprovalStage::Command => AuditAction::Command,
+                    ApprovalStage::Manifest => AuditAction::Manifest,
+                };
+                let details = AuditDetails { action: Some(action), by: Some(by), subject: Some(digest), ..details };
+                Entry { server: Some(self.name(&server)), ..Entry::new(at, AuditKind::Approval, &details) }
+            }
+            AuditEvent::Revocation { server, by } => {
+                let details = AuditDetails { action: Some(AuditAction::Revoked), by: Some(by), ..details };
+                Entry { server: Some(self.name(&server)), ..Entry::new(at, AuditKind::Revocation, &details) }
+            }
+            AuditEvent::Server { server, change, agent, source, by } => {
+                let subject = source.map(|source| self.name(&source));
+                let details = AuditDetails { action: Some(change.into()), by: Some(by), subject, ..details };
+                Entry { server: Some(self.name(&server)), agent: self.agent(agent), ..Entry::new(at, AuditKind::Server, &details) }
+            }
+            AuditEvent::Grant { agent, toolbox, change, by } => {
+                let details = AuditDetails { action: Some(change.into()), by: Some(by), subject: Some(self.name(&toolbox)), ..details };
+                Entry { agent: Some(self.name(&agent)), ..Entry::new(at, AuditKind::Grant, &details) }
+            }
+            AuditEvent::Connection { server, change, agent, duration } => {
+                let (action, outcome) = connection_words(change);
+                let details = AuditDetails { action: Some(action), outcome, duration_ms: duration.map(milliseconds), ..details };
+                Entry { server: Some(self.name(&server)), agent: self.agent(agent), ..Entry::new(at, AuditKind::Connection, &details) }
+            }
+            AuditEvent::Call(call) => self.call(at, call, details),
+        }
+    }
+
+    fn call(&self, at: u64, call: CallRecord, details: AuditDetails) -> Entry {
+        let CallRecord { agent, run_id, server, tool, arguments, outcome, duration, result_bytes } = call;
+        let bytes = object_bytes(&arguments);
+        let form = Canonical::new("hyperlight-mcp audit arguments 1").fields(&arguments);
+        let details = AuditDetails {
+            run_id,
+            outcome: Some(outcome.as_str().to_owned()),
+            duration_ms: Some(milliseconds(duration)),
+            arguments_digest: Some(self.key.authenticate(&form)),
+            arguments: (self.content && bytes <= MAX_CONTENT_BYTES).then(|| self.redacted(arguments)),
+            argument_bytes: Some(bytes),
+            result_bytes,
+            ..details
+        };
+        let (server, tool) = (Some(self.name(&server)), Some(self.name(&tool)));
+        Entry { agent: self.agent(agent), server, tool, ..Entry::new(at, AuditKind::Call, &details) }
+    }
+
+    fn redacted(&self, arguments: Arc<Map<String, Json>>) -> Map<String, Json> {
+        match self.redactor.redact_json(&Json::Object(Arc::unwrap_or_clone(arguments))) {
+            Json::Object(fields) => fields,
+            // The whole value was replaced.
+            other => Map::from_iter([("redacted".to_owned(), other)]),
+        }
+    }
+
+    fn agent(&self, agent: Option<Arc<str>>) -> Option<String> {
+        agent.map(|agent| self.name(&agent))
+    }
+
+    /// A model can ask for a tool of any name.
+    fn name(&self, text: &str) -> String {
+        self.redactor.readable_line(text, MAX_NAME_CHARS)
+    }
+}
+
+impl From<ServerChange> for AuditAction {
+    fn from(change: ServerChange) -> Self {
+        match change {
+            ServerChange::Added => Self::Added,
+            ServerChange::Changed => Self::Changed,
+            ServerChange::Removed => Self::Removed,
+            ServerChange::Enabled => Self::Enabled,
+            ServerChange::Disabled => Self::Disabled,
+        }
+    }
+}
+
+impl From<GrantChange> for AuditAction {
+    fn from(change: GrantChange) -> Self {
+        match change {
+            GrantChange::Granted => Self::Granted,
+            GrantChange::Ungranted => Self::Ungranted,
+        }
+    }
+}
+
+fn connection_words(change: ConnectionChange) -> (AuditAction, Option<String>) {
+    match change {
+        ConnectionChange::Opened => (AuditAction::Opened, None),
+        ConnectionChange::Failed(code) => (AuditAction::Failed, Some(code.to_owned())),
+        ConnectionChange::Lost => (AuditAction::Lost, None),
+        ConnectionChange::Idle => (AuditAction::Idle, None),
+        ConnectionChange::Evicted => (AuditAction::Evicted, None),
+    }
+}
+
+/// Returns a time in milliseconds, to a thousandth.
+fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1_000_000.0).round() / 1000.0
+}

@@ -1,0 +1,276 @@
+//! The audit through its border: what is kept, what is told, and what other programs do to it in between.
+
+use rusqlite::Connection;
+use serde_json::{Map, Value as Json, json};
+use tempfile::TempDir;
+
+use super::*;
+
+struct Scene {
+    folder: TempDir,
+    redactor: Arc<Redactor>,
+    problems: Arc<Mutex<Vec<String>>>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let redactor = Redactor::new(None, None);
+        redactor.add([&"correct-horse".to_owned().into()]);
+        Self { folder: tempfile::tempdir().unwrap(), redactor: Arc::new(redactor), problems: Arc::default() }
+    }
+
+    fn options(&self) -> AuditOptions {
+        let problems = Arc::clone(&self.problems);
+        AuditOptions {
+            max_bytes: 1 << 20,
+            max_age: Duration::from_hours(1),
+            content: false,
+            redactor: Arc::clone(&self.redactor),
+            on_problem: Arc::new(move |error| problems.lock().push(error.in_full())),
+        }
+    }
+
+    fn open(&self) -> Audit {
+        self.open_with(self.options())
+    }
+
+    fn open_with(&self, options: AuditOptions) -> Audit {
+        let store = Arc::new(Store::open(self.folder.path(), Arc::new(|_| ())).unwrap());
+        Audit::open(&store, options)
+    }
+
+    fn raw(&self) -> Connection {
+        Connection::open(self.folder.path().join("store.sqlite3")).unwrap()
+    }
+}
+
+fn revocation(server: &str) -> AuditEvent {
+    AuditEvent::Revocation { server: server.to_owned(), by: AuditParty::Person }
+}
+
+fn call(arguments: Json) -> AuditEvent {
+    let Json::Object(arguments) = arguments else { panic!("no object") };
+    AuditEvent::Call(CallRecord {
+        agent: Some("researcher".into()),
+        run_id: Some(4),
+        server: "files".to_owned(),
+        tool: "read".to_owned(),
+        arguments: Arc::new(arguments),
+        outcome: CallOutcome::Failed("ERR_CALL_DENIED"),
+        duration: Duration::from_micros(1500),
+        result_bytes: Some(12),
+    })
+}
+
+fn rows(audit: &Audit) -> Vec<AuditRow> {
+    audit.rows(&AuditQuery::default()).unwrap()
+}
+
+fn servers(audit: &Audit) -> Vec<String> {
+    rows(audit).into_iter().filter_map(|row| row.server).collect()
+}
+
+#[test]
+fn what_is_recorded_is_read_by_each_process_in_order_and_stays_after_the_end() {
+    let scene = Scene::new();
+    let (one, other) = (scene.open(), scene.open());
+    one.record(revocation("a"));
+    assert_eq!(servers(&one), ["a"]);
+    other.record(revocation("b"));
+    other.flush();
+    one.record(revocation("c"));
+    one.close(FLUSHING);
+    one.record(revocation("after the end"));
+    assert_eq!(servers(&other), ["a", "b", "c"]);
+    other.close(FLUSHING);
+    let audit = scene.open();
+    let report = audit.verify().unwrap();
+    assert!(report.whole && report.rows == 3 && report.gaps == 0, "{report:?}");
+    drop(audit);
+    assert_eq!(std::fs::read_dir(scene.folder.path().join("audit")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_call_is_kept_with_the_digest_of_its_arguments_and_not_with_them() {
+    let scene = Scene::new();
+    let audit = scene.open();
+    audit.record(call(json!({ "path": "correct-horse" })));
+    audit.record(call(json!({ "path": "correct-horse" })));
+    audit.record(call(json!({ "path": "other" })));
+    let rows = rows(&audit);
+    let row = json!(rows[0]);
+    assert_eq!((row["kind"].as_str(), row["agent"].as_str(), row["runId"].as_u64()), (Some("call"), Some("researcher"), Some(4)));
+    assert_eq!((row["server"].as_str(), row["tool"].as_str()), (Some("files"), Some("read")));
+    assert_eq!((row["outcome"].as_str(), row["durationMs"].as_f64()), (Some("ERR_CALL_DENIED"), Some(1.5)));
+    assert_eq!((row["argumentBytes"].as_u64(), row["resultBytes"].as_u64()), (Some(24), Some(12)));
+    assert_eq!(row["pid"].as_u64(), Some(std::process::id().into()));
+    assert!(!row.to_string().contains("horse") && row.get("arguments").is_none());
+    let digest = |row: &AuditRow| row.details.arguments_digest.clone().unwrap();
+    assert!(digest(&rows[0]) == digest(&rows[1]) && digest(&rows[0]) != digest(&rows[2]));
+}
+
+#[test]
+fn contents_are_kept_without_secrets_where_that_is_wanted_and_only_small_ones() {
+    let scene = Scene::new();
+    let audit = scene.open_with(AuditOptions { content: true, ..scene.options() });
+    audit.record(call(json!({ "path": "a correct-horse b" })));
+    audit.record(call(json!({ "text": "x".repeat(100_000) })));
+    let rows = rows(&audit);
+    assert_eq!(json!(rows[0].details.arguments), json!({ "path": "a [redacted] b" }));
+    assert_eq!((&rows[1].details.arguments, rows[1].details.argument_bytes), (&None, Some(100_011)));
+}
+
+#[test]
+fn a_name_with_a_secret_is_redacted_and_an_endless_one_is_cut() {
+    let scene = Scene::new();
+    let audit = scene.open();
+    audit.record(revocation("of correct-horse"));
+    audit.record(revocation(&"n".repeat(10_000)));
+    let servers = servers(&audit);
+    assert!(servers[0] == "of [redacted]" && servers[1].len() < 300, "{servers:?}");
+}
+
+#[test]
+fn a_query_gives_the_last_rows_that_fit_all_it_says() {
+    let scene = Scene::new();
+    let audit = scene.open();
+    audit.record(revocation("a"));
+    audit.record(call(json!({})));
+    audit.record(AuditEvent::Grant {
+        agent: "researcher".to_owned(),
+        toolbox: "readers".to_owned(),
+        change: GrantChange::Granted,
+        by: AuditParty::Person,
+    });
+    audit.record(revocation("b"));
+    let numbers = |query: AuditQuery| audit.rows(&query).unwrap().iter().map(|row| row.number).collect::<Vec<_>>();
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(numbers(AuditQuery { limit: Some(2), ..AuditQuery::default() }), [3, 4]);
+    assert_eq!(numbers(AuditQuery { after: Some(3), ..AuditQuery::default() }), [4]);
+    assert_eq!(numbers(AuditQuery { agent: text("researcher"), ..AuditQuery::default() }), [2, 3]);
+    assert_eq!(numbers(AuditQuery { server: text("b"), ..AuditQuery::default() }), [4]);
+    assert_eq!(numbers(AuditQuery { tool: text("read"), agent: text("researcher"), ..AuditQuery::default() }), [2]);
+    assert_eq!(numbers(AuditQuery { tool: text("read"), agent: text("writer"), ..AuditQuery::default() }), Vec::<u64>::new());
+    assert_eq!(numbers(AuditQuery { kind: Some(AuditKind::Revocation), ..AuditQuery::default() }), [1, 4]);
+    assert_eq!(numbers(AuditQuery { since: Some(now() + 60_000), ..AuditQuery::default() }), Vec::<u64>::new());
+}
+
+#[test]
+fn the_oldest_rows_go_by_size_and_by_age_and_the_rest_stays_verifiable() {
+    let scene = Scene::new();
+    let audit = scene.open_with(AuditOptions { max_bytes: 20_000, ..scene.options() });
+    for number in 0..1000 {
+        audit.record(revocation(&number.to_string()));
+    }
+    let kept = servers(&audit);
+    assert!(kept.len() < 200 && kept.last().unwrap() == "999", "{}", kept.len());
+    let report = audit.verify().unwrap();
+    assert!(report.whole && report.first.unwrap() > 800 && report.last == Some(1000), "{report:?}");
+    audit.close(FLUSHING);
+    let audit = scene.open_with(AuditOptions { max_age: Duration::ZERO, ..scene.options() });
+    audit.record(revocation("last"));
+    assert_eq!(servers(&audit), ["last"]);
+    assert!(audit.verify().unwrap().whole);
+}
+
+#[test]
+fn whatever_another_program_does_to_the_tables_is_found_also_after_more_was_written() {
+    for (tampering, told) in [
+        ("UPDATE audit SET server = 'z' WHERE number = 2", "row 2 is not as it was written"),
+        ("UPDATE audit SET kind = 'grant' WHERE number = 2", "row 2 is not as it was written"),
+        ("DELETE FROM audit WHERE number = 2", "row 2 is missing"),
+        ("DELETE FROM audit WHERE number = 1", "row 1 is missing"),
+        ("DELETE FROM audit WHERE number = 4", "row 4 is missing"),
+        ("DELETE FROM audit", "rows 1 to 4 are missing"),
+        ("DELETE FROM audit WHERE number > 2; DELETE FROM audit_head", "another program has changed the audit"),
+        ("DELETE FROM audit WHERE number > 2; UPDATE audit_head SET last = 2", "another program has changed the audit"),
+        ("DELETE FROM audit_head", "another program has changed the audit"),
+        (
+            "INSERT INTO audit SELECT 5, at, kind, agent, server, tool, body, digest FROM audit WHERE number = 4",
+            "row 5 is not as it was written",
+        ),
+        ("UPDATE audit SET number = number + 10; UPDATE audit SET number = 14 - number + 1", "is not as it was written"),
+    ] {
+        let scene = Scene::new();
+        let audit = scene.open();
+        for server in ["a", "b", "c", "d"] {
+            audit.record(revocation(server));
+        }
+        audit.close(FLUSHING);
+        assert!(scene.open().verify().unwrap().whole);
+        scene.raw().execute_batch(tampering).unwrap();
+        assert!(!scene.open().verify().unwrap().whole, "{tampering}");
+        let audit = scene.open();
+        audit.record(revocation("later"));
+        let report = audit.verify().unwrap();
+        assert!(!report.whole && report.problems.iter().any(|problem| problem.contains(told)), "{tampering}: {report:?}");
+        assert!(servers(&audit).contains(&"later".to_owned()), "{tampering}");
+    }
+}
+
+#[test]
+fn a_gateway_that_is_open_notices_that_the_store_was_put_back_to_an_earlier_time() {
+    let scene = Scene::new();
+    let audit = scene.open();
+    audit.record(revocation("a"));
+    audit.flush();
+    scene.raw().execute_batch("PRAGMA wal_checkpoint(TRUNCATE); CREATE TABLE earlier AS SELECT * FROM audit; CREATE TABLE earlier_head AS SELECT * FROM audit_head").unwrap();
+    audit.record(revocation("b"));
+    audit.flush();
+    scene.raw().execute_batch("DELETE FROM audit; INSERT INTO audit SELECT * FROM earlier; DELETE FROM audit_head; INSERT INTO audit_head SELECT * FROM earlier_head").unwrap();
+    assert!(scene.open().verify().unwrap().whole);
+    audit.record(revocation("c"));
+    let report = audit.verify().unwrap();
+    assert!(!report.whole && servers(&audit) == ["a", "c"], "{report:?}");
+}
+
+#[test]
+fn several_gateways_at_once_make_one_chain_and_lose_nothing() {
+    let scene = Scene::new();
+    std::thread::scope(|scope| {
+        for name in ["a", "b", "c", "d"] {
+            let scene = &scene;
+            scope.spawn(move || {
+                let audit = scene.open();
+                for number in 0..200 {
+                    audit.record(revocation(&format!("{name}{number}")));
+                    if number % 50 == 0 {
+                        audit.flush();
+                    }
+                }
+                audit.close(FLUSHING);
+            });
+        }
+    });
+    let audit = scene.open();
+    let report = audit.verify().unwrap();
+    assert!(report.whole && report.rows == 800 && report.gaps == 0, "{report:?}");
+    let of_one: Vec<_> = servers(&audit).into_iter().filter(|server| server.starts_with('b')).collect();
+    assert_eq!(of_one, (0..200).map(|number| format!("b{number}")).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_cannot_be_written_is_told_and_written_when_it_can_be() {
+    let scene = Scene::new();
+    let audit = scene.open();
+    audit.record(revocation("a"));
+    audit.flush();
+    scene.raw().execute_batch("ALTER TABLE audit RENAME TO hidden").unwrap();
+    for server in ["b", "c"] {
+        audit.record(revocation(server));
+        audit.flush();
+    }
+    assert_eq!(scene.problems.lock().len(), 1);
+    scene.raw().execute_batch("ALTER TABLE hidden RENAME TO audit").unwrap();
+    audit.record(revocation("d"));
+    assert_eq!(servers(&audit), ["a", "b", "c", "d"]);
+    assert!(audit.verify().unwrap().whole);
+}
+
+#[test]
+fn an_empty_object_has_a_digest_too() {
+    let scene = Scene::new();
+    let audit = scene.open();
+    audit.record(call(Json::Object(Map::new())));
+    assert_eq!(rows(&audit)[0].details.argument_bytes, Some(2));
+}

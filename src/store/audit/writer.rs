@@ -1,0 +1,190 @@
+//! The thread that writes the audit of one open gateway: it turns events into rows, and commits them in batches.
+
+use std::sync::Arc;
+
+use super::presence::{Counted, Presence};
+use super::queue::{Batch, Noted, Queue};
+use super::row::{AuditAction, Entry, Recorder};
+use super::table::{Bounds, Table};
+use super::{AuditOptions, now};
+use crate::error::Result;
+use crate::store::Store;
+use crate::store::database::{Database, Reader};
+
+/// The most rows that wait for a store that cannot be written. With more, the newest are lost, and a row says how many.
+const MAX_UNWRITTEN: usize = 8192;
+
+/// The number of events of a gateway whose gap is told.
+const ALL_TOLD: u64 = i64::MAX as u64;
+
+pub(super) struct Writer {
+    store: Arc<Store>,
+    queue: Arc<Queue>,
+    presence: Option<Arc<Presence>>,
+    options: AuditOptions,
+    /// Opened with the first batch.
+    database: Option<Database>,
+    /// Rows that could not be written yet.
+    unwritten: Vec<Entry>,
+    lost: u64,
+    /// The last row that this process has seen.
+    known: u64,
+    /// True if the store could not be written the last time, and a listener knows that.
+    is_failing: bool,
+}
+
+impl Writer {
+    pub(super) fn new(store: Arc<Store>, queue: Arc<Queue>, presence: Option<Arc<Presence>>, options: AuditOptions) -> Self {
+        Self { store, queue, presence, options, database: None, unwritten: Vec::new(), lost: 0, known: 0, is_failing: false }
+    }
+
+    /// Writes until the queue is closed.
+    pub(super) fn run(mut self) {
+        // What others have left behind is said first, as it happened before.
+        self.committed(|writer| writer.tell_left_behind());
+        let mut spare = Vec::new();
+        loop {
+            let Batch { mut events, dropped, told, flushed, is_last } = self.queue.next(spare);
+            self.take(&mut events, dropped);
+            let is_written = self.committed(|writer| writer.write(told));
+            for done in flushed {
+                // The receiver may have stopped waiting.
+                let _ = done.send(());
+            }
+            if is_last {
+                // Without this, another process says that rows are missing here.
+                if is_written {
+                    self.end();
+                }
+                return;
+            }
+            spare = events;
+        }
+    }
+
+    /// Takes away the sign that this gateway is there. If the process ends in between, its row in the store means nothing.
+    fn end(&mut self) {
+        let (store, presence) = (Arc::clone(&self.store), self.presence.clone());
+        if let Some(presence) = presence {
+            presence.end();
+            let forget = |reader: &Reader<'_>| Table { reader, key: store.key() }.forget_writer(&presence.id);
+            self.committed(|writer| writer.database()?.transaction(forget));
+        }
+    }
+
+    fn take(&mut self, events: &mut Vec<Noted>, dropped: u64) {
+        let recorder =
+            Recorder { key: self.store.key(), redactor: &self.options.redactor, content: self.options.content, pid: std::process::id() };
+        let room = MAX_UNWRITTEN.saturating_sub(self.unwritten.len()).min(events.len());
+        self.lost += dropped + (events.len() - room) as u64;
+        self.unwritten.extend(events.drain(..).take(room).map(|Noted { at, event }| recorder.entry(at, event)));
+    }
+
+    /// Commits the rows that wait, in one transaction.
+    fn write(&mut self, told: u64) -> Result<()> {
+        if self.unwritten.is_empty() && self.lost == 0 {
+            return Ok(());
+        }
+        let now = now();
+        let gap = (self.lost > 0).then(|| Entry::gap(now, AuditAction::QueueFull, std::process::id(), Some(self.lost)));
+        let entries = [std::mem::take(&mut self.unwritten), gap.into_iter().collect()].concat();
+        let (known, bounds, presence) = (self.known, self.options.bounds(), self.presence.clone());
+        let (store, database) = (Arc::clone(&self.store), self.database()?);
+        let written = database.transaction(|reader| {
+            let table = Table { reader, key: store.key() };
+            let last = table.append(&entries, known, now, bounds)?;
+            if let Some(presence) = presence {
+                table.note_writer(&presence.id, told)?;
+            }
+            Ok(last)
+        });
+        match written {
+            Ok(last) => {
+                self.known = last;
+                self.lost = 0;
+                Ok(())
+            }
+            Err(error) => {
+                let own = entries.len() - usize::from(self.lost > 0);
+                self.unwritten = entries.into_iter().take(own).collect();
+                Err(error)
+            }
+        }
+    }
+
+    fn tell_left_behind(&mut self) -> Result<()> {
+        let (store, bounds) = (Arc::clone(&self.store), self.options.bounds());
+        self.known = tell_left_behind(self.database()?, &store, bounds)?.unwrap_or(self.known);
+        Ok(())
+    }
+
+    fn database(&mut self) -> Result<&mut Database> {
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => self.store.audit_database()?,
+        };
+        Ok(self.database.insert(database))
+    }
+
+    /// Does work that writes. Tells the first of several failures. Returns whether it was done.
+    fn committed(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> bool {
+        match work(self) {
+            Ok(()) => self.is_failing = false,
+            Err(error) => {
+                tracing::debug!(%error, "the audit cannot be written");
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    (self.options.on_problem)(error);
+                }
+            }
+        }
+        !self.is_failing
+    }
+}
+
+/// Writes a row for each gateway whose process has ended with events that were not written. Returns the last row, if one was written.
+pub(super) fn tell_left_behind(database: &mut Database, store: &Store, bounds: Bounds) -> Result<Option<u64>> {
+    let mut last = None;
+    for left in Presence::left(store.folder()) {
+        let told = database.transaction(|reader| {
+            let table = Table { reader, key: store.key() };
+            let Some(gap) = gap_of(left.counted, table.written_by(&left.id)?) else { return Ok(None) };
+            // The gap is told once, also if this process ends before it has removed what was left.
+            table.note_writer(&left.id, ALL_TOLD)?;
+            table.append(&[gap], 0, now(), bounds).map(Some)
+        })?;
+        last = told.or(last);
+        left.remove();
+        database.transaction(|reader| Table { reader, key: store.key() }.forget_writer(&left.id))?;
+    }
+    Ok(last)
+}
+
+/// Returns the row for the events that a process has not written. `written`: the number of those that it has, or that were told.
+fn gap_of(counted: Option<Counted>, written: Option<u64>) -> Option<Entry> {
+    let (pid, lost) = match (counted, written) {
+        (_, Some(ALL_TOLD)) | (None, None) => return None,
+        (Some(Counted { told, pid }), written) => (pid, Some(told.saturating_sub(written.unwrap_or_default()))),
+        // Nothing says how many there were: the machine was started anew, or has no shared memory.
+        (None, Some(_)) => (0, None),
+    };
+    (lost != Some(0)).then(|| Entry::gap(now(), AuditAction::ProcessEnded, pid, lost))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_as_large_as_what_was_told_and_not_written() {
+        let lost = |told: Option<u64>, written| {
+            let gap = gap_of(told.map(|told| Counted { told, pid: 7 }), written)?;
+            Some(serde_json::from_str::<serde_json::Value>(&gap.body).unwrap()["lost"].as_u64())
+        };
+        assert_eq!(lost(Some(5), Some(3)), Some(Some(2)));
+        assert_eq!(lost(Some(5), None), Some(Some(5)));
+        assert_eq!(lost(None, Some(3)), Some(None));
+        for nothing in [(Some(5), Some(5)), (Some(0), None), (None, None), (Some(9), Some(ALL_TOLD)), (None, Some(ALL_TOLD))] {
+            assert_eq!(lost(nothing.0, nothing.1), None, "{nothing:?}");
+        }
+    }
+}
