@@ -14,8 +14,8 @@ mod loaders;
 mod oauth;
 mod parse;
 mod programs;
-mod readiness;
 mod providers;
+mod readiness;
 mod redirectors;
 mod rules;
 mod server;
@@ -51,8 +51,8 @@ pub(crate) use programs::{
     ProgramServer, config_paths, converted as converted_entry, free_name, inputs_in, inputs_of_entry, renamed_input, servers_in,
     starts_gateway, valid_name,
 };
-pub use readiness::missing_variables;
 pub use providers::{ProviderPatterns, ProviderPolicy, ProviderSettings};
+pub use readiness::missing_variables;
 pub use redirectors::redirects_traffic;
 pub use rules::is_package_name;
 pub use source::{ServerSource, SourceKind, server_of_key};

@@ -141,9 +141,7 @@ impl Core {
     fn fingerprints(&self) -> BTreeMap<String, String> {
         let key = self.store.key();
         let form = |entry: &Entry| match entry {
-            Entry::Invalid(server) => {
-                key.authenticate(&Canonical::new("invalid").text(&self.redacted(server.error.clone()).to_string()))
-            }
+            Entry::Invalid(server) => key.authenticate(&Canonical::new("invalid").text(&self.redacted(server.error.clone()).to_string())),
             Entry::Valid(server) => self.fingerprint(server),
         };
         self.registry.entries().iter().map(|entry| (entry.name().to_owned(), form(entry))).collect()

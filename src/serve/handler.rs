@@ -1,16 +1,15 @@
 //! The handler of one connection: answers the requests of a host with the gateway.
 
 use std::borrow::Cow;
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestParams, CompleteResult,
-    GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation, InputResponses,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, ServerCapabilities, ServerConfig,
+    GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, ServerCapabilities, ServerConfig,
     SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
@@ -22,11 +21,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::answers::{no_such_resource, refused};
 use super::asking::{ClientCallbacks, ClientChannel, QuestionSupport};
-use super::held_arguments::{HeldArguments, check_parts};
 use super::http::{Owner, Principal};
 use super::listeners::{SentEvents, listener};
 use super::paused_calls::{Step, work};
 use super::resources_and_prompts::{self, ResourcesAndPrompts, Target};
+use super::rounds::worked;
 use super::session::{ClientNotification, Session, SessionCell};
 use super::stateless::Keeper;
 use super::tasks::{Begun, Place, Run};
@@ -35,11 +34,11 @@ use crate::agent::{ExecuteOptions, Tool};
 use crate::blocking::blocking;
 use crate::bridge::ToolErrors;
 use crate::gateway::{Agent, ApprovalRead, CallOptions, Completed, RunOptions};
-use crate::sandbox::{Stop, StopReason};
+use crate::sandbox::Stop;
 use crate::telemetry::TraceContext;
 
 /// Questions of one call that wait at once, since protocol 2026-07-28.
-const MAX_QUESTIONS: usize = 16;
+pub(super) const MAX_QUESTIONS: usize = 16;
 /// The number of the next connection, which owns the tasks of a client without a token.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
@@ -50,7 +49,7 @@ pub struct Handler {
     pub(super) served: Served,
     number: u64,
     session_cell: SessionCell,
-    caller: Principal,
+    pub(super) caller: Principal,
     ended: CancellationToken,
     _ends_with_this: DropGuard,
 }
@@ -60,7 +59,7 @@ pub(super) struct Client {
     pub(super) session: Arc<Session>,
     callbacks: Arc<ClientCallbacks>,
     on_event: crate::gateway::EventListener,
-    events: SentEvents,
+    pub(super) events: SentEvents,
     pub(super) stop: Stop,
     /// The trace that the host's request belongs to.
     trace: Option<TraceContext>,
@@ -104,7 +103,7 @@ impl Handler {
         Ok(self.session(context)?.agent.clone())
     }
 
-    fn client(&self, context: &RequestContext<RoleServer>, channel: ClientChannel) -> Answer<Client> {
+    pub(super) fn client(&self, context: &RequestContext<RoleServer>, channel: ClientChannel) -> Answer<Client> {
         let session = self.session(context)?;
         let callbacks = Arc::new(ClientCallbacks {
             channel,
@@ -119,39 +118,8 @@ impl Handler {
         Ok(Client { session, callbacks, on_event, events, stop: Stop::new(), trace })
     }
 
-    /// Does the work of a request that may ask: in rounds since protocol 2026-07-28, and else by requests of our own.
-    pub(super) async fn asking<W>(
-        &self,
-        context: RequestContext<RoleServer>,
-        input: Input,
-        work_of: impl FnOnce(Client) -> W,
-    ) -> Answer<Step>
-    where
-        W: Future<Output = Answer<Json>> + Send + 'static,
-    {
-        let Input { state, responses, bound, held } = input;
-        if !in_rounds(&context) {
-            let client = self.client(&context, ClientChannel::Request(context.peer.clone()))?;
-            let stop = client.stop.clone();
-            return until_cancelled(&context, &stop, Box::pin(worked(client.events.clone(), held, work_of(client)))).await.map(Step::Done);
-        }
-        let paused_calls = &self.served.0.paused_calls;
-        if let Some(state) = state {
-            let to_this_request = |events: &SentEvents| events.send_to(context.peer.clone(), context.meta.get_progress_token());
-            let (round, stop) = paused_calls.resume(&state, &responses.unwrap_or_default(), bound, to_this_request)?;
-            return until_cancelled(&context, &stop, round).await;
-        }
-        let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
-        let client = self.client(&context, ClientChannel::Round(sender))?;
-        let stop = client.stop.clone();
-        let events = client.events.clone();
-        let working = work(worked(events.clone(), held, work_of(client)));
-        let round = paused_calls.begin(self.owner(&context), working, (stop.clone(), Some(events)), questions, bound);
-        until_cancelled(&context, &stop, Box::pin(round)).await
-    }
-
     /// Returns the owner of a task: the caller, or this connection.
-    fn owner(&self, context: &RequestContext<RoleServer>) -> Owner {
+    pub(super) fn owner(&self, context: &RequestContext<RoleServer>) -> Owner {
         stateless::owner(context).unwrap_or_else(|| Owner { key: format!("connection:{}", self.number), ended: self.ended.clone() })
     }
 
@@ -159,23 +127,6 @@ impl Handler {
     fn task_place(&self, context: &RequestContext<RoleServer>) -> Option<Place> {
         let knows = in_rounds(context) && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
         knows.then(|| self.served.0.tasks.place(self.owner(context))).flatten()
-    }
-
-    /// The rounds of a request belong to its caller, its method and its parameters. The first one takes the room of the parameters.
-    ///
-    /// # Errors
-    /// `ERR_BUSY`.
-    pub(super) fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> crate::Result<Input> {
-        let held = state.is_none().then(|| self.served.0.arguments.hold(&self.caller.key, request)).transpose()?;
-        Ok(Input { state, responses, bound: json!([self.caller.key, request]).to_string().into_bytes(), held })
-    }
-
-    /// Checks the arguments of a call of a tool.
-    ///
-    /// # Errors
-    /// `ERR_INVALID_ARGUMENTS` for too many values.
-    pub(super) fn check_arguments(&self, request: &CallToolRequestParams) -> crate::Result<()> {
-        check_parts(&request.name, request.arguments.as_ref(), self.served.0.gateway.max_value_parts())
     }
 
     /// Reads the resources of all servers, and works with them. Both may take time where there are very many, so they leave the runtime's threads
@@ -205,39 +156,9 @@ impl Handler {
     }
 }
 
-/// Does the work of a request, whose arguments are `held` meanwhile. Its client is told of all that happened before it gets the outcome.
-async fn worked(events: SentEvents, held: Option<HeldArguments>, work: impl Future<Output = Answer<Json>>) -> Answer<Json> {
-    let outcome = work.await;
-    drop(held);
-    events.all().await;
-    outcome
-}
-
 /// Returns whether the client is asked in rounds (since protocol 2026-07-28).
 pub(super) fn in_rounds(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
-}
-
-/// Waits for the outcome of a request. A client that cancels the request ends the call, which then tells so. A call that waits for another round
-/// outlives the request that began it.
-async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, outcome: impl Future<Output = T>) -> T {
-    tokio::pin!(outcome);
-    tokio::select! {
-        biased;
-        outcome = &mut outcome => return outcome,
-        () = context.ct.cancelled() => stop.stop(StopReason::Aborted),
-    }
-    outcome.await
-}
-
-/// The parts of a request that belong to its rounds.
-pub(super) struct Input {
-    state: Option<String>,
-    responses: Option<InputResponses>,
-    /// The bytes that each round must repeat.
-    bound: Vec<u8>,
-    /// The room of the parameters, which the first round takes.
-    held: Option<HeldArguments>,
 }
 
 /// Reads a value of ours as one of the protocol's.

@@ -19,6 +19,7 @@ pub mod http;
 mod listeners;
 mod paused_calls;
 mod resources_and_prompts;
+mod rounds;
 mod run_limits;
 mod saved_shares;
 mod served;

@@ -20,8 +20,8 @@ mod resources_and_prompts;
 mod results;
 mod serve_clients;
 mod store;
-mod telemetry;
 mod tasks;
+mod telemetry;
 mod trust;
 mod typed;
 
