@@ -38,7 +38,7 @@ impl ConfigSource {
     }
 
     /// Returns the path of the config, if it is a file.
-    fn path(&self) -> Option<&Path> {
+    pub(super) fn path(&self) -> Option<&Path> {
         match &self.content {
             ConfigContent::Given(_) => None,
             ConfigContent::File(path) | ConfigContent::DefaultFile(path) => Some(path),

@@ -25,7 +25,8 @@ use super::http::{Owner, Principal};
 use super::listeners::{SentEvents, listener};
 use super::paused_calls::{Step, work};
 use super::resources_and_prompts::{self, ResourcesAndPrompts, Target};
-use super::rounds::worked;
+use super::rounds::{Input, worked};
+use super::run_limits::RunPermit;
 use super::session::{ClientNotification, Session, SessionCell};
 use super::stateless::Keeper;
 use super::tasks::{Begun, Place, Run};
@@ -52,6 +53,15 @@ pub struct Handler {
     pub(super) caller: Principal,
     ended: CancellationToken,
     _ends_with_this: DropGuard,
+}
+
+/// A call of a tool of our own that may begin, or go on.
+struct Prepared {
+    name: String,
+    arguments: Json,
+    keeper: Option<Keeper>,
+    input: Input,
+    permit: Option<RunPermit>,
 }
 
 /// The parts of a client that a call needs.
@@ -116,6 +126,26 @@ impl Handler {
         let (on_event, events) = listener(&self.served.0.runtime, context.peer.clone(), context.meta.get_progress_token(), least);
         let trace = context.meta.get("traceparent").and_then(Json::as_str).and_then(TraceContext::parse);
         Ok(Client { session, callbacks, on_event, events, stop: Stop::new(), trace })
+    }
+
+    /// Checks a call of a tool of our own, and takes its places in the limits.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGUMENTS`, `ERR_BUSY`, `ERR_UNKNOWN_SESSION`. Nothing has begun then.
+    fn prepared(&self, tool: Tool, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> crate::Result<Prepared> {
+        self.check_arguments(&request)?;
+        let name = request.name.into_owned();
+        let mut arguments = Json::Object(request.arguments.unwrap_or_default());
+        let keeper = Keeper::of(&self.served, context, &name, &mut arguments);
+        let bound = json!(["tools/call", name, arguments, keeper.as_ref().and_then(Keeper::handle)]);
+        let input = self.input(request.request_state, request.input_responses, &bound)?;
+        let is_first = input.state.is_none();
+        if let Some(session) = keeper.as_ref().filter(|_| is_first).map(Keeper::session).transpose()?.flatten() {
+            // The cell of a request without a session is empty until now.
+            let _ = self.session_cell.set(session);
+        }
+        let permit = (is_first && tool == Tool::RunJavascript).then(|| self.served.0.runs.admit(&self.caller.key)).transpose()?;
+        Ok(Prepared { name, arguments, keeper, input, permit })
     }
 
     /// Returns the owner of a task: the caller, or this connection.
@@ -252,31 +282,12 @@ impl ServerHandler for Handler {
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Answer<CallToolResponse> {
         let Some(tool) = Tool::named(&request.name) else { return self.call_direct(request, context).await };
-        let refusal = |error: &crate::Error| Ok(CallToolResponse::from(answers::result(stateless::refusal(error))));
-        if let Err(error) = self.check_arguments(&request) {
-            return refusal(&error);
-        }
-        let name = request.name.into_owned();
-        let run = self.served.next_run();
-        let mut arguments = Json::Object(request.arguments.unwrap_or_default());
-        let keeper = Keeper::of(&self.served, &context, &name, &mut arguments);
-        let bound = json!(["tools/call", name, arguments, keeper.as_ref().and_then(Keeper::handle)]);
-        let mut input = match self.input(request.request_state, request.input_responses, &bound) {
-            Ok(input) => input,
-            Err(error) => return refusal(&error),
+        let prepared = match self.prepared(tool, request, &context) {
+            Ok(prepared) => prepared,
+            Err(error) => return Ok(CallToolResponse::from(answers::result(stateless::refusal(&error)))),
         };
-        if let (None, Some(keeper)) = (&input.state, &keeper) {
-            match keeper.session() {
-                Ok(Some(session)) => drop(self.session_cell.set(session)),
-                Ok(None) => {}
-                Err(error) => return refusal(&error),
-            }
-        }
-        let is_first = input.state.is_none();
-        let permit = match (is_first && tool == Tool::RunJavascript).then(|| self.served.0.runs.admit(&self.caller.key)).transpose() {
-            Ok(permit) => permit,
-            Err(error) => return refusal(&error),
-        };
+        let Prepared { name, arguments, keeper, mut input, permit } = prepared;
+        let (run, is_first) = (self.served.next_run(), input.state.is_none());
         let (shared, caller) = (Arc::downgrade(&self.served.0), self.caller.key.clone());
         let work_of = move |client: Client| async move {
             let _permit = permit;

@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The tables of the TCP sockets of this network namespace (proc(5)).
 const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
+/// Reads of the tables until a socket counts as gone: a socket may be missing in a table that changes while it is read.
+const READS: usize = 3;
 /// Whatever the superuser may do, this server cannot prevent.
 const SUPERUSER: u32 = 0;
 
@@ -17,16 +19,25 @@ enum SocketOwner {
     Nobody,
 }
 
-/// Returns whether the program that has connected from `client` to `local` runs as another user than this one. False where the system does not show that,
-/// as in a network namespace of another container. Blocks while the system lists the sockets.
+/// Returns whether the program that has connected from `client` to `local` runs as another user than this one, or is gone already: it could have been any
+/// user's, and its request would still be read. False where the system does not list the sockets. Blocks while it does.
 pub(super) fn is_of_another_user(client: SocketAddr, local: SocketAddr) -> bool {
-    let tables = TABLES.iter().filter_map(|table| fs::read_to_string(table).ok());
-    let owner = tables.filter_map(|table| owner_in(&table, client, local)).next();
-    match owner {
-        Some(SocketOwner::User(user)) => user != SUPERUSER && user != rustix::process::geteuid().as_raw(),
-        Some(SocketOwner::Nobody) => true,
-        None => false,
+    for _ in 0..READS {
+        let tables: Vec<String> = TABLES.iter().filter_map(|table| fs::read_to_string(table).ok()).collect();
+        match tables.iter().find_map(|table| owner_in(table, client, local)) {
+            Some(SocketOwner::User(user)) => return user != SUPERUSER && user != rustix::process::geteuid().as_raw(),
+            Some(SocketOwner::Nobody) => return true,
+            None if !tables.iter().any(|table| lists(table, local)) => return false,
+            None => {}
+        }
     }
+    true
+}
+
+/// Returns whether a table lists sockets of this server, so that it would list the client's too.
+fn lists(table: &str, local: SocketAddr) -> bool {
+    let own = |line: &str| address(line.split_ascii_whitespace().nth(1)?);
+    table.lines().skip(1).filter_map(own).any(|own| own.port() == local.port())
 }
 
 /// Finds the owner of the client's socket in a table. The client's own address stands first in its line.
@@ -88,6 +99,18 @@ mod tests {
         assert_eq!(owner_in(TABLE_6, at("127.0.0.1:54323"), server), Some(SocketOwner::User(1002)));
         assert_eq!(owner_in(TABLE_6, at("[::1]:54324"), at("[::1]:8080")), Some(SocketOwner::User(1003)));
         assert_eq!(owner_in("garbage\n0: x y\n", at("127.0.0.1:1"), server), None);
+        assert!(lists(TABLE, server) && lists(TABLE_6, server) && !lists(TABLE, at("127.0.0.1:8081")) && !lists("", server));
+    }
+
+    #[test]
+    fn a_program_that_is_gone_could_have_been_anybodys() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let local = listener.local_addr().unwrap();
+        let client = TcpStream::connect(local).unwrap();
+        let ends = (client.local_addr().unwrap(), local);
+        drop(client);
+        // The client's port is its own until the server closes its end, which waits to be accepted.
+        assert!(is_of_another_user(ends.0, ends.1));
     }
 
     #[test]
