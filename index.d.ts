@@ -225,8 +225,14 @@ export interface Callbacks extends CallerCallbacks {
 /** Options of an `Agent`'s method, without the callbacks that are the operator's. */
 export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssuer'>
 
-/** Options of `Gateway.agent`: its callbacks. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
-export interface AgentOptions extends CallerCallbacks {}
+/** Options of `Gateway.agent`. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
+export interface AgentOptions extends CallerCallbacks {
+  /**
+   * Names of profiles of the config: the agent has only their servers, each as narrow as all of them say. Default: those of the agent's entry in the
+   * config. Once the config has profiles, an agent without any has no server. A name that the config does not have is `ERR_INVALID_OPTION`.
+   */
+  profiles?: string[]
+}
 
 /** VMs that are started in advance, so that a run does not wait for its start. Each run has a VM of its own, which is destroyed after the run. */
 export interface WarmVms {
@@ -559,6 +565,9 @@ export type ErrorCode =
   | 'ERR_SERVER_DISABLED'
   | 'ERR_DISABLED_BY_PERSON'
   | 'ERR_OPERATOR_ONLY'
+  | 'ERR_NOT_GRANTED'
+  | 'ERR_UNKNOWN_TOOLBOX'
+  | 'ERR_GRANT_IN_CONFIG'
   | 'ERR_DIGEST_CHANGED'
   | 'ERR_UNKNOWN_PROVIDER'
   | 'ERR_PROVIDER'
@@ -663,6 +672,7 @@ export type GatewayEvent =
   | ApprovalsDamagedEvent
   | ApprovalProposedEvent
   | ExecutableChangedEvent
+  | NotGrantedEvent
   | ToolsChangedEvent
   | ProgressEvent
   | ServerLogEvent
@@ -697,7 +707,7 @@ export interface ConfigReloadedEvent extends ReloadReport {
   type: 'config-reloaded'
 }
 
-/** An event: the approval file was damaged or modified by others. It was moved aside, and every server needs approval again. */
+/** An event: decisions in the store were changed by another program, or put back to an earlier time. They decide nothing: servers need approval again. */
 export interface ApprovalsDamagedEvent {
   type: 'approvals-damaged'
   message: string
@@ -711,6 +721,20 @@ export interface ExecutableChangedEvent {
   /** The SHA-256 of the program file when it was approved. `now` is its present SHA-256. */
   before: string
   now: string
+}
+
+/**
+ * An event for the operator: an agent called a tool, or read or filled in something, that its toolboxes do not have. Passed once for each agent and item.
+ * For the agent's model, the item does not exist.
+ */
+export interface NotGrantedEvent {
+  type: 'not-granted'
+  agent: string
+  server: string
+  /** The tool's name, `resource:` with a URI, or `prompt:` with a name. */
+  item: string
+  /** The reason, and which toolbox has it. It must not be shown to a model. */
+  reason: string
 }
 
 /**
@@ -1411,6 +1435,43 @@ export interface HostFunctionsOptions extends CallerCallbacks {
 /** A function that calls a tool, for an agent that has a sandbox of its own. */
 export type HostFunction = (args?: Record<string, any>, options?: AgentCallOptions) => Promise<any>
 
+/** A named set of patterns. */
+export interface Toolbox {
+  name: string
+  /** Patterns in their order: of those that match, the last decides. */
+  patterns: string[]
+  source: GrantSource
+}
+
+/** Where a toolbox or a grant comes from: the config, where alone it can be changed, or the store, if it was made at run time. */
+export type GrantSource = 'config' | 'store'
+
+/** The toolboxes of one agent. */
+export interface AgentGrant {
+  agent: string
+  /** Names of toolboxes in their order. Without any, the agent has nothing. */
+  toolboxes: string[]
+  source: GrantSource
+}
+
+/** The result of `Gateway.toolboxes`. */
+export interface GrantList {
+  toolboxes: Toolbox[]
+  agents: AgentGrant[]
+  /** What agents get that are not in `agents`. */
+  defaultGrant: DefaultGrant
+}
+
+/** What an agent without a grant gets: everything that is approved and enabled, or nothing. */
+export type DefaultGrant = 'all' | 'none'
+
+/** The result of `Gateway.explainGrant`. */
+export interface GrantVerdict {
+  granted: boolean
+  /** The reason, as a sentence for the operator. It names toolboxes, and must not be shown to a model. */
+  reason: string
+}
+
 /** Options of `Gateway.command`. */
 export interface CommandOptions {
   /** Adds ANSI colours to the text. Set it if the output is a terminal and `NO_COLOR` is not set. Default false. */
@@ -1896,6 +1957,40 @@ export declare class Gateway {
   callTool(name: string, args?: Record<string, unknown>, options?: CallOptions): Promise<ToolResult>
   /** Closes the gateway: ends all runs, calls, connections and server processes. Pending promises reject with `ERR_CLOSED`. */
   close(): Promise<void>
+  /**
+   * Gives toolboxes to an agent, for all processes with the same state folder. From its next run on, an agent of this name has exactly what its
+   * toolboxes allow. From the first grant on, an agent without one has nothing, unless the config says `"defaultGrant": "all"`.
+   *
+   * Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_TOOLBOX`, `ERR_GRANT_IN_CONFIG` if the config says what the agent is granted, `ERR_STORE`.
+   *
+   * ```js
+   * await gateway.setToolbox('readers', ['everything/get-*', '!everything/get-env'])
+   * await gateway.grant('researcher', 'readers')
+   * gateway.agent('researcher').listModules()
+   * ```
+   */
+  grant(agent: string, toolboxes: string | string[]): Promise<AgentGrant>
+  /**
+   * Takes toolboxes from an agent; all of them if none is named. The agent keeps its other toolboxes. Without any, it has nothing: it does not get
+   * what agents without a grant have.
+   *
+   * Rejects with `ERR_INVALID_OPTION` if the agent does not have a toolbox, and with the errors of `grant`.
+   */
+  ungrant(agent: string, toolboxes?: string | string[]): Promise<AgentGrant>
+  /** Lists all toolboxes, the agents that have them, and what other agents get. Rejects with `ERR_STORE`. */
+  toolboxes(): Promise<GrantList>
+  /**
+   * Makes or replaces a toolbox: a list of patterns like `weather/*`, `github/list_*`, `!github/delete_*`, of which the last that matches decides.
+   * `null` removes the toolbox, unless an agent has it.
+   *
+   * Rejects with `ERR_INVALID_OPTION`, `ERR_GRANT_IN_CONFIG` if the config defines the toolbox, `ERR_UNKNOWN_TOOLBOX`, `ERR_STORE`.
+   */
+  setToolbox(name: string, patterns: string[] | null): Promise<GrantList>
+  /**
+   * Says whether an agent of this name may use a tool, and why, in a sentence for the operator. `item` is a tool's raw name, `resource:` with a URI,
+   * or `prompt:` with a name. Rejects with `ERR_STORE`.
+   */
+  explainGrant(agent: string, server: string, item: string): Promise<GrantVerdict>
   /**
    * Makes an agent: a caller with callbacks, `session` answers, sandboxes, subscriptions and decisions of its model of its own. Nothing of one agent
    * is seen by another. The gateway's own methods are those of the operator. `onInput`, `onAuthorize` and `onIssuer` are questions about a

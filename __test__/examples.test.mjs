@@ -76,6 +76,18 @@ describe('the examples', { timeout: 4 * LIMIT }, () => {
     assert.ok(readFileSync(join(root, 'README.md'), 'utf8').includes(`\`\`\`js\n${code}\`\`\``))
   })
 
+  it('two-agents.mjs: each agent has exactly what it is granted', async (t) => {
+    const result = await run(t, ['examples/two-agents.mjs'])
+    succeeded(result)
+    const [greeter, accountant, echo, refused, why] = result.stdout.split('\n')
+    assert.equal(greeter, 'greeter: echo')
+    assert.match(accountant, /^accountant: .*get_sum/)
+    assert.doesNotMatch(accountant, /echo|get_env/)
+    assert.equal(echo, 'Echo: hello')
+    assert.match(refused, /^ERR_NOT_GRANTED: agent "greeter" may not use everything\/get-sum: .*the toolbox "counters" has it/)
+    assert.equal(why, 'the pattern "!everything/get-env" of the toolbox "counters" denies everything/get-env')
+  })
+
   it('own-module.cjs: functions of the agent, sync and async, with bytes', async (t) => {
     const result = await run(t, ['examples/own-module.cjs'])
     succeeded(result)

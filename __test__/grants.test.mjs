@@ -1,193 +1,114 @@
-// What a person allows for more than one call ends with the approval under which they said it, whoever takes that back, and however late
-// they answer.
+// Toolboxes and grants through Node's API, the command line and a host. tests/servers/grants.rs has what the gateway itself promises of them.
 import assert from 'node:assert/strict'
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { arrived, deferred, failure, fixture, folder, gated, openApproved, openGateway } from './support.mjs'
+import { approved, environment, LIMIT, program, run, small, write } from './command-line.mjs'
+import { endOf, failure, fixture, listenTo, openApproved, waitFor } from './support.mjs'
 
-const CALL = ['fixture', 'write_note', { text: 'x' }]
+const tools = async (agent) => (await agent.moduleInfo('fixture')).functions.map((one) => one.name)
 
-/** Answers in turn, then denies; whatever is a promise is waited for. */
-function person(...answers) {
-  const asked = []
-  return { asked, onApproval: (question) => asked.push(question) && (answers[asked.length - 1] ?? 'deny') }
-}
-
-/** A gateway on one server whose calls ask, and another on the same approvals, as another process has it. */
-async function setUp(t, onApproval, server = gated) {
-  const stateDir = join(folder(t), 'state')
-  const log = join(stateDir, '..', 'log')
-  const servers = { fixture: server('--log', log) }
-  const here = await openApproved(t, servers, { stateDir, onApproval })
-  const elsewhere = await openGateway(t, servers, { stateDir })
-  const again = async () => {
-    await elsewhere.revoke('fixture')
-    await elsewhere.approve('fixture')
-  }
-  return { here, elsewhere, again, writes: () => arrived(log, 'write_note').length }
-}
-
-/** What a run gives that calls the tool, has something done outside, and calls it again: the second answer's code. */
-async function around(gateway, change) {
-  const sandbox = await gateway.sandbox()
-  sandbox.hostModule('outside', { change: async () => change() })
-  const code = `import { write_note } from "host:mcp-fixture"; import { change } from "host:outside"
-    export function handler() { const first = write_note({ text: "x" }); change(); return [first, write_note({ text: "x" }).code ?? "sent"] }`
-  const { value } = await sandbox.run(code)
-  return value
-}
-
-/** The tools are described in another way, and a person approves that. */
-async function changeAndApprove(gateway, tool, description) {
-  await gateway.callTool('fixture', 'rewrite', { tool, description }, { onApproval: () => 'once' })
-  const { digest } = await gateway.approvalRequest('fixture')
-  await gateway.approve('fixture', digest)
-}
-
-describe('A grant ends', () => {
-  test('for the session, where another process takes the approval back, though it gives the same again', async (t) => {
-    const { asked, onApproval } = person('session')
-    const { here, again } = await setUp(t, onApproval)
-    await here.callTool(...CALL)
-    await here.callTool(...CALL)
-    assert.equal(asked.length, 1)
-    await again()
-    await failure(here.callTool(...CALL), 'ERR_CALL_DENIED')
-    assert.equal(asked.length, 2)
-  })
-
-  test('for the run, where another process does so', async (t) => {
-    const { asked, onApproval } = person('run')
-    const { here, again } = await setUp(t, onApproval)
-    assert.deepEqual(await around(here, again), ['noted', 'ERR_CALL_DENIED'])
-    assert.equal(asked.length, 2)
-  })
-
-  test('for the run, where what was approved of the tool is another by then', async (t) => {
-    const { asked, onApproval } = person('run')
-    const { here } = await setUp(t, onApproval)
-    const change = () => changeAndApprove(here, 'write_note', 'Writes it, and mails it')
-    assert.deepEqual(await around(here, change), ['noted', 'ERR_CALL_DENIED'])
-    assert.equal(asked.length, 2)
-  })
-
-  test('for the run, where the server was disabled and enabled again', async (t) => {
-    const { asked, onApproval } = person('run')
-    const { here } = await setUp(t, onApproval)
-    const change = async () => {
-      await here.disable('fixture')
-      await here.enable('fixture')
-    }
-    assert.deepEqual(await around(here, change), ['noted', 'ERR_CALL_DENIED'])
-    assert.equal(asked.length, 2)
-  })
-
-  test('and not before, of a server whose program is pinned as well', async (t) => {
-    const { asked, onApproval } = person('session')
-    const { here, writes } = await setUp(t, onApproval, (...args) => ({ ...gated(...args), pinExecutable: true }))
-    await here.callTool(...CALL)
-    await here.callTool(...CALL)
-    assert.deepEqual([asked.length, writes()], [1, 2])
-  })
-
-  test('and not before: what happens to other servers is nothing to it', async (t) => {
-    const { asked, onApproval } = person('run')
-    const gateway = await openApproved(t, { fixture: gated(), other: fixture() }, { onApproval })
-    const change = async () => {
-      await gateway.disable('other')
-      await gateway.revoke('other')
-    }
-    assert.deepEqual(await around(gateway, change), ['noted', 'sent'])
-    assert.equal(asked.length, 1)
-  })
-
-  test('of reads as of calls', async (t) => {
-    const { asked, onApproval } = person('session')
-    const { here, again } = await setUp(t, onApproval, (...args) => ({ ...gated('--resources', ...args), confirm: 'always' }))
-    const read = () => here.readResource('fixture', 'fixture://note.txt')
-    await read()
-    await read()
-    assert.equal(asked.length, 1)
-    await again()
-    await failure(read(), 'ERR_CALL_DENIED')
-    assert.equal(asked.length, 2)
-  })
-})
-
-describe('An answer that comes late', () => {
-  /** A call about which a person thinks while something is done, and then says "session". */
-  async function late(t, change) {
-    const [asking, answer] = [deferred(), deferred()]
-    const asked = []
-    const onApproval = (question) => {
-      asked.push(question)
-      asking.resolve()
-      return asked.length === 1 ? answer.promise : 'deny'
-    }
-    const opened = await setUp(t, onApproval)
-    const calling = opened.here.callTool(...CALL).then(
-      () => 'sent',
-      ({ code }) => code,
+describe('A grant', () => {
+  test('gives an agent exactly the tools of its toolboxes, and tells its author what it has not', async (t) => {
+    const events = []
+    const gateway = await openApproved(t, { fixture: fixture('--resources', '--prompts') }, { onEvent: (event) => events.push(event) })
+    await gateway.setToolbox('readers', ['fixture/echo', 'fixture/count', '!fixture/count'])
+    assert.deepEqual(await gateway.grant('researcher', 'readers'), { agent: 'researcher', toolboxes: ['readers'], source: 'store' })
+    const agent = gateway.agent('researcher')
+    assert.deepEqual(await tools(agent), ['echo'])
+    assert.deepEqual((await agent.callTool('fixture', 'echo', { value: 1 })).structuredContent, { value: 1 })
+    assert.match(
+      (await failure(agent.callTool('fixture', 'count'), 'ERR_NOT_GRANTED')).message,
+      /researcher.*fixture\/count.*the pattern "!fixture\/count"/,
     )
-    await asking.promise
-    await change(opened)
-    answer.resolve('session')
-    return { ...opened, asked, outcome: await calling }
-  }
-
-  test('sends nothing where another process has taken the approval back, and is no grant once it is given again', async (t) => {
-    const { here, elsewhere, outcome, asked, writes } = await late(t, ({ elsewhere }) => elsewhere.revoke('fixture'))
-    assert.deepEqual([outcome, writes()], ['ERR_NOT_APPROVED', 0])
-    await elsewhere.approve('fixture')
-    await failure(here.callTool(...CALL), 'ERR_CALL_DENIED')
-    assert.equal(asked.length, 2)
+    assert.match((await failure(agent.readResource('fixture', 'fixture://note.txt'), 'ERR_NOT_GRANTED')).message, /no toolbox has it/)
+    await failure(agent.callTool('fixture', 'nothing'), 'ERR_UNKNOWN_TOOL')
+    const [run] = agent.agentTools()
+    const { error } = await run.execute({ code: 'import { count } from "host:mcp-fixture"; export const handler = () => count({})' })
+    assert.equal(error.code, 'ERR_CODE_SYNTAX')
+    assert.doesNotMatch(JSON.stringify(error), /readers|not granted/)
+    assert.ok(events.some((event) => event.type === 'not-granted' && event.agent === 'researcher' && event.item === 'count'))
+    assert.match(
+      (await failure(gateway.agent('other').callTool('fixture', 'echo', { value: 1 }), 'ERR_NOT_GRANTED')).message,
+      /an agent without one gets nothing/,
+    )
+    assert.equal((await gateway.explainGrant('researcher', 'fixture', 'echo')).granted, true)
+    assert.deepEqual((await gateway.ungrant('researcher')).toolboxes, [])
+    await failure(agent.moduleInfo('fixture'), 'ERR_UNKNOWN_MODULE')
+    const { toolboxes, agents, defaultGrant } = await gateway.toolboxes()
+    assert.deepEqual([toolboxes.length, agents, defaultGrant], [1, [{ agent: 'researcher', toolboxes: [], source: 'store' }], 'none'])
   })
 
-  test('is for its call alone where the same was approved anew meanwhile', async (t) => {
-    for (const change of [({ again }) => again(), ({ here }) => here.approve('fixture')]) {
-      const { here, outcome, asked, writes } = await late(t, change)
-      assert.deepEqual([outcome, writes()], ['sent', 1])
-      await failure(here.callTool(...CALL), 'ERR_CALL_DENIED')
-      assert.equal(asked.length, 2)
-    }
-  })
-
-  test('sends nothing where the tool is approved in another way by then', async (t) => {
-    const change = ({ here }) => changeAndApprove(here, 'write_note', 'Writes it, and mails it')
-    const { here, outcome, writes } = await late(t, change)
-    assert.deepEqual([outcome, writes()], ['ERR_TOOL_CHANGED', 0])
-    await failure(here.callTool(...CALL), 'ERR_CALL_DENIED')
-  })
-
-  test('sends nothing where the server was disabled meanwhile, and is no grant once it is enabled again', async (t) => {
-    const change = async ({ here }) => {
-      await here.disable('fixture')
-      await here.enable('fixture')
-    }
-    const { here, outcome, writes } = await late(t, change)
-    assert.deepEqual([outcome, writes()], ['ERR_NOT_ENABLED', 0])
-    await failure(here.callTool(...CALL), 'ERR_CALL_DENIED')
+  test('is refused with the reason where its arguments are wrong', async (t) => {
+    const gateway = await openApproved(t, { fixture: fixture() })
+    await failure(gateway.grant('a', 'none'), 'ERR_UNKNOWN_TOOLBOX')
+    assert.match((await failure(gateway.grant('a', 5), 'ERR_INVALID_OPTION')).message, /toolbox/)
+    assert.match((await failure(gateway.setToolbox('a', ['fixture']), 'ERR_INVALID_OPTION')).message, /patterns\[0\]: must be server\/tool/)
+    await failure(gateway.setToolbox('a', 'fixture/*'), 'ERR_INVALID_OPTION')
+    assert.throws(() => gateway.agent('a', { profiles: ['daily'] }), { code: 'ERR_INVALID_OPTION', message: /no profile "daily"/ })
+    assert.equal('grant' in gateway.agent('a'), false, 'no agent has the methods of the operator')
   })
 })
 
-test('What the config disables is not used any more, whoever enabled it before, and comes back as it was', async (t) => {
-  const home = folder(t)
-  const [path, stateDir] = [join(home, 'config.json'), join(home, 'state')]
-  const write = (disabled) => writeFileSync(path, JSON.stringify({ mcpServers: { fixture: { ...fixture(), disabled } } }))
-  write(false)
-  const gateway = await openGateway(t, {}, { config: undefined, configPath: path, stateDir })
-  await gateway.approve('fixture')
-  await gateway.enable('fixture')
-  const hanging = failure(gateway.callTool('fixture', 'hang'), 'ERR_SERVER_DISABLED')
-  await gateway.callTool('fixture', 'pid')
-  write(true)
-  assert.deepEqual((await gateway.reload()).changed, ['fixture'])
-  await hanging
-  await failure(gateway.callTool('fixture', 'pid'), 'ERR_SERVER_DISABLED')
-  assert.equal(gateway.servers()[0].enabled, false)
-  assert.ok(!(await gateway.listModules()).some(({ name }) => name === 'mcp-fixture'))
-  write(false)
-  await gateway.reload()
-  await gateway.callTool('fixture', 'pid')
+test('At the command line, toolboxes are made and given, and --agent sees what is granted', async (t) => {
+  const at = await approved(t, { weather: small() })
+  const done = async (...words) => {
+    const { code, stdout, stderr } = await run(at, words)
+    assert.equal(code, 0, stderr)
+    return stdout
+  }
+  assert.match(await done('toolboxes'), /there are no toolboxes.*\n\nagents get everything that is approved/s)
+  await done('toolboxes', 'readers', 'weather/get-*')
+  assert.match(await done('grant', 'coder', 'readers'), /^agent coder has readers\n$/)
+  assert.match(await done('toolboxes'), /readers +weather\/get-\* .*coder +readers .*other agents get nothing/s)
+  const named = async (...words) => JSON.stringify(JSON.parse(await done(...words, '--json')))
+  assert.match(await named('list', '--agent', 'coder'), /get-forecast/)
+  assert.doesNotMatch(await named('list', '--agent', 'coder'), /write_note/)
+  assert.match(await named('list'), /write_note/)
+  assert.doesNotMatch(await named('list', '--agent', 'other'), /weather/)
+  assert.doesNotMatch(await named('search', 'note', '--agent', 'coder'), /write_note/)
+  assert.doesNotMatch(await done('types', '--out', '-', '--agent', 'coder'), /write_note/)
+  write(at, 'all.js', 'import { tools } from "host:mcp"; export const handler = () => tools().map((tool) => tool.name)')
+  assert.deepEqual(JSON.parse(await done('run', 'all.js', '--agent', 'coder')), ['get-forecast'])
+  const held = await run(at, ['toolboxes', 'readers', '--remove'])
+  assert.equal(held.code, 1)
+  assert.match(held.stderr, /given to coder/)
+  assert.match(await done('ungrant', 'coder'), /agent coder has no toolbox, and so nothing/)
+  assert.match(await done('toolboxes', 'readers', '--remove'), /there are no toolboxes/)
+})
+
+test('A host that gives itself the name of an agent has none of its grants, and --agent gives it', async (t) => {
+  const at = await approved(t, { weather: small() })
+  assert.equal((await run(at, ['toolboxes', 'readers', 'weather/get-*'])).code, 0)
+  assert.equal((await run(at, ['grant', 'admin', 'readers'])).code, 0)
+  const listed = async (...words) => {
+    const lines = [
+      {
+        jsonrpc: '2.0',
+        id: 1,
+        method: 'initialize',
+        params: { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'admin', version: '1' } },
+      },
+      { jsonrpc: '2.0', method: 'notifications/initialized' },
+      { jsonrpc: '2.0', id: 2, method: 'tools/list' },
+    ]
+    const child = listenTo(t, process.execPath, [program, 'serve', '--direct', ...words], {
+      cwd: at.work,
+      env: environment(at),
+      limit: LIMIT,
+    })
+    const ended = endOf(child)
+    for (const line of lines) child.stdin.write(`${JSON.stringify(line)}\n`)
+    const answer = await waitFor('the list of tools', () =>
+      child.output.stdout
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line))
+        .find((line) => line.id === 2),
+    )
+    child.stdin.end()
+    await ended
+    return answer.result.tools.map((tool) => tool.name)
+  }
+  const own = (names) => names.filter((name) => name.startsWith('mcp_weather'))
+  assert.deepEqual(own(await listed()), [])
+  assert.deepEqual(own(await listed('--agent', 'admin')), ['mcp_weather_get_forecast'])
 })

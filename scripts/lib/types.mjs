@@ -14,6 +14,7 @@ const parts = [
   'approval-types',
   'catalog-types',
   'agent-types',
+  'grant-types',
   'command-types',
   'serve-types',
   'provider-types',

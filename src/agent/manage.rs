@@ -43,7 +43,7 @@ impl AgentTools {
     /// Makes the approval request and passes it to the agent's author. The model gets the digest, but no text of the server, as nobody has
     /// approved it.
     async fn propose(&self, server: &str) -> Result<Json> {
-        let request = self.agent.gateway().approval_request_as(server, Decider::Model).await?;
+        let request = self.agent.request_for_model(server).await?;
         let (stage, approved, digest, summary) = match &request {
             ApprovalRequest::Command(command) => {
                 let kind = if command.url.is_some() { "a person must allow its address" } else { "a person must allow its command" };

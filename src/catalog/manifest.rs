@@ -103,6 +103,15 @@ pub enum Readable<'a> {
     View(&'a Tool),
 }
 
+/// An item that [`Manifest::reduced`] asks about, by its raw name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept<'a> {
+    Tool(&'a str),
+    /// The URI of a resource, or the text of a template.
+    Resource(&'a str),
+    Prompt(&'a str),
+}
+
 /// Lookup tables for the tools of a manifest.
 #[derive(Default)]
 pub struct ToolIndex(OnceLock<Lookup>);
@@ -119,12 +128,16 @@ struct Lookup {
 
 impl ToolIndex {
     fn lookup(&self, tools: &[Tool]) -> &Lookup {
-        self.0.get_or_init(|| {
-            let positions: HashMap<_, _> = tools.iter().enumerate().rev().map(|(position, tool)| (tool.name.clone(), position)).collect();
-            let identifiers = assign_identifiers(tools.iter().map(|tool| tool.name.as_str()));
-            let identified = identifiers.iter().map(|(name, identifier)| (identifier.clone(), positions[name])).collect();
-            Lookup { positions, identifiers, identified, types: OnceLock::new() }
-        })
+        self.0.get_or_init(|| Lookup::new(tools, assign_identifiers(tools.iter().map(|tool| tool.name.as_str()))))
+    }
+}
+
+impl Lookup {
+    /// Makes the tables of tools whose identifiers are known.
+    fn new(tools: &[Tool], identifiers: BTreeMap<String, String>) -> Self {
+        let positions: HashMap<_, _> = tools.iter().enumerate().rev().map(|(position, tool)| (tool.name.clone(), position)).collect();
+        let identified = identifiers.iter().map(|(name, identifier)| (identifier.clone(), positions[name])).collect();
+        Self { positions, identifiers, identified, types: OnceLock::new() }
     }
 }
 
@@ -172,6 +185,41 @@ impl Manifest {
         let Lookup { positions, identifiers, identified, .. } = self.index.lookup(&self.tools);
         let tool = self.tools.get(*positions.get(name).or_else(|| identified.get(name))?)?;
         Some((tool, identifiers.get(&tool.name)?))
+    }
+
+    /// Returns a manifest with only the items that a caller may use. Each function keeps its identifier, whatever is left out. The server's
+    /// instructions are about all of its tools, so they are left out with the first item.
+    #[must_use]
+    pub fn reduced(&self, keeps: impl Fn(Kept<'_>) -> bool) -> Self {
+        let reduced = Self {
+            protocol_version: self.protocol_version.clone(),
+            server_name: self.server_name.clone(),
+            server_version: self.server_version.clone(),
+            instructions: None,
+            tools: self.tools.iter().filter(|tool| keeps(Kept::Tool(&tool.name))).cloned().collect(),
+            resources: self.resources.iter().filter(|resource| keeps(Kept::Resource(&resource.uri))).cloned().collect(),
+            resource_templates: {
+                let templates = self.resource_templates.iter();
+                templates.filter(|template| keeps(Kept::Resource(&template.uri_template))).cloned().collect()
+            },
+            prompts: self.prompts.iter().filter(|prompt| keeps(Kept::Prompt(&prompt.name))).cloned().collect(),
+            index: ToolIndex::default(),
+        };
+        if reduced.item_count() == self.item_count() {
+            return self.clone();
+        }
+        let identifiers = self.identifiers();
+        let kept = reduced.tools.iter().filter_map(|tool| Some((tool.name.clone(), identifiers.get(&tool.name)?.clone())));
+        let lookup = Lookup::new(&reduced.tools, kept.collect());
+        // The cell is new, so nothing else has been put into it.
+        let _ = reduced.index.0.set(lookup);
+        reduced
+    }
+
+    /// Returns the number of tools, resources, templates and prompts.
+    #[must_use]
+    pub fn item_count(&self) -> usize {
+        self.tools.len() + self.resources.len() + self.resource_templates.len() + self.prompts.len()
     }
 
     /// Returns the names of the tools' types for declarations.
@@ -264,6 +312,17 @@ mod tests {
         let manifest = manifest(&["a", "b", "a"]);
         let title = |name: &str| manifest.tool(name).and_then(|tool| tool.title.as_deref());
         assert_eq!((title("a"), title("b"), title("c")), (Some("0"), Some("1"), None));
+    }
+
+    #[test]
+    fn a_reduced_manifest_keeps_the_identifiers_and_leaves_the_instructions_out() {
+        let whole = Manifest { instructions: Some("use a b".to_owned()), ..manifest(&["a b", "a-b", "c"]) };
+        let reduced = whole.reduced(|item| item != Kept::Tool("a b"));
+        assert_eq!(reduced.tool_names(), ["a-b", "c"]);
+        assert!(reduced.identifiers().iter().all(|(name, identifier)| whole.identifiers()[name] == *identifier));
+        assert_ne!(manifest(&["a-b", "c"]).identifiers()["a-b"], reduced.identifiers()["a-b"], "alone, it would have another one");
+        assert!(reduced.instructions.is_none() && reduced.tool_or_identifier("a_b").is_none());
+        assert_eq!(whole.reduced(|_| true), whole);
     }
 
     #[test]

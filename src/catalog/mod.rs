@@ -21,7 +21,7 @@ pub use declarations::{
 pub use direct_names::{DirectNames, MAX_DIRECT_NAME_CHARS, NameStyle, RESERVED_NAMES, TakenNames, source};
 pub use direct_tools::{DirectTool, drop_our_keys};
 pub use hints::{AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleKind, ModuleSummary, ParameterInfo};
-pub use manifest::{Manifest, Readable, Tool, ToolIndex};
+pub use manifest::{Kept, Manifest, Readable, Tool, ToolIndex};
 pub use names::{assign_identifiers, is_identifier};
 pub use resources_and_prompts::{Prompt, PromptArgument, Resource, ResourceTemplate};
 pub use search::{Hit, SearchIndex, SearchOptions, has_words};

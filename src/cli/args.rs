@@ -7,8 +7,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use super::audit::Audit;
+use super::grants::{AsAgent, Grant, SearchAs, Toolboxes, Ungrant};
 use crate::bridge::ToolErrors;
-use crate::command::{Logs, Search, Server};
+use crate::command::{Logs, Server};
 pub use crate::config::Program;
 use crate::serve::NameStyle;
 
@@ -67,7 +68,7 @@ pub enum ColorChoice {
 #[derive(Debug, Clone, Subcommand)]
 pub enum CliCommand {
     /// List all servers: state, approval, tools
-    List,
+    List(AsAgent),
     /// Show one server: state, tools, resources, prompts
     Info(Server),
     /// Read what a server would run and offer, and say yes or no
@@ -79,7 +80,7 @@ pub enum CliCommand {
     /// Connect to a server and report the result
     Test(Server),
     /// Find tools by what they do
-    Search(Search),
+    Search(SearchAs),
     /// Show a server's standard error, connections and calls
     Logs(FollowedLogs),
     /// Show what was approved, changed, connected and called
@@ -98,6 +99,12 @@ pub enum CliCommand {
     Import(Import),
     /// Let a program use all servers through hyperlight-mcp
     Install(Install),
+    /// Give toolboxes to an agent, which can then use only these
+    Grant(Grant),
+    /// Take toolboxes from an agent
+    Ungrant(Ungrant),
+    /// List toolboxes and who has them; or make, change or remove one
+    Toolboxes(Toolboxes),
     /// Find problems, and say how to fix them
     Doctor,
     /// Print a script for completion in a shell
@@ -154,7 +161,7 @@ pub struct Serve {
     /// Form of these names: with underscores after a common start, or with hyphens
     #[arg(long, value_name = "STYLE", default_value = "underscore", requires = "direct")]
     pub names: Names,
-    /// Name of the agent in logs [default: the name of the host, or of its token]
+    /// Name of the agent, for logs and grants [default: the name of its token; the host's own name is for logs only]
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
     /// Serve over HTTP instead; the host is 127.0.0.1 if it is not given
@@ -252,6 +259,8 @@ pub struct Run {
     /// Print a string as it is, without quotes
     #[arg(long)]
     pub raw: bool,
+    #[command(flatten)]
+    pub as_agent: AsAgent,
 }
 
 /// The way in which a script gets the error of a tool.
@@ -310,6 +319,8 @@ pub struct Types {
     /// As for `run`: return a tool's error as a value, or throw it
     #[arg(long, value_name = "HOW", default_value = "return")]
     pub tool_errors: Errors,
+    #[command(flatten)]
+    pub as_agent: AsAgent,
 }
 
 /// Arguments of `import`.
@@ -344,6 +355,9 @@ pub struct Install {
     /// Serve only these servers, separated by commas [default: all approved]
     #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
     pub servers: Option<Vec<String>>,
+    /// Serve only what this agent is granted
+    #[arg(long, value_name = "NAME", conflicts_with = "undo")]
+    pub agent: Option<String>,
 }
 
 /// The config of a program that applies to all folders, or to one project.

@@ -9,6 +9,7 @@ mod doctor;
 mod error;
 mod files;
 mod follow;
+mod grants;
 mod held_output;
 mod import;
 mod install;
@@ -38,6 +39,7 @@ use crate::gateway::ProviderLoader;
 use crate::sandbox::{Stop, StopReason};
 use args::{Approve, Cli, CliCommand, Revoke};
 use error::CliError;
+use grants::AsAgent;
 use session::Session;
 
 pub use args::Program;
@@ -179,7 +181,7 @@ fn is_interrupted(stop: &Stop) -> bool {
 
 async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliError> {
     match command {
-        CliCommand::List => servers(session, &Command::List).await,
+        CliCommand::List(as_agent) => servers_as(session, &Command::List, as_agent).await,
         CliCommand::Info(server) => servers(session, &Command::Info(server.clone())).await,
         CliCommand::Revoke(Revoke { provider: Some(provider), .. }) => providers::revoke(session, provider).await,
         CliCommand::Revoke(Revoke { server, .. }) => {
@@ -187,7 +189,7 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
         }
         CliCommand::Providers => providers::providers(session),
         CliCommand::Test(server) => servers(session, &Command::Test(server.clone())).await,
-        CliCommand::Search(search) => servers(session, &Command::Search(search.clone())).await,
+        CliCommand::Search(search) => servers_as(session, &Command::Search(search.search.clone()), &search.as_agent).await,
         CliCommand::Logs(logs) if logs.follow => follow::follow(session, &logs.logs).await,
         CliCommand::Logs(logs) => servers(session, &Command::Logs(logs.logs.clone())).await,
         CliCommand::Approve(Approve { provider: Some(provider), digest, .. }) => {
@@ -202,6 +204,9 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
         CliCommand::Types(arguments) => types::types(session, arguments),
         CliCommand::Import(arguments) => import::import(session, arguments).await,
         CliCommand::Install(arguments) => install::install(session, arguments),
+        CliCommand::Grant(arguments) => grants::grant(session, arguments),
+        CliCommand::Ungrant(arguments) => grants::ungrant(session, arguments),
+        CliCommand::Toolboxes(arguments) => grants::toolboxes(session, arguments),
         CliCommand::Doctor => doctor::doctor(session).await,
         // `main` has already printed the script.
         CliCommand::Completion(_) => Ok(Exit::Done),
@@ -210,9 +215,15 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
 
 /// Carries out a command that `gateway.command` in Node also has.
 async fn servers(session: &Session, command: &Command) -> Result<Exit, CliError> {
+    servers_as(session, command, &AsAgent::default()).await
+}
+
+/// Carries out such a command with the eyes of an agent.
+async fn servers_as(session: &Session, command: &Command, as_agent: &AsAgent) -> Result<Exit, CliError> {
     session.check_config()?;
     let gateway = session.open()?;
-    let outcome = command::perform(&gateway, command, &session.terminal.out, Speaker::Person).await?;
+    let agent = grants::agent_of(session, &gateway, as_agent)?;
+    let outcome = command::perform_as(&gateway, &agent, command, &session.terminal.out, Speaker::Person).await?;
     if session.json() {
         session.terminal.print_json(&outcome.data);
     } else {

@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::args::Run;
 use super::error::{CliError, told};
+use super::grants::agent_of;
 use super::next_command::NextCommand;
 use super::resolve::{show_for_run, task_of};
 use super::session::Session;
@@ -16,7 +17,7 @@ use super::{Exit, files};
 use crate::bridge::{ToolErrors, inexact};
 use crate::command::{Tone, printable};
 use crate::error::Error;
-use crate::gateway::{Gateway, RunOptions, RunReport, Sandbox};
+use crate::gateway::{Agent, Gateway, RunOptions, RunReport, Sandbox};
 use crate::redact::Redactor;
 use crate::sandbox::{LogEntry, Stop, Value};
 use crate::text::json::inexact_integer;
@@ -36,7 +37,8 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
     if arguments.dry_run {
         return show_for_run(session, &gateway, arguments.task.as_deref()).await;
     }
-    let sandbox = boot(&gateway, arguments.tool_errors.into()).await?;
+    let agent = agent_of(session, &gateway, &arguments.as_agent)?;
+    let sandbox = boot(&agent, arguments.tool_errors.into()).await?;
     let logs = Arc::clone(&session.terminal);
     let options = RunOptions {
         input: Some(Value::from(input).to_wire()),
@@ -91,9 +93,9 @@ pub(super) fn check_allowed(session: &Session, gateway: &Gateway, allowed: &Allo
 }
 
 /// Boots the guest on a thread that may block.
-async fn boot(gateway: &Gateway, errors: ToolErrors) -> Result<Arc<Sandbox>, CliError> {
-    let gateway = gateway.clone();
-    let booted = tokio::task::spawn_blocking(move || gateway.sandbox(errors, None)).await;
+async fn boot(agent: &Agent, errors: ToolErrors) -> Result<Arc<Sandbox>, CliError> {
+    let agent = agent.clone();
+    let booted = tokio::task::spawn_blocking(move || agent.sandbox(errors, None)).await;
     Ok(booted.map_err(|error| Error::Internal(error.to_string().into()))??)
 }
 

@@ -32,12 +32,13 @@ pub(super) struct Session {
     pub(super) terminal: Arc<Terminal>,
     pub(super) stop: Stop,
     gateway: OnceLock<Gateway>,
+    person: OnceLock<Arc<dyn Callbacks>>,
 }
 
 impl Session {
     pub(super) fn new(global: Global, context: ProcessContext, stop: Stop) -> Self {
         let terminal = Arc::new(Terminal::new(context.screens, global.color, &context.environment));
-        Self { next_command: NextCommand::new(&global), global, context, terminal, stop, gateway: OnceLock::new() }
+        Self { next_command: NextCommand::new(&global), global, context, terminal, stop, gateway: OnceLock::new(), person: OnceLock::new() }
     }
 
     pub(super) fn json(&self) -> bool {
@@ -102,8 +103,15 @@ impl Session {
     fn open_with(&self, servers: Option<&[String]>, allowed: Option<AllowedWrites>) -> Result<Gateway> {
         let mut options = self.options();
         let person = Person { terminal: Arc::clone(&self.terminal), can_ask: self.can_ask(), allowed: allowed.unwrap_or_default() };
-        options.callbacks = Some(Arc::new(person) as Arc<dyn Callbacks>);
+        let person = Arc::new(person) as Arc<dyn Callbacks>;
+        let _ = self.person.set(Arc::clone(&person));
+        options.callbacks = Some(person);
         self.open_enabled(options, servers)
+    }
+
+    /// Returns the person at the terminal, once a gateway is open that may ask them.
+    pub(super) fn person(&self) -> Option<Arc<dyn Callbacks>> {
+        self.person.get().cloned()
     }
 
     fn open_enabled(&self, mut options: GatewayOptions, servers: Option<&[String]>) -> Result<Gateway> {

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::args::Types;
 use super::error::CliError;
+use super::grants::agent_of;
 use super::session::Session;
 use super::{Exit, files};
 
@@ -27,8 +28,9 @@ const GLOBALS: &str = include_str!("../../guest/globals.d.ts");
 pub(super) fn types(session: &Session, arguments: &Types) -> Result<Exit, CliError> {
     session.check_config()?;
     let gateway = session.open_for(arguments.servers.as_deref(), None)?;
-    let declarations = gateway.declarations(None, arguments.tool_errors.into())?;
-    let modules: Vec<String> = gateway.list_modules()?.into_iter().map(|module| module.specifier).collect();
+    let agent = agent_of(session, &gateway, &arguments.as_agent)?;
+    let declarations = agent.declarations(None, arguments.tool_errors.into())?;
+    let modules: Vec<String> = agent.list_modules()?.into_iter().map(|module| module.specifier).collect();
     let text = format!(
         "// Written by `hyperlight-mcp types`: what scripts of `hyperlight-mcp run` can import.\n\n{GLOBALS}\n{}\n",
         declarations.trim_end()

@@ -10,7 +10,7 @@ use super::request::{request_text, stage_of};
 use super::text::Style;
 use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
-use crate::gateway::Gateway;
+use crate::gateway::{Agent, Gateway};
 use crate::registry::{Decider, ServerStatus};
 use crate::text::sanitise_text;
 use crate::trust::ApprovalRequest;
@@ -114,9 +114,17 @@ pub async fn execute(gateway: &Gateway, line: &str, options: &CommandOptions) ->
 /// # Errors
 /// The errors of the gateway's method for the command.
 pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speaker: Speaker) -> Result<Outcome> {
+    perform_as(gateway, gateway, command, style, speaker).await
+}
+
+/// Carries out a parsed command. `list` and `search` show what `agent` sees; all else is the operator's.
+///
+/// # Errors
+/// The errors of the gateway's method for the command.
+pub async fn perform_as(gateway: &Gateway, agent: &Agent, command: &Command, style: &Style, speaker: Speaker) -> Result<Outcome> {
     match command {
         Command::List => {
-            let servers: Vec<_> = gateway.servers()?.into_iter().map(|status| speaker.status(status)).collect();
+            let servers: Vec<_> = agent.servers()?.into_iter().map(|status| speaker.status(status)).collect();
             let text = render::list_text(&servers, style);
             Outcome::of(&json!({ "servers": servers }), text)
         }
@@ -148,7 +156,7 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
             let text = render::test_text(&report, &changed, style);
             Outcome::of(&report, text)
         }
-        Command::Search(search) => search_tools(gateway, search, style),
+        Command::Search(search) => search_tools(agent, search, style),
         Command::Reload => {
             let report = gateway.reload().await?;
             if speaker == Speaker::Model {
@@ -171,10 +179,10 @@ fn done(gateway: &Gateway, server: &str, speaker: Speaker, what: &str) -> Result
     Outcome::of(&status, format!("{server} {what}\n"))
 }
 
-fn search_tools(gateway: &Gateway, search: &Search, style: &Style) -> Result<Outcome> {
+fn search_tools(agent: &Agent, search: &Search, style: &Style) -> Result<Outcome> {
     let servers = (!search.servers.is_empty()).then(|| search.servers.clone());
     let query = ToolQuery { query: search.words.join(" "), limit: Some(usize::from(search.limit)), servers };
-    let matches = gateway.search_tools(&query, ToolErrors::default())?;
+    let matches = agent.search_tools(&query, ToolErrors::default())?;
     let text = render::search_text(&matches, style);
     Outcome::of(&json!({ "matches": matches }), text)
 }

@@ -15,7 +15,7 @@ mod words;
 
 pub use args::{Approve, Command, Line, Logs, Search, Server};
 pub use complete::complete;
-pub use execute::{CommandOptions, Outcome, Speaker, execute, perform};
+pub use execute::{CommandOptions, Outcome, Speaker, execute, perform, perform_as};
 pub use render::{logs_text, problem_text};
 pub(crate) use request::{bordered, quoted};
 pub use request::{request_text, stage_of};

@@ -8,11 +8,14 @@ mod address;
 mod definition;
 mod env_file;
 mod filters;
+mod grants;
 mod inputs;
 mod inserted_value;
 mod loaders;
 mod oauth;
 mod parse;
+mod pattern;
+mod profiles;
 mod programs;
 mod providers;
 mod readiness;
@@ -42,10 +45,13 @@ pub use definition::{
 };
 pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
 pub use filters::{UriFilter, UriMatcher, covers};
+pub use grants::{AgentDefinition, DefaultGrant, GrantSettings, MAX_PATTERNS, ToolboxDefinition, check_label, parse_patterns};
 pub use inserted_value::{InsertedValue, Source};
 pub use loaders::loads_code;
 pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};
+pub use pattern::{Item, Pattern};
+pub use profiles::{Overrides, ProfileDefinition};
 pub use programs::{BaseFile, BaseLayer, Program, base_layer};
 pub(crate) use programs::{
     ProgramServer, config_paths, converted as converted_entry, free_name, inputs_in, inputs_of_entry, renamed_input, servers_in,

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use serde_json::Value as Json;
 
 use super::definition::{InputDefinition, InvalidServer, ServerDefinition};
+use super::grants::{GrantReader, GrantSettings};
 use super::inputs::Inputs;
 use super::programs::{BaseLayer, Program};
 use super::providers::{self, ProviderSettings};
@@ -34,6 +35,8 @@ pub struct Config {
     pub providers: ProviderSettings,
     /// True if the servers of the shipped catalogue are there as well.
     pub catalogue: bool,
+    /// Which agent may use what.
+    pub grants: GrantSettings,
     /// Problems that do not prevent the use of the config.
     pub warnings: Vec<String>,
 }
@@ -86,6 +89,7 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
     let mut warnings = sources.warnings;
     warnings.extend(inputs.problems.iter().cloned());
     let mut fatal = sources.fatal;
+    let grants = read_grants(&tree.root, file, &mut fatal);
     let is_fatal = !fatal.is_empty();
     for section in &sources.sections {
         for entry in section.entries {
@@ -106,7 +110,25 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
     config.warnings = warnings.iter().map(|warning| warning.in_file(file)).collect();
     config.inputs = inputs.usable;
     config.base = sources.base;
+    config.grants = grants;
     Ok(config)
+}
+
+/// Reads the sections about agents. Their problems make the whole config unusable.
+fn read_grants(root: &Node, file: &str, fatal: &mut Vec<Problem>) -> GrantSettings {
+    let mut reader = GrantReader::new(file);
+    for Entry { name, node, .. } in root.entries().unwrap_or_default() {
+        match name.as_str() {
+            "toolboxes" => reader.toolboxes(node),
+            "agents" => reader.agents(node),
+            "profiles" => reader.profiles(node),
+            "defaultGrant" => reader.default_grant(node),
+            _ => {}
+        }
+    }
+    reader.check_references(root.get("agents"));
+    fatal.append(&mut reader.problems);
+    reader.settings
 }
 
 fn invalid_server(name: &str, file: &str, mut problems: Vec<Problem>) -> InvalidServer {

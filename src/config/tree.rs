@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::text::{Position, Problem, displayed};
 
 /// The keys of the root object that are read. The other keys belong to the agent.
-const OUR_KEYS: [&str; 7] = ["mcpServers", "servers", "mcp", "inputs", "base", "providers", "catalogue"];
+const OUR_KEYS: [&str; 11] =
+    ["mcpServers", "servers", "mcp", "inputs", "base", "providers", "catalogue", "toolboxes", "agents", "defaultGrant", "profiles"];
 /// Maximum depth that is read. No field has nearly this depth. The parser refuses text that is deeper than 512.
 const MAX_DEPTH: usize = 64;
 

@@ -34,6 +34,9 @@ impl Error {
             Self::ProviderDigestChanged { .. } | Self::UnknownProvider { .. } | Self::Provider { .. } => {
                 "only the user can see and approve providers"
             }
+            // For a model, what it is not granted does not exist.
+            Self::NotGranted { instead, .. } => return instead.for_model(),
+            Self::GrantInConfig { .. } => "the config says which agent may use what",
             Self::UnknownServer { server, place, known } => {
                 let known = known.iter().filter(|name| is_server_name(name.shown())).cloned().collect();
                 return Self::UnknownServer { server: server.clone(), place, known }.to_string();
@@ -45,6 +48,7 @@ impl Error {
             | Self::ServerDisabled { .. }
             | Self::DisabledByPerson { .. }
             | Self::OperatorOnly { .. }
+            | Self::UnknownToolbox { .. }
             | Self::DigestChanged { .. }
             | Self::UnknownTool { .. }
             | Self::UnknownDirectName { .. }
@@ -147,6 +151,15 @@ mod tests {
             let told = error.for_model();
             assert!(error.to_string().contains(MARK) && !told.contains(MARK) && !told.is_empty(), "{told}");
         }
+    }
+
+    #[test]
+    fn what_an_agent_is_not_granted_reads_like_what_does_not_exist() {
+        let unknown = || Error::UnknownServer { server: "admin".into(), place: "here", known: vec!["weather".into()] };
+        let (agent, item, reason) = ("a".into(), "x".into(), "the toolbox \"admins\" has it".into());
+        let error = Error::NotGranted { agent, server: "admin".into(), item, reason, instead: Box::new(unknown()) }.opened();
+        assert_eq!([error.for_model(), error.for_guest()], [unknown().opened().for_model(), unknown().opened().for_guest()]);
+        assert!(error.to_string().contains("admins") && !error.for_model().contains("admins"));
     }
 
     #[test]

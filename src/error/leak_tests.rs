@@ -41,6 +41,18 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Nothing, Error::NotEnabled { server: server() }),
         (Nothing, Error::ServerDisabled { server: server() }),
         (Nothing, Error::DisabledByPerson { server: server() }),
+        (
+            Foreign,
+            Error::NotGranted {
+                agent: quoted(),
+                server: server(),
+                item: quoted(),
+                reason: quoted(),
+                instead: Box::new(Error::UnknownTool { server: server(), tool: quoted(), meant: Some(quoted()), known: vec![quoted()] }),
+            },
+        ),
+        (Foreign, Error::UnknownToolbox { toolbox: quoted(), known: vec![quoted()] }),
+        (Foreign, Error::GrantInConfig { what: quoted(), place: quoted() }),
         (Nothing, Error::DigestChanged { server: server() }),
         (Foreign, Error::ProviderDigestChanged { provider: quoted() }),
         (Foreign, Error::UnknownProvider { provider: quoted(), known: vec![quoted()] }),

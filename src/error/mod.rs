@@ -76,6 +76,18 @@ pub enum Error {
     #[error("{what} is for the operator alone: {problem}. Ask the user to do it")]
     OperatorOnly { what: &'static str, problem: &'static str },
 
+    /// The agent's toolboxes do not have the item. A model gets the text of `instead`: for it, the item does not exist.
+    #[error("agent \"{}\" may not use {server}/{}: {}", .agent.shown(), .item.shown(), .reason.shown())]
+    NotGranted { agent: ErrorText, server: String, item: ErrorText, reason: ErrorText, instead: Box<Self> },
+
+    /// No toolbox has this name.
+    #[error("there is no toolbox \"{}\"{}", .toolbox.shown(), known_names(meant(.toolbox.shown(), .known), .known, ""))]
+    UnknownToolbox { toolbox: ErrorText, known: Vec<ErrorText> },
+
+    /// A toolbox or a grant of the config was to be changed at run time.
+    #[error("{} is defined in the config, and can be changed only there: {}", .what.shown(), .place.shown())]
+    GrantInConfig { what: ErrorText, place: ErrorText },
+
     /// The digest that was approved is not the current one: the config or the server changed after the request was shown.
     #[error(
         "the approved digest of server \"{server}\" is out of date, as its config or its tools have changed: show approvalRequest(\"{server}\") again and approve its new digest"

@@ -40,6 +40,12 @@ impl<T: Redact> Redact for Option<T> {
     }
 }
 
+impl Redact for Box<Error> {
+    fn redact_with(self, redactor: &Redactor) -> Self {
+        Self::new((*self).redacted(redactor))
+    }
+}
+
 /// Implements [`Redact`] for types that hold no untrusted text: fixed texts and figures.
 macro_rules! unchanged_by_redaction {
     ($($kind:ty),*) => { $(impl Redact for $kind {
@@ -91,6 +97,9 @@ impl Error {
             ServerDisabled { server }
             DisabledByPerson { server }
             OperatorOnly { what, problem }
+            NotGranted { agent, server, item, reason, instead }
+            UnknownToolbox { toolbox, known }
+            GrantInConfig { what, place }
             DigestChanged { server }
             ProviderDigestChanged { provider }
             UnknownProvider { provider, known }

@@ -1,7 +1,7 @@
 //! An agent: one caller of the gateway, and everything that belongs to this caller alone.
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -9,17 +9,18 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::allowed_calls::AllowedCalls;
+use super::approval_cache::ApprovalRead;
 use super::callbacks::{CallbackChain, Callbacks};
 use super::core::Core;
 use super::events::EventListener;
-use super::grants::Grants;
+use super::granted::Granted;
+use crate::config::{ServerDefinition, check_label};
 use crate::error::{Error, Result};
 use crate::registry::AgentId;
 use crate::results::SavedValues;
 use crate::sandbox::ParseOwner;
 
-/// Longest name of an agent, in characters.
-const MAX_NAME_CHARS: usize = 64;
 /// The operator's own agent.
 const OPERATOR: AgentId = AgentId(0);
 
@@ -30,9 +31,23 @@ pub struct IdentityOptions {
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The listener of events of the agent's calls, and of resources to which it has subscribed. Default: the gateway's.
     pub on_event: Option<EventListener>,
+    pub name_origin: NameOrigin,
+    /// Names of the profiles that the agent takes up. Once the config has profiles, an agent without any has no server. Default: those of the
+    /// agent's entry in the config.
+    pub profiles: Option<Vec<String>>,
 }
 
-/// One caller of a gateway. It sees the servers that are approved and enabled. Its session grants, its sandboxes with their saved values, its
+/// Who chose the name of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NameOrigin {
+    /// The operator, or a token of the operator's: grants for this name are for the agent.
+    #[default]
+    Operator,
+    /// The agent's own client. The name is for logs only: a client must not get the grants of another agent by its name.
+    Client,
+}
+
+/// One caller of a gateway. It sees what it is granted of the servers that are approved and enabled. What people allowed its calls for the session, its sandboxes with their saved values, its
 /// callbacks, its subscriptions and its model's decisions to enable or disable a server are its own, and end with it. Connections and approvals
 /// are shared with all other agents. All clones are one agent.
 ///
@@ -55,10 +70,16 @@ pub struct Agent {
 pub(super) struct Identity {
     pub(super) id: AgentId,
     pub(super) name: Option<Arc<str>>,
+    /// The name by which grants know the agent.
+    pub(super) granted_name: Option<String>,
+    /// Names of the profiles that it was opened with.
+    pub(super) profiles: Vec<String>,
     pub(super) callbacks: CallbackChain,
     pub(super) listener: Option<EventListener>,
     /// Answers "for the session".
-    pub(super) grants: Grants,
+    pub(super) allowed_calls: AllowedCalls,
+    /// Items that the agent was refused and of which the operator was told, as `server/item`.
+    pub(super) refused: Mutex<BTreeSet<String>>,
     /// Values that the agent's sandboxes have saved.
     saved: Mutex<Vec<Weak<Mutex<SavedValues>>>>,
     /// Identifies the agent to the code parser where it has no sandbox.
@@ -107,11 +128,11 @@ impl Agents {
     }
 
     /// Takes back what persons have allowed any agent for the session, of one server.
-    pub(super) fn forget_grants(&self, server: &str) {
+    pub(super) fn forget_allowed_calls(&self, server: &str) {
         // Not while the list is locked: the last handle of an agent may be dropped here, and that removes it from the list.
         let all: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
         for identity in &all {
-            identity.grants.forget(server);
+            identity.allowed_calls.forget(server);
         }
     }
 }
@@ -119,7 +140,8 @@ impl Agents {
 impl Identity {
     /// Makes the operator's own agent, whose callbacks are the gateway's.
     pub(super) fn operator(core: Weak<Core>, callbacks: CallbackChain, closed: &CancellationToken) -> Arc<Self> {
-        Arc::new(Self::new(OPERATOR, None, core, callbacks, None, closed))
+        let options = IdentityOptions::default();
+        Arc::new(Self::new(OPERATOR, None, core, callbacks, options, closed))
     }
 
     fn new(
@@ -127,11 +149,29 @@ impl Identity {
         name: Option<Arc<str>>,
         core: Weak<Core>,
         callbacks: CallbackChain,
-        listener: Option<EventListener>,
+        options: IdentityOptions,
         closed: &CancellationToken,
     ) -> Self {
-        let (grants, saved, parse_owner, work) = (Grants::default(), Mutex::default(), ParseOwner::default(), TaskTracker::new());
-        Self { id, name, callbacks, listener, grants, saved, parse_owner, closed: closed.child_token(), work, core }
+        let IdentityOptions { callbacks: _, on_event: listener, name_origin, profiles } = options;
+        let profiles = profiles.unwrap_or_default();
+        let (allowed_calls, saved, parse_owner, work) =
+            (AllowedCalls::default(), Mutex::default(), ParseOwner::default(), TaskTracker::new());
+        let granted_name = name.as_deref().map(str::to_owned).filter(|_| name_origin == NameOrigin::Operator);
+        Self {
+            id,
+            name,
+            granted_name,
+            profiles,
+            refused: Mutex::default(),
+            callbacks,
+            listener,
+            allowed_calls,
+            saved,
+            parse_owner,
+            closed: closed.child_token(),
+            work,
+            core,
+        }
     }
 
     /// Notes the saved values of a sandbox, which end with the agent.
@@ -147,9 +187,9 @@ impl Identity {
         all.iter().map(|saved| saved.lock().size(now)).sum()
     }
 
-    /// Forgets the grants and the saved values.
+    /// Forgets what people allowed its calls, and the saved values.
     fn forget(&self) {
-        self.grants.forget_all();
+        self.allowed_calls.forget_all();
         self.forget_saved();
         self.saved.lock().clear();
     }
@@ -209,10 +249,10 @@ impl Agent {
     pub(super) fn open(core: &Arc<Core>, name: &str, options: IdentityOptions) -> Result<Self> {
         core.check_open()?;
         check_name(name)?;
-        let IdentityOptions { callbacks, on_event } = options;
+        check_profiles(core, name, &options)?;
         let id = AgentId(core.agents.next.fetch_add(1, Ordering::Relaxed));
-        let callbacks = core.people.callbacks.for_agent(callbacks);
-        let identity = Arc::new(Identity::new(id, Some(name.into()), Arc::downgrade(core), callbacks, on_event, &core.closed));
+        let callbacks = core.people.callbacks.for_agent(options.callbacks.clone());
+        let identity = Arc::new(Identity::new(id, Some(name.into()), Arc::downgrade(core), callbacks, options, &core.closed));
         core.agents.add(&identity);
         Ok(Self { core: Arc::clone(core), identity })
     }
@@ -221,6 +261,19 @@ impl Agent {
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.identity.name()
+    }
+
+    /// Returns what the agent is granted now.
+    pub(super) fn granted(&self, read: ApprovalRead) -> Result<Arc<Granted>> {
+        self.core.granted(&self.identity, read).map_err(|error| self.core.redacted(error))
+    }
+
+    /// Returns the definition of a server of which the agent may know, while the gateway is open.
+    pub(super) fn known_server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
+        self.core.check_open()?;
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let server = self.core.known_server(name, &granted).map_err(|error| self.core.redacted(error))?;
+        if self.core.sees(&server, &granted) { Ok(server) } else { Err(self.core.redacted(self.core.unknown_server(name, &granted))) }
     }
 
     /// Returns the size of the values that the agent's sandboxes have saved and still hold.
@@ -248,7 +301,7 @@ impl Agent {
         self.identity.closed.cancel();
     }
 
-    /// Ends the runs, calls and sandboxes of the agent with `ERR_CLOSED`, waits for that, and forgets its grants, saved values and
+    /// Ends the runs, calls and sandboxes of the agent with `ERR_CLOSED`, waits for that, and forgets what people allowed its calls, its saved values and
     /// subscriptions. Servers stay connected for other agents.
     pub async fn close(&self) {
         self.begin_close();
@@ -269,16 +322,28 @@ impl Agent {
     }
 }
 
+/// Refuses profiles that do not exist, or that the config has chosen already.
+fn check_profiles(core: &Core, name: &str, options: &IdentityOptions) -> Result<()> {
+    let Some(profiles) = &options.profiles else { return Ok(()) };
+    let settings = core.grants.settings();
+    if let Some(unknown) = profiles.iter().find(|profile| !settings.profiles.contains_key(*profile)) {
+        let known = settings.profiles.keys().cloned().collect::<Vec<_>>().join(", ");
+        let known = if known.is_empty() { "none".to_owned() } else { known };
+        let problem = format!("profiles: the config has no profile \"{unknown}\"; there are: {known}");
+        return Err(core.redacted(Error::InvalidOption { method: "Gateway.agent", problem: problem.into() }));
+    }
+    match settings.agents.get(name) {
+        Some(entry) if entry.profiles.as_ref().is_some_and(|own| own != profiles) => Err(core.redacted(Error::GrantInConfig {
+            what: format!("the list of profiles of agent \"{name}\"").into(),
+            place: entry.place.as_str().into(),
+        })),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses a name that could not stand in a log line or a file name.
 fn check_name(name: &str) -> Result<()> {
-    let is_well_formed = name.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && name.chars().all(|next| next.is_ascii_alphanumeric() || matches!(next, '-' | '_' | '.'))
-        && name.len() <= MAX_NAME_CHARS;
-    if is_well_formed {
-        return Ok(());
-    }
-    let problem = format!("name must match ^[A-Za-z0-9][A-Za-z0-9._-]*$ and have at most {MAX_NAME_CHARS} characters, not \"{name}\"");
-    Err(Error::InvalidOption { method: "Gateway.agent", problem: problem.into() })
+    check_label(name).map_err(|problem| Error::InvalidOption { method: "Gateway.agent", problem: problem.into() })
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ impl Gateway {
         let outcome = self.approve_request(name, digest, valid_for).await;
         self.core.registry.approval_changed(name);
         self.core.connections.forget_failures(name);
-        self.core.forget_grants(name);
+        self.core.forget_allowed_calls(name);
         if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
             self.core.server_facts.note(&server.key(), &self.core.subject(&server).digest, |server_facts| server_facts.changed.clear());
             if let Ok(ApprovalStatus::Full(manifest)) = self.core.approval_status(&server) {
@@ -209,7 +209,7 @@ impl Agent {
     /// The errors of [`Gateway::enable`], and `ERR_DISABLED_BY_PERSON` where a model asks.
     pub fn enable_as(&self, name: &str, decider: Decider) -> Result<()> {
         self.identity.check_open()?;
-        let server = self.core.open_server(name)?;
+        let server = self.known_server(name)?;
         if server.disabled {
             return Err(Error::ServerDisabled { server: name.to_owned() });
         }
@@ -230,7 +230,7 @@ impl Agent {
     /// The errors of [`Gateway::disable`].
     pub async fn disable_as(&self, name: &str, decider: Decider) -> Result<()> {
         self.identity.check_open()?;
-        self.core.open_server(name)?;
+        self.known_server(name)?;
         match decider {
             Decider::Person => self.core.end(name, EndReason::Disabled).await,
             Decider::Model => self.core.end_for(name, &self.identity).await,

@@ -138,6 +138,7 @@ impl Core {
         drop(runtime.spawn_blocking(move || {
             if core.check_open().is_ok() {
                 core.read_all_approvals();
+                let _ = core.grants_now(ApprovalRead::Fresh);
             }
             drop(reading);
         }));

@@ -5,18 +5,40 @@ use std::sync::Arc;
 
 use super::approval_cache::ApprovalRead;
 use super::core::Core;
+use super::granted::Granted;
 use crate::catalog::Manifest;
 use crate::config::{ServerDefinition, ServerSource, SourceKind};
 use crate::error::{Error, Result};
 use crate::registry::{AgentId, Presence};
 use crate::trust::ApprovalStatus;
 
+/// An agent, and what it is granted.
+#[derive(Clone, Copy)]
+pub(super) struct Viewer<'a> {
+    pub(super) id: AgentId,
+    pub(super) granted: &'a Granted,
+}
+
 impl Core {
-    /// The approved manifest of a server that is enabled for an agent.
-    pub(super) fn usable(&self, server: &ServerDefinition, agent: AgentId) -> Result<Arc<Manifest>> {
+    /// The part of a server's approved manifest that an agent may use, if the server is enabled for the agent.
+    pub(super) fn usable(&self, server: &ServerDefinition, viewer: &Viewer<'_>) -> Result<Arc<Manifest>> {
         self.check_plugin_on()?;
-        let manifest = self.approval_status(server)?.require_full(&server.name)?;
-        if self.registry.is_enabled(&server.name, agent) { Ok(manifest) } else { Err(self.not_enabled(&server.name)) }
+        let approved = self.approval_status(server)?.require_full(&server.name)?;
+        let manifest = viewer.granted.manifest(&server.name, &approved).ok_or_else(|| self.unknown_server(&server.name, viewer.granted))?;
+        if self.registry.is_enabled(&server.name, viewer.id) { Ok(manifest) } else { Err(self.not_enabled(&server.name)) }
+    }
+
+    /// The operator's own agent, which is granted everything.
+    pub(super) fn operator_viewer(&self) -> Viewer<'_> {
+        Viewer { id: self.people.operator.id, granted: &self.grants.everything }
+    }
+
+    /// Returns the approved manifest of a server as it was read last. Reads nothing.
+    pub(super) fn last_approved(&self, server: &ServerDefinition) -> Option<Arc<Manifest>> {
+        match self.approval_status_by(server, ApprovalRead::Cached) {
+            Ok(ApprovalStatus::Full(manifest)) => Some(manifest),
+            _ => None,
+        }
     }
 
     /// Returns whether a person or a model may hear what the server asks and tells: both stages are approved, and it is enabled for at least
@@ -53,23 +75,26 @@ impl Core {
         if disabled { Error::ServerDisabled { server } } else { Error::NotEnabled { server } }
     }
 
-    /// The approved manifests of the servers that a run of an agent sees which starts now, by the names that the run has for them. `attached` are the
-    /// servers that a task adds to those that are always there.
-    pub(super) fn visible_servers(&self, agent: AgentId, attached: &AttachedServers) -> Result<BTreeMap<String, Arc<Manifest>>> {
-        self.visible_servers_by(agent, attached, ApprovalRead::Fresh)
+    /// The manifests of the servers that a run of an agent sees which starts now, by the names that the run has for them: of each, what is approved
+    /// and granted. `attached` are the servers that a task adds to those that are always there.
+    pub(super) fn visible_servers(&self, viewer: &Viewer<'_>, attached: &AttachedServers) -> Result<BTreeMap<String, Arc<Manifest>>> {
+        self.visible_servers_by(viewer, attached, ApprovalRead::Fresh)
     }
 
     pub(super) fn visible_servers_by(
         &self,
-        agent: AgentId,
+        viewer: &Viewer<'_>,
         attached: &AttachedServers,
         approval_read: ApprovalRead,
     ) -> Result<BTreeMap<String, Arc<Manifest>>> {
         self.check_open()?;
         self.check_plugin_on()?;
         let mut visible = BTreeMap::new();
-        for (name, server) in self.servers_of(agent, attached) {
-            if let ApprovalStatus::Full(manifest) = self.approval_status_by(&server, approval_read)? {
+        let granted = viewer.granted;
+        for (name, server) in self.servers_of(viewer.id, attached).into_iter().filter(|(name, _)| granted.reaches(name)) {
+            if let ApprovalStatus::Full(approved) = self.approval_status_by(&server, approval_read)?
+                && let Some(manifest) = granted.manifest(&server.name, &approved)
+            {
                 visible.insert(name, manifest);
             }
         }

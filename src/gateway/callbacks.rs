@@ -12,8 +12,9 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use super::agent::Identity;
+use super::allowed_calls::AllowedCalls;
 use super::events::EventListener;
-use super::grants::Grants;
+use super::granted::Granted;
 use crate::client::{Credential, Elicitation, ElicitationAnswer, Sampling};
 use crate::error::Result;
 use crate::sandbox::{Pause, RunControl};
@@ -226,19 +227,21 @@ impl CallbackChain {
 /// The number of the next scope. Scopes have numbers so that a question of one scope does not reach another.
 static SCOPES: AtomicU64 = AtomicU64::new(1);
 
-/// The scope of a call: its callbacks, its listener, and the grants and denials of its run.
+/// The scope of a call: its callbacks, its listener, and what people allowed and denied its run.
 pub(super) struct CallScope {
     pub(super) number: u64,
     /// The agent that makes the call.
     pub(super) identity: Arc<Identity>,
+    /// What the agent was granted when the run or call began.
+    pub(super) granted: Arc<Granted>,
     pub(super) callbacks: CallbackChain,
     pub(super) run_id: Option<u64>,
     /// The place in a trace of what the scope does.
     pub(super) trace: Option<TraceContext>,
     /// The listener of the scope's events, instead of the gateway's.
     pub(super) listener: Option<EventListener>,
-    /// Grants for the rest of the run.
-    pub(super) grants: Grants,
+    /// Calls that people allowed for the rest of the run.
+    pub(super) allowed_calls: AllowedCalls,
     /// Servers and tools that are denied for the rest of the run, whatever the arguments are.
     denied: Mutex<BTreeSet<(String, String)>>,
     /// The maximum number of questions of a run, of all kinds. `None` for calls without a run.
@@ -252,6 +255,7 @@ impl CallScope {
     /// `callbacks`: the agent's, or its sandbox's. `inner`: those of the call or run itself. `listener`: default the agent's.
     pub(super) fn new(
         identity: &Arc<Identity>,
+        granted: Arc<Granted>,
         callbacks: &CallbackChain,
         inner: Option<Arc<dyn Callbacks>>,
         run_id: Option<u64>,
@@ -260,9 +264,23 @@ impl CallScope {
         let (identity, callbacks) = (Arc::clone(identity), callbacks.within(inner));
         let listener = listener.or_else(|| identity.listener.clone());
         let number = SCOPES.fetch_add(1, Ordering::Relaxed);
-        let (grants, denied, max_questions, questions) = (Grants::default(), Mutex::default(), None, AtomicUsize::default());
+        let (allowed_calls, denied, max_questions, questions) = (AllowedCalls::default(), Mutex::default(), None, AtomicUsize::default());
         let (asking, warnings) = (tokio::sync::Mutex::default(), Mutex::default());
-        Self { number, identity, callbacks, run_id, trace: None, listener, grants, denied, max_questions, questions, asking, warnings }
+        Self {
+            number,
+            identity,
+            granted,
+            callbacks,
+            run_id,
+            trace: None,
+            listener,
+            allowed_calls,
+            denied,
+            max_questions,
+            questions,
+            asking,
+            warnings,
+        }
     }
 
     /// Sets the place in a trace.
@@ -334,7 +352,7 @@ mod tests {
     fn a_run_asks_no_more_than_its_limit_and_a_call_without_a_run_as_often_as_it_must() {
         let chain = CallbackChain::default();
         let operator = Identity::operator(std::sync::Weak::new(), chain.clone(), &tokio_util::sync::CancellationToken::new());
-        let scope = || CallScope::new(&operator, &chain, None, None, None);
+        let scope = || CallScope::new(&operator, Arc::new(Granted::everything()), &chain, None, None, None);
         let run = scope().with_max_questions(2);
         assert!(run.count_question().is_ok() && run.count_question().is_ok());
         assert!(run.count_question().unwrap_err().contains("2 questions already (limits.maxQuestions)"));

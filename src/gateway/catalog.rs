@@ -6,13 +6,13 @@ use serde::Serialize;
 use super::agent::{Agent, Identity};
 use super::agent_modules::agent_guest_modules;
 use super::approval_cache::ApprovalRead;
-use super::availability::AttachedServers;
+use super::availability::{AttachedServers, Viewer};
 use super::core::Core;
 use super::sandbox::Sandbox;
 use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
 use crate::catalog::{AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording};
 use crate::error::{Error, Result};
-use crate::registry::{AgentId, ServerStatus};
+use crate::registry::ServerStatus;
 use crate::sandbox::{GuestModule, Importable, ParseOwner, Problem, StillWanted};
 use crate::text::{sanitise_line, sanitise_text};
 use crate::trust::ApprovalStatus;
@@ -54,20 +54,23 @@ impl Core {
     /// Returns the catalogue of what an agent sees.
     fn catalog(
         &self,
-        agent: AgentId,
+        agent: &Identity,
         attached: &AttachedServers,
         modules: Vec<AgentModuleInfo>,
         errors: ToolErrors,
         approval_read: ApprovalRead,
     ) -> Result<Catalog> {
-        let servers = self.visible_servers_by(agent, attached, approval_read).map_err(|error| self.redacted(error))?;
+        let granted = self.granted(agent, approval_read).map_err(|error| self.redacted(error))?;
+        let viewer = Viewer { id: agent.id, granted: &granted };
+        let servers = self.visible_servers_by(&viewer, attached, approval_read).map_err(|error| self.redacted(error))?;
         Ok(Catalog::new(servers, modules, self.declaration_style(errors)))
     }
 
-    fn search(&self, agent: AgentId, attached: &AttachedServers, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
-        let servers = self.visible_servers(agent, attached)?;
+    fn search(&self, agent: &Identity, attached: &AttachedServers, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
+        let granted = self.granted(agent, ApprovalRead::Fresh)?;
+        let servers = self.visible_servers(&Viewer { id: agent.id, granted: &granted }, attached)?;
         let catalog = Catalog::new(servers.clone(), Vec::new(), self.declaration_style(errors));
-        self.runs.search.search(&servers, &catalog, query)
+        granted.search.search(&servers, &catalog, query)
     }
 
     fn check(
@@ -84,7 +87,9 @@ impl Core {
             return Err(Error::CodeTooLarge { size, limit });
         }
         identity.check_open()?;
-        let servers = self.visible_servers(identity.id, attached).map_err(|error| self.redacted(error))?;
+        let granted = self.granted(identity, ApprovalRead::Fresh).map_err(|error| self.redacted(error))?;
+        let viewer = Viewer { id: identity.id, granted: &granted };
+        let servers = self.visible_servers(&viewer, attached).map_err(|error| self.redacted(error))?;
         let modules: Vec<_> = guest_modules(&servers).iter().chain(agent).map(Importable::from).collect();
         // Counts the check as a run of the plugin's period, so that switching the plugin off ends it.
         let period = self.check_plugin_on()?;
@@ -106,7 +111,7 @@ impl Agent {
 
     fn catalog_by(&self, errors: ToolErrors, approval_read: ApprovalRead) -> Result<Catalog> {
         self.identity.check_open()?;
-        self.core.catalog(self.identity.id, &AttachedServers::default(), Vec::new(), errors, approval_read)
+        self.core.catalog(&self.identity, &AttachedServers::default(), Vec::new(), errors, approval_read)
     }
 
     /// Returns the TypeScript declarations of a module (`weather`, `mcp-weather`, `host:mcp-weather`, `host:mcp`), or of all modules.
@@ -161,14 +166,22 @@ impl Agent {
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
     pub fn server_info(&self, name: &str) -> Result<ServerInfo> {
-        let entry = self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
-        let status = self.status(&entry, ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?;
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let unknown = || self.core.redacted(self.core.unknown_server(name, &granted));
+        let entry = match self.core.registry.entry(name) {
+            Ok(entry) => entry,
+            Err(_) if !granted.is_everything() => return Err(unknown()),
+            Err(error) => return Err(self.core.redacted(error)),
+        };
+        let status = self.status(&entry, &granted, ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?.ok_or_else(unknown)?;
         let server = self.core.registry.server(name).ok();
         let approval_status =
             server.map(|server| self.core.approval_status(&server)).transpose().map_err(|error| self.core.redacted(error))?;
         let style = self.core.declaration_style(ToolErrors::default());
         let offer = match approval_status {
-            Some(ApprovalStatus::Full(manifest)) => Some(Catalog::server_offer(name, &manifest, &style)),
+            Some(ApprovalStatus::Full(approved)) => {
+                granted.manifest(name, &approved).map(|manifest| Catalog::server_offer(name, &manifest, &style))
+            }
             _ => None,
         };
         Ok(ServerInfo { status, offer })
@@ -180,7 +193,7 @@ impl Agent {
     /// `ERR_INVALID_OPTION` for a query without a word; `ERR_UNKNOWN_SERVER`; and the errors of [`Agent::list_modules`].
     pub fn search_tools(&self, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
         self.identity.check_open()?;
-        self.core.search(self.identity.id, &AttachedServers::default(), query, errors).map_err(|error| self.core.redacted(error))
+        self.core.search(&self.identity, &AttachedServers::default(), query, errors).map_err(|error| self.core.redacted(error))
     }
 
     /// Returns a part of a system prompt that describes the modules to a model, within a budget of tokens.
@@ -279,7 +292,7 @@ impl Sandbox {
 
     fn catalog_by(&self, errors: Option<ToolErrors>, approval_read: ApprovalRead) -> Result<Catalog> {
         let attached = self.attached(approval_read).map_err(|error| self.core.redacted(error))?;
-        self.core.catalog(self.identity.id, &attached, self.module_infos(), errors.unwrap_or(self.tool_errors), approval_read)
+        self.core.catalog(&self.identity, &attached, self.module_infos(), errors.unwrap_or(self.tool_errors), approval_read)
     }
 
     /// Does the same as [`Agent::search_tools`], with the servers of the sandbox's task.
@@ -289,7 +302,7 @@ impl Sandbox {
     pub fn search_tools(&self, query: &ToolQuery) -> Result<Vec<ToolMatch>> {
         self.identity.check_open()?;
         let found =
-            self.attached(ApprovalRead::Fresh).and_then(|attached| self.core.search(self.identity.id, &attached, query, self.tool_errors));
+            self.attached(ApprovalRead::Fresh).and_then(|attached| self.core.search(&self.identity, &attached, query, self.tool_errors));
         found.map_err(|error| self.core.redacted(error))
     }
 

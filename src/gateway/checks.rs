@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
+use super::availability::Viewer;
 use super::core::Core;
 use super::options::GatewayOptions;
 use crate::bridge::{ArgumentChecks, Checks, OutputChecks, ToolSchemas};
 use crate::config::{ArgumentCheck, SchemaViolations, ServerDefinition};
 use crate::error::Result;
-use crate::registry::AgentId;
 use crate::trust::ApprovalStatus;
 
 /// The modes of the checks for servers whose config does not set them.
@@ -47,14 +47,14 @@ impl Core {
     /// cannot be called passes this check; the call fails later, with the reason.
     pub(super) fn check_arguments(
         &self,
-        agent: AgentId,
+        viewer: &Viewer<'_>,
         server: &str,
         tool: &str,
         arguments: Map<String, Json>,
     ) -> Result<Map<String, Json>> {
         let definition = self.registry.server(server).ok().filter(|definition| definition.filter.admits(tool));
         let Some(definition) = definition else { return Ok(arguments) };
-        let Ok(manifest) = self.usable(&definition, agent) else { return Ok(arguments) };
+        let Ok(manifest) = self.usable(&definition, viewer) else { return Ok(arguments) };
         let checked = self.argument_checks(&[(server, &definition)]).check(server, &manifest, tool, arguments);
         let (arguments, warning) = checked.map_err(|error| self.redacted(error))?;
         if let Some(warning) = warning {

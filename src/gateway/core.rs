@@ -14,6 +14,7 @@ use super::callbacks::{CallScope, CallbackChain};
 use super::checks::CheckDefaults;
 use super::config_source::ConfigSource;
 use super::events::Events;
+use super::granted::{GrantState, Granted};
 use super::observer::session;
 use super::plugin_switch::PluginSwitch;
 use super::providers::Providers;
@@ -21,7 +22,6 @@ use super::request::Subscriptions;
 use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
 use super::tasks::TaskServers;
-use crate::bridge::ToolSearch;
 use crate::catalog::Manifest;
 use crate::client::{Connections, TokenStore};
 use crate::config::{ServerDefinition, Surroundings};
@@ -51,6 +51,7 @@ pub(super) struct Core {
     pub(super) audit: Audit,
     pub(super) telemetry: Telemetry,
     pub(super) trust: TrustState,
+    pub(super) grants: GrantState,
     pub(super) connections: Connections,
     pub(super) requests: RequestState,
     pub(super) people: People,
@@ -106,13 +107,12 @@ pub(super) struct People {
 pub(super) struct RunDefaults {
     pub(super) checks: CheckDefaults,
     pub(super) max_result_tokens: Option<usize>,
-    pub(super) search: Arc<ToolSearch>,
 }
 
 impl People {
-    pub(super) fn new(core: &Weak<Core>, callbacks: CallbackChain, closed: &CancellationToken) -> Self {
+    pub(super) fn new(core: &Weak<Core>, callbacks: CallbackChain, everything: &Arc<Granted>, closed: &CancellationToken) -> Self {
         let operator = Identity::operator(Weak::clone(core), callbacks.clone(), closed);
-        Self { session: session(&operator), operator, callbacks, inputs: tokio::sync::Mutex::default() }
+        Self { session: session(&operator, everything), operator, callbacks, inputs: tokio::sync::Mutex::default() }
     }
 }
 

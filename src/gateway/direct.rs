@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json};
 
-use super::availability::AttachedServers;
-use super::{Agent, CallOptions};
+use super::availability::{AttachedServers, Viewer};
+use super::{Agent, ApprovalRead, CallOptions};
 use crate::bridge::ToolErrors;
 use crate::catalog::{DirectNames, DirectTool, NameStyle};
-use crate::config::server_of_key;
+use crate::config::{Item, server_of_key};
 use crate::error::{Error, ErrorText, Result};
 use crate::sandbox::Stop;
 use crate::text::json::json_bytes;
@@ -26,7 +26,10 @@ impl Agent {
     fn described(&self, style: NameStyle) -> Result<Vec<DirectTool>> {
         let wording = self.core.declaration_style(ToolErrors::default()).wording;
         let mut tools = Vec::new();
-        for (server, manifest) in self.core.visible_servers(self.identity.id, &AttachedServers::default())? {
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        for (server, manifest) in
+            self.core.visible_servers(&Viewer { id: self.identity.id, granted: &granted }, &AttachedServers::default())?
+        {
             let names = self.names_by_tool(&server)?;
             // A tool without a name was approved a moment ago.
             let named = manifest.distinct_tools().filter_map(|tool| Some((tool, names.get(&tool.name)?)));
@@ -42,10 +45,12 @@ impl Agent {
     pub fn tool_named(&self, name: &str) -> Result<(String, String)> {
         self.identity.check_open()?;
         let found = self.core.trust.approvals.tool_named(name).map_err(|error| self.core.redacted(error))?;
+        let granted = self.granted(ApprovalRead::Fresh)?;
         // A server that is configured no longer keeps its approval, and so does one that a server of another source hides.
         if let Some((key, tool)) = found
             && let Ok(server) = self.core.registry.server(server_of_key(&key))
             && server.key() == key
+            && granted.allows(&server.name, Item::Tool(&tool))
         {
             return Ok((server.name.clone(), tool));
         }

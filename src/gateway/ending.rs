@@ -1,4 +1,4 @@
-//! Ends everything that is live for a server: pending requests, grants, subscriptions and its process.
+//! Ends everything that is live for a server: pending requests, permissions for more calls, subscriptions and its process.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Core {
             EndReason::Disabled => self.registry.disable(name),
             EndReason::Reconfigured | EndReason::SwitchedOff => self.registry.interrupt(name),
         }
-        self.forget_grants(name);
+        self.forget_allowed_calls(name);
         if why != EndReason::Reconfigured {
             self.requests.subscriptions.forget(name);
         }
@@ -54,15 +54,15 @@ impl Core {
     }
 
     /// Takes back what persons have allowed agents for the session.
-    pub(super) fn forget_grants(&self, name: &str) {
-        self.people.operator.grants.forget(name);
-        self.agents.forget_grants(name);
+    pub(super) fn forget_allowed_calls(&self, name: &str) {
+        self.people.operator.allowed_calls.forget(name);
+        self.agents.forget_allowed_calls(name);
     }
 
     /// Ends what is live of a server for one agent, whose model has disabled it. The process ends with the last agent that sees the server.
     pub(super) async fn end_for(self: &Arc<Self>, name: &str, identity: &Identity) {
         self.registry.disable_for(name, identity.id);
-        identity.grants.forget(name);
+        identity.allowed_calls.forget(name);
         self.end_subscriptions_to(name, identity.id);
         if !self.is_enabled_for_any(name) {
             self.connections.close(name).await;

@@ -26,6 +26,8 @@ pub enum Event {
     ApprovalProposed { request: serde_json::Value },
     /// The file of a server's program has changed since its command was approved.
     ExecutableChanged { server: String, path: String, before: String, now: String },
+    /// An agent asked for something that its toolboxes do not have. Sent once for each agent and item, and to the operator alone.
+    NotGranted { agent: String, server: String, item: String, reason: String },
     /// A server's tools, resources or prompts differ from the approved ones.
     ToolsChanged {
         server: String,
@@ -96,6 +98,7 @@ impl Event {
             Self::Warning { .. }
             | Self::ApprovalsDamaged { .. }
             | Self::ExecutableChanged { .. }
+            | Self::NotGranted { .. }
             | Self::ToolsChanged { .. }
             | Self::Progress { .. }
             | Self::ServerLog { .. }

@@ -1,84 +1,247 @@
-//! Grants: permissions of a person for more than one call. A grant names exactly its subject and ends with the approval. After a revocation, a new
-//! approval, a change or a disabling, the person is asked again.
+//! Toolboxes and grants in the hands of the operator, and the words about what an agent is not granted.
 
-use parking_lot::{Mutex, MutexGuard};
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
-/// The calls that a grant allows.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Granted {
-    /// Calls of one tool, by the digest of everything that its server says about it.
-    Tool(String),
-    /// Requests of one method for the items of the manifest with this digest.
-    Requests { method: &'static str, manifest: String },
+use super::agent::Identity;
+use super::approval_cache::ApprovalRead;
+use super::callbacks::CallScope;
+use super::core::Core;
+use super::events::Event;
+use super::grant_rows;
+use super::{Agent, Gateway};
+use crate::config::{Item, check_label, parse_patterns};
+use crate::error::{Error, ErrorText, Result};
+use crate::registry::{GrantInfo, GrantList, GrantSource, Grants, Verdict};
+use crate::store::{Kind, Rows};
+
+/// The most toolboxes of one agent.
+const MAX_TOOLBOXES: usize = 64;
+/// The most refused items of one agent of which the operator is told.
+const MAX_TOLD: usize = 256;
+
+impl Gateway {
+    /// Gives toolboxes to an agent. From its next run on, the agent has exactly what its toolboxes allow. Blocks.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` for a name that is not well-formed, `ERR_UNKNOWN_TOOLBOX`, `ERR_GRANT_IN_CONFIG` if the config says what the agent is
+    /// granted, `ERR_STORE`, `ERR_CLOSED`.
+    pub fn grant(&self, agent: &str, toolboxes: &[String]) -> Result<GrantInfo> {
+        const METHOD: &str = "Gateway.grant";
+        self.changing(METHOD, agent, |grants| {
+            check_agent_is_ours(grants, agent)?;
+            match toolboxes.iter().find(|toolbox| grants.toolbox(toolbox).is_none()) {
+                Some(unknown) => Err(unknown_toolbox(grants, unknown)),
+                None => Ok(()),
+            }
+        })?;
+        self.change_agent(agent, |given| {
+            given.extend(toolboxes.iter().filter(|toolbox| !given.contains(toolbox)).cloned().collect::<Vec<_>>());
+            let problem = || format!("toolboxes: an agent has at most {MAX_TOOLBOXES}");
+            if given.len() > MAX_TOOLBOXES { Err(invalid(METHOD, problem())) } else { Ok(()) }
+        })
+    }
+
+    /// Takes toolboxes from an agent, or all of them where none is named. The agent then has what the others allow, or nothing: an agent from which
+    /// something was taken never gets more by that. Blocks.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` if the agent does not have a toolbox, and the errors of [`Gateway::grant`].
+    pub fn ungrant(&self, agent: &str, toolboxes: &[String]) -> Result<GrantInfo> {
+        const METHOD: &str = "Gateway.ungrant";
+        self.changing(METHOD, agent, |grants| {
+            check_agent_is_ours(grants, agent)?;
+            let given = grants.toolboxes_of(agent).ok_or_else(|| invalid(METHOD, format!("agent \"{agent}\" has no grant")))?;
+            match toolboxes.iter().find(|toolbox| !given.contains(toolbox)) {
+                Some(other) => Err(invalid(METHOD, format!("agent \"{agent}\" does not have the toolbox \"{other}\""))),
+                None => Ok(()),
+            }
+        })?;
+        self.change_agent(agent, |given| {
+            given.retain(|toolbox| !toolboxes.is_empty() && !toolboxes.contains(toolbox));
+            Ok(())
+        })
+    }
+
+    /// Lists all toolboxes, the agents that have them, and what other agents get. Blocks.
+    ///
+    /// # Errors
+    /// `ERR_STORE`, `ERR_CLOSED`.
+    pub fn toolboxes(&self) -> Result<GrantList> {
+        self.core.check_open()?;
+        self.core.grants_now(ApprovalRead::Fresh).map(|grants| grants.list()).map_err(|error| self.core.redacted(error))
+    }
+
+    /// Makes or changes a toolbox. `None` removes it, unless an agent has it. Blocks.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` for a wrong name or pattern, or a toolbox that an agent has; `ERR_GRANT_IN_CONFIG` if the config defines the toolbox;
+    /// `ERR_UNKNOWN_TOOLBOX` if there is none to remove; `ERR_STORE`, `ERR_CLOSED`.
+    pub fn set_toolbox(&self, name: &str, patterns: Option<&[String]>) -> Result<GrantList> {
+        const METHOD: &str = "Gateway.setToolbox";
+        self.changing(METHOD, name, |grants| {
+            if let Some(place) = grants.place_of_toolbox(name) {
+                return Err(Error::GrantInConfig { what: format!("the toolbox \"{name}\"").into(), place: place.into() });
+            }
+            match patterns {
+                Some(patterns) => {
+                    parse_patterns(patterns).map(drop).map_err(|(index, problem)| invalid(METHOD, format!("patterns[{index}]: {problem}")))
+                }
+                None if grants.toolbox(name).is_none() => Err(unknown_toolbox(grants, name)),
+                None => match grants.holders(name) {
+                    holders if holders.is_empty() => Ok(()),
+                    holders => {
+                        let problem = format!("the toolbox \"{name}\" is given to {}: take it from them first", holders.join(", "));
+                        Err(invalid(METHOD, problem))
+                    }
+                },
+            }
+        })?;
+        let change = |rows: &mut Rows| {
+            match patterns {
+                Some(patterns) => rows.insert(name.to_owned(), grant_rows::body(patterns)),
+                None => rows.remove(name),
+            };
+            Ok(())
+        };
+        self.core.store.change(Kind::Toolbox, change).map_err(|error| self.core.redacted(error))?;
+        self.toolboxes()
+    }
+
+    /// Says whether an agent may use an item of a server, and why. `agent` is the name of an agent, and the answer is for the operator. Blocks.
+    ///
+    /// # Errors
+    /// `ERR_STORE`, `ERR_CLOSED`.
+    pub fn explain_grant(&self, agent: &str, server: &str, item: Item<'_>) -> Result<Verdict> {
+        self.core.check_open()?;
+        let grants = self.core.grants_now(ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?;
+        Ok(grants.explain(Some(agent), server, item))
+    }
+
+    /// Checks a change against the grants as they are now. Rows that another program has changed are no obstacle: the change replaces them.
+    fn changing(&self, method: &'static str, name: &str, check: impl FnOnce(&Grants) -> Result<()>) -> Result<()> {
+        self.core.check_open()?;
+        check_label(name).map_err(|problem| invalid(method, problem))?;
+        let grants = self.core.grants_to_change().map_err(|error| self.core.redacted(error))?;
+        check(&grants).map_err(|error| self.core.redacted(error))
+    }
+
+    fn change_agent(&self, agent: &str, change: impl FnOnce(&mut Vec<String>) -> Result<()>) -> Result<GrantInfo> {
+        let changed = self.core.store.change(Kind::Grant, |rows| {
+            let mut toolboxes = rows.get(agent).map(|body| grant_rows::texts(agent, body)).transpose()?.unwrap_or_default();
+            change(&mut toolboxes)?;
+            rows.insert(agent.to_owned(), grant_rows::body(&toolboxes));
+            Ok(toolboxes)
+        });
+        let toolboxes = changed.map_err(|error| self.core.redacted(error))?;
+        Ok(GrantInfo { agent: agent.to_owned(), toolboxes, source: GrantSource::Store })
+    }
 }
 
-/// A grant. Two grants are equal if everything is equal on which the person's answer was based.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Grant {
-    pub(super) server: String,
-    /// The digest of the approved command.
-    pub(super) command: String,
-    /// The id of the approval. A new approval has a new id, also if another process made it.
-    pub(super) approval: String,
-    /// The number of decisions about the server in this gateway. Disabling the server or changing its config raises it, and so ends a grant.
-    pub(super) decisions: u64,
-    pub(super) granted: Granted,
-}
-
-/// The grants of one run, or of a gateway's session.
-#[derive(Debug, Default)]
-pub(super) struct Grants(Mutex<BTreeSet<Grant>>);
-
-impl Grants {
-    pub(super) fn add(&self, grant: Grant) {
-        self.all().insert(grant);
-    }
-
-    pub(super) fn contain(&self, grant: &Grant) -> bool {
-        self.all().contains(grant)
-    }
-
-    /// Removes the grants of a server. They are no longer valid, so this only frees their memory.
-    pub(super) fn forget(&self, server: &str) {
-        self.all().retain(|grant| grant.server != server);
-    }
-
-    /// Removes all grants, because their agent has ended.
-    pub(super) fn forget_all(&self) {
-        self.all().clear();
-    }
-
-    fn all(&self) -> MutexGuard<'_, BTreeSet<Grant>> {
-        self.0.lock()
+impl Agent {
+    /// Returns the grants of the agent's name as the operator sees them. `None` if nothing is said about it.
+    #[must_use]
+    pub fn granted_name(&self) -> Option<&str> {
+        self.identity.granted_name.as_deref()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn grant() -> Grant {
-        Grant { server: "a".into(), command: "c".into(), approval: "1".into(), decisions: 0, granted: Granted::Tool("t".into()) }
+impl Core {
+    /// Replaces the error of an item that exists, and that an agent is not granted, by one that says so. For the agent's author.
+    pub(super) fn explained(&self, identity: &Identity, server: &str, item: Item<'_>, error: Error) -> Error {
+        let Some(reason) = Some(&error).filter(|error| is_unknown(error)).and_then(|_| self.why_not_granted(identity, server, item)) else {
+            return error;
+        };
+        let (agent, instead) = (identity.name().unwrap_or_default(), Box::new(error));
+        let error = Error::NotGranted {
+            agent: agent.into(),
+            server: server.to_owned(),
+            item: item.to_string().into(),
+            reason: reason.into(),
+            instead,
+        };
+        self.redacted(error)
     }
 
-    #[test]
-    fn a_grant_is_for_what_it_was_given_for_and_for_nothing_else() {
-        let grants = Grants::default();
-        grants.add(grant());
-        assert!(grants.contain(&grant()));
-        let others = [
-            Grant { server: "b".into(), ..grant() },
-            Grant { command: "d".into(), ..grant() },
-            Grant { approval: "2".into(), ..grant() },
-            Grant { decisions: 1, ..grant() },
-            Grant { granted: Granted::Tool("u".into()), ..grant() },
-            Grant { granted: Granted::Requests { method: "t", manifest: "t".into() }, ..grant() },
-        ];
-        assert!(others.iter().all(|other| !grants.contain(other)));
-        grants.forget("b");
-        assert!(grants.contain(&grant()));
-        grants.forget("a");
-        assert!(!grants.contain(&grant()));
+    /// Tells the operator, in the background, of an item that an agent asked for and is not granted. An item that does not exist costs the same.
+    pub(super) fn tell_if_not_granted(&self, scope: &CallScope, server: &str, item: Item<'_>) {
+        if scope.granted.is_everything() {
+            return;
+        }
+        let Some(runtime) = self.trust.approval_cache.runtime() else { return };
+        let (core, identity, server) = (self.weak.clone(), Arc::clone(&scope.identity), server.to_owned());
+        let asked: (OwnedKind, String) = owned(item);
+        drop(runtime.spawn_blocking(move || {
+            let Some(core) = core.upgrade() else { return };
+            let item = asked.0.item(&asked.1);
+            let Some(reason) = core.why_not_granted(&identity, &server, item) else { return };
+            let is_new = {
+                let mut refused = identity.refused.lock();
+                refused.len() < MAX_TOLD && refused.insert(format!("{server}/{item}"))
+            };
+            if is_new {
+                let agent = identity.name().unwrap_or_default().to_owned();
+                core.events.send(&Event::NotGranted { agent, server, item: item.to_string(), reason });
+            }
+        }));
     }
+
+    /// Returns why an agent may not use an item that exists. `None` if it does not exist, or if the agent is granted it.
+    fn why_not_granted(&self, identity: &Identity, server: &str, item: Item<'_>) -> Option<String> {
+        let definition = self.registry.server(server).ok()?;
+        let exists = self.last_approved(&definition).is_none_or(|approved| match item {
+            Item::Tool(name) => approved.tool(name).is_some(),
+            Item::Prompt(name) => approved.prompt(name).is_some(),
+            Item::Resource(uri) => {
+                approved.readable(uri).next().is_some() || approved.resource_templates.iter().any(|known| known.uri_template == uri)
+            }
+        });
+        let verdict = self.grants_now(ApprovalRead::Fresh).ok()?.explain(identity.granted_name.as_deref(), server, item);
+        (exists && !verdict.granted).then_some(verdict.reason)
+    }
+}
+
+/// The kind of an item, whose name is kept beside it.
+#[derive(Clone, Copy)]
+enum OwnedKind {
+    Tool,
+    Resource,
+    Prompt,
+}
+
+impl OwnedKind {
+    fn item(self, name: &str) -> Item<'_> {
+        match self {
+            Self::Tool => Item::Tool(name),
+            Self::Resource => Item::Resource(name),
+            Self::Prompt => Item::Prompt(name),
+        }
+    }
+}
+
+fn owned(item: Item<'_>) -> (OwnedKind, String) {
+    match item {
+        Item::Tool(name) => (OwnedKind::Tool, name.to_owned()),
+        Item::Resource(uri) => (OwnedKind::Resource, uri.to_owned()),
+        Item::Prompt(name) => (OwnedKind::Prompt, name.to_owned()),
+    }
+}
+
+/// Returns whether an error says that something does not exist.
+pub(super) fn is_unknown(error: &Error) -> bool {
+    matches!(error, Error::UnknownServer { .. } | Error::UnknownTool { .. } | Error::UnknownResource { .. } | Error::UnknownPrompt { .. })
+}
+
+fn check_agent_is_ours(grants: &Grants, agent: &str) -> Result<()> {
+    match grants.place_of_agent(agent) {
+        Some(place) => Err(Error::GrantInConfig { what: format!("what agent \"{agent}\" is granted").into(), place: place.into() }),
+        None => Ok(()),
+    }
+}
+
+fn unknown_toolbox(grants: &Grants, name: &str) -> Error {
+    Error::UnknownToolbox { toolbox: name.into(), known: grants.toolbox_names().into_iter().map(ErrorText::from).collect() }
+}
+
+fn invalid(method: &'static str, problem: String) -> Error {
+    Error::InvalidOption { method, problem: problem.into() }
 }

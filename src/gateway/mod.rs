@@ -2,6 +2,7 @@
 
 mod agent;
 mod agent_modules;
+mod allowed_calls;
 mod approval;
 mod approval_cache;
 mod audit;
@@ -18,6 +19,8 @@ mod drift;
 mod ending;
 mod events;
 mod form;
+mod grant_rows;
+mod granted;
 mod grants;
 mod launch;
 mod model_tools;
@@ -55,7 +58,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use crate::client::{Completed, Elicitation, ElicitationAnswer, Form, Question, Sampling};
-pub use agent::{Agent, IdentityOptions};
+pub use agent::{Agent, IdentityOptions, NameOrigin};
 pub use agent_modules::AgentModule;
 pub use approval_cache::ApprovalRead;
 pub use callbacks::{
@@ -77,9 +80,11 @@ pub use tasks::{Task, TaskServer};
 
 use self::agent::Agents;
 use self::approval_cache::ApprovalCache;
+use self::availability::Viewer;
 use self::checks::CheckDefaults;
 use self::core::{Core, People, RequestState, RunDefaults, TrustState};
 use self::events::Events;
+use self::granted::GrantState;
 use self::observer::CoreObserver;
 use self::plugin_switch::PluginSwitch;
 use self::providers::Providers;
@@ -137,6 +142,16 @@ enum Reconnect {
     No,
 }
 
+/// The reader of a request's error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Audience {
+    /// A model, or the code of one. What its agent is not granted does not exist for it.
+    #[default]
+    Model,
+    /// The author of the agent, who is told what is not granted, and which toolbox has it.
+    Author,
+}
+
 /// Options of a request that is made without a run.
 #[derive(Default)]
 pub struct CallOptions {
@@ -148,6 +163,7 @@ pub struct CallOptions {
     pub on_event: Option<EventListener>,
     /// The trace that the call belongs to. Its server gets it too.
     pub trace: Option<TraceContext>,
+    pub audience: Audience,
 }
 
 /// MCP servers and their approvals, in the hands of an operator: the one who decides what may run. It dereferences to the operator's own agent,
@@ -226,9 +242,9 @@ impl Gateway {
             executables: Arc::new(Executables::default()),
             shown: Mutex::default(),
         };
-        let runs =
-            RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens, search: Arc::default() };
+        let runs = RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens };
         let closed = CancellationToken::new();
+        let grants = GrantState::new(config.grants.clone());
         let core = Arc::new_cyclic(|core| Core {
             weak: Weak::clone(core),
             registry: Registry::limited_to(options.only.as_deref(), config),
@@ -245,7 +261,8 @@ impl Gateway {
                 limits.max_reconnects,
             ),
             requests: RequestState::default(),
-            people: People::new(core, callbacks, &closed),
+            people: People::new(core, callbacks, &grants.everything, &closed),
+            grants,
             agents: Agents::default(),
             sandboxes: options.sandboxes(&limits),
             runs,
@@ -270,6 +287,9 @@ impl Gateway {
     fn begin(&self, options: &GatewayOptions, warnings: Vec<String>) -> Result<()> {
         self.warn_at_open(warnings);
         self.core.read_all_approvals();
+        if let Err(error) = self.core.grants_now(ApprovalRead::Fresh) {
+            self.core.events.warn(format!("agents can use nothing, as the grants cannot be read: {}", self.core.redacted(error)));
+        }
         self.enable_at_open(&options.enable)?;
         if options.watch {
             self.core.watch_config();
@@ -282,7 +302,7 @@ impl Gateway {
         Self { own: Agent { core: Arc::clone(core), identity: Arc::clone(&core.people.operator) } }
     }
 
-    /// Makes an agent: a caller with callbacks, session grants, sandboxes, subscriptions and decisions of its own. Two agents of one name are
+    /// Makes an agent: a caller with callbacks, permissions for its session, sandboxes, subscriptions and decisions of its own. Two agents of one name are
     /// two agents.
     ///
     /// # Errors
@@ -426,7 +446,9 @@ impl Agent {
         self.identity.check_open()?;
         check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)
             .map_err(|error| self.core.redacted(error))?;
-        let arguments = self.core.check_arguments(self.identity.id, name, tool, arguments)?;
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let viewer = Viewer { id: self.identity.id, granted: &granted };
+        let arguments = self.core.check_arguments(&viewer, name, tool, arguments)?;
         let request = Request::CallTool { tool: tool.to_owned(), arguments: Arc::new(arguments) };
         let result = self.request_without_run(name, &request, options, stop).await?;
         self.core.check_result(name, tool, &result).map_err(|error| self.core.redacted(error))?;

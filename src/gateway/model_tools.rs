@@ -37,13 +37,15 @@ impl Agent {
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
     pub fn approved_servers(&self, approval_read: ApprovalRead) -> Result<Vec<ApprovedServer>> {
         self.identity.check_open()?;
+        let granted = self.granted(approval_read)?;
         let approval_statuses: Vec<_> =
             self.core.registry.servers().into_iter().map(|server| (self.core.approval_status_by(&server, approval_read), server)).collect();
         self.core.refresh_if_cached(approval_read);
         let mut approved = Vec::new();
         for (approval_status, server) in approval_statuses {
-            let ApprovalStatus::Full(manifest) = approval_status.map_err(|error| self.core.redacted(error))? else { continue };
-            let asks = |name: &str| manifest.tool(name).is_some_and(|tool| gate(server.confirm, tool) != Gate::Open);
+            let ApprovalStatus::Full(whole) = approval_status.map_err(|error| self.core.redacted(error))? else { continue };
+            let Some(manifest) = granted.manifest(&server.name, &whole) else { continue };
+            let asks = |name: &str| manifest.tool(name).is_some_and(|tool| gate(granted.confirm(&server), tool) != Gate::Open);
             let functions = server_module(&server.name, &manifest).functions;
             approved.push(ApprovedServer {
                 asking: functions.iter().filter(|function| asks(&function.target)).count(),
@@ -89,8 +91,18 @@ impl Agent {
     /// # Errors
     /// The errors of [`Gateway::test_as`].
     pub(crate) async fn test_for_model(&self, name: &str) -> Result<ConnectionReport> {
+        self.known_server(name)?;
         let reconnect = if self.is_operator() { Reconnect::Yes } else { Reconnect::No };
         self.gateway().connected_as(name, Decider::Model, reconnect).await
+    }
+
+    /// Makes the approval request of a server for the agent's model.
+    ///
+    /// # Errors
+    /// The errors of [`Gateway::approval_request_as`].
+    pub(crate) async fn request_for_model(&self, name: &str) -> Result<ApprovalRequest> {
+        self.known_server(name)?;
+        self.gateway().approval_request_as(name, Decider::Model).await
     }
 
     /// Returns the gateway, for the part of a model's tools that the operator has to decide.

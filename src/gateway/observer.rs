@@ -7,6 +7,7 @@ use super::callbacks::CallScope;
 use super::caller::event_of;
 use super::core::Core;
 use super::events::Event;
+use super::granted::Granted;
 use crate::catalog::Manifest;
 use crate::client::{Caller, Notice, Observer};
 use crate::store::audit::ConnectionChange;
@@ -130,6 +131,6 @@ impl Caller for Nobody {
 }
 
 /// The operator's own scope, for questions outside of any call.
-pub(super) fn session(operator: &Arc<Identity>) -> Arc<CallScope> {
-    Arc::new(CallScope::new(operator, &operator.callbacks, None, None, None))
+pub(super) fn session(operator: &Arc<Identity>, everything: &Arc<Granted>) -> Arc<CallScope> {
+    Arc::new(CallScope::new(operator, Arc::clone(everything), &operator.callbacks, None, None, None))
 }

@@ -151,7 +151,7 @@ impl Gateway {
                 *core.plugin_switch.state() = State::On(ActivePeriod::default());
             }
             Ok(core
-                .visible_servers(core.people.operator.id, &AttachedServers::default())
+                .visible_servers(&core.operator_viewer(), &AttachedServers::default())
                 .map_err(|error| core.redacted(error))?
                 .into_keys()
                 .collect())

@@ -15,10 +15,13 @@ impl Agent {
     /// `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_APPROVAL_STORE`.
     pub fn approved_module(&self, name: &str, approval_read: ApprovalRead) -> Result<GuestModule> {
         self.identity.check_open()?;
-        let server = self.core.open_server(name)?;
+        self.core.check_open()?;
+        let granted = self.granted(approval_read)?;
+        let server = self.core.known_server(name, &granted).map_err(|error| self.core.redacted(error))?;
         let approval_status = self.core.approval_status_by(&server, approval_read);
         self.core.refresh_if_cached(approval_read);
-        let manifest = approval_status.map_err(|error| self.core.redacted(error))?.require_full(name)?;
+        let approved = approval_status.map_err(|error| self.core.redacted(error))?.require_full(name)?;
+        let manifest = granted.manifest(name, &approved).ok_or_else(|| self.core.redacted(self.core.unknown_server(name, &granted)))?;
         Ok(server_module(name, &manifest))
     }
 

@@ -61,6 +61,8 @@ impl Gateway {
         let config = blocking(move || core.source.read()).await.map_err(|error| self.core.redacted(error))?;
         let warnings = config.warnings.clone();
         let brought = self.core.brought_layers(&config).await.map_err(|error| self.core.redacted(error))?;
+        // Before the servers, so that no agent sees a new server by its earlier grants.
+        self.core.grants.replace(config.grants.clone());
         let change = move |registry: &Registry| {
             registry.replace(config);
             for (source, entries) in brought {

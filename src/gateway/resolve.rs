@@ -1,6 +1,7 @@
 //! Tells which servers would be in force for an agent and a task, and why, without attaching or starting any.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
@@ -85,10 +86,15 @@ impl Core {
         self.check_open()?;
         let ResolveOptions { agent, task, dry_run } = options;
         let identity = agent.as_deref().and_then(|name| self.agents.named(name));
+        let granted = match (agent, &identity) {
+            (_, Some(identity)) => self.granted(identity, ApprovalRead::Fresh)?,
+            (Some(name), None) => self.granted_to(Some(name), &[], ApprovalRead::Fresh)?,
+            (None, None) => Arc::clone(&self.grants.everything),
+        };
         let view = match (agent, &identity) {
-            (_, Some(identity)) => AgentView::of(identity),
-            (Some(name), None) => AgentView::unopened(name),
-            (None, None) => AgentView::of(&self.people.operator),
+            (_, Some(identity)) => AgentView::of(identity, &granted),
+            (Some(name), None) => AgentView::unopened(name, &granted),
+            (None, None) => AgentView::of(&self.people.operator, &granted),
         };
         let task = self.read_task("Gateway.resolve", task.as_ref().unwrap_or(&Task::default()))?;
         let decided = self.decide(view, &task, ApprovalRead::Fresh)?;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
+use super::availability::Viewer;
 use super::request::Request;
-use super::{Agent, CallOptions};
+use super::{Agent, ApprovalRead, CallOptions};
 use crate::bridge::{PromptEntry, ResourceEntry, prompt_arguments, prompt_entries, resource_entries};
 use crate::catalog::{Manifest, drop_our_keys};
 use crate::client::{Completed, ResourceOrPromptRequest};
@@ -92,7 +93,9 @@ impl Agent {
 
     pub(super) fn usable(&self, name: &str) -> Result<Arc<Manifest>> {
         self.identity.check_open()?;
-        let usable = self.core.registry.server(name).and_then(|server| self.core.usable(&server, self.identity.id));
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let viewer = Viewer { id: self.identity.id, granted: &granted };
+        let usable = self.core.known_server(name, &granted).and_then(|server| self.core.usable(&server, &viewer));
         usable.map_err(|error| self.core.redacted(error))
     }
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::agent::{Agent, Identity};
 use super::agent_modules::{AgentModule, AgentModules, RunHost, check};
 use super::approval_cache::ApprovalRead;
-use super::availability::AttachedServers;
+use super::availability::{AttachedServers, Viewer};
 use super::callbacks::{CallScope, CallbackChain, Callbacks};
 use super::core::Core;
 use super::events::EventListener;
@@ -178,7 +178,11 @@ impl Sandbox {
 
     async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &ActivePeriod) -> RunReport {
         let traced = self.core.trace_run(self.identity.name.as_deref(), options.run_id, options.trace);
-        let scope = CallScope::new(&self.identity, &self.callbacks, options.callbacks, options.run_id, options.on_event);
+        let granted = match self.core.granted(&self.identity, ApprovalRead::Fresh) {
+            Ok(granted) => granted,
+            Err(error) => return failed(self.core.redacted(error)),
+        };
+        let scope = CallScope::new(&self.identity, granted, &self.callbacks, options.callbacks, options.run_id, options.on_event);
         let scope = Arc::new(scope.with_max_questions(self.core.limits.max_questions).with_trace(traced.context));
         let end = RunEnd { closed: self.closed.clone(), switched_off: period.ended.clone(), stop: stop.clone() };
         let prepared = self.take_up(options.task.as_ref()).and_then(|tasks| self.prepare(options.tool_errors, &scope, end, &tasks));
@@ -272,7 +276,8 @@ impl Sandbox {
     /// Prepares the modules that the run can import, when it starts. `tasks` decide which servers it has.
     fn prepare(&self, tool_errors: Option<ToolErrors>, scope: &Arc<CallScope>, end: RunEnd, tasks: &[Arc<TakenTask>]) -> Result<RunHost> {
         let Attachment { servers: attached, warnings } = self.core.attach(&self.identity, tasks, ApprovalRead::Fresh)?;
-        let manifests: BTreeMap<_, _> = self.core.visible_servers(self.identity.id, &attached)?;
+        let viewer = Viewer { id: self.identity.id, granted: &scope.granted };
+        let manifests: BTreeMap<_, _> = self.core.visible_servers(&viewer, &attached)?;
         let servers: BTreeMap<&str, _> =
             manifests.keys().filter_map(|name| Some((name.as_str(), self.definition(name, &attached)?))).collect();
         let visible: Vec<_> = servers.iter().map(|(name, server)| (*name, &**server)).collect();
@@ -284,7 +289,7 @@ impl Sandbox {
         let catalog = Catalog::new(manifests.clone(), self.module_infos(), self.core.declaration_style(errors));
         let one_at_a_time =
             visible.iter().filter(|(_, server)| server.parallel == Parallel::No).map(|(name, _)| (*name).to_owned()).collect();
-        let tool_finder = ToolFinder { catalog, search: Arc::clone(&self.core.runs.search) };
+        let tool_finder = ToolFinder { catalog, search: Arc::clone(&scope.granted.search) };
         let checks = self.core.checks(&visible);
         drop(servers);
         let servers = ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, checks, tool_finder);

@@ -240,6 +240,7 @@ fn subject_of(event: &Event) -> Option<&str> {
         | Event::ApprovalsDamaged { .. }
         | Event::ApprovalProposed { .. }
         | Event::Progress { .. }
+        | Event::NotGranted { .. }
         | Event::ResourceUpdated { .. } => None,
     }
 }
@@ -276,6 +277,7 @@ fn words(event: &Event) -> (&'static str, String, Option<String>) {
         | Event::ApprovalsDamaged { .. }
         | Event::ApprovalProposed { .. }
         | Event::Progress { .. }
+        | Event::NotGranted { .. }
         | Event::ResourceUpdated { .. } => ("event", String::new(), None),
     }
 }

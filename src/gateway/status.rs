@@ -1,9 +1,10 @@
-//! The status of servers, as `servers()` reports it.
+//! The status of servers, as `servers()` reports it to an agent.
 
 use super::Agent;
 use super::approval_cache::ApprovalRead;
+use super::granted::Granted;
 use crate::client::ConnectionState;
-use crate::config::{InvalidServer, ServerDefinition, missing_variables};
+use crate::config::{InvalidServer, Item, ServerDefinition, missing_variables};
 use crate::error::Result;
 use crate::registry::{Entry, LastError, ServerState, ServerStatus};
 use crate::trust::ApprovalStatus;
@@ -22,7 +23,9 @@ impl Agent {
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
     pub fn servers_by(&self, approval_read: ApprovalRead) -> Result<Vec<ServerStatus>> {
-        let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry, approval_read)).collect();
+        let granted = self.granted(approval_read)?;
+        let statuses: Result<Vec<_>> =
+            self.core.registry.entries().iter().filter_map(|entry| self.status(entry, &granted, approval_read).transpose()).collect();
         self.core.refresh_if_cached(approval_read);
         statuses.map_err(|error| self.core.redacted(error))
     }
@@ -38,12 +41,22 @@ impl Agent {
         }
     }
 
-    pub(super) fn status(&self, entry: &Entry, approval_read: ApprovalRead) -> Result<ServerStatus> {
+    /// Returns the status of a server as the agent sees it. `None` if the server does not exist for the agent.
+    pub(super) fn status(&self, entry: &Entry, granted: &Granted, approval_read: ApprovalRead) -> Result<Option<ServerStatus>> {
+        if !granted.reaches(entry.name()) {
+            return Ok(None);
+        }
         let server = match entry {
             Entry::Valid(server) => server,
-            Entry::Invalid(server) => return Ok(self.invalid_status(server)),
+            Entry::Invalid(server) => return Ok(Some(self.invalid_status(server))),
         };
-        let approval_status = self.core.approval_status_by(server, approval_read)?;
+        let approval_status = match self.core.approval_status_by(server, approval_read)? {
+            ApprovalStatus::Full(approved) => match granted.manifest(&server.name, &approved) {
+                Some(seen) => ApprovalStatus::Full(seen),
+                None => return Ok(None),
+            },
+            other => other,
+        };
         let registry = &self.core.registry;
         let last_error = registry.last_error(&server.name);
         let connection = self.core.connections.state(&server.name);
@@ -59,7 +72,7 @@ impl Agent {
             ApprovalStatus::Command => ServerState::CommandApproved,
             ApprovalStatus::Full(_) => ServerState::Idle,
         };
-        Ok(ServerStatus {
+        Ok(Some(ServerStatus {
             name: server.name.clone(),
             state,
             approved: matches!(approval_status, ApprovalStatus::Full(_)),
@@ -69,10 +82,14 @@ impl Agent {
             source: server.source.clone(),
             hides: registry.hidden_by(&server.name),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
-            quarantined: self.quarantined(server, &approval_status, approval_read),
+            quarantined: {
+                let mut changed = self.quarantined(server, &approval_status, approval_read);
+                changed.retain(|tool| granted.allows(&server.name, Item::Tool(tool)));
+                changed
+            },
             missing,
             last_error,
-        })
+        }))
     }
 
     fn invalid_status(&self, server: &InvalidServer) -> ServerStatus {

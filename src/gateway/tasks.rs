@@ -14,6 +14,7 @@ use super::approval_cache::ApprovalRead;
 use super::availability::{AttachedServers, presence};
 use super::core::Core;
 use super::ending::EndReason;
+use super::granted::Granted;
 use crate::config::{ServerDefinition, ServerSource, SourceKind, missing_variables, parse_object};
 use crate::error::{Error, Result};
 use crate::registry::{AgentId, AttachDecision, AttachReason, Candidate, Decider, Entry, Obstacle, Presence, TaskWishes, attach};
@@ -150,20 +151,21 @@ impl DecidedServer {
 }
 
 /// The agent for which servers are looked at.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct AgentView<'a> {
     pub(super) id: AgentId,
     pub(super) name: Option<&'a str>,
+    granted: &'a Granted,
 }
 
 impl<'a> AgentView<'a> {
-    pub(super) fn of(identity: &'a Identity) -> Self {
-        Self { id: identity.id, name: identity.name() }
+    pub(super) fn of(identity: &'a Identity, granted: &'a Granted) -> Self {
+        Self { id: identity.id, name: identity.name(), granted }
     }
 
     /// The view of an agent that is not open, so that its model has decided nothing.
-    pub(super) fn unopened(name: &'a str) -> Self {
-        Self { id: AgentId(u64::MAX), name: Some(name) }
+    pub(super) fn unopened(name: &'a str, granted: &'a Granted) -> Self {
+        Self { id: AgentId(u64::MAX), name: Some(name), granted }
     }
 }
 
@@ -308,6 +310,9 @@ impl Core {
             return Ok(Some(Obstacle::DisabledByPerson));
         }
         // What another agent has added is that agent's.
+        if !agent.granted.reaches(&server.name) {
+            return Ok(Some(Obstacle::NotGranted));
+        }
         if server.source.kind == SourceKind::Agent && presence(&server.source, agent.name) == Presence::OnRequest {
             return Ok(Some(Obstacle::NotGranted));
         }
@@ -326,7 +331,8 @@ impl Core {
         let Some((first, wider)) = tasks.split_first() else { return Ok(Attachment::default()) };
         let task = wider.iter().fold(first.read.clone(), |task, wider| task.within(&wider.read));
         let mut attachment = Attachment::default();
-        for decided in self.decide(AgentView::of(identity), &task, approval_read)? {
+        let granted = self.granted(identity, approval_read)?;
+        for decided in self.decide(AgentView::of(identity, &granted), &task, approval_read)? {
             let AttachDecision { server: name, reason, obstacle } = &decided.decision;
             let known = decided.definition().map(|server| server.name.clone());
             let is_enabled = known.as_ref().is_some_and(|known| self.registry.is_enabled(known, identity.id));

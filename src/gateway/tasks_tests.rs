@@ -45,7 +45,7 @@ impl Scene {
         let task = core.take_up("test", &Task { text: Some(text.to_owned()), ..Task::default() }).unwrap();
         let identity = &core.people.operator;
         let Attachment { servers, warnings } = core.attach(identity, &[task], ApprovalRead::Fresh).unwrap();
-        (core.visible_servers(identity.id, &servers).unwrap().into_keys().collect(), warnings)
+        (core.visible_servers(&core.operator_viewer(), &servers).unwrap().into_keys().collect(), warnings)
     }
 
     async fn reasons(&self, options: ResolveOptions) -> Vec<String> {

@@ -302,7 +302,7 @@ fn call_function<'env>(
         let checked = options::read::<NoOptions>(FUNCTIONS, &context.get::<String>(3)?, &context.get::<String>(4)?, CallbackOwner::Agent);
         let own = EventSink::new(context.get(5)?)?;
         let on_event = own.clone().map(EventSink::event_listener);
-        let options = CallOptions { callbacks: callbacks(&env, context.get(6)?)?, on_event, timeout_ms: None, trace: None };
+        let options = CallOptions { callbacks: callbacks(&env, context.get(6)?)?, on_event, ..CallOptions::default() };
         let (agent, server, stop) = (agent.clone(), server.clone(), Stop::new());
         let stopped = stop.clone();
         let work = async move {

@@ -18,7 +18,7 @@ use super::sandbox::{Sandbox, started};
 use super::{glue, options};
 use crate::blocking::blocking;
 use crate::error::{Error, Result};
-use crate::gateway::{Agent, CallOptions};
+use crate::gateway::{Agent, Audience, CallOptions};
 use crate::sandbox::{Stop, Wire};
 
 /// The operator's own agent, or a named one. Each function gets the name of the method that JavaScript has called, for errors.
@@ -109,7 +109,7 @@ impl Caller {
             let asked = callbacks(&env, context.get(5)?)?;
             let events = EventSink::new(context.get(6)?)?;
             let on_event = events.clone().map(EventSink::event_listener);
-            let listeners = CallOptions { callbacks: asked, on_event, timeout_ms: None, trace: None };
+            let listeners = CallOptions { callbacks: asked, on_event, audience: Audience::Author, ..CallOptions::default() };
             let (stop, work) = (Stop::new(), work.clone());
             let running = work(caller.agent.clone(), parts, listeners, stop.clone());
             let events = events.or_else(|| caller.events.clone());

@@ -6,6 +6,7 @@ export type GatewayEvent =
   | ApprovalsDamagedEvent
   | ApprovalProposedEvent
   | ExecutableChangedEvent
+  | NotGrantedEvent
   | ToolsChangedEvent
   | ProgressEvent
   | ServerLogEvent
@@ -54,6 +55,20 @@ export interface ExecutableChangedEvent {
   /** The SHA-256 of the program file when it was approved. `now` is its present SHA-256. */
   before: string
   now: string
+}
+
+/**
+ * An event for the operator: an agent called a tool, or read or filled in something, that its toolboxes do not have. Passed once for each agent and item.
+ * For the agent's model, the item does not exist.
+ */
+export interface NotGrantedEvent {
+  type: 'not-granted'
+  agent: string
+  server: string
+  /** The tool's name, `resource:` with a URI, or `prompt:` with a name. */
+  item: string
+  /** The reason, and which toolbox has it. It must not be shown to a model. */
+  reason: string
 }
 
 /**

@@ -16,10 +16,12 @@ use crate::gateway::IdentityOptions;
 
 const AGENT: &str = "Gateway.agent";
 
-/// The options of `Gateway.agent` are its callbacks.
+/// Options of `Gateway.agent`, besides its callbacks.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct NoOptions {}
+struct AgentOptions {
+    profiles: Option<Vec<String>>,
+}
 
 /// One caller of a gateway, made by `Gateway.agent`. Its `session` answers, sandboxes with their saved values, callbacks, subscriptions and its
 /// model's decisions to enable or disable a server belong to it alone, and end with it. Approvals and connections are shared with the other agents of
@@ -107,11 +109,15 @@ impl Gateway {
         let make = env.create_function_from_closure::<(), Agent, _>("make", move |context| {
             let env = Env::from_raw(context.env.raw());
             let (label, data, names): (String, String, String) = (context.get(0)?, context.get(1)?, context.get(2)?);
-            let read = options::read::<NoOptions>(AGENT, &data, &names, CallbackOwner::Agent);
-            read.map_err(|error| glue::thrown(&env, &error))?;
+            let read = options::read::<AgentOptions>(AGENT, &data, &names, CallbackOwner::Agent);
+            let AgentOptions { profiles } = read.map_err(|error| glue::thrown(&env, &error))?;
             let own = EventSink::new(context.get(3)?)?;
-            let options =
-                IdentityOptions { callbacks: callbacks(&env, context.get(4)?)?, on_event: own.clone().map(EventSink::event_listener) };
+            let options = IdentityOptions {
+                callbacks: callbacks(&env, context.get(4)?)?,
+                on_event: own.clone().map(EventSink::event_listener),
+                profiles,
+                ..IdentityOptions::default()
+            };
             let agent = gateway.agent(&label, options).map_err(|error| glue::thrown(&env, &error))?;
             Ok(Agent { caller: Caller { core: core.clone(), agent, events: own.or_else(|| events.clone()) } })
         })?;

@@ -15,6 +15,7 @@ mod event_queue;
 mod events;
 mod gateway;
 mod glue;
+mod grants;
 mod host_module;
 mod identity;
 mod options;

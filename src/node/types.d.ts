@@ -227,8 +227,14 @@ export interface Callbacks extends CallerCallbacks {
 /** Options of an `Agent`'s method, without the callbacks that are the operator's. */
 export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssuer'>
 
-/** Options of `Gateway.agent`: its callbacks. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
-export interface AgentOptions extends CallerCallbacks {}
+/** Options of `Gateway.agent`. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
+export interface AgentOptions extends CallerCallbacks {
+  /**
+   * Names of profiles of the config: the agent has only their servers, each as narrow as all of them say. Default: those of the agent's entry in the
+   * config. Once the config has profiles, an agent without any has no server. A name that the config does not have is `ERR_INVALID_OPTION`.
+   */
+  profiles?: string[]
+}
 
 /** VMs that are started in advance, so that a run does not wait for its start. Each run has a VM of its own, which is destroyed after the run. */
 export interface WarmVms {

@@ -2,7 +2,9 @@
 
 mod attach;
 mod catalogue;
+mod grants;
 mod merged;
+mod profiles;
 pub mod providers;
 mod status;
 
@@ -14,7 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use attach::{AttachDecision, AttachReason, Candidate, Obstacle, Presence, TaskWishes, attach};
 pub use catalogue::{catalogue, catalogue_source};
+pub use grants::{Access, GrantInfo, GrantList, GrantSource, Grants, Patterns, ToolboxInfo, Verdict};
 pub use merged::Hidden;
+pub use profiles::Stack;
 pub use status::{LastError, ServerState, ServerStatus};
 
 use self::merged::{Layers, Merged, Rank};
@@ -81,7 +85,7 @@ struct AgentState {
     enabled: Option<bool>,
     /// Cancelled when the model disables the server, and when the server ends for all: pending calls of the agent end.
     ended: CancellationToken,
-    /// Number of times that the model has disabled the server: earlier grants of the agent no longer hold.
+    /// Number of times that the model has disabled the server: what people allowed its calls before no longer holds.
     decisions: u64,
 }
 
@@ -93,7 +97,7 @@ struct Live {
     last_error: Option<LastError>,
     /// Cancelled when the server is revoked, disabled by a person, or configured in another way: pending calls of all agents end.
     ended: CancellationToken,
-    /// Number of times that this happened, or that another approval was given: earlier grants no longer hold.
+    /// Number of times that this happened, or that another approval was given: what people allowed earlier no longer holds.
     decisions: u64,
     /// The manifest that was last compared with the approved one.
     compared: Option<Arc<Manifest>>,

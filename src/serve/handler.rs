@@ -27,7 +27,7 @@ use super::paused_calls::{Step, work};
 use super::resources_and_prompts::{self, ResourcesAndPrompts, Target};
 use super::rounds::{Input, worked};
 use super::run_limits::RunPermit;
-use super::session::{ClientNotification, Session, SessionCell};
+use super::session::{CallerName, ClientNotification, Session, SessionCell};
 use super::stateless::Keeper;
 use super::tasks::{Begun, Place, Run};
 use super::{Served, answers, changes, stateless, subscriptions};
@@ -77,8 +77,12 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn call_options(&self) -> CallOptions {
-        let (callbacks, on_event) = (Arc::clone(&self.callbacks) as Arc<_>, Arc::clone(&self.on_event));
-        CallOptions { timeout_ms: None, callbacks: Some(callbacks), on_event: Some(on_event), trace: self.trace }
+        CallOptions {
+            callbacks: Some(Arc::clone(&self.callbacks) as Arc<_>),
+            on_event: Some(Arc::clone(&self.on_event)),
+            trace: self.trace,
+            ..CallOptions::default()
+        }
     }
 }
 
@@ -101,7 +105,7 @@ impl Handler {
             return Ok(Arc::clone(session));
         }
         let client = context.client_info();
-        let name = self.caller.agent.as_deref().or_else(|| client.as_ref().map(|client| client.name.as_str()));
+        let name = CallerName { of_token: self.caller.agent.as_deref(), of_client: client.as_ref().map(|client| client.name.as_str()) };
         // Without a session, the connection ends with this request.
         let told = stateless::owner(context).is_none().then(|| ClientNotification::Client(context.peer.clone()));
         let opened = Session::open(&self.served.0, name, told);

@@ -171,6 +171,8 @@ impl Shared {
         }
         let seen: Vec<_> =
             gateway.approved_servers(crate::gateway::ApprovalRead::Fresh)?.into_iter().map(|server| (server.name, server.digest)).collect();
-        Ok(format!("{seen:?}"))
+        // With damaged grants, agents see nothing.
+        let grants = gateway.toolboxes().ok();
+        Ok(format!("{seen:?} {grants:?}"))
     }
 }

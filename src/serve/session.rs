@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::Shared;
 use crate::agent::{AgentOptions, AgentTools};
 use crate::error::Result;
-use crate::gateway::{Agent, IdentityOptions};
+use crate::gateway::{Agent, IdentityOptions, NameOrigin};
 
 /// The name of an agent whose client gives none that can stand in a log.
 const UNNAMED: &str = "client";
@@ -44,12 +44,15 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Opens the session of a client that calls itself `name`. `told`: the way of its updates.
-    pub(super) fn open(shared: &Shared, name: Option<&str>, told: Option<ClientNotification>) -> Result<Arc<Self>> {
-        let name = shared.options.agent.clone().unwrap_or_else(|| agent_name(name));
+    /// Opens the session of a caller. `told`: the way of its updates.
+    pub(super) fn open(shared: &Shared, name: CallerName<'_>, told: Option<ClientNotification>) -> Result<Arc<Self>> {
+        let (name, name_origin) = match &shared.options.agent {
+            Some(name) => (name.clone(), NameOrigin::Operator),
+            None => name.of_agent(),
+        };
         let subscribed = Subscribed::default();
         let on_event = told.map(|told| updates(&shared.runtime, told, Arc::clone(&subscribed)));
-        let agent = shared.gateway.agent(&name, IdentityOptions { callbacks: None, on_event })?;
+        let agent = shared.gateway.agent(&name, IdentityOptions { on_event, name_origin, ..IdentityOptions::default() })?;
         let tools = AgentTools::new(agent.clone(), None, AgentOptions::default())?;
         Ok(Arc::new(Self { agent, tools, level: Mutex::default(), subscribed, runtime: shared.runtime.clone() }))
     }
@@ -75,6 +78,25 @@ impl Drop for Session {
     fn drop(&mut self) {
         let agent = self.agent.clone();
         self.runtime.spawn(async move { agent.close().await });
+    }
+}
+
+/// The names of a caller.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct CallerName<'a> {
+    /// The name of the caller's token.
+    pub(super) of_token: Option<&'a str>,
+    /// The name that the client gives itself.
+    pub(super) of_client: Option<&'a str>,
+}
+
+impl CallerName<'_> {
+    /// Returns the name of the caller's agent, and whether grants for this name are for the caller. A token's name that had to be changed is not
+    /// the name that the operator has granted something.
+    fn of_agent(self) -> (String, NameOrigin) {
+        let name = agent_name(self.of_token.or(self.of_client));
+        let is_of_token = self.of_token == Some(name.as_str());
+        (name, if is_of_token { NameOrigin::Operator } else { NameOrigin::Client })
     }
 }
 
@@ -127,5 +149,14 @@ mod tests {
             assert_eq!(agent_name(client), name);
         }
         assert_eq!(agent_name(Some(&"n".repeat(100))).len(), MAX_NAME_CHARS);
+    }
+
+    #[test]
+    fn only_a_token_names_an_agent_for_the_grants() {
+        let origin = |of_token, of_client| CallerName { of_token, of_client }.of_agent().1;
+        assert_eq!(origin(Some("admin"), Some("x")), NameOrigin::Operator);
+        for (of_token, of_client) in [(None, Some("admin")), (Some("admin!"), None), (Some(" admin"), Some("admin")), (None, None)] {
+            assert_eq!(origin(of_token, of_client), NameOrigin::Client, "{of_token:?} {of_client:?}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use rmcp::service::{SubscriptionContext, SubscriptionSink};
 
 use super::answers::{no_such_resource, refused};
 use super::resources_and_prompts::{ResourcesAndPrompts, Target};
-use super::session::{ClientNotification, Session};
+use super::session::{CallerName, ClientNotification, Session};
 use super::{Shared, changes};
 use crate::blocking::blocking;
 
@@ -58,7 +58,7 @@ struct Streamed {
 async fn subscribed(shared: &Shared, caller: Option<&str>, context: &SubscriptionContext) -> Result<Option<Streamed>, ErrorData> {
     let Some(uris) = context.accepted().resource_subscriptions.as_ref().filter(|uris| !uris.is_empty()) else { return Ok(None) };
     let client = context.request_context().client_info();
-    let name = caller.or_else(|| client.as_ref().map(|client| client.name.as_str()));
+    let name = CallerName { of_token: caller, of_client: client.as_ref().map(|client| client.name.as_str()) };
     let session = Session::open(shared, name, Some(ClientNotification::Stream(context.sink().clone()))).map_err(|error| refused(&error))?;
     let agent = session.agent.clone();
     let asked = uris.clone();

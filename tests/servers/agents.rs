@@ -94,7 +94,7 @@ async fn thought() {
 }
 
 fn agent_of(setup: &Setup, voice: &Arc<NamedPerson>) -> Agent {
-    setup.gateway.agent(&voice.name, IdentityOptions { callbacks: Some(voice.callbacks()), on_event: None }).unwrap()
+    setup.gateway.agent(&voice.name, IdentityOptions { callbacks: Some(voice.callbacks()), ..IdentityOptions::default() }).unwrap()
 }
 
 fn silent(setup: &Setup, name: &str) -> Agent {
@@ -276,7 +276,7 @@ async fn a_resource_that_changes_is_told_to_whom_has_subscribed_and_to_nobody_el
         let setup = Setup::open(flags).await;
         let (told, told_other) = (RecordedEvents::default(), RecordedEvents::default());
         let agent = |told: &RecordedEvents| {
-            let options = IdentityOptions { callbacks: None, on_event: Some(told.listener()) };
+            let options = IdentityOptions { on_event: Some(told.listener()), ..IdentityOptions::default() };
             setup.gateway.agent("watcher", options).unwrap()
         };
         let (first, second, third) = (agent(&told), agent(&told_other), agent(&told_other));
@@ -408,7 +408,7 @@ async fn a_pending_question_ends_with_its_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revocation_takes_back_the_session_grants_of_all_agents() {
+async fn a_revocation_takes_back_what_was_allowed_for_the_session_to_all_agents() {
     let (setup, _) = asking_room(&[]).await;
     let voices = ["first", "second"].map(|name| NamedPerson::deciding(name, Decision::Session));
     let agents = [agent_of(&setup, &voices[0]), agent_of(&setup, &voices[1])];

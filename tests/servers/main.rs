@@ -11,6 +11,8 @@ mod direct;
 mod disk;
 mod elicitation;
 mod gateway;
+mod grants;
+mod grants_states;
 mod hostile;
 mod lifecycle;
 mod programs;

@@ -6,6 +6,8 @@ use crate::rust::Direction::{self, FromRust, ToRust};
 pub type Pair = (&'static str, &'static str, &'static str, Direction);
 
 pub const PAIRS: &[Pair] = &[
+    ("AgentGrant", "registry/grants/mod.rs", "GrantInfo", FromRust),
+    ("AgentOptions", "node/identity.rs", "AgentOptions", ToRust),
     ("AgentTool", "agent/definitions.rs", "ToolDefinition", FromRust),
     ("AgentToolsOptions", "node/agent.rs", "ToolsOptions", ToRust),
     ("ApprovalQuestion", "gateway/callbacks.rs", "ApprovalQuestion", FromRust),
@@ -30,12 +32,16 @@ pub const PAIRS: &[Pair] = &[
     ("ConnectionReport", "gateway/mod.rs", "ConnectionReport", FromRust),
     ("Decision", "trust/gate.rs", "Decision", ToRust),
     ("DeclarationOptions", "node/catalog.rs", "DeclarationOptions", ToRust),
+    ("DefaultGrant", "config/grants.rs", "DefaultGrant", FromRust),
     ("DirectNames", "catalog/direct_names.rs", "DirectNames", FromRust),
     ("ElicitationQuestion", "gateway/callbacks.rs", "ElicitationQuestion", FromRust),
     ("Finding", "trust/audit.rs", "Finding", FromRust),
     ("FunctionInfo", "catalog/hints/mod.rs", "FunctionInfo", FromRust),
     ("GatewayEvent", "gateway/events.rs", "Event", FromRust),
     ("GatewayOptions", "node/options.rs", "OpenOptions", ToRust),
+    ("GrantList", "registry/grants/mod.rs", "GrantList", FromRust),
+    ("GrantSource", "registry/grants/mod.rs", "GrantSource", FromRust),
+    ("GrantVerdict", "registry/grants/explain.rs", "Verdict", FromRust),
     ("HostModuleInfo", "node/host_module.rs", "ModuleInfo", ToRust),
     ("HypervisorReport", "sandbox/hypervisor.rs", "HypervisorReport", FromRust),
     ("IssuerQuestion", "gateway/callbacks.rs", "IssuerQuestion", FromRust),
@@ -80,6 +86,7 @@ pub const PAIRS: &[Pair] = &[
     ("ToolInfo", "catalog/view.rs", "ToolInfo", FromRust),
     ("ToolMatch", "bridge/discovery.rs", "ToolMatch", FromRust),
     ("ToolSummary", "trust/request.rs", "ToolSummary", FromRust),
+    ("Toolbox", "registry/grants/mod.rs", "ToolboxInfo", FromRust),
     ("WarmVms", "sandbox/pool.rs", "WarmVms", FromRust),
 ];
 
@@ -87,7 +94,6 @@ pub const PAIRS: &[Pair] = &[
 pub const OTHERS: &[(&str, &str)] = &[
     ("Agent", "a class"),
     ("AgentCallOptions", "functions, and a signal"),
-    ("AgentOptions", "functions"),
     ("AgentToolError", "put together in agent/advice.rs and results/report.rs"),
     ("AgentToolName", "of constants"),
     ("AgentToolResult", "whatever a tool answers"),

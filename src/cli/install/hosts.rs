@@ -86,6 +86,7 @@ pub(super) struct ServeOptions<'o> {
     pub(super) config: Option<&'o Path>,
     pub(super) state: Option<&'o Path>,
     pub(super) servers: Option<&'o [String]>,
+    pub(super) agent: Option<&'o str>,
 }
 
 /// Returns the entry that starts `hyperlight-mcp serve`. All paths are absolute, as a host may have another `PATH` and another folder. npm
@@ -101,6 +102,7 @@ pub(super) fn entry(program: Program, launch: &Launch, npx: Option<&Path>, optio
         words.extend(path.map(|path| [option.to_owned(), text(path)]).into_iter().flatten());
     }
     words.extend(options.servers.map(|servers| ["--servers".to_owned(), servers.join(",")]).into_iter().flatten());
+    words.extend(options.agent.map(|agent| ["--agent".to_owned(), agent.to_owned()]).into_iter().flatten());
     let entry = json!({ "command": text(&launch.node), "args": words });
     match program {
         Program::Vscode | Program::ClaudeCode | Program::Cursor => {
@@ -162,9 +164,13 @@ mod tests {
     #[test]
     fn the_entry_names_node_and_this_copy_by_absolute_paths() {
         let launch = Launch { node: "/n/bin/node".into(), script: "/p/bin/hyperlight-mcp.mjs".into() };
-        let options = ServeOptions { config: Some(Path::new("/c.json")), state: None, servers: Some(&["a".to_owned(), "b".to_owned()]) };
-        let expected =
-            json!({ "command": "/n/bin/node", "args": ["/p/bin/hyperlight-mcp.mjs", "serve", "--config", "/c.json", "--servers", "a,b"] });
+        let options = ServeOptions {
+            config: Some(Path::new("/c.json")),
+            state: None,
+            servers: Some(&["a".to_owned(), "b".to_owned()]),
+            agent: Some("coder"),
+        };
+        let expected = json!({ "command": "/n/bin/node", "args": ["/p/bin/hyperlight-mcp.mjs", "serve", "--config", "/c.json", "--servers", "a,b", "--agent", "coder"] });
         assert_eq!(entry(Program::Codex, &launch, Some(Path::new("/x/npx-cli.js")), &options), expected);
         assert_eq!(entry(Program::Vscode, &launch, None, &options)["type"], "stdio");
     }

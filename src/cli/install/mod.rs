@@ -249,6 +249,7 @@ fn entry(session: &Session, arguments: &Install, target_config: &TargetConfig) -
         config: given.config_path.as_ref().map(|_| target_config.config.as_path()),
         state: given.state_dir.as_ref().map(|_| target_config.state.as_path()),
         servers: arguments.servers.as_deref(),
+        agent: arguments.agent.as_deref(),
     };
     Ok(hosts::entry(host.program, launch, npx.as_deref(), &options))
 }

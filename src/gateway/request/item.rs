@@ -7,8 +7,9 @@ use serde_json::Value as Json;
 
 use crate::catalog::{Manifest, Prompt, Readable, Resource, ResourceTemplate, Tool};
 use crate::client::{CallFailure, Sent};
-use crate::config::{Confirm, ServerDefinition};
+use crate::config::{Confirm, Item, ServerDefinition};
 use crate::error::{Error, ErrorText, Result};
+use crate::gateway::granted::Granted;
 use crate::trust::{Gate, ToolComparison, compare_tool, gate, read_gate};
 
 /// The item that a request names.
@@ -21,6 +22,17 @@ pub(super) enum Target<'a> {
     /// A resource template, by its URI template.
     Template(&'a str),
     Prompt(&'a str),
+}
+
+impl<'a> Target<'a> {
+    /// Returns the target as patterns of toolboxes name it.
+    pub(super) fn item(self) -> Item<'a> {
+        match self {
+            Self::Tool(name) => Item::Tool(name),
+            Self::Resource(uri) | Self::Template(uri) => Item::Resource(uri),
+            Self::Prompt(name) => Item::Prompt(name),
+        }
+    }
 }
 
 /// An approved item that passes the config's filters.
@@ -90,8 +102,8 @@ impl ResourceEntry {
 }
 
 impl ApprovedItem {
-    /// Finds the target in an approved manifest.
-    pub(super) fn find(server: &ServerDefinition, approved: &Arc<Manifest>, target: Target<'_>) -> Result<Self> {
+    /// Finds the target in an approved manifest, which has only what the agent is granted. A template that is granted may match a URI that is not.
+    pub(super) fn find(server: &ServerDefinition, approved: &Arc<Manifest>, granted: &Granted, target: Target<'_>) -> Result<Self> {
         let name = &server.name;
         match target {
             Target::Tool(tool) => match approved.position(tool).filter(|_| server.filter.admits(tool)) {
@@ -99,8 +111,11 @@ impl ApprovedItem {
                 None => Err(approved.unknown_tool(name, tool)),
             },
             Target::Resource(uri) => {
-                let entries: Vec<_> =
-                    if server.resource_filter.admits(uri) { approved.readable(uri).map(Into::into).collect() } else { Vec::new() };
+                let may_read = granted.may_read(name, uri);
+                // The view of a tool belongs to the tool.
+                let is_granted = |readable: &Readable<'_>| may_read || matches!(readable, Readable::View(_));
+                let readable = approved.readable(uri).filter(|readable| server.resource_filter.admits(uri) && is_granted(readable));
+                let entries: Vec<_> = readable.map(Into::into).collect();
                 if entries.is_empty() {
                     Err(unknown_resource(name, approved, uri))
                 } else {
@@ -210,7 +225,7 @@ mod tests {
     }
 
     fn find(fields: &str, approved: Manifest, target: Target<'_>) -> Result<ApprovedItem> {
-        ApprovedItem::find(&server(fields), &Arc::new(approved), target)
+        ApprovedItem::find(&server(fields), &Arc::new(approved), &Granted::everything(), target)
     }
 
     fn code(fields: &str, live: Option<&Manifest>, target: Target<'_>) -> &'static str {

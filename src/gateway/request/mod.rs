@@ -27,9 +27,11 @@ use super::audit::RecordedRequest;
 use super::callbacks::CallScope;
 use super::core::Core;
 use super::events::Event;
+use super::granted::Granted;
+use super::grants::is_unknown;
 use super::run_end::unless_ended;
 use super::spans::error_type;
-use super::{Agent, CallOptions};
+use super::{Agent, ApprovalRead, Audience, CallOptions};
 use crate::client::{CallLimits, Completed, ResourceOrPromptRequest};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
@@ -143,10 +145,12 @@ impl Core {
             () = ended.cancelled() => Err(self.refusal(server)),
             outcome = pipeline.run() => outcome,
         };
-        if matches!(outcome, Err(Error::NotApproved { .. })) {
-            self.end_if_unapproved(server).await;
+        match &outcome {
+            Err(Error::NotApproved { .. }) => self.end_if_unapproved(server).await,
+            Err(error) if is_unknown(error) => self.tell_if_not_granted(requester.scope, server, request.target().item()),
+            _ => {}
         }
-        let outcome = outcome.map_err(|error| self.redacted(error));
+        let outcome = outcome.map_err(|error| self.redacted(requester.scope.granted.screened(error)));
         recorded.end(&outcome);
         traced.end(error_type(&outcome));
         let (tool, error) = (request.label(), outcome.as_ref().err().map(Error::code));
@@ -164,10 +168,11 @@ impl Core {
         outcome
     }
 
-    /// Returns the time limits of one request.
-    pub(super) fn call_limits(&self, server: &ServerDefinition, timeout_ms: Option<u64>) -> CallLimits {
+    /// Returns the time limits of one request of an agent.
+    pub(super) fn call_limits(&self, server: &ServerDefinition, granted: &Granted, timeout_ms: Option<u64>) -> CallLimits {
         let limit_ms = server.call_timeout_ms.unwrap_or(self.limits.call_timeout_ms);
         let most_ms = server.max_call_timeout_ms.unwrap_or(self.limits.max_call_timeout_ms);
+        let (limit_ms, most_ms) = granted.limits_ms(&server.name, (limit_ms, most_ms));
         let timeout = Duration::from_millis(timeout_ms.unwrap_or(limit_ms).min(limit_ms));
         CallLimits { timeout, most: Duration::from_millis(most_ms).max(timeout) }
     }
@@ -176,11 +181,12 @@ impl Core {
 impl Agent {
     /// Makes a request without a run: it ends with `stop` and with the agent, and its warnings are events.
     pub(super) async fn request_without_run(&self, server: &str, request: &Request, options: CallOptions, stop: &Stop) -> Result<Json> {
-        let CallOptions { timeout_ms, callbacks, on_event, trace } = options;
+        let CallOptions { timeout_ms, callbacks, on_event, trace, audience } = options;
         let (core, identity) = (&self.core, &self.identity);
         identity.check_open()?;
         let _work = identity.work.token();
-        let scope = CallScope::new(identity, &identity.callbacks, callbacks, None, on_event);
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let scope = CallScope::new(identity, granted, &identity.callbacks, callbacks, None, on_event);
         let scope = Arc::new(scope.with_trace(trace));
         let outcome = tokio::select! {
             biased;
@@ -189,6 +195,10 @@ impl Agent {
             outcome = core.request(server, request, Requester { scope: &scope, control: None, timeout_ms }) => outcome,
         };
         scope.take_warnings().into_iter().for_each(|warning| core.events.warn(warning));
+        let outcome = match audience {
+            Audience::Model => outcome,
+            Audience::Author => outcome.map_err(|error| core.explained(identity, server, request.target().item(), error)),
+        };
         unless_ended(identity, stop, outcome)
     }
 }

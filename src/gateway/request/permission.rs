@@ -3,8 +3,8 @@
 use super::item::ApprovedItem;
 use super::pipeline::{FoundItem, Pipeline};
 use crate::error::{Error, Result};
+use crate::gateway::allowed_calls::{AllowedCall, AllowedSubject};
 use crate::gateway::callbacks::{ApprovalQuestion, pause};
-use crate::gateway::grants::{Grant, Granted};
 use crate::trust::{Decision, Gate, NotApprovedReason, tool_digest};
 
 const ADVICE: &str = "pass an onApproval callback, or set \"confirm\": \"never\" for the server in the config";
@@ -13,44 +13,44 @@ const ADVICE: &str = "pass an onApproval callback, or set \"confirm\": \"never\"
 pub(super) enum Permission {
     /// The request needs no permission, or a person has allowed it before.
     Given,
-    /// A person must be asked for this reason. `grant` is the grant that the answer may create.
-    Ask { grant: Grant, reason: &'static str },
+    /// A person must be asked for this reason. `allows` is the permission that the answer may give for more calls.
+    Ask { allows: AllowedCall, reason: &'static str },
 }
 
 impl Pipeline<'_> {
     /// Returns whether a person must be asked before the request is sent.
     pub(super) fn permission(&self, found: &FoundItem) -> Result<Permission> {
-        let Gate::Ask(reason) = found.item.gate(found.server.confirm) else { return Ok(Permission::Given) };
-        let grant = self.grant(found)?;
-        Ok(if self.is_allowed(&grant) { Permission::Given } else { Permission::Ask { grant, reason } })
+        let Gate::Ask(reason) = found.item.gate(self.viewer().granted.confirm(&found.server)) else { return Ok(Permission::Given) };
+        let allows = self.allowed_call(found)?;
+        Ok(if self.is_allowed(&allows) { Permission::Given } else { Permission::Ask { allows, reason } })
     }
 
-    /// Asks a person. An answer for more than this request is stored as a grant, if the approval and the tool are still the same after the answer.
-    pub(super) async fn ask(&self, found: &FoundItem, grant: Grant, reason: &str) -> Result<()> {
+    /// Asks a person. An answer for more than this request is stored, if the approval and the tool are still the same after the answer.
+    pub(super) async fn ask(&self, found: &FoundItem, allows: AllowedCall, reason: &str) -> Result<()> {
         let scope = self.requester.scope;
         let _clock = pause(self.requester.control);
         let _turn = scope.one_question().await;
         // Another request of the run may have got the permission meanwhile.
-        if self.is_allowed(&grant) {
+        if self.is_allowed(&allows) {
             return Ok(());
         }
         let decision = self.decide(reason).await?;
-        if self.grant(found)? != grant {
+        if self.allowed_call(found)? != allows {
             return Ok(());
         }
         match decision {
-            Decision::Run => scope.grants.add(grant),
-            Decision::Session => scope.identity.grants.add(grant),
+            Decision::Run => scope.allowed_calls.add(allows),
+            Decision::Session => scope.identity.allowed_calls.add(allows),
             Decision::Once | Decision::Deny => {}
         }
         Ok(())
     }
 
-    /// The grant that a yes would give now. For a tool it is for calls of this tool as it is described; for other requests, for requests
+    /// The permission that a yes would give now. For a tool it is for calls of this tool as it is described; for other requests, for requests
     /// of this method and what the approved manifest lists. Fails where the approval is by now for another command or another form of the
     /// item than the request is for.
-    fn grant(&self, found: &FoundItem) -> Result<Grant> {
-        // The number is read first, so that a decision made after this point invalidates the grant.
+    fn allowed_call(&self, found: &FoundItem) -> Result<AllowedCall> {
+        // The number is read first, so that a decision made after this point invalidates the permission.
         let decisions = self.core.registry.decisions(self.name, self.agent());
         let server = self.find_again(found)?.server;
         let approval = self.core.trust.approvals.full_approval_of(self.name, |approval| self.core.current_subject(&server, approval))?;
@@ -59,23 +59,26 @@ impl Pipeline<'_> {
         else {
             return Err(Error::NotApproved { server: name, reason: NotApprovedReason::Never.to_string().into() });
         };
-        // The grant names the id of this approval. A person may have approved anew since the item was found, so the item is found again in it.
-        if ApprovedItem::find(&server, &manifest, self.request.target())? != found.item {
+        // The permission names the id of this approval. A person may have approved anew since the item was found, so the item is found again in it.
+        let granted = self.viewer().granted;
+        let seen = granted.manifest(&name, &manifest).unwrap_or_default();
+        if ApprovedItem::find(&server, &seen, granted, self.request.target())? != found.item {
             return Err(found.item.changed(self.name));
         }
-        let granted = match &found.item {
-            ApprovedItem::Tool(tool) => Granted::Tool(tool_digest(tool)),
+        let subject = match &found.item {
+            ApprovedItem::Tool(tool) => AllowedSubject::Tool(tool_digest(tool)),
             ApprovedItem::Resource { .. } | ApprovedItem::Template(_) | ApprovedItem::Prompt(_) => {
-                Granted::Requests { method: self.request.method(), manifest: approval.manifest_digest.unwrap_or_default() }
+                AllowedSubject::Requests { method: self.request.method(), manifest: approval.manifest_digest.unwrap_or_default() }
             }
         };
-        Ok(Grant { server: name, command: approval.command_digest, approval: approval.id, decisions, granted })
+        Ok(AllowedCall { server: name, command: approval.command_digest, approval: approval.id, decisions, subject })
     }
 
-    /// Returns whether a person has allowed this before. A denial in the same run takes precedence over a grant for the session.
-    fn is_allowed(&self, grant: &Grant) -> bool {
+    /// Returns whether a person has allowed this before. A denial in the same run takes precedence over a permission for the session.
+    fn is_allowed(&self, call: &AllowedCall) -> bool {
         let scope = self.requester.scope;
-        !scope.denies(&grant.server, self.request.label()) && (scope.grants.contain(grant) || scope.identity.grants.contain(grant))
+        !scope.denies(&call.server, self.request.label())
+            && (scope.allowed_calls.contain(call) || scope.identity.allowed_calls.contain(call))
     }
 
     /// Asks a person, unless they have denied the tool in this run. Returns an error for every answer that does not allow the call.

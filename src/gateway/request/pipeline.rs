@@ -13,6 +13,7 @@ use super::{Request, Requester};
 use crate::client::{CallFailure, CallLimits, Caller, Connection, Lease, ToolRequest};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
+use crate::gateway::availability::Viewer;
 use crate::gateway::core::Core;
 use crate::registry::AgentId;
 use crate::telemetry::TraceContext;
@@ -44,12 +45,12 @@ impl<'a> Pipeline<'a> {
 
     pub(super) async fn run(&self) -> Result<Json> {
         let found = self.find()?;
-        let limits = self.core.call_limits(&found.server, self.requester.timeout_ms);
+        let limits = self.core.call_limits(&found.server, self.viewer().granted, self.requester.timeout_ms);
         let (mut found, mut connection) = self.connect(found, limits).await?;
-        if let Permission::Ask { grant, reason } = self.permission(&found)? {
+        if let Permission::Ask { allows, reason } = self.permission(&found)? {
             // The connection is released, so that other servers can connect while a person thinks.
             drop(connection);
-            self.ask(&found, grant, reason).await?;
+            self.ask(&found, allows, reason).await?;
             // The approval may have changed while the person thought, so the item is checked again.
             (found, connection) = self.connect(self.find_again(&found)?, limits).await?;
         }
@@ -71,7 +72,7 @@ impl<'a> Pipeline<'a> {
 
     /// Finds the approved item of an enabled server.
     fn find(&self) -> Result<FoundItem> {
-        let server = self.core.registry.server(self.name)?;
+        let server = self.core.known_server(self.name, self.viewer().granted)?;
         let item = self.item(&server)?;
         Ok(FoundItem { server, item })
     }
@@ -81,18 +82,25 @@ impl<'a> Pipeline<'a> {
         self.requester.scope.identity.id
     }
 
+    /// The agent, with what it was granted when its run or call began.
+    pub(super) fn viewer(&self) -> Viewer<'_> {
+        Viewer { id: self.agent(), granted: &self.requester.scope.granted }
+    }
+
     fn item(&self, server: &ServerDefinition) -> Result<ApprovedItem> {
-        ApprovedItem::find(server, &self.core.usable(server, self.agent())?, self.request.target())
+        let viewer = self.viewer();
+        ApprovedItem::find(server, &self.core.usable(server, &viewer)?, viewer.granted, self.request.target())
     }
 
     /// Finds the item again. Fails if the server's command, or the approved form of the item, has changed since.
     pub(super) fn find_again(&self, before: &FoundItem) -> Result<FoundItem> {
         let server = self.core.registry.server(self.name)?;
-        let manifest = self.core.usable(&server, self.agent())?;
+        let viewer = self.viewer();
+        let manifest = self.core.usable(&server, &viewer)?;
         if self.core.subject(&server).digest != self.core.subject(&before.server).digest {
             return Err(Error::DigestChanged { server: self.name.to_owned() });
         }
-        let item = ApprovedItem::find(&server, &manifest, self.request.target())?;
+        let item = ApprovedItem::find(&server, &manifest, viewer.granted, self.request.target())?;
         if item == before.item { Ok(FoundItem { server, item }) } else { Err(before.item.changed(self.name)) }
     }
 

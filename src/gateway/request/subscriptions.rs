@@ -9,10 +9,11 @@ use super::item::{ApprovedItem, Target};
 use crate::client::{Caller, Lease, Watch};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
-use crate::gateway::CallOptions;
 use crate::gateway::agent::Agent;
+use crate::gateway::availability::Viewer;
 use crate::gateway::core::Core;
 use crate::gateway::events::Event;
+use crate::gateway::{ApprovalRead, CallOptions};
 use crate::registry::AgentId;
 use crate::sandbox::Stop;
 
@@ -158,13 +159,19 @@ impl Core {
         let is_unknown = agents.is_empty();
         let event = Event::ResourceUpdated { server: server.to_owned(), uri: uri.to_owned(), is_subscribed: !is_unknown };
         // An agent may have lost sight of the server while it subscribed.
-        let seeing = agents.into_iter().filter(|agent| self.registry.is_enabled(server, *agent));
+        let seeing = agents.into_iter().filter(|agent| self.registry.is_enabled(server, *agent) && self.may_read_now(*agent, server, uri));
         let listeners: Vec<_> = seeing.map(|agent| self.agents.get(agent).and_then(|identity| identity.listener.clone())).collect();
         // The gateway's listener hears it once, for the operator and for all agents that have no listener.
         if is_unknown || listeners.iter().any(Option::is_none) {
             self.events.send(&event);
         }
         listeners.iter().flatten().for_each(|listener| self.events.send_to(Some(listener), &event));
+    }
+
+    /// Returns whether an agent that has subscribed to a resource is still granted it. Uses the grants that were read last.
+    fn may_read_now(&self, agent: AgentId, server: &str, uri: &str) -> bool {
+        let Some(identity) = self.agents.get(agent) else { return agent == self.people.operator.id };
+        self.granted(&identity, ApprovalRead::Cached).is_ok_and(|granted| granted.may_read(server, uri))
     }
 
     /// Takes back the subscriptions of an agent that has ended.
@@ -202,7 +209,7 @@ impl Core {
         }
         let Ok(definition) = self.registry.server(server) else { return };
         let caller = self.caller(&self.people.session, None);
-        if let Err(failure) = connection.unwatch(uri, self.call_limits(&definition, None), &caller).await {
+        if let Err(failure) = connection.unwatch(uri, self.call_limits(&definition, &self.grants.everything, None), &caller).await {
             tracing::debug!(server, error = %failure.error, "a subscription could not be taken back");
         }
     }
@@ -224,10 +231,13 @@ impl Core {
     async fn resubscribe_to(&self, server: &ServerDefinition, connection: &Lease, uri: &str, caller: &Arc<dyn Caller>) -> Result<Watch> {
         // An agent that sees the server no longer has lost its subscriptions with that: any that is left will do.
         let agents = self.requests.subscriptions.agents(&server.name, uri);
-        let agent = agents.first().copied().unwrap_or(self.people.operator.id);
-        let item = ApprovedItem::find(server, &self.usable(server, agent)?, Target::Resource(uri))?;
+        let seeing = agents.iter().filter_map(|agent| self.agents.get(*agent)).find(|agent| self.may_read_now(agent.id, &server.name, uri));
+        let identity = seeing.unwrap_or_else(|| Arc::clone(&self.people.operator));
+        let granted = self.granted(&identity, ApprovalRead::Fresh)?;
+        let viewer = Viewer { id: identity.id, granted: &granted };
+        let item = ApprovedItem::find(server, &self.usable(server, &viewer)?, &granted, Target::Resource(uri))?;
         item.compare(&server.name, &*connection.manifest().await?)?;
-        connection.watch(uri, self.call_limits(server, None), caller).await.map_err(|failure| failure.error)
+        connection.watch(uri, self.call_limits(server, &granted, None), caller).await.map_err(|failure| failure.error)
     }
 }
 

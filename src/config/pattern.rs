@@ -1,0 +1,259 @@
+//! Patterns of toolboxes: `weather/*`, `github/list_*`, `!github/delete_*`. This module parses and matches a single pattern; `registry::grants`
+//! decides with several of them.
+
+use super::filters::{UriFilter, check_pattern};
+use crate::text::{has_invisible, is_server_name};
+
+/// The longest pattern, in bytes.
+const MAX_PATTERN_BYTES: usize = 1_000;
+const RESOURCE: &str = "resource:";
+const PROMPT: &str = "prompt:";
+const TOOL: &str = "tool:";
+
+/// Something of a server that a pattern can name, by its raw name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Item<'a> {
+    Tool(&'a str),
+    /// The URI of a resource, or the text of a resource template.
+    Resource(&'a str),
+    Prompt(&'a str),
+}
+
+impl<'a> Item<'a> {
+    /// Reads an item as a pattern names it: a tool's name, or `tool:`, `resource:` or `prompt:` before the name.
+    ///
+    /// ```
+    /// use hyperlight_mcp::config::Item;
+    /// assert_eq!([Item::parse("echo"), Item::parse("tool:prompt:x"), Item::parse("prompt:x")], [Item::Tool("echo"), Item::Tool("prompt:x"), Item::Prompt("x")]);
+    /// ```
+    #[must_use]
+    pub fn parse(text: &'a str) -> Self {
+        if let Some(uri) = text.strip_prefix(RESOURCE) {
+            return Self::Resource(uri);
+        }
+        match text.strip_prefix(PROMPT) {
+            Some(name) => Self::Prompt(name),
+            None => Self::Tool(text.strip_prefix(TOOL).unwrap_or(text)),
+        }
+    }
+}
+
+/// The items of a server that a pattern matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Items {
+    /// `*`: everything of the server.
+    All,
+    /// Tools by a name with wildcards.
+    Tools(String),
+    /// Resources by a filter with one entry: an entry of `allow`, or of `deny` in a denying pattern.
+    Resources(UriFilter),
+    /// Prompts by a name with wildcards.
+    Prompts(String),
+}
+
+/// A pattern of a toolbox. It allows, or with a leading `!` denies, what it matches.
+///
+/// ```
+/// use hyperlight_mcp::config::{Item, Pattern};
+/// let pattern = Pattern::parse("github/list_*").unwrap();
+/// assert!(pattern.matches("github", Item::Tool("list_issues")) && !pattern.matches("github", Item::Tool("delete_repo")));
+/// assert!(!pattern.matches("gitlab", Item::Tool("list_issues")) && !pattern.denies());
+/// assert!(Pattern::parse("!github/delete_*").unwrap().denies());
+/// assert!(Pattern::parse("github").unwrap_err().contains("server/tool"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    text: String,
+    denies: bool,
+    /// The server's name, with wildcards.
+    server: String,
+    items: Items,
+}
+
+impl Pattern {
+    /// Parses a pattern.
+    ///
+    /// # Errors
+    /// Returns the rule that the pattern breaks.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.len() > MAX_PATTERN_BYTES || has_invisible(text) || text.chars().any(char::is_control) {
+            return Err(format!("must have at most {MAX_PATTERN_BYTES} bytes, and no control or invisible characters"));
+        }
+        let (denies, rest) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
+        let form = "must be server/tool, like \"weather/*\", \"github/list_*\" or \"!github/delete_*\"";
+        let (server, item) = rest.split_once('/').filter(|(server, item)| !server.is_empty() && !item.is_empty()).ok_or(form)?;
+        // A wildcard may stand for any part of a name, so it is checked as a letter.
+        if server.chars().any(|next| next != '*' && !is_server_name(&format!("a{next}"))) {
+            return Err(format!("{form}; a server's name has small letters, digits, \"-\", and here \"*\""));
+        }
+        let items = if item == "*" {
+            Items::All
+        } else if let Some(uri) = item.strip_prefix(RESOURCE) {
+            check_pattern(uri)?;
+            let entry = vec![uri.to_owned()];
+            Items::Resources(if denies {
+                UriFilter { allow: None, deny: entry }
+            } else {
+                UriFilter { allow: Some(entry), deny: Vec::new() }
+            })
+        } else if let Some(prompt) = item.strip_prefix(PROMPT) {
+            Items::Prompts(prompt.to_owned())
+        } else {
+            Items::Tools(item.strip_prefix(TOOL).unwrap_or(item).to_owned())
+        };
+        Ok(Self { text: text.to_owned(), denies, server: server.to_owned(), items })
+    }
+
+    /// Returns the pattern as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns whether the pattern denies what it matches.
+    #[must_use]
+    pub fn denies(&self) -> bool {
+        self.denies
+    }
+
+    /// Returns the number of characters without the `!`.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.text.chars().count() - usize::from(self.denies)
+    }
+
+    /// Returns whether the pattern is for this server.
+    #[must_use]
+    pub fn matches_server(&self, server: &str) -> bool {
+        matches_text(&self.server, server)
+    }
+
+    /// Returns whether the pattern is for every item of this server.
+    #[must_use]
+    pub fn matches_all_of(&self, server: &str) -> bool {
+        self.items == Items::All && self.matches_server(server)
+    }
+
+    /// Returns whether the pattern is for this item. A denying pattern for resources matches every spelling of its URI, and an allowing one only
+    /// URIs that are written as it is, like `denyResources` and `allowResources` of a server.
+    #[must_use]
+    pub fn matches(&self, server: &str, item: Item<'_>) -> bool {
+        self.matches_server(server)
+            && match (&self.items, item) {
+                (Items::All, _) => true,
+                (Items::Tools(pattern), Item::Tool(name)) | (Items::Prompts(pattern), Item::Prompt(name)) => matches_text(pattern, name),
+                (Items::Resources(filter), Item::Resource(uri)) => filter.admits(uri) != self.denies,
+                _ => false,
+            }
+    }
+}
+
+impl std::fmt::Display for Item<'_> {
+    /// Writes the item as a pattern names it.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tool(name) if [TOOL, RESOURCE, PROMPT].iter().any(|prefix| name.starts_with(prefix)) || *name == "*" => {
+                write!(formatter, "{TOOL}{name}")
+            }
+            Self::Tool(name) => formatter.write_str(name),
+            Self::Resource(uri) => write!(formatter, "{RESOURCE}{uri}"),
+            Self::Prompt(name) => write!(formatter, "{PROMPT}{name}"),
+        }
+    }
+}
+
+/// Returns whether a text matches a pattern in which `*` stands for any text. Takes at most the product of both lengths.
+fn matches_text(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut at, mut next) = (0, 0);
+    // Where to go on if the text after the last `*` does not match: the `*`, and the first byte that it does not stand for yet.
+    let mut retry: Option<(usize, usize)> = None;
+    while next < text.len() {
+        if pattern.get(at) == Some(&b'*') {
+            retry = Some((at, next));
+            at += 1;
+        } else if pattern.get(at) == Some(&text[next]) {
+            (at, next) = (at + 1, next + 1);
+        } else if let Some((star, from)) = retry {
+            (at, next) = (star + 1, from + 1);
+            retry = Some((star, from + 1));
+        } else {
+            return false;
+        }
+    }
+    pattern[at..].iter().all(|rest| *rest == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn matches(pattern: &str, server: &str, item: Item<'_>) -> bool {
+        Pattern::parse(pattern).unwrap().matches(server, item)
+    }
+
+    #[test]
+    fn a_pattern_names_tools_and_only_a_star_names_everything() {
+        assert!(matches("weather/*", "weather", Item::Tool("x")) && matches("weather/*", "weather", Item::Prompt("x")));
+        assert!(matches("!weather/*", "weather", Item::Resource("a:b")) && !matches("weather/*", "weathers", Item::Tool("x")));
+        assert!(matches("*/read_*", "a", Item::Tool("read_x")) && !matches("*/read_*", "a", Item::Prompt("read_x")));
+        assert!(matches("a/*_x_*", "a", Item::Tool("1_x_2_x_")) && !matches("a/*_x_*", "a", Item::Tool("1_x")));
+        assert!(matches("a/b/c", "a", Item::Tool("b/c")), "a tool's name may have a slash");
+    }
+
+    #[test]
+    fn what_is_no_tool_is_named_by_its_kind_and_no_tools_name_is_taken_for_it() {
+        assert!(matches("a/prompt:p*", "a", Item::Prompt("pq")) && !matches("a/prompt:p", "a", Item::Tool("prompt:p")));
+        assert!(matches("a/tool:prompt:p", "a", Item::Tool("prompt:p")) && !matches("a/tool:prompt:p", "a", Item::Prompt("p")));
+        assert!(matches("a/resource:memo://*", "a", Item::Resource("memo://x")));
+        assert!(matches("a/tool:*", "a", Item::Tool("x")) && !matches("a/tool:*", "a", Item::Prompt("x")));
+        for item in [Item::Tool("prompt:p"), Item::Tool("*"), Item::Tool("t"), Item::Prompt("p"), Item::Resource("a:b")] {
+            assert!(matches(&format!("a/{item}"), "a", item), "{item}");
+        }
+    }
+
+    #[test]
+    fn a_resource_is_denied_in_every_spelling_and_allowed_as_it_is_written() {
+        assert!(matches("!a/resource:deep:///pub/secret", "a", Item::Resource("deep:///pub//%73ecret")));
+        assert!(!matches("a/resource:deep:///pub/*", "a", Item::Resource("deep:///pub/../x")));
+        assert!(!matches("!a/resource:deep:///pub/secret", "a", Item::Resource("deep:///pub/open")));
+    }
+
+    #[test]
+    fn a_text_that_is_no_pattern_is_refused() {
+        for text in [
+            "",
+            "a",
+            "/b",
+            "a/",
+            "!a",
+            "!/b",
+            "A/b",
+            "a_b/c",
+            "a/b\n",
+            "a/\u{200b}b",
+            "a/resource:x*y",
+            &format!("a/{}", "b".repeat(1_000)),
+        ] {
+            assert!(Pattern::parse(text).is_err(), "{text}");
+        }
+        assert_eq!([Pattern::parse("!a/é").unwrap().length(), Pattern::parse("a/é").unwrap().length()], [3, 3]);
+    }
+
+    /// Does the same as [`matches_text`], written as the definition says it.
+    fn matches_by_definition(pattern: &[u8], text: &[u8]) -> bool {
+        match pattern.split_first() {
+            None => text.is_empty(),
+            Some((b'*', rest)) => (0..=text.len()).any(|skipped| matches_by_definition(rest, &text[skipped..])),
+            Some((first, rest)) => text.split_first().is_some_and(|(next, text)| next == first && matches_by_definition(rest, text)),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_wildcard_stands_for_any_text(pattern in "[ab*]{0,6}", text in "[ab]{0,8}") {
+            prop_assert_eq!(matches_text(&pattern, &text), matches_by_definition(pattern.as_bytes(), text.as_bytes()));
+        }
+    }
+}

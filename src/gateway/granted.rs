@@ -1,0 +1,267 @@
+//! What each agent is granted, and how a server looks to an agent that is not granted all of it.
+
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::agent::Identity;
+use super::approval_cache::ApprovalRead;
+use super::core::Core;
+use super::grant_rows;
+use crate::bridge::ToolSearch;
+use crate::catalog::{Kept, Manifest};
+use crate::config::{Confirm, GrantSettings, Item, ServerDefinition};
+use crate::error::{Error, ErrorText, OwnText, Result};
+use crate::registry::{Access, Grants, Stack};
+use crate::store::{Kind, Rows};
+
+const STORE: &str = "store.sqlite3";
+/// Names that an error for an unknown server gets.
+const KNOWN_NAMES: usize = 100;
+
+/// What an agent is granted at one moment. A run keeps it until its end, so that a change takes effect with the next run.
+pub(super) struct Granted {
+    access: Access,
+    /// The servers of the agent's profiles. `None` if the config has no profiles.
+    stack: Option<Stack>,
+    /// The search index of what the agent sees, so that it is not built again for each agent in turn.
+    pub(super) search: Arc<ToolSearch>,
+    /// Reduced manifests by server, each with the approved manifest that it was made of.
+    reduced: Mutex<HashMap<String, Reduced>>,
+}
+
+/// An approved manifest, and what an agent sees of it.
+type Reduced = (Arc<Manifest>, Option<Arc<Manifest>>);
+
+impl Granted {
+    pub(super) fn new(access: Access, stack: Option<Stack>) -> Self {
+        Self { access, stack, search: Arc::default(), reduced: Mutex::default() }
+    }
+
+    /// What the operator's own agent has.
+    pub(super) fn everything() -> Self {
+        Self::new(Access::All, None)
+    }
+
+    /// Returns whether the agent may use everything that is approved and enabled.
+    pub(super) fn is_everything(&self) -> bool {
+        self.access == Access::All && self.stack.is_none()
+    }
+
+    /// Returns whether the agent may know that there is a server of this name.
+    pub(super) fn reaches(&self, server: &str) -> bool {
+        let server = granted_name(server);
+        self.access.reaches(server) && self.stack.as_ref().is_none_or(|stack| stack.has(server))
+    }
+
+    /// Returns whether the agent may use an item of a server.
+    pub(super) fn allows(&self, server: &str, item: Item<'_>) -> bool {
+        let server = granted_name(server);
+        self.access.allows(server, item) && self.stack.as_ref().is_none_or(|stack| stack.allows(server, item))
+    }
+
+    /// Returns which calls of a server ask a person: as its entry says, or stricter.
+    pub(super) fn confirm(&self, server: &ServerDefinition) -> Confirm {
+        self.stack.as_ref().map_or(server.confirm, |stack| stack.stricter_confirm(granted_name(&server.name), server.confirm))
+    }
+
+    /// Returns the time limit of a call and its longest time, in milliseconds: those of the server, or shorter.
+    pub(super) fn limits_ms(&self, server: &str, (limit_ms, most_ms): (u64, u64)) -> (u64, u64) {
+        let Some(stack) = &self.stack else { return (limit_ms, most_ms) };
+        let server = granted_name(server);
+        (stack.stricter_timeout_ms(server, limit_ms), stack.stricter_max_timeout_ms(server, most_ms))
+    }
+
+    /// Returns what the agent sees of an approved manifest. `None` if it sees nothing of the server.
+    pub(super) fn manifest(&self, server: &str, approved: &Arc<Manifest>) -> Option<Arc<Manifest>> {
+        if self.is_everything() {
+            return Some(Arc::clone(approved));
+        }
+        let mut all = self.reduced.lock();
+        if let Some((_, reduced)) = all.get(server).filter(|(known, _)| Arc::ptr_eq(known, approved)) {
+            return reduced.clone();
+        }
+        let reduced = self.reduce(server, approved);
+        all.insert(server.to_owned(), (Arc::clone(approved), reduced.clone()));
+        reduced
+    }
+
+    fn reduce(&self, server: &str, approved: &Arc<Manifest>) -> Option<Arc<Manifest>> {
+        if !self.reaches(server) {
+            return None;
+        }
+        let allows = |item: Kept<'_>| {
+            let item = match item {
+                Kept::Tool(name) => Item::Tool(name),
+                Kept::Resource(uri) => Item::Resource(uri),
+                Kept::Prompt(name) => Item::Prompt(name),
+            };
+            self.allows(server, item)
+        };
+        let reduced = approved.reduced(allows);
+        match (reduced.item_count(), approved.item_count()) {
+            // A server that offers nothing at all looks the same to everybody who may know it.
+            (kept, all) if kept == all => Some(Arc::clone(approved)),
+            (0, _) => None,
+            _ => Some(Arc::new(reduced)),
+        }
+    }
+
+    /// Returns whether the agent may read a URI, whichever entry of the manifest describes it.
+    pub(super) fn may_read(&self, server: &str, uri: &str) -> bool {
+        self.allows(server, Item::Resource(uri))
+    }
+
+    /// Removes names of servers from an error that the agent must not know.
+    pub(super) fn screened(&self, error: Error) -> Error {
+        let Error::TooManyConnections { server, limit, holders } = error else { return error };
+        let is_known = |holder: &OwnText| self.reaches(holder.as_str());
+        let (known, others): (Vec<_>, Vec<_>) = holders.into_iter().partition(is_known);
+        let more = (!others.is_empty()).then(|| OwnText::from(format!("{} of other agents", others.len())));
+        Error::TooManyConnections { server, limit, holders: known.into_iter().chain(more).collect() }
+    }
+}
+
+/// Returns the name by which grants know a server. The name of a server that a task brings has a mark behind it, which is not a part of it.
+fn granted_name(server: &str) -> &str {
+    server.split_once('@').map_or(server, |(name, _)| name)
+}
+
+/// The grants of a gateway, and what was computed of them.
+pub(super) struct GrantState {
+    settings: RwLock<Arc<GrantSettings>>,
+    loaded: Mutex<Option<Loaded>>,
+    /// What the operator's own agent has.
+    pub(super) everything: Arc<Granted>,
+}
+
+/// Grants as they were read last. The rows are the same as long as nobody has changed them.
+struct Loaded {
+    settings: Arc<GrantSettings>,
+    toolbox_rows: Arc<Rows>,
+    grant_rows: Arc<Rows>,
+    grants: Arc<Grants>,
+    /// By the agent's name, `None` for all agents without an entry, and its profiles.
+    granted: HashMap<(Option<String>, Vec<String>), Arc<Granted>>,
+}
+
+impl GrantState {
+    pub(super) fn new(settings: GrantSettings) -> Self {
+        let everything = Arc::new(Granted::everything());
+        Self { settings: RwLock::new(Arc::new(settings)), loaded: Mutex::default(), everything }
+    }
+
+    /// Returns the settings of the config that was read last.
+    pub(super) fn settings(&self) -> Arc<GrantSettings> {
+        Arc::clone(&self.settings.read())
+    }
+
+    /// Applies the settings of a config that was read again. Computed views stay if nothing has changed.
+    pub(super) fn replace(&self, settings: GrantSettings) {
+        let mut current = self.settings.write();
+        if **current != settings {
+            *current = Arc::new(settings);
+        }
+    }
+}
+
+impl Core {
+    /// Returns what an agent is granted now.
+    pub(super) fn granted(&self, identity: &Identity, read: ApprovalRead) -> Result<Arc<Granted>> {
+        if identity.is_operator() {
+            return Ok(Arc::clone(&self.grants.everything));
+        }
+        self.granted_to(identity.granted_name.as_deref(), &identity.profiles, read)
+    }
+
+    /// Returns what an agent of this name, opened with these profiles, is granted now.
+    pub(super) fn granted_to(&self, granted_name: Option<&str>, own_profiles: &[String], read: ApprovalRead) -> Result<Arc<Granted>> {
+        self.with_loaded(read, |loaded| {
+            let name = granted_name.filter(|name| loaded.grants.toolboxes_of(name).is_some());
+            let profiles = loaded.grants.profiles_of(granted_name, own_profiles);
+            let key = (name.map(str::to_owned), profiles.to_vec());
+            if let Some(known) = loaded.granted.get(&key) {
+                return Arc::clone(known);
+            }
+            let granted = match (loaded.grants.access(name), loaded.grants.stack(profiles)) {
+                (Access::All, None) => Arc::clone(&self.grants.everything),
+                (access, stack) => Arc::new(Granted::new(access, stack)),
+            };
+            loaded.granted.insert(key, Arc::clone(&granted));
+            granted
+        })
+    }
+
+    /// Returns the grants as they are now.
+    pub(super) fn grants_now(&self, read: ApprovalRead) -> Result<Arc<Grants>> {
+        self.with_loaded(read, |loaded| Arc::clone(&loaded.grants))
+    }
+
+    /// Returns the grants that a change begins with. Rows that another program has changed count as absent, as the change replaces them.
+    pub(super) fn grants_to_change(&self) -> Result<Grants> {
+        let (toolbox_rows, grant_rows) = (self.store.rows(Kind::Toolbox)?, self.store.rows(Kind::Grant)?);
+        let settings = Arc::clone(&self.grants.settings.read());
+        Ok(Grants::new(settings, grant_rows::toolboxes(&toolbox_rows)?, grant_rows::agents(&grant_rows)?))
+    }
+
+    fn with_loaded<T>(&self, read: ApprovalRead, work: impl FnOnce(&mut Loaded) -> T) -> Result<T> {
+        // Without its rows, an agent that was restricted would be an agent without a grant.
+        let rows = |kind| {
+            let rows = match read {
+                ApprovalRead::Fresh => self.store.rows(kind)?,
+                ApprovalRead::Cached => self.store.last_rows(kind)?,
+            };
+            match self.store.damage(kind) {
+                None => Ok(rows),
+                Some(problem) => Err(Error::Store { path: STORE.into(), problem: problem.into() }),
+            }
+        };
+        // Toolboxes are read first: a grant is written after its toolbox.
+        let (toolbox_rows, grant_rows) = (rows(Kind::Toolbox)?, rows(Kind::Grant)?);
+        let settings = Arc::clone(&self.grants.settings.read());
+        let mut slot = self.grants.loaded.lock();
+        let is_same = |loaded: &&mut Loaded| {
+            Arc::ptr_eq(&loaded.settings, &settings)
+                && Arc::ptr_eq(&loaded.toolbox_rows, &toolbox_rows)
+                && Arc::ptr_eq(&loaded.grant_rows, &grant_rows)
+        };
+        if let Some(loaded) = slot.as_mut().filter(is_same) {
+            return Ok(work(loaded));
+        }
+        let grants = Grants::new(Arc::clone(&settings), grant_rows::toolboxes(&toolbox_rows)?, grant_rows::agents(&grant_rows)?);
+        let loaded = Loaded { settings, toolbox_rows, grant_rows, grants: Arc::new(grants), granted: HashMap::new() };
+        Ok(work(slot.insert(loaded)))
+    }
+
+    /// Returns the definition of a server of which an agent may know. Any other name is unknown, whether there is such a server or not.
+    pub(super) fn known_server(&self, name: &str, granted: &Granted) -> Result<Arc<ServerDefinition>> {
+        if granted.is_everything() {
+            return self.registry.server(name);
+        }
+        if !granted.reaches(name) {
+            return Err(self.unknown_server(name, granted));
+        }
+        self.registry.server(name).map_err(|error| match error {
+            Error::UnknownServer { .. } => self.unknown_server(name, granted),
+            other => other,
+        })
+    }
+
+    /// Returns the error for a server that does not exist for an agent. It names the servers that do.
+    pub(super) fn unknown_server(&self, name: &str, granted: &Granted) -> Error {
+        let seen = |server: &Arc<ServerDefinition>| self.sees(server, granted);
+        let known = self.registry.servers().into_iter().filter(seen).take(KNOWN_NAMES);
+        Error::UnknownServer {
+            server: name.to_owned(),
+            place: "in the config",
+            known: known.map(|server| ErrorText::from(server.name.as_str())).collect(),
+        }
+    }
+
+    /// Returns whether a server exists for an agent. Of a server that is not approved, only the name is known, so the patterns alone decide.
+    pub(super) fn sees(&self, server: &ServerDefinition, granted: &Granted) -> bool {
+        granted.is_everything()
+            || granted.reaches(&server.name)
+                && self.last_approved(server).is_none_or(|manifest| granted.manifest(&server.name, &manifest).is_some())
+    }
+}

@@ -1,0 +1,92 @@
+//! The methods of the class `Gateway` for toolboxes and grants.
+
+use napi::Env;
+use napi::bindgen_prelude::{Object, Unknown};
+use napi_derive::napi;
+use serde::Deserialize;
+
+use super::gateway::Gateway;
+use crate::blocking::blocking;
+use crate::config::Item;
+
+/// One toolbox, or several.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged, expecting = "must be the name of a toolbox, or a list of names")]
+enum Names {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Names {
+    fn into_list(self) -> Vec<String> {
+        match self {
+            Self::One(name) => vec![name],
+            Self::Several(names) => names,
+        }
+    }
+}
+
+#[napi]
+impl Gateway {
+    /// Gives toolboxes to an agent, for all processes with the same state folder. From its next run on, an agent of this name has exactly what its
+    /// toolboxes allow. From the first grant on, an agent without one has nothing, unless the config says `"defaultGrant": "all"`.
+    ///
+    /// Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_TOOLBOX`, `ERR_GRANT_IN_CONFIG` if the config says what the agent is granted, `ERR_STORE`.
+    ///
+    /// ```js
+    /// await gateway.setToolbox('readers', ['everything/get-*', '!everything/get-env'])
+    /// await gateway.grant('researcher', 'readers')
+    /// gateway.agent('researcher').listModules()
+    /// ```
+    #[napi(catch_unwind, ts_args_type = "agent: string, toolboxes: string | string[]", ts_return_type = "Promise<AgentGrant>")]
+    pub fn grant<'env>(&self, env: &'env Env, agent: Unknown<'env>, toolboxes: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.grant", [Some(agent), Some(toolboxes)], |gateway, (agent, toolboxes): (String, Names)| {
+            blocking(move || gateway.grant(&agent, &toolboxes.into_list()))
+        })
+    }
+
+    /// Takes toolboxes from an agent; all of them if none is named. The agent keeps its other toolboxes. Without any, it has nothing: it does not get
+    /// what agents without a grant have.
+    ///
+    /// Rejects with `ERR_INVALID_OPTION` if the agent does not have a toolbox, and with the errors of `grant`.
+    #[napi(catch_unwind, ts_args_type = "agent: string, toolboxes?: string | string[]", ts_return_type = "Promise<AgentGrant>")]
+    pub fn ungrant<'env>(&self, env: &'env Env, agent: Unknown<'env>, toolboxes: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.ungrant", [Some(agent), toolboxes], |gateway, (agent, toolboxes): (String, Option<Names>)| {
+            blocking(move || gateway.ungrant(&agent, &toolboxes.map(Names::into_list).unwrap_or_default()))
+        })
+    }
+
+    /// Lists all toolboxes, the agents that have them, and what other agents get. Rejects with `ERR_STORE`.
+    #[napi(catch_unwind, ts_return_type = "Promise<GrantList>")]
+    pub fn toolboxes<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.toolboxes", [], |gateway, []: [(); 0]| blocking(move || gateway.toolboxes()))
+    }
+
+    /// Makes or replaces a toolbox: a list of patterns like `weather/*`, `github/list_*`, `!github/delete_*`, of which the last that matches decides.
+    /// `null` removes the toolbox, unless an agent has it.
+    ///
+    /// Rejects with `ERR_INVALID_OPTION`, `ERR_GRANT_IN_CONFIG` if the config defines the toolbox, `ERR_UNKNOWN_TOOLBOX`, `ERR_STORE`.
+    #[napi(catch_unwind, ts_args_type = "name: string, patterns: string[] | null", ts_return_type = "Promise<GrantList>")]
+    pub fn set_toolbox<'env>(&self, env: &'env Env, name: Unknown<'env>, patterns: Unknown<'env>) -> napi::Result<Object<'env>> {
+        type Arguments = (String, Option<Vec<String>>);
+        self.method(env, "Gateway.setToolbox", [Some(name), Some(patterns)], |gateway, (name, patterns): Arguments| {
+            blocking(move || gateway.set_toolbox(&name, patterns.as_deref()))
+        })
+    }
+
+    /// Says whether an agent of this name may use a tool, and why, in a sentence for the operator. `item` is a tool's raw name, `resource:` with a URI,
+    /// or `prompt:` with a name. Rejects with `ERR_STORE`.
+    #[napi(catch_unwind, ts_args_type = "agent: string, server: string, item: string", ts_return_type = "Promise<GrantVerdict>")]
+    pub fn explain_grant<'env>(
+        &self,
+        env: &'env Env,
+        agent: Unknown<'env>,
+        server: Unknown<'env>,
+        item: Unknown<'env>,
+    ) -> napi::Result<Object<'env>> {
+        let args = [Some(agent), Some(server), Some(item)];
+        self.method(env, "Gateway.explainGrant", args, |gateway, (agent, server, item): (String, String, String)| {
+            blocking(move || gateway.explain_grant(&agent, &server, Item::parse(&item)))
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! Says in a sentence why an agent may use something, or may not. These sentences are for the operator alone.
+
+use serde::Serialize;
+
+use super::{Access, Grants, Patterns};
+use crate::config::{DefaultGrant, Item};
+
+/// Whether an agent may use something, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    pub granted: bool,
+    /// The reason, as one sentence for the operator.
+    pub reason: String,
+}
+
+impl Grants {
+    /// Explains whether an agent may use an item of a server. `name` is as in [`Grants::access`].
+    #[must_use]
+    pub fn explain(&self, name: Option<&str>, server: &str, item: Item<'_>) -> Verdict {
+        let what = format!("{server}/{item}");
+        let verdict = |granted, reason: String| Verdict { granted, reason };
+        let access = self.access(name);
+        let Some(toolboxes) = name.and_then(|name| self.toolboxes_of(name)) else {
+            let why = match self.default_grant() {
+                DefaultGrant::All => "gets everything that is approved and enabled",
+                DefaultGrant::Nothing => "gets nothing",
+            };
+            return verdict(access == Access::All, format!("it has no grant, and an agent without one {why} (defaultGrant)"));
+        };
+        if let Some(missing) = toolboxes.iter().find(|toolbox| self.toolbox(toolbox).is_none()) {
+            return verdict(false, format!("its toolbox \"{missing}\" does not exist, so it has nothing"));
+        }
+        let Access::Only(patterns) = &access else {
+            return verdict(true, "it may use everything".to_owned());
+        };
+        match patterns.deciding(server, item) {
+            Some(pattern) => {
+                let does = if pattern.denies() { "denies" } else { "allows" };
+                let of = self.owner_of(toolboxes, pattern.as_str());
+                verdict(!pattern.denies(), format!("the pattern \"{}\" of the toolbox \"{of}\" {does} {what}", pattern.as_str()))
+            }
+            None => verdict(false, format!("no pattern of its toolboxes matches {what}{}", self.remedy(name, server, item))),
+        }
+    }
+
+    /// Names the toolboxes that would allow an item, as the end of a sentence.
+    #[must_use]
+    pub fn remedy(&self, name: Option<&str>, server: &str, item: Item<'_>) -> String {
+        let allows = |toolbox: &&str| {
+            let patterns = Patterns::new(self.toolbox(toolbox).unwrap_or_default().to_vec());
+            patterns.allows(server, item)
+        };
+        let having: Vec<_> = self.toolbox_names().into_iter().filter(allows).map(|toolbox| format!("\"{toolbox}\"")).collect();
+        let agent = name.unwrap_or("NAME");
+        let how = match (name.and_then(|name| self.place_of_agent(name)), having.first()) {
+            (Some(place), _) => format!("; its toolboxes are those of {place}"),
+            (None, Some(toolbox)) => format!("; to grant it: hyperlight-mcp grant {agent} {}", toolbox.trim_matches('"')),
+            (None, None) => String::new(),
+        };
+        if having.is_empty() { format!("; no toolbox has it{how}") } else { format!("; the toolbox {} has it{how}", having.join(" or ")) }
+    }
+
+    /// Returns the last toolbox of a list that has a pattern.
+    fn owner_of<'a>(&self, toolboxes: &'a [String], pattern: &str) -> &'a str {
+        let has = |toolbox: &&String| self.toolbox(toolbox).unwrap_or_default().iter().any(|own| own.as_str() == pattern);
+        toolboxes.iter().rev().find(has).map_or("", String::as_str)
+    }
+}

@@ -1,0 +1,268 @@
+//! Grants: which agent may use what. Everything here is a pure function of the config's settings and the rows of the store.
+//!
+//! The rule: of an agent's patterns that match an item, in the order of its toolboxes, the last one decides, unless it allows and another matching
+//! pattern of the same length denies: then the item is denied. What no pattern matches is denied.
+
+mod explain;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use explain::Verdict;
+
+use super::profiles::Stack;
+use crate::config::{AgentDefinition, DefaultGrant, GrantSettings, Item, Pattern};
+
+/// The patterns of all toolboxes of one agent, in their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Patterns(Vec<Pattern>);
+
+impl Patterns {
+    /// Returns the patterns in this order.
+    #[must_use]
+    pub fn new(patterns: Vec<Pattern>) -> Self {
+        Self(patterns)
+    }
+
+    /// Returns whether an item is allowed, by the rule of this module.
+    ///
+    /// ```
+    /// use hyperlight_mcp::config::{Item, Pattern};
+    /// use hyperlight_mcp::registry::Patterns;
+    /// let patterns = |texts: &[&str]| Patterns::new(texts.iter().map(|text| Pattern::parse(text).unwrap()).collect());
+    /// let allows = |texts: &[&str]| patterns(texts).allows("github", Item::Tool("delete_repo"));
+    /// assert!(allows(&["github/*"]) && !allows(&["github/*", "!github/delete_*"]) && allows(&["!github/delete_*", "github/*"]));
+    /// assert!(!allows(&["!github/d*", "github/d*"]), "of the same length, the denial wins");
+    /// ```
+    #[must_use]
+    pub fn allows(&self, server: &str, item: Item<'_>) -> bool {
+        self.deciding(server, item).is_some_and(|pattern| !pattern.denies())
+    }
+
+    /// Returns the pattern that decides about an item. `None` if no pattern matches.
+    #[must_use]
+    pub fn deciding(&self, server: &str, item: Item<'_>) -> Option<&Pattern> {
+        let matching: Vec<&Pattern> = self.0.iter().filter(|pattern| pattern.matches(server, item)).collect();
+        let last = *matching.last()?;
+        if last.denies() {
+            return Some(last);
+        }
+        Some(matching.into_iter().find(|other| other.denies() && other.length() == last.length()).unwrap_or(last))
+    }
+
+    /// Returns whether the patterns can allow anything of a server, whatever it offers. The name of a server that they cannot is unknown to the
+    /// agent.
+    #[must_use]
+    pub fn reaches(&self, server: &str) -> bool {
+        self.0.iter().enumerate().any(|(position, pattern)| {
+            let is_overruled = |(at, other): (usize, &Pattern)| {
+                other.denies() && other.matches_all_of(server) && (at > position || other.length() == pattern.length())
+            };
+            !pattern.denies() && pattern.matches_server(server) && !self.0.iter().enumerate().any(is_overruled)
+        })
+    }
+}
+
+/// What an agent may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// Everything that is approved and enabled.
+    All,
+    /// What the patterns allow.
+    Only(Arc<Patterns>),
+}
+
+impl Access {
+    /// Returns whether the agent may use an item of a server.
+    #[must_use]
+    pub fn allows(&self, server: &str, item: Item<'_>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(patterns) => patterns.allows(server, item),
+        }
+    }
+
+    /// Returns whether the agent may know that there is a server of this name.
+    #[must_use]
+    pub fn reaches(&self, server: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(patterns) => patterns.reaches(server),
+        }
+    }
+}
+
+/// Toolboxes and grants of the config and of the store. The config's come first: a row of the store with the same name is not used.
+#[derive(Debug, Clone, Default)]
+pub struct Grants {
+    settings: Arc<GrantSettings>,
+    /// Toolboxes that were made at run time.
+    toolboxes: BTreeMap<String, Vec<Pattern>>,
+    /// Toolboxes that were given to agents at run time.
+    agents: BTreeMap<String, Vec<String>>,
+}
+
+/// Where a toolbox or a grant comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GrantSource {
+    Config,
+    /// It was made at run time, and is kept in the store.
+    Store,
+}
+
+/// A toolbox, as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolboxInfo {
+    pub name: String,
+    pub patterns: Vec<String>,
+    pub source: GrantSource,
+}
+
+/// The toolboxes of one agent, as they are listed.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GrantInfo {
+    pub agent: String,
+    pub toolboxes: Vec<String>,
+    pub source: GrantSource,
+}
+
+/// All toolboxes and grants, as they are listed.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GrantList {
+    pub toolboxes: Vec<ToolboxInfo>,
+    pub agents: Vec<GrantInfo>,
+    /// What agents without an entry get.
+    pub default_grant: DefaultGrant,
+}
+
+impl Grants {
+    /// Merges the config's settings with the rows of the store.
+    #[must_use]
+    pub fn new(settings: Arc<GrantSettings>, toolboxes: BTreeMap<String, Vec<Pattern>>, agents: BTreeMap<String, Vec<String>>) -> Self {
+        Self { settings, toolboxes, agents }
+    }
+
+    /// Returns what an agent may use. `name` is the name by which the operator knows the agent; `None` if it has no such name.
+    #[must_use]
+    pub fn access(&self, name: Option<&str>) -> Access {
+        match name.and_then(|name| self.toolboxes_of(name)) {
+            // A missing toolbox may be one that denies, so the agent has nothing until it is there again.
+            Some(toolboxes) => Access::Only(Arc::new(self.patterns(toolboxes).unwrap_or_default())),
+            None if self.default_grant() == DefaultGrant::All => Access::All,
+            None => Access::Only(Arc::default()),
+        }
+    }
+
+    /// Returns what agents without an entry get. By default everything, until the first agent has an entry; then nothing, as a name that is
+    /// misspelt would otherwise be an agent with every right.
+    #[must_use]
+    pub fn default_grant(&self) -> DefaultGrant {
+        let has_entries = !self.agents.is_empty() || self.settings.agents.values().any(|agent| agent.toolboxes.is_some());
+        self.settings.default_grant.unwrap_or(if has_entries { DefaultGrant::Nothing } else { DefaultGrant::All })
+    }
+
+    /// Returns the names of an agent's profiles: those of its entry in the config, or those that it was opened with.
+    #[must_use]
+    pub fn profiles_of<'a>(&'a self, agent: Option<&str>, opened_with: &'a [String]) -> &'a [String] {
+        let entry = agent.and_then(|agent| self.settings.agents.get(agent));
+        entry.and_then(|entry| entry.profiles.as_deref()).unwrap_or(opened_with)
+    }
+
+    /// Stacks profiles. `None` if the config has none and none is named: then all servers are there. Once there are profiles, an agent that names
+    /// none has no server, and neither has one that names a profile which does not exist.
+    #[must_use]
+    pub fn stack(&self, profiles: &[String]) -> Option<Stack> {
+        if self.settings.profiles.is_empty() && profiles.is_empty() {
+            return None;
+        }
+        let all: Option<Vec<_>> = profiles.iter().map(|name| self.settings.profiles.get(name)).collect();
+        Some(Stack::of(all.unwrap_or_default()))
+    }
+
+    /// Returns the names of an agent's toolboxes. `None` if nothing says what it is granted.
+    #[must_use]
+    pub fn toolboxes_of(&self, agent: &str) -> Option<&[String]> {
+        match self.settings.agents.get(agent) {
+            Some(AgentDefinition { toolboxes: Some(toolboxes), .. }) => Some(toolboxes),
+            _ => self.agents.get(agent).map(Vec::as_slice),
+        }
+    }
+
+    /// Returns the place in the config that grants an agent its toolboxes, if one does.
+    #[must_use]
+    pub fn place_of_agent(&self, agent: &str) -> Option<&str> {
+        self.settings.agents.get(agent).filter(|agent| agent.toolboxes.is_some()).map(|agent| agent.place.as_str())
+    }
+
+    /// Returns the place in the config that defines a toolbox, if one does.
+    #[must_use]
+    pub fn place_of_toolbox(&self, toolbox: &str) -> Option<&str> {
+        self.settings.toolboxes.get(toolbox).map(|toolbox| toolbox.place.as_str())
+    }
+
+    /// Returns the patterns of a toolbox.
+    #[must_use]
+    pub fn toolbox(&self, name: &str) -> Option<&[Pattern]> {
+        self.settings.toolboxes.get(name).map(|toolbox| &toolbox.patterns).or_else(|| self.toolboxes.get(name)).map(Vec::as_slice)
+    }
+
+    /// Returns the names of all toolboxes.
+    #[must_use]
+    pub fn toolbox_names(&self) -> Vec<&str> {
+        let mut names: Vec<_> = self.settings.toolboxes.keys().chain(self.toolboxes.keys()).map(String::as_str).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Returns the names of all agents that have an entry.
+    #[must_use]
+    pub fn agent_names(&self) -> Vec<&str> {
+        let of_config = self.settings.agents.iter().filter(|(_, agent)| agent.toolboxes.is_some()).map(|(name, _)| name);
+        let mut names: Vec<_> = of_config.chain(self.agents.keys()).map(String::as_str).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Returns the agents that have a toolbox.
+    #[must_use]
+    pub fn holders(&self, toolbox: &str) -> Vec<&str> {
+        let has = |agent: &&str| self.toolboxes_of(agent).is_some_and(|toolboxes| toolboxes.iter().any(|name| name == toolbox));
+        self.agent_names().into_iter().filter(has).collect()
+    }
+
+    /// Lists all toolboxes and grants.
+    #[must_use]
+    pub fn list(&self) -> GrantList {
+        let source = |place: Option<&str>| if place.is_some() { GrantSource::Config } else { GrantSource::Store };
+        let toolbox = |name: &str| ToolboxInfo {
+            name: name.to_owned(),
+            patterns: self.toolbox(name).unwrap_or_default().iter().map(|pattern| pattern.as_str().to_owned()).collect(),
+            source: source(self.place_of_toolbox(name)),
+        };
+        let agent = |name: &str| GrantInfo {
+            agent: name.to_owned(),
+            toolboxes: self.toolboxes_of(name).unwrap_or_default().to_vec(),
+            source: source(self.place_of_agent(name)),
+        };
+        GrantList {
+            toolboxes: self.toolbox_names().into_iter().map(toolbox).collect(),
+            agents: self.agent_names().into_iter().map(agent).collect(),
+            default_grant: self.default_grant(),
+        }
+    }
+
+    /// Returns the patterns of several toolboxes in their order. `None` if one of them does not exist.
+    fn patterns(&self, toolboxes: &[String]) -> Option<Patterns> {
+        let all: Option<Vec<&[Pattern]>> = toolboxes.iter().map(|name| self.toolbox(name)).collect();
+        Some(Patterns(all?.concat()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

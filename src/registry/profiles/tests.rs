@@ -1,0 +1,83 @@
+//! Stacking, against a second implementation that asks each profile by itself.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::{ToolFilter, UriFilter};
+
+fn any_names() -> impl Strategy<Value = Vec<String>> {
+    prop::collection::vec(prop::sample::select(vec!["x".to_owned(), "y".to_owned(), "z".to_owned()]), 0..3)
+}
+
+fn any_tool_filter() -> impl Strategy<Value = ToolFilter> {
+    (prop::option::of(any_names()), any_names()).prop_map(|(allow, deny)| ToolFilter { allow, deny })
+}
+
+fn any_uri_filter() -> impl Strategy<Value = UriFilter> {
+    let uris = || prop::collection::vec(prop::sample::select(vec!["m:*".to_owned(), "m:x".to_owned(), "n:*".to_owned()]), 0..2);
+    (prop::option::of(uris()), uris()).prop_map(|(allow, deny)| UriFilter { allow, deny })
+}
+
+fn any_overrides() -> impl Strategy<Value = Overrides> {
+    let confirm = prop::option::of(prop::sample::select(vec![Confirm::Never, Confirm::Writes, Confirm::Always]));
+    let filters = (
+        prop::collection::vec(any_tool_filter(), 0..2),
+        prop::collection::vec(any_uri_filter(), 0..2),
+        prop::collection::vec(any_tool_filter(), 0..2),
+    );
+    (filters, prop::option::of(1_u64..9), prop::option::of(1_u64..9), confirm).prop_map(
+        |((tools, resources, prompts), call_timeout_ms, max_call_timeout_ms, confirm)| Overrides {
+            tools,
+            resources,
+            prompts,
+            call_timeout_ms,
+            max_call_timeout_ms,
+            confirm,
+        },
+    )
+}
+
+fn any_profiles() -> impl Strategy<Value = Vec<ProfileDefinition>> {
+    let servers = prop::collection::btree_map(prop::sample::select(vec!["a".to_owned(), "b".to_owned()]), any_overrides(), 0..3);
+    prop::collection::vec(servers.prop_map(|servers| ProfileDefinition { servers, place: String::new() }), 0..4)
+}
+
+proptest! {
+    #[test]
+    fn a_stack_is_as_strict_as_each_of_its_profiles(profiles in any_profiles(), server in "[abc]", own in 0_usize..3, limit in 1_u64..9) {
+        let stack = Stack::of(&profiles);
+        let having: Vec<&Overrides> = profiles.iter().filter_map(|profile| profile.servers.get(&server)).collect();
+        prop_assert_eq!(stack.has(&server), !having.is_empty());
+        for name in ["x", "y", "z"] {
+            let tool = having.iter().all(|one| one.tools.iter().all(|filter| {
+                filter.allow.as_ref().is_none_or(|allow| allow.contains(&name.to_owned())) && !filter.deny.contains(&name.to_owned())
+            }));
+            prop_assert_eq!(stack.allows(&server, Item::Tool(name)), !having.is_empty() && tool);
+            let prompt = having.iter().flat_map(|one| &one.prompts).all(|filter| filter.admits(name));
+            prop_assert_eq!(stack.allows(&server, Item::Prompt(name)), !having.is_empty() && prompt);
+        }
+        for uri in ["m:x", "m:y", "n:x"] {
+            let admitted = having.iter().flat_map(|one| &one.resources).all(|filter| filter.admits(uri));
+            prop_assert_eq!(stack.allows(&server, Item::Resource(uri)), !having.is_empty() && admitted);
+        }
+        let mut timeouts: Vec<u64> = having.iter().filter_map(|one| one.call_timeout_ms).chain([limit]).collect();
+        timeouts.sort_unstable();
+        prop_assert_eq!(stack.stricter_timeout_ms(&server, limit), timeouts[0]);
+        let mut longest: Vec<u64> = having.iter().filter_map(|one| one.max_call_timeout_ms).chain([limit]).collect();
+        longest.sort_unstable();
+        prop_assert_eq!(stack.stricter_max_timeout_ms(&server, limit), longest[0]);
+        // From the strictest to the least strict: the first that anybody says.
+        let own = [Confirm::Never, Confirm::Writes, Confirm::Always][own];
+        let said: Vec<Confirm> = having.iter().filter_map(|one| one.confirm).chain([own]).collect();
+        let strictest = [Confirm::Always, Confirm::Writes, Confirm::Never].into_iter().find(|confirm| said.contains(confirm));
+        prop_assert_eq!(Some(stack.stricter_confirm(&server, own)), strictest);
+    }
+
+    #[test]
+    fn the_order_of_profiles_does_not_matter(profiles in any_profiles(), server in "[ab]", name in "[xyz]") {
+        let (forward, backward) = (Stack::of(&profiles), Stack::of(profiles.iter().rev()));
+        prop_assert_eq!(forward.allows(&server, Item::Tool(&name)), backward.allows(&server, Item::Tool(&name)));
+        prop_assert_eq!(forward.stricter_timeout_ms(&server, 9), backward.stricter_timeout_ms(&server, 9));
+        prop_assert_eq!(forward.stricter_confirm(&server, Confirm::Never), backward.stricter_confirm(&server, Confirm::Never));
+    }
+}
