@@ -71,7 +71,8 @@ impl Handler {
     /// # Errors
     /// `ERR_INVALID_ARGUMENTS` for too many values.
     pub(super) fn check_arguments(&self, request: &CallToolRequestParams) -> crate::Result<()> {
-        check_parts(&request.name, request.arguments.as_ref(), self.served.0.gateway.max_value_parts())
+        let gateway = &self.served.0.gateway;
+        check_parts(&request.name, request.arguments.as_ref(), gateway.max_value_parts()).map_err(|error| gateway.redacted(error))
     }
 }
 

@@ -109,7 +109,7 @@ impl Pipeline<'_> {
             }
             Ok(decision) => Ok(decision),
             // Words that nobody has approved do not belong into the answer.
-            Err(error) => denied(format!("onApproval failed: {}", error.for_model())),
+            Err(error) => denied(format!("onApproval failed: {}", self.core.redacted(error).for_model())),
         }
     }
 }
