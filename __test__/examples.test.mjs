@@ -125,6 +125,19 @@ describe('the examples', { timeout: 4 * LIMIT }, () => {
     assert.equal(again.stdout, 'good: approved\n', 'nothing is asked twice')
   })
 
+  it('proposal.mjs: a model proposes a server, and a person decides', async (t) => {
+    const { command, args } = fixture('--tools', 'echo')
+    const yes = await run(t, ['examples/proposal.mjs', '--yes', command, ...args])
+    succeeded(yes)
+    assert.match(yes.stdout, /agent helper proposes the server my-helper, which it calls "My Helper"/)
+    assert.match(yes.stdout, /model: manage_mcp -> ERR_INVALID_ARGUMENTS\n {2}model: manage_mcp -> ERR_NOT_APPROVED/)
+    assert.match(yes.stdout, /may this run\?[\s\S]*may a model read and call this\?[\s\S]*my-helper: approved, with 1 tools/)
+    const no = await run(t, ['examples/proposal.mjs', '--no', command, ...args])
+    succeeded(no)
+    assert.match(no.stdout, /my-helper: refused and removed; 0 servers are left/)
+    assert.doesNotMatch(no.stdout, /may a model read/)
+  })
+
   it('approve.mjs asks nobody where there is no terminal', async (t) => {
     const config = join(folder(t), 'config.json')
     writeFileSync(config, '{}')

@@ -85,6 +85,8 @@ function told(event: GatewayEvent): string {
       return event.message
     case 'approval-proposed':
       return `${event.request.server} ${event.request.digest}`
+    case 'server-proposed':
+      return `${event.agent ?? ''} ${event.server} ${event.displayName} ${event.request.digest} ${event.approved}`
     case 'executable-changed':
       return `${event.server} ${event.path} ${event.before} ${event.now}`
     case 'tools-changed':

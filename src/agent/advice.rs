@@ -64,6 +64,7 @@ fn hint(code: &str) -> Option<&'static str> {
         }
         "ERR_UNKNOWN_SERVER" | "ERR_UNKNOWN_MODULE" => "call list_mcp_servers for the servers that there are",
         "ERR_UNKNOWN_TOOL" => "call search_mcp_tools or mcp_server_info for the tools that there are",
+        "ERR_TOO_MANY_PROPOSALS" => "ask the user, and do not try again",
         "ERR_BUSY" => "wait for the calls that are under way, then call again",
         "ERR_RUN_TIMEOUT" => "do less in one run, or give a larger timeoutMs where the limit allows it",
         "ERR_GUEST_MEMORY" | "ERR_VALUE_TOO_LARGE" => "work on less at once and return less",
@@ -96,6 +97,10 @@ pub(super) fn obstacle(status: &ServerStatus) -> Option<(String, &'static str)> 
         _ if status.disabled_by_person => {
             ("a person has disabled it".to_owned(), "only a person can enable it again: ask the user, where it is needed")
         }
+        ServerState::PendingApproval => (
+            "an agent has added or changed it, and no person has decided about it yet".to_owned(),
+            "tell the user that it waits for their decision, outside of this conversation; do not wait in a loop",
+        ),
         _ if !status.approved && status.state == ServerState::CommandApproved => {
             ("a person has approved its command, but not its tools".to_owned(), needs_person)
         }

@@ -18,6 +18,9 @@ pub enum Tool {
     ListServers,
     ServerInfo,
     Manage,
+    AddServer,
+    UpdateServer,
+    RemoveServer,
 }
 
 /// Definition of a tool in the form that a model's provider takes.
@@ -75,9 +78,69 @@ const MANAGE_FIELDS: [Field; 2] = [
     },
 ];
 
+const COMMAND: Field = Field {
+    name: "command",
+    kind: Kind::Text,
+    required: false,
+    description: "The program that starts the server, like \"npx\"; null for a server with a url, and for no change.",
+};
+const ARGS: Field = Field {
+    name: "args",
+    kind: Kind::Texts,
+    required: false,
+    description: "The program's arguments, each as a text of its own; null for none, and for no change.",
+};
+const ENV: Field = Field {
+    name: "env",
+    kind: Kind::JsonText,
+    required: false,
+    description: "JSON text of an object: variables of the server's environment and their values. It is merged with those that there are; a null removes one. No placeholders, and no secrets: the user sets these.",
+};
+const URL: Field = Field {
+    name: "url",
+    kind: Kind::Text,
+    required: false,
+    description: "The address of a server behind Streamable HTTP, in place of a command; null for a server with a command, and for no change.",
+};
+
+const ADD_FIELDS: [Field; 5] = [
+    Field { name: "name", kind: Kind::Text, required: true, description: "A name for people, 1 to 64 characters, like \"My Files\"." },
+    COMMAND,
+    ARGS,
+    ENV,
+    URL,
+];
+
+const UPDATE_FIELDS: [Field; 6] = [
+    Field { name: "server", kind: Kind::Text, required: true, description: "The server's name, as add_mcp_server gave it." },
+    Field { name: "name", kind: Kind::Text, required: false, description: "Another name for people; null to keep it." },
+    COMMAND,
+    ARGS,
+    ENV,
+    URL,
+];
+
+const REMOVE_FIELDS: [Field; 1] =
+    [Field { name: "server", kind: Kind::Text, required: true, description: "The server's name, as add_mcp_server gave it." }];
+
 impl Tool {
     /// All tools, in the order in which a model should read about them.
-    pub const ALL: [Self; 6] = [Self::RunJavascript, Self::Search, Self::Describe, Self::ListServers, Self::ServerInfo, Self::Manage];
+    pub const ALL: [Self; 9] = [
+        Self::RunJavascript,
+        Self::Search,
+        Self::Describe,
+        Self::ListServers,
+        Self::ServerInfo,
+        Self::Manage,
+        Self::AddServer,
+        Self::UpdateServer,
+        Self::RemoveServer,
+    ];
+
+    /// Returns whether the tool changes the servers that its agent has added. Such tools are offered only where the operator says so.
+    pub(super) fn manages_own(self) -> bool {
+        matches!(self, Self::AddServer | Self::UpdateServer | Self::RemoveServer)
+    }
 
     /// Returns the name of the tool for a model.
     ///
@@ -93,6 +156,9 @@ impl Tool {
             Self::ListServers => "list_mcp_servers",
             Self::ServerInfo => "mcp_server_info",
             Self::Manage => "manage_mcp",
+            Self::AddServer => "add_mcp_server",
+            Self::UpdateServer => "update_mcp_server",
+            Self::RemoveServer => "remove_mcp_server",
         }
     }
 
@@ -120,6 +186,9 @@ impl Tool {
             Self::Manage => {
                 "enables, disables, tests and reloads servers that a person approved, and proposes servers for approval; it can approve none"
             }
+            Self::AddServer | Self::UpdateServer | Self::RemoveServer => {
+                "adds, changes or removes servers of its own agent; what it adds or changes runs only after a person has approved it"
+            }
         }
     }
 
@@ -131,6 +200,9 @@ impl Tool {
             Self::ListServers => &[],
             Self::ServerInfo => &INFO_FIELDS,
             Self::Manage => &MANAGE_FIELDS,
+            Self::AddServer => &ADD_FIELDS,
+            Self::UpdateServer => &UPDATE_FIELDS,
+            Self::RemoveServer => &REMOVE_FIELDS,
         }
     }
 
@@ -171,6 +243,14 @@ impl Tool {
                 (reads the config again), propose (asks a person to approve the server), help. Only a person approves a server, outside of this conversation: \
                 propose, then tell the user. Example: {\"action\": \"enable\", \"server\": \"weather\"}"
                 .to_owned(),
+            Self::AddServer => "Adds an MCP server, by a command or a url. It waits for a person's approval outside of this conversation: tell the user. When \
+                it is approved, enable it with manage_mcp. Example: {\"name\": \"My Files\", \"command\": \"npx\", \"args\": [\"-y\", \"server-files\"], \
+                \"env\": \"{\\\"ROOT\\\":\\\"/data\\\"}\", \"url\": null}"
+                .to_owned(),
+            Self::UpdateServer => "Changes an MCP server that add_mcp_server has added. If what would run changes, it waits for a person's approval again. \
+                Example: {\"server\": \"my-files\", \"name\": null, \"command\": null, \"args\": [\"-y\", \"server-files\", \"--all\"], \"env\": null, \"url\": null}"
+                .to_owned(),
+            Self::RemoveServer => "Removes an MCP server that add_mcp_server has added, with its approval. Example: {\"server\": \"my-files\"}".to_owned(),
         }
     }
 }

@@ -25,6 +25,7 @@ impl AgentTools {
                 self.agent.disable_as(server()?, Decider::Model).await?;
                 Ok(json!({ "server": server()?, "disabled": true, "note": "it stays approved; the action enable brings it back" }))
             }
+            "test" | "propose" if let Err(error) = self.agent.check_exists(server()?) => Err(error),
             "test" => Ok(self.agent.test_for_model(server()?).await?.for_model()),
             "reload" => self.reload().await,
             "propose" => self.propose(server()?).await,

@@ -8,6 +8,7 @@ mod arguments;
 mod definitions;
 mod manage;
 mod options;
+mod own_servers;
 mod plugin;
 mod proposed;
 mod servers;

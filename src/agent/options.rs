@@ -30,6 +30,8 @@ pub struct AgentOptions {
     pub describe_servers: Option<usize>,
     /// Number of runs that execute or wait in the queue. A further run fails with `ERR_BUSY`. Default 8; 1 to 1,000.
     pub max_pending_runs: Option<usize>,
+    /// Offers tools with which the model adds, changes and removes servers of its own agent. A person approves each. Default: false.
+    pub manage: bool,
     /// Hook for each run. By default, a run has no number, and its log is returned at its end.
     pub run_setup: Option<RunSetup>,
 }
@@ -64,13 +66,18 @@ impl AgentOptions {
 
     /// Returns the tools to offer, in the order of [`Tool::ALL`].
     pub(super) fn tools(&self) -> Result<Vec<Tool>> {
-        let Some(names) = &self.include else { return Ok(Tool::ALL.to_vec()) };
-        let known = Tool::ALL.map(Tool::name);
+        let offered: Vec<Tool> = Tool::ALL.into_iter().filter(|tool| self.manage || !tool.manages_own()).collect();
+        let Some(names) = &self.include else { return Ok(offered) };
+        let known: Vec<_> = offered.iter().map(|tool| tool.name()).collect();
+        if let Some(name) = names.iter().find(|name| Tool::named(name).is_some() && !known.contains(&name.as_str())) {
+            return Err(invalid(format!("include: the tool \"{name}\" is offered only with manage: true")));
+        }
         if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
-            let meant = nearest(unknown, known).map_or_else(|| ".".to_owned(), |meant| format!(": did you mean \"{meant}\"?"));
+            let meant =
+                nearest(unknown, known.iter().copied()).map_or_else(|| ".".to_owned(), |meant| format!(": did you mean \"{meant}\"?"));
             return Err(invalid(format!("include: there is no tool \"{unknown}\"{meant} There are: {}", known.join(", "))));
         }
-        Ok(Tool::ALL.into_iter().filter(|tool| names.iter().any(|name| name == tool.name())).collect())
+        Ok(offered.into_iter().filter(|tool| names.iter().any(|name| name == tool.name())).collect())
     }
 }
 
@@ -89,6 +96,10 @@ mod tests {
             ..AgentOptions::default()
         };
         assert_eq!(AgentOptions::default().tools().unwrap().len(), 6);
+        let managing = AgentOptions { manage: true, ..AgentOptions::default() };
+        assert_eq!(managing.tools().unwrap().len(), 9);
+        let error = options(&["add_mcp_server"]).tools().unwrap_err().to_string();
+        assert!(error.contains("only with manage: true"), "{error}");
         assert_eq!(options(&["manage_mcp", "run_javascript"]).tools().unwrap(), [Tool::RunJavascript, Tool::Manage]);
         let error = options(&["run_javscript"]).tools().unwrap_err().to_string();
         assert!(error.contains("\"run_javscript\": did you mean \"run_javascript\"? There are: run_javascript, "), "{error}");

@@ -150,6 +150,9 @@ impl AgentTools {
             Tool::Describe => self.describe(&given),
             Tool::ServerInfo => self.server_info(given.text("server").unwrap_or_default()),
             Tool::Manage => self.manage(&given).await,
+            Tool::AddServer => self.add_server(given).await,
+            Tool::UpdateServer => self.update_server(given).await,
+            Tool::RemoveServer => self.remove_server(&given).await,
             Tool::ListServers | Tool::RunJavascript => self.list(),
         }
     }
@@ -252,7 +255,7 @@ impl AgentTools {
             status.source.kind.is_there_without_a_task() || modules.iter().any(|module| *module == format!("host:mcp-{}", status.name))
         };
         let statuses: Vec<_> = statuses.iter().filter(is_there).collect();
-        let infos: Result<Vec<_>> = statuses.iter().map(|status| self.agent.server_info(&status.name)).collect();
+        let infos: Result<Vec<_>> = statuses.iter().map(|status| self.agent.server_offer(&status.name)).collect();
         let lines: Vec<_> = infos?.iter().map(|info| Json::Object(servers::line(info))).collect();
         if lines.is_empty() {
             return Ok(json!({ "servers": [], "hint": "no server is configured: the user has to add one to the config" }));
@@ -270,7 +273,7 @@ impl AgentTools {
     }
 
     pub(super) fn server_info(&self, server: &str) -> Result<Json> {
-        Ok(Json::Object(servers::whole(&self.agent.server_info(server)?)))
+        Ok(Json::Object(servers::whole(&self.agent.server_offer(server)?)))
     }
 
     fn errors(&self) -> ToolErrors {

@@ -11,8 +11,17 @@ pub const MAX_DIRECT_NAME_CHARS: usize = 64;
 /// Number of hex digits of the digest in a name that would be too long, or that another tool has.
 const SUFFIX_DIGITS: usize = 6;
 /// Names that no tool of a server gets, because this program's own tools have them.
-pub const RESERVED_NAMES: [&str; 6] =
-    ["run_javascript", "search_mcp_tools", "describe_mcp_tools", "list_mcp_servers", "mcp_server_info", "manage_mcp"];
+pub const RESERVED_NAMES: [&str; 9] = [
+    "run_javascript",
+    "search_mcp_tools",
+    "describe_mcp_tools",
+    "list_mcp_servers",
+    "mcp_server_info",
+    "manage_mcp",
+    "add_mcp_server",
+    "update_mcp_server",
+    "remove_mcp_server",
+];
 /// Characters that stay unchanged in the path of a source.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 

@@ -7,7 +7,7 @@ use super::args::Approve;
 use super::error::{CliError, message, told};
 use super::next_command::NextCommand;
 use super::session::Session;
-use crate::command::{Tone, printable, request_text, stage_of};
+use crate::command::{Tone, one_line, printable, request_text, stage_of};
 use crate::config::SourceKind;
 use crate::error::Error;
 use crate::gateway::Gateway;
@@ -30,11 +30,20 @@ pub(super) async fn approve(session: &Session, arguments: &Approve) -> Result<Ex
     session.check_config()?;
     let gateway = session.open()?;
     let names = if arguments.servers.is_empty() { unapproved(session, &gateway)? } else { arguments.servers.clone() };
+    reviewed(session, &gateway, &names, arguments.digest.as_deref()).await
+}
+
+/// Offers the approval of one server.
+pub(super) async fn review_one(session: &Session, gateway: &Gateway, name: &str) -> Result<Exit, CliError> {
+    reviewed(session, gateway, &[name.to_owned()], None).await
+}
+
+async fn reviewed(session: &Session, gateway: &Gateway, names: &[String], digest: Option<&str>) -> Result<Exit, CliError> {
     let mut all = Vec::new();
     for name in names {
-        let reviewed = match &arguments.digest {
-            Some(digest) => with_digest(&gateway, &name, digest).await,
-            None => review(session, &gateway, &name).await,
+        let reviewed = match digest {
+            Some(digest) => with_digest(gateway, name, digest).await,
+            None => review(session, gateway, name).await,
         };
         let failed = |error| Reviewed { server: name.clone(), approved: false, request: None, error: Some(error) };
         let reviewed = reviewed.unwrap_or_else(failed);
@@ -65,10 +74,7 @@ fn unapproved(session: &Session, gateway: &Gateway) -> Result<Vec<String>, CliEr
 }
 
 fn is_approved(request: &ApprovalRequest) -> (bool, &str) {
-    match request {
-        ApprovalRequest::Command(request) => (request.approved, &request.digest),
-        ApprovalRequest::Manifest(request) => (request.approved, &request.digest),
-    }
+    (request.is_approved(), request.digest())
 }
 
 /// Approves the request with this digest. The request may have been shown by another process.
@@ -99,6 +105,11 @@ async fn review(session: &Session, gateway: &Gateway, name: &str) -> crate::erro
         }
         if !session.can_ask() {
             return Ok(Reviewed { server: name.to_owned(), approved: false, request: Some(request), error: None });
+        }
+        let status = gateway.server_info(name)?.status;
+        if let Some(display_name) = &status.display_name {
+            let text = format!("{} has added this server, and calls it \"{}\".", status.source, one_line(display_name));
+            session.terminal.say(&session.terminal.err.wrapped("", &text));
         }
         session.terminal.say(&request_text(&request, &session.terminal.err));
         if !session.terminal.confirm("Approve?").await {

@@ -8,6 +8,7 @@ use clap_complete::Shell;
 
 use super::audit::Audit;
 use super::grants::{AsAgent, Grant, SearchAs, Toolboxes, Ungrant};
+use super::own::args::{Add, Set, Unset};
 use crate::bridge::ToolErrors;
 use crate::command::{Logs, Server};
 pub use crate::config::Program;
@@ -71,6 +72,16 @@ pub enum CliCommand {
     List(AsAgent),
     /// Show one server: state, tools, resources, prompts
     Info(Server),
+    /// Add a server to the config: add NAME -- COMMAND ARGS…, or --url
+    Add(Add),
+    /// Set variables or settings of a server in the config
+    Set(Set),
+    /// Remove variables or settings of a server in the config
+    Unset(Unset),
+    /// Remove a server, and revoke its approval
+    Remove(Server),
+    /// Let a server be used: offers the approval that it needs
+    Enable(Server),
     /// Read what a server would run and offer, and say yes or no
     Approve(Approve),
     /// Revoke a server's approval
@@ -239,8 +250,8 @@ pub struct Run {
     #[arg(long, short = 't', value_name = "TEXT")]
     pub task: Option<String>,
     /// Only print which servers the script would have, and why
-    #[arg(long)]
-    pub dry_run: bool,
+    #[arg(long = "dry-run")]
+    pub resolve_only: bool,
     /// Input of the handler: JSON, or @FILE
     #[arg(long, value_name = "JSON", default_value = "null")]
     pub input: String,

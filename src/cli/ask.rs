@@ -7,14 +7,13 @@ use serde_json::{Map, Value as Json};
 
 use super::terminal::{Dialog, Terminal};
 use super::untrusted::indented;
-use crate::command::Tone;
+use crate::command::{Tone, request_text};
 use crate::error::Error;
 use crate::gateway::{
     Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, Form, IssuerQuestion,
 };
 use crate::text::{arguments_text, escaped, sanitise_line, sanitise_text, whole_arguments_text};
-use crate::trust::AllowedWrites;
-use crate::trust::Decision;
+use crate::trust::{AllowedWrites, ApprovalRequest, Decision};
 
 const MAX_TEXT_CHARS: usize = 4_000;
 
@@ -111,6 +110,22 @@ impl Callbacks for Person {
         );
         let terminal = Arc::clone(&self.terminal);
         Some(Box::pin(async move { Ok(terminal.confirm(&text).await) }))
+    }
+
+    fn can_approve_server(&self) -> bool {
+        self.can_ask
+    }
+
+    fn approve_server(&self, request: &ApprovalRequest) -> Option<Answer<bool>> {
+        if !self.can_ask {
+            return None;
+        }
+        let (terminal, text) = (Arc::clone(&self.terminal), request_text(request, &self.terminal.err));
+        Some(Box::pin(async move {
+            let dialog = terminal.dialog().await;
+            dialog.say(&text);
+            Ok(dialog.confirm("Approve?").await)
+        }))
     }
 
     fn input(&self, id: &str, description: &str, server: &str) -> Option<Answer<SecretString>> {

@@ -10,7 +10,7 @@ use crate::command::{printable, problem_text};
 
 pub(super) async fn check(session: &Session, arguments: &Check) -> Result<Exit, CliError> {
     let code = files::read_until(&arguments.file, &session.stop).await?;
-    let gateway = session.open_for(arguments.servers.as_deref(), None)?;
+    let gateway = session.open_for(arguments.servers.as_deref())?;
     let report = gateway.check(&code)?;
     let file = arguments.file.display().to_string();
     if session.json() {

@@ -62,10 +62,13 @@ pub(super) async fn doctor(session: &Session) -> Result<Exit, CliError> {
             findings.push(hypervisor(&gateway).await);
             let servers = gateway.servers()?;
             findings.push(config(session, servers.len()));
+            // What waits for a decision comes first of all.
+            let is_pending = |server: &&ServerStatus| server.state == ServerState::PendingApproval;
+            findings.splice(0..0, servers.iter().filter(is_pending).map(|server| proposed(server, &session.next_command)));
             findings.extend(gateway.providers().iter().map(|provider| look_at_provider(provider, &session.next_command)));
             // Nobody has asked for a server of the catalogue that is not approved.
             let is_asked_for = |server: &&ServerStatus| server.approved || server.source.kind != SourceKind::Catalogue;
-            for server in servers.iter().filter(is_asked_for) {
+            for server in servers.iter().filter(|server| is_asked_for(server) && !is_pending(server)) {
                 findings.push(look_at(&gateway, server, &session.next_command).await);
                 findings.extend(readiness(server));
             }
@@ -235,6 +238,18 @@ async fn look_at(gateway: &Gateway, server: &ServerStatus, next_command: &NextCo
         _ if !server.approved => unapproved(gateway, name, &what, next_command).await,
         _ => connected(gateway, name, &what, next_command).await,
     }
+}
+
+/// Tells of a server that an agent has added or changed.
+fn proposed(server: &ServerStatus, next_command: &NextCommand) -> Finding {
+    let what = format!("server {}", server.name);
+    let text = format!("{} has added or changed it, and nobody has decided about it", server.source);
+    let remedy = format!(
+        "to read what would run, and approve it: {}; to refuse it: {}",
+        next_command.with(&format!("approve {}", server.name)),
+        next_command.with(&format!("remove {}", server.name))
+    );
+    Finding::new(&what, Status::Warning, text, Some(remedy))
 }
 
 /// Names the variables that a server lacks before it is approved. Afterwards, the attempt to connect tells that.

@@ -6,6 +6,7 @@ mod ask;
 mod audit;
 mod check;
 mod doctor;
+mod edit;
 mod error;
 mod files;
 mod follow;
@@ -14,6 +15,7 @@ mod held_output;
 mod import;
 mod install;
 mod next_command;
+mod own;
 mod providers;
 mod resolve;
 mod run;
@@ -181,6 +183,11 @@ fn is_interrupted(stop: &Stop) -> bool {
 
 async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliError> {
     match command {
+        CliCommand::Add(arguments) => own::add(session, arguments),
+        CliCommand::Set(arguments) => own::set(session, arguments),
+        CliCommand::Unset(arguments) => own::unset(session, arguments),
+        CliCommand::Remove(server) => own::remove(session, &server.server).await,
+        CliCommand::Enable(server) => own::enable(session, &server.server).await,
         CliCommand::List(as_agent) => servers_as(session, &Command::List, as_agent).await,
         CliCommand::Info(server) => servers(session, &Command::Info(server.clone())).await,
         CliCommand::Revoke(Revoke { provider: Some(provider), .. }) => providers::revoke(session, provider).await,

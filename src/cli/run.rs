@@ -32,9 +32,9 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
     let code = files::read_until(&arguments.file, &session.stop).await?;
     let input = read_input(&arguments.input, &session.stop).await?;
     let allowed = AllowedWrites::read(&arguments.allow_writes);
-    let gateway = session.open_for(arguments.servers.as_deref(), Some(allowed.clone()))?;
+    let gateway = session.open_for_script(arguments.servers.as_deref(), allowed.clone(), |server| imports(&code, server)).await?;
     check_allowed(session, &gateway, &allowed)?;
-    if arguments.dry_run {
+    if arguments.resolve_only {
         return show_for_run(session, &gateway, arguments.task.as_deref()).await;
     }
     let agent = agent_of(session, &gateway, &arguments.as_agent)?;
@@ -176,10 +176,15 @@ fn unapproved_module(gateway: &Gateway, next_command: &NextCommand, code: &str, 
         return String::new();
     }
     let servers = gateway.servers().unwrap_or_default();
-    let wanted = |name: &str| ["\"", "'", "`"].iter().any(|quote| code.contains(&format!("host:mcp-{name}{quote}")));
-    let missing = servers.iter().map(|server| (server.approved, server.name.as_str())).filter(|(approved, name)| !approved && wanted(name));
+    let missing =
+        servers.iter().map(|server| (server.approved, server.name.as_str())).filter(|(approved, name)| !approved && imports(code, name));
     let line = |name: &str| format!("\nserver \"{name}\" is not approved: {}", next_command.with(&format!("approve {name}")));
     missing.map(|(_, name)| line(name)).collect::<Vec<_>>().concat()
+}
+
+/// Returns whether a script seems to import a server's module.
+fn imports(code: &str, server: &str) -> bool {
+    ["\"", "'", "`"].iter().any(|quote| code.contains(&format!("host:mcp-{server}{quote}")))
 }
 
 /// Formats a line of code with its number, and a caret under the column.

@@ -76,12 +76,33 @@ impl Session {
 
     /// Opens the gateway with the config, and enables the approved servers.
     pub(super) fn open(&self) -> Result<Gateway> {
-        self.open_with(None, None)
+        self.open_for(None)
     }
 
     /// Opens the gateway and enables only these servers. Each of them must be approved.
-    pub(super) fn open_for(&self, servers: Option<&[String]>, allowed: Option<AllowedWrites>) -> Result<Gateway> {
-        self.open_with(servers, allowed)
+    pub(super) fn open_for(&self, servers: Option<&[String]>) -> Result<Gateway> {
+        self.open_enabled(self.asking(AllowedWrites::default()), servers)
+    }
+
+    /// Opens the gateway for a script, and enables only these servers, or all approved ones. A person at the terminal is offered the approval of
+    /// those of them that are not approved, and of those that the script needs.
+    pub(super) async fn open_for_script(
+        &self,
+        servers: Option<&[String]>,
+        allowed: AllowedWrites,
+        needs: impl Fn(&str) -> bool,
+    ) -> Result<Gateway> {
+        let gateway = self.opened(self.asking(allowed))?;
+        let wanted = |name: &str| servers.map_or_else(|| needs(name), |names| names.iter().any(|wanted| wanted == name));
+        for server in gateway.servers()?.iter().filter(|server| !server.approved && self.can_ask() && wanted(&server.name)) {
+            match gateway.enable_asking(&server.name).await {
+                Err(error @ (Error::NotApproved { .. } | Error::ServerDisabled { .. })) => tracing::info!("{error}"),
+                Err(Error::ConfigInvalid { .. }) if servers.is_none() => {}
+                other => other?,
+            }
+        }
+        enable(&gateway, servers)?;
+        Ok(gateway)
     }
 
     /// Opens the gateway for a host: nobody is asked at this terminal, as standard input is the host's. No server but `servers` is ever enabled.
@@ -100,13 +121,14 @@ impl Session {
         self.open_enabled(options, None)
     }
 
-    fn open_with(&self, servers: Option<&[String]>, allowed: Option<AllowedWrites>) -> Result<Gateway> {
+    /// Returns options with which the person at the terminal is asked.
+    fn asking(&self, allowed: AllowedWrites) -> GatewayOptions {
         let mut options = self.options();
-        let person = Person { terminal: Arc::clone(&self.terminal), can_ask: self.can_ask(), allowed: allowed.unwrap_or_default() };
+        let person = Person { terminal: Arc::clone(&self.terminal), can_ask: self.can_ask(), allowed };
         let person = Arc::new(person) as Arc<dyn Callbacks>;
         let _ = self.person.set(Arc::clone(&person));
         options.callbacks = Some(person);
-        self.open_enabled(options, servers)
+        options
     }
 
     /// Returns the person at the terminal, once a gateway is open that may ask them.
@@ -114,18 +136,16 @@ impl Session {
         self.person.get().cloned()
     }
 
-    fn open_enabled(&self, mut options: GatewayOptions, servers: Option<&[String]>) -> Result<Gateway> {
+    fn open_enabled(&self, options: GatewayOptions, servers: Option<&[String]>) -> Result<Gateway> {
+        let gateway = self.opened(options)?;
+        enable(&gateway, servers)?;
+        Ok(gateway)
+    }
+
+    fn opened(&self, mut options: GatewayOptions) -> Result<Gateway> {
         options.trace = true;
         options.on_event = Some(self.listener());
         let gateway = Gateway::open(options)?;
-        let known: Vec<ServerStatus> = gateway.servers()?;
-        match servers {
-            Some(names) => names.iter().try_for_each(|name| gateway.enable(name))?,
-            None => known.iter().filter(|server| server.approved).try_for_each(|server| match gateway.enable(&server.name) {
-                Err(Error::ServerDisabled { .. }) => Ok(()),
-                other => other,
-            })?,
-        }
         let _ = self.gateway.set(gateway.clone());
         Ok(gateway)
     }
@@ -148,12 +168,37 @@ impl Session {
     }
 }
 
+/// Enables these servers, or all approved ones.
+fn enable(gateway: &Gateway, servers: Option<&[String]>) -> Result<()> {
+    let known: Vec<ServerStatus> = gateway.servers()?;
+    match servers {
+        Some(names) => names.iter().try_for_each(|name| gateway.enable(name)),
+        None => known.iter().filter(|server| server.approved).try_for_each(|server| match gateway.enable(&server.name) {
+            Err(Error::ServerDisabled { .. }) => Ok(()),
+            other => other,
+        }),
+    }
+}
+
 fn tell(terminal: &Terminal, next_command: &NextCommand, event: &Json) {
     let text = |key: &str| sanitise_text(event[key].as_str().unwrap_or_default(), MAX_EVENT_CHARS);
     let warn = |message: String| terminal.note(Tone::Warning, "warning:", &message);
     let server = || text("server");
     match event["type"].as_str().unwrap_or_default() {
         "warning" | "approvals-damaged" => warn(text("message")),
+        "server-proposed" => {
+            let agent =
+                event["agent"].as_str().map_or_else(|| "the operator's own agent".to_owned(), |_| format!("agent \"{}\"", text("agent")));
+            if event["approved"] == true {
+                warn(format!("{agent} has added server \"{}\", which is approved without a person, as requireApproval is false", server()));
+            } else {
+                let [approve, remove] = ["approve", "remove"].map(|command| next_command.with(&format!("{command} {}", server())));
+                warn(format!(
+                    "{agent} proposes server \"{}\". To read what would run, and decide: {approve}; to refuse it: {remove}",
+                    server()
+                ));
+            }
+        }
         "executable-changed" => warn(format!("the program of server \"{}\" has changed since its approval: {}", server(), text("path"))),
         "tools-changed" => {
             warn(format!(

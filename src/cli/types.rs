@@ -27,7 +27,7 @@ const GLOBALS: &str = include_str!("../../guest/globals.d.ts");
 
 pub(super) fn types(session: &Session, arguments: &Types) -> Result<Exit, CliError> {
     session.check_config()?;
-    let gateway = session.open_for(arguments.servers.as_deref(), None)?;
+    let gateway = session.open_for(arguments.servers.as_deref())?;
     let agent = agent_of(session, &gateway, &arguments.as_agent)?;
     let declarations = agent.declarations(None, arguments.tool_errors.into())?;
     let modules: Vec<String> = agent.list_modules()?.into_iter().map(|module| module.specifier).collect();

@@ -24,8 +24,8 @@ pub enum Command {
     List,
     /// Show one server: state, tools, resources, prompts
     Info(Server),
-    /// Let new runs see a server that is approved
-    Enable(Server),
+    /// Let new runs see a server; shows what is not approved yet
+    Enable(Approve),
     /// Hide a server from new runs, and close its connection
     Disable(Server),
     /// Show a server's approval request; with its digest, approve it

@@ -13,7 +13,6 @@ use crate::error::{Error, Result};
 use crate::gateway::{Agent, Gateway};
 use crate::registry::{Decider, ServerStatus};
 use crate::text::sanitise_text;
-use crate::trust::ApprovalRequest;
 
 /// Length limit of an error message.
 const MAX_MESSAGE_CHARS: usize = 4_000;
@@ -129,15 +128,15 @@ pub async fn perform_as(gateway: &Gateway, agent: &Agent, command: &Command, sty
             Outcome::of(&json!({ "servers": servers }), text)
         }
         Command::Info(server) => {
-            let mut info = gateway.server_info(&server.server)?;
+            let mut info = match speaker {
+                Speaker::Person => gateway.server_info(&server.server)?,
+                Speaker::Model => gateway.server_offer(&server.server)?,
+            };
             info.status = speaker.status(info.status);
             let text = render::info_text(&info, style);
             Outcome::of(&info, text)
         }
-        Command::Enable(server) => {
-            gateway.enable_as(&server.server, speaker.decider())?;
-            done(gateway, &server.server, speaker, "is enabled: new runs can use it")
-        }
+        Command::Enable(enable) => enable_or_show(gateway, enable, style, speaker).await,
         Command::Disable(server) => {
             gateway.disable_as(&server.server, speaker.decider()).await?;
             done(gateway, &server.server, speaker, "is disabled: new runs cannot use it")
@@ -193,13 +192,43 @@ fn show_logs(gateway: &Gateway, logs: &Logs, style: &Style) -> Result<Outcome> {
     Outcome::of(&json!({ "server": logs.server, "lines": lines }), text)
 }
 
+/// Enables a server. Where a person wants that and the server is not approved, returns the next request, and approves the one whose digest they
+/// type.
+async fn enable_or_show(gateway: &Gateway, enable: &Approve, style: &Style, speaker: Speaker) -> Result<Outcome> {
+    const ENABLED: &str = "is enabled: new runs can use it";
+    let Approve { server, digest } = enable;
+    match (speaker, digest) {
+        (Speaker::Model, Some(_)) => return Err(only_a_person(server)),
+        (Speaker::Model, None) => {
+            gateway.enable_as(server, Decider::Model)?;
+            return done(gateway, server, speaker, ENABLED);
+        }
+        (Speaker::Person, Some(digest)) => gateway.approve(server, Some(digest), None).await?,
+        (Speaker::Person, None) => {}
+    }
+    match gateway.enable_asking(server).await {
+        Ok(()) => done(gateway, server, speaker, ENABLED),
+        Err(error @ Error::NotApproved { .. }) => {
+            let failed = Outcome::failed(&error);
+            let mut request = show_request(gateway, server, style, speaker, "enable").await?;
+            request.data["error"] = failed.data["error"].clone();
+            Ok(Outcome { ok: false, text: format!("{server} is not enabled, as it is not approved.\n\n{}", request.text), ..request })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn only_a_person(server: &str) -> Error {
+    let problem =
+        format!("only a person can approve: ask the person to type /mcp approve {server}, to read the request, and to approve it");
+    Error::InvalidOption { method: METHOD, problem: problem.into() }
+}
+
 async fn approve_or_show(gateway: &Gateway, approve: &Approve, style: &Style, speaker: Speaker) -> Result<Outcome> {
     let Approve { server, digest } = approve;
-    let Some(digest) = digest else { return show_request(gateway, server, style, speaker).await };
+    let Some(digest) = digest else { return show_request(gateway, server, style, speaker, "approve").await };
     if speaker == Speaker::Model {
-        let problem =
-            format!("only a person can approve: ask the person to type /mcp approve {server}, to read the request, and to approve it");
-        return Err(Error::InvalidOption { method: METHOD, problem: problem.into() });
+        return Err(only_a_person(server));
     }
     gateway.approve(server, Some(digest), None).await?;
     let status = gateway.server_info(server)?.status;
@@ -211,12 +240,10 @@ async fn approve_or_show(gateway: &Gateway, approve: &Approve, style: &Style, sp
     Outcome::of(&status, text)
 }
 
-async fn show_request(gateway: &Gateway, server: &str, style: &Style, speaker: Speaker) -> Result<Outcome> {
+/// Returns a server's request. `command` is the one that approves it, followed by the digest.
+async fn show_request(gateway: &Gateway, server: &str, style: &Style, speaker: Speaker, command: &str) -> Result<Outcome> {
     let request = gateway.approval_request_as(server, speaker.decider()).await?;
-    let (approved, digest) = match &request {
-        ApprovalRequest::Command(request) => (request.approved, &request.digest),
-        ApprovalRequest::Manifest(request) => (request.approved, &request.digest),
-    };
+    let (approved, digest) = (request.is_approved(), request.digest());
     if speaker == Speaker::Model {
         let note = format!("only a person may read and approve the request: ask the person to type /mcp approve {server}");
         let request = json!({ "server": server, "stage": stage_of(&request), "approved": approved, "digest": digest });
@@ -226,7 +253,7 @@ async fn show_request(gateway: &Gateway, server: &str, style: &Style, speaker: S
     if approved {
         text.push_str("\nAll of this is approved already.\n");
     } else {
-        let parts = ["\nTo approve exactly this (", stage_of(&request), "), type:\n  /mcp approve ", server, " ", digest, "\n"];
+        let parts = ["\nTo approve exactly this (", stage_of(&request), "), type:\n  /mcp ", command, " ", server, " ", digest, "\n"];
         text.extend(parts);
     }
     let text = text.trim_start().to_owned();

@@ -1,9 +1,12 @@
 //! Formats the results of commands for people. Texts of servers are already sanitised; errors are sanitised here.
 
-use super::text::{Style, Tone, date_time};
+use std::time::Duration;
+
+use super::request::quoted;
+use super::text::{Style, Tone, date_time, one_line};
 use crate::bridge::ToolMatch;
 use crate::config::ServerSource;
-use crate::gateway::{ConnectionReport, LogLine, ReloadReport, ServerInfo};
+use crate::gateway::{ConnectionReport, LogLine, ReloadReport, ServerDetails, ServerInfo, ServerLimits, ToolDetails, TransportKind};
 use crate::registry::{ServerState, ServerStatus};
 use crate::sandbox::Problem;
 use crate::text::sanitise_line;
@@ -18,6 +21,7 @@ fn state_name(state: ServerState) -> &'static str {
     match state {
         ServerState::Invalid => "invalid",
         ServerState::Disabled => "disabled",
+        ServerState::PendingApproval => "pending-approval",
         ServerState::NotReady => "not-ready",
         ServerState::Unapproved => "unapproved",
         ServerState::CommandApproved => "command-approved",
@@ -31,7 +35,7 @@ fn state_name(state: ServerState) -> &'static str {
 fn tone_of(state: ServerState) -> Tone {
     match state {
         ServerState::Invalid | ServerState::Error => Tone::Bad,
-        ServerState::NotReady | ServerState::Unapproved | ServerState::CommandApproved => Tone::Warning,
+        ServerState::PendingApproval | ServerState::NotReady | ServerState::Unapproved | ServerState::CommandApproved => Tone::Warning,
         ServerState::Connected | ServerState::Idle | ServerState::Connecting => Tone::Good,
         ServerState::Disabled => Tone::Quiet,
     }
@@ -109,6 +113,7 @@ pub(super) fn info_text(info: &ServerInfo, style: &Style) -> String {
     if let Some(error) = &status.last_error {
         text.push_str(&style.field("  last error", NAMES, &format!("{}: {}", error.code, sanitise_line(&error.message, MAX_ERROR_CHARS))));
     }
+    text.extend(info.details.iter().map(|details| details_text(details, style)));
     let Some(offer) = &info.offer else {
         text.push_str("  The tools are shown after the server is approved.\n");
         return text;
@@ -128,7 +133,62 @@ pub(super) fn info_text(info: &ServerInfo, style: &Style) -> String {
         vec![function.name.clone(), purpose.to_owned()]
     });
     text.push_str(&style.table(&["FUNCTION", "PURPOSE"], rows.collect()));
+    if let Some(details) = info.details.as_ref().filter(|details| !details.tools.is_empty()) {
+        text.push('\n');
+        text.push_str(&tools_text(details, style));
+    }
     text
+}
+
+/// Formats what starts a server, its filters and its limits.
+fn details_text(details: &ServerDetails, style: &Style) -> String {
+    let field = |name: &str, text: &str| style.field(name, NAMES, &one_line(text));
+    let mut text = field("  transport", if details.transport == TransportKind::Stdio { "stdio" } else { "http" });
+    if let Some(command) = &details.command {
+        let words: Vec<String> = std::iter::once(command).chain(details.args.iter().flatten()).map(|word| quoted(word)).collect();
+        text += &field("  command", &words.join(" "));
+    }
+    let given = [("  folder", &details.cwd), ("  variables of", &details.env_file), ("  address", &details.url)];
+    text.extend(given.into_iter().filter_map(|(name, value)| Some(field(name, value.as_deref()?))));
+    let lists = [
+        ("  variables", Some(&details.variables)),
+        ("  headers", Some(&details.headers)),
+        ("  only tools", details.allow_tools.as_ref()),
+        ("  without tools", Some(&details.deny_tools)),
+        ("  only resources", details.allow_resources.as_ref()),
+        ("  no resources", Some(&details.deny_resources)),
+        ("  only prompts", details.allow_prompts.as_ref()),
+        ("  no prompts", Some(&details.deny_prompts)),
+    ];
+    for (name, list) in lists {
+        // A list of what is allowed may be empty, and then nothing is.
+        if let Some(list) = list.filter(|list| !list.is_empty() || name.contains("only")) {
+            let names = if list.is_empty() { "none".to_owned() } else { list.join(", ") };
+            text += &field(name, &names);
+        }
+    }
+    let ServerLimits { connect_timeout_ms, call_timeout_ms, max_call_timeout_ms, max_parallel_calls, idle_timeout_ms, keep_alive_ms } =
+        &details.limits;
+    let seconds = |time: u64| format!("{} s", Duration::from_millis(time).as_secs_f64());
+    let mut limits = format!(
+        "connect {}, call {} (at most {}), {max_parallel_calls} calls at a time",
+        seconds(*connect_timeout_ms),
+        seconds(*call_timeout_ms),
+        seconds(*max_call_timeout_ms)
+    );
+    limits.extend(idle_timeout_ms.map(|time| format!(", closed after {} without use", seconds(time))));
+    limits.extend(keep_alive_ms.map(|time| format!(", pinged every {}", seconds(time))));
+    text + &field("  limits", &limits)
+}
+
+/// Formats the tools with their signatures and direct names.
+fn tools_text(details: &ServerDetails, style: &Style) -> String {
+    let tool = |tool: &ToolDetails| {
+        let names = tool.direct_names.as_ref().map(|names| format!("{}, {}", names.underscore, names.hyphen));
+        let signature = style.wrapped("  ", &one_line(&tool.signature));
+        format!("{signature}{}", names.map(|names| style.wrapped("    ", &format!("direct: {names}"))).unwrap_or_default())
+    };
+    details.tools.iter().map(tool).collect()
 }
 
 pub(super) fn test_text(report: &ConnectionReport, changed: &[String], style: &Style) -> String {

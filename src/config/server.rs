@@ -52,6 +52,11 @@ const PROTOCOL_VERSIONS: &str = "\"2024-11-05\", \"2025-03-26\", \"2025-06-18\",
 const SSE: &str =
     "the transport \"sse\" was replaced in the protocol of 2025-03-26: use \"type\": \"http\" with the server's Streamable HTTP address";
 
+/// Returns whether an entry can have this key.
+pub(crate) fn is_setting(key: &str) -> bool {
+    STDIO_KEYS.into_iter().chain(HTTP_KEYS).chain(COMMON_KEYS).any(|known| known == key)
+}
+
 /// The data that the reading of an entry needs.
 pub(super) struct Context<'a> {
     pub(super) file: &'a str,

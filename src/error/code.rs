@@ -78,6 +78,7 @@ impl Error {
             Self::ApprovalStore { .. } => "ERR_APPROVAL_STORE",
             Self::Store { .. } => "ERR_STORE",
             Self::Busy { .. } => "ERR_BUSY",
+            Self::TooManyProposals { .. } => "ERR_TOO_MANY_PROPOSALS",
             Self::PluginOff => "ERR_PLUGIN_OFF",
             Self::PluginNotApproved { .. } => "ERR_PLUGIN_NOT_APPROVED",
             Self::Io { .. } => "ERR_IO",

@@ -86,6 +86,7 @@ impl Error {
             | Self::HostFunction { .. }
             | Self::ToolFailed { .. }
             | Self::Busy { .. }
+            | Self::TooManyProposals { .. }
             | Self::PluginOff
             | Self::PluginNotApproved { .. } => return self.to_string(),
         }

@@ -113,6 +113,7 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Foreign, Error::ApprovalStore { path: quoted(), problem: quoted() }),
         (Foreign, Error::Store { path: quoted(), problem: quoted() }),
         (Nothing, Error::Busy { what: "runs", limit: 1 }),
+        (Nothing, Error::TooManyProposals { what: "servers", limit: 1 }),
         (Nothing, Error::PluginOff),
         (Nothing, Error::PluginNotApproved { problem: "p" }),
         (Foreign, Error::Io { what: OwnText::from("a thread"), problem: quoted() }),

@@ -370,6 +370,10 @@ pub enum Error {
     #[error("there are {limit} {what} already, and no more are taken. Wait for one to end")]
     Busy { what: &'static str, limit: usize },
 
+    /// An agent has as many servers, or has proposed as many changes, as it may.
+    #[error("an agent can have {limit} {what}")]
+    TooManyProposals { what: &'static str, limit: usize },
+
     /// The gateway is a plugin that is switched off.
     #[error("the plugin is off: nothing runs, and no server is connected. Switch it on with its enable()")]
     PluginOff,

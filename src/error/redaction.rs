@@ -152,6 +152,7 @@ impl Error {
             ToolFailed { server, tool, message }
             ApprovalStore { path, problem }
             Store { path, problem }
+            TooManyProposals { what, limit }
             Busy { what, limit }
             PluginNotApproved { problem }
             Io { what, problem }

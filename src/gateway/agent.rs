@@ -15,9 +15,10 @@ use super::callbacks::{CallbackChain, Callbacks};
 use super::core::Core;
 use super::events::EventListener;
 use super::granted::Granted;
+use crate::config::ServerSource;
 use crate::config::{ServerDefinition, check_label};
 use crate::error::{Error, Result};
-use crate::registry::AgentId;
+use crate::registry::{AgentId, source_of};
 use crate::results::SavedValues;
 use crate::sandbox::ParseOwner;
 
@@ -205,6 +206,14 @@ impl Identity {
     /// Returns the name that the agent was given. The operator's own agent has none.
     pub(super) fn name(&self) -> Option<&str> {
         self.name.as_deref()
+    }
+
+    /// Returns the source of the servers that the agent adds. `None`: it can have none, as nobody but an MCP host has named it.
+    pub(super) fn own_source(&self) -> Option<ServerSource> {
+        if self.is_operator() {
+            return Some(source_of(None));
+        }
+        self.granted_name.as_deref().map(|name| source_of(Some(name)))
     }
 
     /// Returns whether this is the operator's own agent.

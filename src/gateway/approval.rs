@@ -76,7 +76,12 @@ impl Gateway {
     /// `ERR_DIGEST_CHANGED` if no shown request has the digest, or the request has changed since; `ERR_NOT_APPROVED` if the approval was revoked
     /// meanwhile; without a digest, the errors of connecting.
     pub async fn approve(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
-        let outcome = self.approve_request(name, digest, valid_for).await;
+        self.approve_by(AuditParty::Person, name, digest, valid_for).await
+    }
+
+    /// Approves on behalf of a person or of a setting, which the audit tells apart.
+    pub(super) async fn approve_by(&self, party: AuditParty, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
+        let outcome = self.approve_request(party, name, digest, valid_for).await;
         self.core.registry.approval_changed(name);
         self.core.connections.forget_failures(name);
         self.core.forget_allowed_calls(name);
@@ -90,43 +95,50 @@ impl Gateway {
         outcome.map_err(|error| self.core.redacted(error))
     }
 
-    async fn approve_request(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
+    async fn approve_request(&self, party: AuditParty, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let server = self.server(name)?;
         let approvals = &self.core.trust.approvals;
         // Read first, so that this approval does not undo a revocation that happens during the following steps.
         let basis = approvals.basis(&server.key())?;
         let subject = self.core.full_subject(&server).await?;
         let Some(digest) = digest else {
-            let basis = self.record_command(&subject, valid_for, basis).await?;
+            let basis = self.record_command(party, &subject, valid_for, basis).await?;
             let (_, manifest) = self.discover(&server).await?;
-            return self.record_manifest(&subject, manifest, valid_for, basis).await;
+            return self.record_manifest(party, &subject, manifest, valid_for, basis).await;
         };
         if digest == subject.shown_digest {
-            return self.record_command(&subject, valid_for, basis).await.map(drop);
+            return self.record_command(party, &subject, valid_for, basis).await.map(drop);
         }
         let is_shown = |(command, manifest): &&(String, Arc<Manifest>)| *command == subject.digest && manifest_digest(manifest) == digest;
         let shown = self.shown().get(name).filter(is_shown).map(|(_, manifest)| Arc::clone(manifest));
         let command_holds = !matches!(approvals.approval_status(&subject)?, ApprovalStatus::Unapproved(_));
         match shown {
-            Some(manifest) if command_holds => self.record_manifest(&subject, manifest, valid_for, basis).await,
+            Some(manifest) if command_holds => self.record_manifest(party, &subject, manifest, valid_for, basis).await,
             _ => Err(Error::DigestChanged { server: name.to_owned() }),
         }
     }
 
     /// Writes an approval on a thread that may wait for a lock and a disk.
-    async fn record_command(&self, subject: &Subject, valid_for: Option<Duration>, basis: ApprovalBasis) -> Result<ApprovalBasis> {
+    async fn record_command(
+        &self,
+        party: AuditParty,
+        subject: &Subject,
+        valid_for: Option<Duration>,
+        basis: ApprovalBasis,
+    ) -> Result<ApprovalBasis> {
         let (core, approved) = (Arc::clone(&self.core), subject.clone());
         let recorded = blocking(move || core.trust.approvals.approve_command(&approved, valid_for, &basis)).await?;
-        self.record_approval(&subject.server, ApprovalStage::Command, subject.shown_digest.clone());
+        self.record_approval(party, &subject.server, ApprovalStage::Command, subject.shown_digest.clone());
         Ok(recorded)
     }
 
-    fn record_approval(&self, server: &str, stage: ApprovalStage, digest: String) {
-        self.core.audit.record(AuditEvent::Approval { server: server.to_owned(), stage, digest, by: AuditParty::Person });
+    fn record_approval(&self, party: AuditParty, server: &str, stage: ApprovalStage, digest: String) {
+        self.core.audit.record(AuditEvent::Approval { server: server.to_owned(), stage, digest, by: party });
     }
 
     async fn record_manifest(
         &self,
+        party: AuditParty,
         subject: &Subject,
         manifest: Arc<Manifest>,
         valid_for: Option<Duration>,
@@ -134,7 +146,7 @@ impl Gateway {
     ) -> Result<()> {
         let (core, approved, digest) = (Arc::clone(&self.core), subject.clone(), manifest_digest(&manifest));
         blocking(move || core.trust.approvals.approve_manifest(&approved, manifest, valid_for, &basis)).await?;
-        self.record_approval(&subject.server, ApprovalStage::Manifest, digest);
+        self.record_approval(party, &subject.server, ApprovalStage::Manifest, digest);
         Ok(())
     }
 
@@ -209,6 +221,7 @@ impl Agent {
     /// The errors of [`Gateway::enable`], and `ERR_DISABLED_BY_PERSON` where a model asks.
     pub fn enable_as(&self, name: &str, decider: Decider) -> Result<()> {
         self.identity.check_open()?;
+        self.check_exists(name)?;
         let server = self.known_server(name)?;
         if server.disabled {
             return Err(Error::ServerDisabled { server: name.to_owned() });
@@ -230,6 +243,7 @@ impl Agent {
     /// The errors of [`Gateway::disable`].
     pub async fn disable_as(&self, name: &str, decider: Decider) -> Result<()> {
         self.identity.check_open()?;
+        self.check_exists(name)?;
         self.known_server(name)?;
         match decider {
             Decider::Person => self.core.end(name, EndReason::Disabled).await,

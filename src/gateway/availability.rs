@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::added_servers;
+use super::agent::Identity;
 use super::approval_cache::ApprovalRead;
 use super::core::Core;
 use super::granted::Granted;
@@ -23,6 +25,11 @@ impl Core {
     /// The part of a server's approved manifest that an agent may use, if the server is enabled for the agent.
     pub(super) fn usable(&self, server: &ServerDefinition, viewer: &Viewer<'_>) -> Result<Arc<Manifest>> {
         self.check_plugin_on()?;
+        // Another source may have taken the name meanwhile: what is granted to whoever added a server is not that source's.
+        let is_taken = server.source.kind != SourceKind::Agent && viewer.granted.is_own(&server.name);
+        if is_taken || !self.may_use(server, viewer.id) {
+            return Err(self.unknown_server(&server.name, viewer.granted));
+        }
         let approved = self.approval_status(server)?.require_full(&server.name)?;
         let manifest = viewer.granted.manifest(&server.name, &approved).ok_or_else(|| self.unknown_server(&server.name, viewer.granted))?;
         if self.registry.is_enabled(&server.name, viewer.id) { Ok(manifest) } else { Err(self.not_enabled(&server.name)) }
@@ -52,6 +59,20 @@ impl Core {
                 .server(name)
                 .and_then(|server| self.approval_status(&server))
                 .is_ok_and(|approval_status| matches!(approval_status, ApprovalStatus::Full(_)))
+    }
+
+    /// Returns whether an agent may use a server, as far as that depends on who brought it.
+    pub(super) fn may_use(&self, server: &ServerDefinition, agent: AgentId) -> bool {
+        if agent == self.people.operator.id {
+            return added_servers::may_use(&server.source, self.people.operator.own_source().as_ref());
+        }
+        let own = self.agents.get(agent).and_then(|identity| identity.own_source());
+        added_servers::may_use(&server.source, own.as_ref())
+    }
+
+    /// Returns whether the servers of a source exist for an agent.
+    pub(super) fn exists_for(&self, source: &ServerSource, identity: &Identity) -> bool {
+        identity.is_operator() || added_servers::may_use(source, identity.own_source().as_ref())
     }
 
     /// Returns whether at least one agent that has not ended sees the server.
@@ -109,7 +130,8 @@ impl Core {
         let always = self.registry.enabled_servers(agent).into_iter();
         let always = always.filter(|server| presence(&server.source, name) == Presence::Always).map(|server| (server.name.clone(), server));
         let attached = attached.0.iter().filter(|(_, known)| self.registry.is_enabled(known, agent));
-        always.chain(attached.filter_map(|(name, known)| Some((name.clone(), self.registry.server(known).ok()?)))).collect()
+        let all = always.chain(attached.filter_map(|(name, known)| Some((name.clone(), self.registry.server(known).ok()?))));
+        all.filter(|(_, server)| self.may_use(server, agent)).collect()
     }
 }
 
@@ -121,8 +143,7 @@ pub(super) struct AttachedServers(pub(super) BTreeMap<String, String>);
 pub(super) fn presence(source: &ServerSource, agent: Option<&str>) -> Presence {
     match source.kind {
         SourceKind::Config => Presence::Always,
-        // The operator's own agent sees what any agent has added.
-        SourceKind::Agent if agent.is_none() || source.name.as_deref() == agent => Presence::Always,
+        SourceKind::Agent if source.name.as_deref() == agent => Presence::Always,
         SourceKind::Agent | SourceKind::Task | SourceKind::Provider | SourceKind::Generated | SourceKind::Catalogue => Presence::OnRequest,
     }
 }

@@ -19,7 +19,7 @@ use crate::client::{Credential, Elicitation, ElicitationAnswer, Sampling};
 use crate::error::Result;
 use crate::sandbox::{Pause, RunControl};
 use crate::telemetry::TraceContext;
-use crate::trust::Decision;
+use crate::trust::{ApprovalRequest, Decision};
 
 /// A question to a person before a call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -142,6 +142,17 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
+    /// Returns whether [`Callbacks::approve_server`] can ask a person.
+    fn can_approve_server(&self) -> bool {
+        false
+    }
+
+    /// Asks whether a server may run, or be used, exactly as the request shows it.
+    fn approve_server(&self, request: &ApprovalRequest) -> Option<Answer<bool>> {
+        let _ = request;
+        None
+    }
+
     /// Returns the value of `${input:id}` for the server that is started.
     fn input(&self, id: &str, description: &str, server: &str) -> Option<Answer<SecretString>> {
         let _ = (id, description, server);
@@ -217,6 +228,14 @@ impl CallbackChain {
 
     pub(super) fn confirm_issuer(&self, question: &IssuerQuestion) -> Option<Answer<bool>> {
         self.operators().iter().find_map(|callbacks| callbacks.confirm_issuer(question))
+    }
+
+    pub(super) fn can_approve_server(&self) -> bool {
+        self.operators().iter().any(|callbacks| callbacks.can_approve_server())
+    }
+
+    pub(super) fn approve_server(&self, request: &ApprovalRequest) -> Option<Answer<bool>> {
+        self.operators().iter().find_map(|callbacks| callbacks.approve_server(request))
     }
 
     pub(super) fn input(&self, id: &str, description: &str, server: &str) -> Option<Answer<SecretString>> {

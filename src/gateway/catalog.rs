@@ -9,6 +9,7 @@ use super::approval_cache::ApprovalRead;
 use super::availability::{AttachedServers, Viewer};
 use super::core::Core;
 use super::sandbox::Sandbox;
+use super::server_details::ServerDetails;
 use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
 use crate::catalog::{AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording};
 use crate::error::{Error, Result};
@@ -20,7 +21,7 @@ use crate::trust::ApprovalStatus;
 /// The default size limit, in tokens, of the text about the servers in a system prompt.
 pub const DEFAULT_BUDGET_TOKENS: usize = 2_000;
 
-/// A server's status and, if it is approved, its offer.
+/// A server's status, its settings and, if it is approved, its offer.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerInfo {
@@ -28,6 +29,9 @@ pub struct ServerInfo {
     pub status: ServerStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offer: Option<ServerOffer>,
+    /// `None` for a model, and for an entry with an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Box<ServerDetails>>,
 }
 
 /// The result of `check`.
@@ -161,11 +165,11 @@ impl Agent {
         Ok(ToolInfo { direct_names, ..info })
     }
 
-    /// Returns a server's status and, if it is approved, its offer. The server need not be enabled.
+    /// Returns a server's status and, if it is approved, its offer: what a model may read of it.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
-    pub fn server_info(&self, name: &str) -> Result<ServerInfo> {
+    pub(crate) fn server_offer(&self, name: &str) -> Result<ServerInfo> {
         let granted = self.granted(ApprovalRead::Fresh)?;
         let unknown = || self.core.redacted(self.core.unknown_server(name, &granted));
         let entry = match self.core.registry.entry(name) {
@@ -184,7 +188,7 @@ impl Agent {
             }
             _ => None,
         };
-        Ok(ServerInfo { status, offer })
+        Ok(ServerInfo { status, offer, details: None })
     }
 
     /// Returns the tools that match a query best, the best first.

@@ -24,6 +24,18 @@ pub enum Event {
     ApprovalsDamaged { message: String },
     /// A model asks that a person approve a server. The request has everything that the person must see.
     ApprovalProposed { request: serde_json::Value },
+    /// An agent has added or changed a server, and a person must decide about it. Sent again whenever a gateway opens, until somebody has. The request
+    /// has everything that the person must see.
+    ServerProposed {
+        server: String,
+        display_name: String,
+        /// The name of the agent. Missing for the operator's own agent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
+        /// True if it was approved without a person, as `requireApproval` is false.
+        approved: bool,
+        request: serde_json::Value,
+    },
     /// The file of a server's program has changed since its command was approved.
     ExecutableChanged { server: String, path: String, before: String, now: String },
     /// An agent asked for something that its toolboxes do not have. Sent once for each agent and item, and to the operator alone.
@@ -93,7 +105,7 @@ impl Event {
     /// the one that its digest approves. A listener compares a URI with the one to which it has subscribed.
     fn is_exact(&self) -> bool {
         match self {
-            Self::ApprovalProposed { .. } => true,
+            Self::ApprovalProposed { .. } | Self::ServerProposed { .. } => true,
             Self::ResourceUpdated { is_subscribed, .. } => *is_subscribed,
             Self::Warning { .. }
             | Self::ApprovalsDamaged { .. }

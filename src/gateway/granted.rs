@@ -1,7 +1,7 @@
 //! What each agent is granted, and how a server looks to an agent that is not granted all of it.
 
 use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::agent::Identity;
@@ -10,7 +10,7 @@ use super::core::Core;
 use super::grant_rows;
 use crate::bridge::ToolSearch;
 use crate::catalog::{Kept, Manifest};
-use crate::config::{Confirm, GrantSettings, Item, ServerDefinition};
+use crate::config::{Confirm, GrantSettings, Item, ServerDefinition, SourceKind};
 use crate::error::{Error, ErrorText, OwnText, Result};
 use crate::registry::{Access, Grants, Stack};
 use crate::store::{Kind, Rows};
@@ -24,6 +24,8 @@ pub(super) struct Granted {
     access: Access,
     /// The servers of the agent's profiles. `None` if the config has no profiles.
     stack: Option<Stack>,
+    /// Servers that agents of this name have added, which they have whatever their toolboxes and profiles say.
+    own: BTreeSet<String>,
     /// The search index of what the agent sees, so that it is not built again for each agent in turn.
     pub(super) search: Arc<ToolSearch>,
     /// Reduced manifests by server, each with the approved manifest that it was made of.
@@ -34,13 +36,13 @@ pub(super) struct Granted {
 type Reduced = (Arc<Manifest>, Option<Arc<Manifest>>);
 
 impl Granted {
-    pub(super) fn new(access: Access, stack: Option<Stack>) -> Self {
-        Self { access, stack, search: Arc::default(), reduced: Mutex::default() }
+    pub(super) fn new(access: Access, stack: Option<Stack>, own: BTreeSet<String>) -> Self {
+        Self { access, stack, own, search: Arc::default(), reduced: Mutex::default() }
     }
 
     /// What the operator's own agent has.
     pub(super) fn everything() -> Self {
-        Self::new(Access::All, None)
+        Self::new(Access::All, None, BTreeSet::new())
     }
 
     /// Returns whether the agent may use everything that is approved and enabled.
@@ -48,16 +50,21 @@ impl Granted {
         self.access == Access::All && self.stack.is_none()
     }
 
+    /// Returns whether the agent itself has added the server of this name.
+    pub(super) fn is_own(&self, server: &str) -> bool {
+        self.own.contains(server)
+    }
+
     /// Returns whether the agent may know that there is a server of this name.
     pub(super) fn reaches(&self, server: &str) -> bool {
         let server = granted_name(server);
-        self.access.reaches(server) && self.stack.as_ref().is_none_or(|stack| stack.has(server))
+        self.own.contains(server) || self.access.reaches(server) && self.stack.as_ref().is_none_or(|stack| stack.has(server))
     }
 
     /// Returns whether the agent may use an item of a server.
     pub(super) fn allows(&self, server: &str, item: Item<'_>) -> bool {
         let server = granted_name(server);
-        self.access.allows(server, item) && self.stack.as_ref().is_none_or(|stack| stack.allows(server, item))
+        self.own.contains(server) || self.access.allows(server, item) && self.stack.as_ref().is_none_or(|stack| stack.allows(server, item))
     }
 
     /// Returns which calls of a server ask a person: as its entry says, or stricter.
@@ -135,14 +142,17 @@ pub(super) struct GrantState {
     pub(super) everything: Arc<Granted>,
 }
 
+/// What decides what an agent is granted.
+type GrantedKey = (Option<String>, Vec<String>, BTreeSet<String>);
+
 /// Grants as they were read last. The rows are the same as long as nobody has changed them.
 struct Loaded {
     settings: Arc<GrantSettings>,
     toolbox_rows: Arc<Rows>,
     grant_rows: Arc<Rows>,
     grants: Arc<Grants>,
-    /// By the agent's name, `None` for all agents without an entry, and its profiles.
-    granted: HashMap<(Option<String>, Vec<String>), Arc<Granted>>,
+    /// By the agent's name, `None` for all agents without an entry, its profiles, and the servers that it has added.
+    granted: HashMap<GrantedKey, Arc<Granted>>,
 }
 
 impl GrantState {
@@ -176,16 +186,17 @@ impl Core {
 
     /// Returns what an agent of this name, opened with these profiles, is granted now.
     pub(super) fn granted_to(&self, granted_name: Option<&str>, own_profiles: &[String], read: ApprovalRead) -> Result<Arc<Granted>> {
+        let own = granted_name.map(|name| self.added_by(name)).unwrap_or_default();
         self.with_loaded(read, |loaded| {
             let name = granted_name.filter(|name| loaded.grants.toolboxes_of(name).is_some());
             let profiles = loaded.grants.profiles_of(granted_name, own_profiles);
-            let key = (name.map(str::to_owned), profiles.to_vec());
+            let key = (name.map(str::to_owned), profiles.to_vec(), own.clone());
             if let Some(known) = loaded.granted.get(&key) {
                 return Arc::clone(known);
             }
             let granted = match (loaded.grants.access(name), loaded.grants.stack(profiles)) {
-                (Access::All, None) => Arc::clone(&self.grants.everything),
-                (access, stack) => Arc::new(Granted::new(access, stack)),
+                (Access::All, None) if own.is_empty() => Arc::clone(&self.grants.everything),
+                (access, stack) => Arc::new(Granted::new(access, stack, own)),
             };
             loaded.granted.insert(key, Arc::clone(&granted));
             granted
@@ -260,6 +271,10 @@ impl Core {
 
     /// Returns whether a server exists for an agent. Of a server that is not approved, only the name is known, so the patterns alone decide.
     pub(super) fn sees(&self, server: &ServerDefinition, granted: &Granted) -> bool {
+        // What another agent has added does not exist for this one.
+        if server.source.kind == SourceKind::Agent {
+            return granted.own.contains(&server.name);
+        }
         granted.is_everything()
             || granted.reaches(&server.name)
                 && self.last_approved(server).is_none_or(|manifest| granted.manifest(&server.name, &manifest).is_some())

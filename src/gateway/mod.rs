@@ -1,5 +1,6 @@
 //! The gateway: the one object that an agent holds. It owns the other modules' objects and connects them.
 
+mod added_servers;
 mod agent;
 mod agent_modules;
 mod allowed_calls;
@@ -22,12 +23,14 @@ mod form;
 mod grant_rows;
 mod granted;
 mod grants;
+mod inputs;
 mod launch;
 mod model_tools;
 mod observer;
 mod open_gateways;
 mod options;
 mod plugin_switch;
+mod proposals;
 mod providers;
 mod registration;
 mod reload;
@@ -38,6 +41,8 @@ mod resources_and_prompts;
 mod results;
 mod run_end;
 mod sandbox;
+mod server_approval;
+mod server_details;
 mod server_facts;
 mod server_logs;
 mod slots;
@@ -75,9 +80,11 @@ pub use reload::ReloadReport;
 pub use resolve::{Resolution, ResolveOptions, ResolvedServer};
 pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
+pub use server_details::{ServerDetails, ServerLimits, ToolDetails, TransportKind};
 pub use server_logs::LogLine;
-pub use tasks::{Task, TaskServer};
+pub use tasks::{Task, TaskServer, TaskServers};
 
+use self::added_servers::AddedServers;
 use self::agent::Agents;
 use self::approval_cache::ApprovalCache;
 use self::availability::Viewer;
@@ -227,21 +234,12 @@ impl Gateway {
         let limits = Arc::new(options.limits.clone());
         let server_logs = ServerLogs::new(&options.state_folder(), Arc::clone(redactor));
         let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace, server_logs };
-        let incidents = events.clone();
-        let on_incident: IncidentListener = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
-        let store = Arc::new(Store::open(&options.state_folder(), Arc::clone(&on_incident))?);
-        let approvals = ApprovalStore::open(Arc::clone(&store), on_incident);
+        let (store, trust) = open_store(options, &events)?;
         warnings.extend(store.warning().map(str::to_owned));
         let (telemetry, unexported) = Telemetry::begin(&options.environment, &options.runtime, redactor);
         warnings.extend(unexported);
         let callbacks = CallbackChain::default().within(options.callbacks.clone());
         let server_facts = ServerFactsStore::open(&options.state_folder());
-        let trust = TrustState {
-            approvals,
-            approval_cache: ApprovalCache::new(options.runtime.clone()),
-            executables: Arc::new(Executables::default()),
-            shown: Mutex::default(),
-        };
         let runs = RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens };
         let closed = CancellationToken::new();
         let grants = GrantState::new(config.grants.clone());
@@ -254,6 +252,7 @@ impl Gateway {
             telemetry,
             store,
             trust,
+            added: AddedServers::new(options.requires_approval()),
             connections: Connections::new(
                 Watchdog::new(options.watchdog.clone()),
                 Arc::new(CoreObserver(Weak::clone(core))),
@@ -283,14 +282,16 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Begins the work of a gateway whose servers are known.
+    /// Begins the work of a gateway whose config was read.
     fn begin(&self, options: &GatewayOptions, warnings: Vec<String>) -> Result<()> {
         self.warn_at_open(warnings);
+        self.warn_of(self.core.load_added()?);
         self.core.read_all_approvals();
         if let Err(error) = self.core.grants_now(ApprovalRead::Fresh) {
             self.core.events.warn(format!("agents can use nothing, as the grants cannot be read: {}", self.core.redacted(error)));
         }
         self.enable_at_open(&options.enable)?;
+        self.propose_at_open();
         if options.watch {
             self.core.watch_config();
         }
@@ -401,7 +402,11 @@ impl Gateway {
             }
             Entry::Valid(_) => None,
         });
-        warnings.into_iter().chain(invalid).for_each(|warning| self.core.events.warn(warning));
+        self.warn_of(warnings.into_iter().chain(invalid));
+    }
+
+    fn warn_of(&self, warnings: impl IntoIterator<Item = String>) {
+        warnings.into_iter().for_each(|warning| self.core.events.warn(warning));
     }
 
     async fn connect(&self, server: &Arc<ServerDefinition>) -> Result<Lease> {
@@ -416,6 +421,20 @@ impl Gateway {
     fn server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
         self.core.open_server(name)
     }
+}
+
+/// Opens the store, and what is approved in it.
+fn open_store(options: &GatewayOptions, events: &Events) -> Result<(Arc<Store>, TrustState)> {
+    let incidents = events.clone();
+    let on_incident: IncidentListener = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
+    let store = Arc::new(Store::open(&options.state_folder(), Arc::clone(&on_incident))?);
+    let trust = TrustState {
+        approvals: ApprovalStore::open(Arc::clone(&store), on_incident),
+        approval_cache: ApprovalCache::new(options.runtime.clone()),
+        executables: Arc::new(Executables::default()),
+        shown: Mutex::default(),
+    };
+    Ok((store, trust))
 }
 
 impl Agent {

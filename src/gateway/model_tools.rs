@@ -38,8 +38,14 @@ impl Agent {
     pub fn approved_servers(&self, approval_read: ApprovalRead) -> Result<Vec<ApprovedServer>> {
         self.identity.check_open()?;
         let granted = self.granted(approval_read)?;
-        let approval_statuses: Vec<_> =
-            self.core.registry.servers().into_iter().map(|server| (self.core.approval_status_by(&server, approval_read), server)).collect();
+        let approval_statuses: Vec<_> = self
+            .core
+            .registry
+            .servers()
+            .into_iter()
+            .filter(|server| self.core.may_use(server, self.identity.id))
+            .map(|server| (self.core.approval_status_by(&server, approval_read), server))
+            .collect();
         self.core.refresh_if_cached(approval_read);
         let mut approved = Vec::new();
         for (approval_status, server) in approval_statuses {

@@ -67,6 +67,9 @@ pub struct GatewayOptions {
     pub max_result_tokens: Option<usize>,
     /// True if each connection and each call is an event as well.
     pub trace: bool,
+    /// False if the command and the first manifest of a server that an agent adds are approved without a person. `None`: true, unless the variable
+    /// `MCP_REQUIRE_APPROVAL` is `false` or `0`.
+    pub require_approval: Option<bool>,
     /// True if the audit keeps the arguments of calls as they are, without secrets, and not only their digests.
     pub audit_content: bool,
     /// Runs the code of provider packages. `None`: there is nothing that could run it.
@@ -112,6 +115,7 @@ impl GatewayOptions {
             argument_checks: ArgumentCheck::default(),
             max_result_tokens: None,
             trace: false,
+            require_approval: None,
             audit_content: false,
             provider_loader: None,
             callbacks: None,
@@ -149,6 +153,12 @@ impl GatewayOptions {
     #[must_use]
     pub fn state_folder(&self) -> PathBuf {
         self.state_dir.clone().unwrap_or_else(|| self.agent_folder().join("hyperlight-mcp"))
+    }
+
+    /// Returns whether a person must approve what an agent adds. Any other text in the variable than the two for no means yes.
+    pub(super) fn requires_approval(&self) -> bool {
+        let by_variable = || !self.environment.get("MCP_REQUIRE_APPROVAL").is_some_and(|value| matches!(value.as_str(), "false" | "0"));
+        self.require_approval.unwrap_or_else(by_variable)
     }
 
     pub(super) fn surroundings(&self) -> Result<Surroundings> {

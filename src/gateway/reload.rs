@@ -58,13 +58,16 @@ impl Gateway {
         self.core.check_open()?;
         let _one_at_a_time = self.core.reloading.lock().await;
         let core = Arc::clone(&self.core);
-        let config = blocking(move || core.source.read()).await.map_err(|error| self.core.redacted(error))?;
-        let warnings = config.warnings.clone();
+        let read = blocking(move || Ok((core.source.read()?, core.read_added()?)));
+        let (config, (servers, added_warnings)) = read.await.map_err(|error| self.core.redacted(error))?;
+        let warnings: Vec<String> = config.warnings.iter().cloned().chain(added_warnings).collect();
         let brought = self.core.brought_layers(&config).await.map_err(|error| self.core.redacted(error))?;
         // Before the servers, so that no agent sees a new server by its earlier grants.
         self.core.grants.replace(config.grants.clone());
-        let change = move |registry: &Registry| {
+        let change = |registry: &Registry| {
             registry.replace(config);
+            // Another process may have changed these as well.
+            self.core.set_added(servers, registry);
             for (source, entries) in brought {
                 registry.set_layer(source, entries);
             }

@@ -228,6 +228,7 @@ fn subject_of(event: &Event) -> Option<&str> {
     match event {
         Event::ExecutableChanged { server, .. }
         | Event::ToolsChanged { server, .. }
+        | Event::ServerProposed { server, .. }
         | Event::ServerLog { server, .. }
         | Event::ConnectionEvicted { server, .. }
         | Event::ConnectionIdle { server }
@@ -262,6 +263,12 @@ fn words(event: &Event) -> (&'static str, String, Option<String>) {
         Event::ConnectionEvicted { made_room_for, .. } => ("connection-evicted", format!("it made room for {made_room_for}"), None),
         Event::ElicitationCancelled { reason, .. } => ("elicitation-cancelled", reason.clone(), None),
         Event::ExecutableChanged { path, .. } => ("executable-changed", format!("{path} is not the program that was approved"), None),
+        Event::ServerProposed { agent, approved, .. } => {
+            let agent = agent.as_deref().map_or_else(|| "the operator's own agent".to_owned(), |agent| format!("agent \"{agent}\""));
+            let decided =
+                if *approved { "approved without a person, as requireApproval is false" } else { "it waits for a person's approval" };
+            ("server-proposed", format!("{agent} has added or changed it: {decided}"), None)
+        }
         Event::ToolsChanged { drift, .. } => {
             let list =
                 |what: &str, names: &[String]| if names.is_empty() { String::new() } else { format!("{what}: {}. ", names.join(", ")) };

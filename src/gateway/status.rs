@@ -4,13 +4,14 @@ use super::Agent;
 use super::approval_cache::ApprovalRead;
 use super::granted::Granted;
 use crate::client::ConnectionState;
-use crate::config::{InvalidServer, Item, ServerDefinition, missing_variables};
+use crate::config::{InvalidServer, Item, ServerDefinition, SourceKind, missing_variables};
 use crate::error::Result;
 use crate::registry::{Entry, LastError, ServerState, ServerStatus};
 use crate::trust::ApprovalStatus;
 
 impl Agent {
-    /// Lists the present status of all servers, in the order of the config; servers whose entry has an error come last. Blocks.
+    /// Lists the present status of all servers that exist for the agent: first those that agents have added and that wait for a decision, then the
+    /// others in the order of the config; servers whose entry has an error come last. Blocks.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
@@ -27,7 +28,10 @@ impl Agent {
         let statuses: Result<Vec<_>> =
             self.core.registry.entries().iter().filter_map(|entry| self.status(entry, &granted, approval_read).transpose()).collect();
         self.core.refresh_if_cached(approval_read);
-        statuses.map_err(|error| self.core.redacted(error))
+        let mut statuses = statuses.map_err(|error| self.core.redacted(error))?;
+        // What waits for a decision comes first.
+        statuses.sort_by_key(|status| status.state != ServerState::PendingApproval);
+        Ok(statuses)
     }
 
     /// Returns the approved tools that the server has changed or removed. Before this gateway connects to the server, the names come from the last
@@ -44,6 +48,9 @@ impl Agent {
     /// Returns the status of a server as the agent sees it. `None` if the server does not exist for the agent.
     pub(super) fn status(&self, entry: &Entry, granted: &Granted, approval_read: ApprovalRead) -> Result<Option<ServerStatus>> {
         if !granted.reaches(entry.name()) {
+            return Ok(None);
+        }
+        if !self.core.exists_for(entry.source(), &self.identity) {
             return Ok(None);
         }
         let server = match entry {
@@ -64,6 +71,7 @@ impl Agent {
         let is_ready = !missing.iter().any(|name| server.required_environment.contains(name));
         let state = match &approval_status {
             _ if server.disabled => ServerState::Disabled,
+            ApprovalStatus::Unapproved(_) if server.source.kind == SourceKind::Agent => ServerState::PendingApproval,
             _ if connection == ConnectionState::Connected => ServerState::Connected,
             _ if connection == ConnectionState::Connecting => ServerState::Connecting,
             _ if !is_ready => ServerState::NotReady,
@@ -79,6 +87,7 @@ impl Agent {
             // While a plugin is off, enabled servers are reported as not enabled; they become enabled again when the plugin is switched on.
             enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_plugin_on().is_ok(),
             disabled_by_person: registry.is_disabled_by_person(&server.name),
+            display_name: self.core.display_name(server),
             source: server.source.clone(),
             hides: registry.hidden_by(&server.name),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
@@ -99,6 +108,7 @@ impl Agent {
             approved: false,
             enabled: false,
             disabled_by_person: false,
+            display_name: None,
             source: server.source.clone(),
             hides: self.core.registry.hidden_by(&server.name),
             tools: Vec::new(),

@@ -13,6 +13,11 @@ export interface AgentToolsOptions {
   describeServers?: number
   /** The maximum number of runs that are running or waiting. Further runs are answered with `ERR_BUSY`. Default 8, at most 1,000. */
   maxPendingRuns?: number
+  /**
+   * Adds the tools `add_mcp_server`, `update_mcp_server` and `remove_mcp_server`, with which the model adds, changes and removes servers of its own
+   * agent. They approve nothing. Default false.
+   */
+  manage?: boolean
 }
 
 /** The names of the tools for a model. */
@@ -23,6 +28,9 @@ export type AgentToolName =
   | 'list_mcp_servers'
   | 'mcp_server_info'
   | 'manage_mcp'
+  | 'add_mcp_server'
+  | 'update_mcp_server'
+  | 'remove_mcp_server'
 
 /** A tool for a model. */
 export interface AgentTool {

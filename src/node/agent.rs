@@ -35,6 +35,7 @@ struct ToolsOptions {
     include: Option<Vec<String>>,
     describe_servers: Option<f64>,
     max_pending_runs: Option<f64>,
+    manage: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -44,6 +45,7 @@ struct PluginOptions {
     include: Option<Vec<String>>,
     describe_servers: Option<f64>,
     max_pending_runs: Option<f64>,
+    manage: bool,
     approved: Option<String>,
 }
 
@@ -66,6 +68,7 @@ impl ToolsOptions {
             include: self.include,
             describe_servers: whole(method, "describeServers", self.describe_servers)?,
             max_pending_runs: whole(method, "maxPendingRuns", self.max_pending_runs)?,
+            manage: self.manage,
             run_setup: None,
         })
     }
@@ -148,8 +151,9 @@ impl Gateway {
             let events = sandbox.as_ref().and_then(|sandbox| sandbox.events.clone()).or_else(|| events.clone());
             let run_setup = run_setup(events.clone());
             let made = given.and_then(|given| {
-                let PluginOptions { max_result_tokens, include, describe_servers, max_pending_runs, approved } = given;
-                let options = ToolsOptions { max_result_tokens, include, describe_servers, max_pending_runs }.read(PLUGIN)?;
+                let PluginOptions { max_result_tokens, include, describe_servers, max_pending_runs, manage, approved } = given;
+                let options = ToolsOptions { max_result_tokens, include, describe_servers, max_pending_runs, manage };
+                let options = options.read(PLUGIN)?;
                 let options = AgentOptions { run_setup: Some(run_setup), ..options };
                 let tools = AgentTools::new(gateway.clone(), sandbox.map(|sandbox| Arc::clone(&sandbox.inner)), options)?;
                 Plugin::new(gateway.clone(), tools, approved)

@@ -14,7 +14,7 @@ use crate::gateway::{
     SamplingQuestion,
 };
 use crate::sandbox::Value;
-use crate::trust::Decision;
+use crate::trust::{ApprovalRequest, Decision};
 
 const ON_APPROVAL: &str = "onApproval";
 const ON_INPUT: &str = "onInput";
@@ -22,6 +22,7 @@ const ON_ELICIT: &str = "onElicit";
 const ON_SAMPLE: &str = "onSample";
 const ON_AUTHORIZE: &str = "onAuthorize";
 const ON_ISSUER: &str = "onIssuer";
+const ON_SERVER_APPROVAL: &str = "onServerApproval";
 
 /// Callbacks that are JavaScript functions. They are called on the thread that passed them in: the main thread or a worker.
 struct JavaScriptCallbacks {
@@ -101,6 +102,20 @@ impl Callbacks for JavaScriptCallbacks {
             match answer.await?.into_json() {
                 Json::Bool(confirmed) => Ok(confirmed),
                 _ => Err(wrong(ON_ISSUER, "true or false")),
+            }
+        }))
+    }
+
+    fn can_approve_server(&self) -> bool {
+        self.has(ON_SERVER_APPROVAL)
+    }
+
+    fn approve_server(&self, request: &ApprovalRequest) -> Option<Answer<bool>> {
+        let answer = self.ask(ON_SERVER_APPROVAL, vec![json!(request)])?;
+        Some(Box::pin(async move {
+            match answer.await?.into_json() {
+                Json::Bool(approved) => Ok(approved),
+                _ => Err(wrong(ON_SERVER_APPROVAL, "true or false")),
             }
         }))
     }

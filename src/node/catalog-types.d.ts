@@ -78,9 +78,62 @@ export interface DirectNames {
   hyphen: string
 }
 
-/** A server's status and, if the server is approved, its offer. */
+/** A server's status, its settings and, if the server is approved, its offer. */
 export interface ServerInfo extends ServerStatus {
   offer?: ServerOffer
+  /** Missing for an entry with an error. */
+  details?: ServerDetails
+}
+
+/** Everything about one server for a person. Values of variables and headers are never returned, only their names. */
+export interface ServerDetails {
+  transport: 'stdio' | 'http'
+  command?: string
+  args?: string[]
+  /** The folder in which the command starts. */
+  cwd?: string
+  envFile?: string
+  url?: string
+  /** Names of the variables of the entry. */
+  variables: string[]
+  /** Names of the headers of the entry. */
+  headers: string[]
+  confirm: 'never' | 'writes' | 'always'
+  allowTools?: string[]
+  denyTools: string[]
+  /** URIs, exact or with `*` at their end. */
+  allowResources?: string[]
+  denyResources: string[]
+  allowPrompts?: string[]
+  denyPrompts: string[]
+  limits: ServerLimits
+  /** The approved tools. Empty before the server is approved. */
+  tools: ToolDetails[]
+}
+
+/** The limits that apply to a server: its own, or the gateway's. Times are in milliseconds. */
+export interface ServerLimits {
+  connectTimeoutMs: number
+  callTimeoutMs: number
+  maxCallTimeoutMs: number
+  maxParallelCalls: number
+  /** Missing if the connection is not closed when it is idle. */
+  idleTimeoutMs?: number
+  /** Missing if the server gets no pings. */
+  keepAliveMs?: number
+}
+
+/** A tool with its signature, its names and its schemas. */
+export interface ToolDetails {
+  /** The name that agent code imports. */
+  name: string
+  /** The name of the server's tool. */
+  tool: string
+  /** One line of TypeScript, shortened if it is long. */
+  signature: string
+  directNames?: DirectNames
+  inputSchema: unknown
+  outputSchema?: unknown
 }
 
 /** The tools, resources and prompts that an approved server offers. Texts are sanitised. */

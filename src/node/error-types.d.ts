@@ -65,6 +65,7 @@ export type ErrorCode =
   | 'ERR_APPROVAL_STORE'
   | 'ERR_STORE'
   | 'ERR_BUSY'
+  | 'ERR_TOO_MANY_PROPOSALS'
   | 'ERR_PLUGIN_OFF'
   | 'ERR_PLUGIN_NOT_APPROVED'
   | 'ERR_IO'

@@ -5,6 +5,7 @@ export type GatewayEvent =
   | ConfigReloadedEvent
   | ApprovalsDamagedEvent
   | ApprovalProposedEvent
+  | ServerProposedEvent
   | ExecutableChangedEvent
   | NotGrantedEvent
   | ToolsChangedEvent
@@ -45,6 +46,23 @@ export interface ConfigReloadedEvent extends ReloadReport {
 export interface ApprovalsDamagedEvent {
   type: 'approvals-damaged'
   message: string
+}
+
+/**
+ * An event: an agent has added or changed a server, and a person must decide about it: `approve(server, request.digest)`, or `removeServer(server)`.
+ * It comes again whenever a gateway is opened, until somebody has decided.
+ */
+export interface ServerProposedEvent {
+  type: 'server-proposed'
+  server: string
+  /** The name that the agent gave the server: free text, which says nothing about the server. */
+  displayName: string
+  /** The name of the agent. Missing for the operator's own agent. */
+  agent?: string
+  /** True if it was approved without a person, as `requireApproval` is false. */
+  approved: boolean
+  /** Everything that the person must see before anything of the server runs. */
+  request: CommandRequest
 }
 
 /** An event: the file of a server's program has changed since its command was approved. With `pinExecutable`, the server needs approval again. */

@@ -201,11 +201,12 @@ impl Gateway {
         self.method(env, "Gateway.verifyAudit", [], |gateway, []: [(); 0]| async move { gateway.verify_audit().await })
     }
 
-    /// Makes the server available to runs that start from now on. Rejects with `ERR_NOT_APPROVED`, or with `ERR_SERVER_DISABLED` if the config has
-    /// `disabled: true`.
+    /// Makes the server available to runs that start from now on. If it is not approved, `onServerApproval` is asked first. Rejects with
+    /// `ERR_NOT_APPROVED` without that callback and after a no, with `ERR_SERVER_DISABLED` if the config has `disabled: true`, and with the errors of
+    /// connecting, as the tools are read before they are approved.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn enable<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
-        self.method(env, "Gateway.enable", [Some(name)], |gateway, (name,): (String,)| async move { gateway.enable(&name) })
+        self.method(env, "Gateway.enable", [Some(name)], |gateway, (name,): (String,)| async move { gateway.enable_asking(&name).await })
     }
 
     /// Hides the server from runs that start from now on, and ends its calls and connection. A model cannot enable the server again; only `enable()`,

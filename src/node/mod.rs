@@ -3,6 +3,7 @@
 //! Every asynchronous method starts its work on the gateway's own tokio runtime, which settles a promise. JSON and bytes cross between Rust and Node;
 //! `glue.js` converts them to values and errors.
 
+mod added_servers;
 mod agent;
 mod call_queue;
 mod callbacks;

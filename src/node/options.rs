@@ -19,8 +19,8 @@ use crate::telemetry::TraceContext;
 
 /// Callbacks about a call, of whoever makes it.
 const CALLERS: [&str; 4] = ["onApproval", "onElicit", "onSample", "onEvent"];
-/// Callbacks about a connection, which all agents share.
-const OPERATORS: [&str; 3] = ["onInput", "onAuthorize", "onIssuer"];
+/// Callbacks about a server and its connection, which all agents share.
+const OPERATORS: [&str; 4] = ["onInput", "onAuthorize", "onIssuer", "onServerApproval"];
 
 /// The number of rows that `audit` returns if no limit is given.
 const DEFAULT_AUDIT_LIMIT: usize = 1000;
@@ -70,6 +70,7 @@ pub(super) struct OpenOptions {
     argument_checks: ArgumentCheck,
     max_result_tokens: Option<usize>,
     trace: bool,
+    require_approval: Option<bool>,
     audit_content: bool,
 }
 
@@ -110,13 +111,13 @@ pub(super) struct AuditQuery {
     server: Option<String>,
     tool: Option<String>,
     kind: Option<AuditKind>,
-    limit: Option<std::num::NonZeroUsize>,
+    limit: Option<std::num::NonZeroU64>,
 }
 
 impl From<AuditQuery> for audit::AuditQuery {
     fn from(query: AuditQuery) -> Self {
         let AuditQuery { since, agent, server, tool, kind, limit } = query;
-        let limit = limit.map_or(DEFAULT_AUDIT_LIMIT, std::num::NonZeroUsize::get);
+        let limit = limit.map_or(DEFAULT_AUDIT_LIMIT, |limit| usize::try_from(limit.get()).unwrap_or(usize::MAX));
         Self { after: None, since, agent, server, tool, kind, limit: Some(limit) }
     }
 }
@@ -181,6 +182,7 @@ impl OpenOptions {
             argument_checks: self.argument_checks,
             max_result_tokens: self.max_result_tokens,
             trace: self.trace,
+            require_approval: self.require_approval,
             audit_content: self.audit_content,
             ..defaults
         }
@@ -233,14 +235,19 @@ fn from_json<T: DeserializeOwned>(method: &'static str, json: &str) -> Result<T>
         let problem = text.split(" at line ").next().unwrap_or(&text);
         let field = match path.as_str() {
             "." => String::new(),
-            // The path is an index in the list of arguments.
-            path if path.starts_with('[') => {
-                format!("argument {}: ", path.trim_matches(['[', ']']).parse().map_or(0, |index: usize| index + 1))
-            }
-            path => format!("{path}: "),
+            path => in_arguments(path),
         };
         Error::InvalidOption { method, problem: format!("{field}{problem}").into() }
     })
+}
+
+/// Returns the place of a problem: the field of an argument, or the argument itself. A path in the list of arguments begins with an index.
+fn in_arguments(path: &str) -> String {
+    match path.strip_prefix('[').and_then(|path| path.split_once(']')) {
+        None => format!("{path}: "),
+        Some((index, "")) => format!("argument {}: ", index.parse().map_or(0, |index: usize| index + 1)),
+        Some((_, field)) => format!("{}: ", field.trim_start_matches('.')),
+    }
 }
 
 #[cfg(test)]
@@ -279,5 +286,9 @@ mod tests {
         assert!(problem(r#"{ "guest": "ring0" }"#).contains("guest"));
         let error = arguments::<(String, Option<String>)>("Gateway.approve", "[5]").unwrap_err();
         assert!(error.to_string().starts_with("Gateway.approve: argument 1: "), "{error}");
+        let error = arguments::<(Option<AuditQuery>,)>("Gateway.audit", r#"[{ "kind": "calls" }]"#).unwrap_err();
+        assert!(error.to_string().starts_with("Gateway.audit: kind: unknown variant `calls`"), "{error}");
+        let error = arguments::<(ApproveOptions,)>("Gateway.approve", r#"[{ "validForMs": "soon" }]"#).unwrap_err();
+        assert!(error.to_string().starts_with("Gateway.approve: validForMs: "), "{error}");
     }
 }

@@ -205,8 +205,9 @@ export interface CallerCallbacks {
  */
 export interface Callbacks extends CallerCallbacks {
   /**
-   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each id in a gateway. `server` is the name of the
-   * server that is started. Its approval covers `description`.
+   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each input in a gateway, and again where a changed
+   * config gives the id another description, default or `password`. `server` is the name of the server that is started. Its approval covers
+   * `description`.
    */
   onInput?(id: string, description?: string, server?: string): string | Promise<string>
   /**
@@ -222,10 +223,16 @@ export interface Callbacks extends CallerCallbacks {
    * server, URL, issuer and client. Without this callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
    */
   onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>
+  /**
+   * Called by `enable` and `/mcp enable` for a server that is not approved, once for each stage: first for its command, then for its tools. Show all of
+   * the request to a person. Only `true` approves it, and exactly as it was shown. Without this callback, `enable` rejects with `ERR_NOT_APPROVED`. It
+   * is never called on behalf of a model.
+   */
+  onServerApproval?(request: ApprovalRequest): boolean | Promise<boolean>
 }
 
 /** Options of an `Agent`'s method, without the callbacks that are the operator's. */
-export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssuer'>
+export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssuer' | 'onServerApproval'>
 
 /** Options of `Gateway.agent`. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
 export interface AgentOptions extends CallerCallbacks {
@@ -295,11 +302,46 @@ export interface GatewayOptions extends Callbacks {
   /** Also emits an event for each connection and each call. Default false. */
   trace?: boolean
   /**
+   * Whether a person must approve what an agent adds or changes. With `false`, the command and the first manifest of a server that an agent adds are
+   * approved without one; a change, and an entry with placeholders, with variables that load code or redirect traffic, or with an address that is not
+   * `https:` with a public name still ask. Default: true, unless the environment variable `MCP_REQUIRE_APPROVAL` is `false` or `0`.
+   */
+  requireApproval?: boolean
+  /**
    * The audit also keeps the arguments of each call, without secrets, if they have at most 64 KiB. Otherwise it keeps only their digest under the
    * machine's key. Default false.
    */
   auditContent?: boolean
 }
+
+/**
+ * A change of a server that an agent has added. Fields that are missing stay as they are. `confirm`, `disabled`, `envFile`, `oauth` and other keys of
+ * the config cannot be set.
+ */
+export interface ServerChange {
+  /** The display name: 1 to 64 visible characters. It says nothing about the server, and its name stays where this changes. */
+  name?: string
+  /** The program that starts the server. */
+  command?: string
+  args?: string[]
+  /** Variables of the server's environment. They are merged with those that there are; `null` removes one. They are never returned. */
+  env?: Record<string, string | null>
+  /** The folder in which the command starts. */
+  cwd?: string
+  /** The address of a server behind Streamable HTTP, in place of a command. */
+  url?: string
+  /** Headers for the URL. They are merged with those that there are; `null` removes one. They are never returned. */
+  headers?: Record<string, string | null>
+  /** The only tools that exist. */
+  allowTools?: string[]
+  /** Tools that do not exist. */
+  denyTools?: string[]
+  /** The time limit of a call, in milliseconds. */
+  timeoutMs?: number
+}
+
+/** A server to add: with a display name, and with either a command or a URL. */
+export type NewServer = ServerChange & { name: string }
 
 /** Options of `Gateway.approve`. */
 export interface ApproveOptions {
@@ -516,15 +558,28 @@ export interface ServerSource {
 export interface ServerStatus {
   name: string
   /**
-   * The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. `not-ready` means that it cannot start, as
-   * variables that it needs are `missing`; `approved` says whether it is approved.
+   * The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. `pending-approval` means that an agent has
+   * added or changed it, and nobody has decided about it; such servers come first. `not-ready` means that it cannot start, as variables that it needs
+   * are `missing`; `approved` says whether it is approved.
    */
-  state: 'invalid' | 'disabled' | 'not-ready' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
+  state:
+    | 'invalid'
+    | 'disabled'
+    | 'pending-approval'
+    | 'not-ready'
+    | 'unapproved'
+    | 'command-approved'
+    | 'idle'
+    | 'connecting'
+    | 'connected'
+    | 'error'
   /** True if both the command and the manifest are approved, as the server is configured now. */
   approved: boolean
   enabled: boolean
   /** Present if `disable()`, or a command that a person typed, disabled the server. A model cannot enable such a server. */
   disabledByPerson?: true
+  /** The name that an agent gave a server that it has added: free text, which says nothing about the server. */
+  displayName?: string
   /** Who brought the server. */
   source: ServerSource
   /** Other sources that have a server of this name, which is not used. */

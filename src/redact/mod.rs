@@ -3,6 +3,7 @@
 //! An attacker who writes a text and reads the redacted result must not learn a secret. Therefore only a complete form of a secret is replaced, and
 //! a text that was cut loses a number of bytes at its end that does not depend on the text.
 
+mod arguments;
 mod base64;
 mod composite;
 mod fingerprint;
@@ -27,6 +28,7 @@ use self::paths::Folders;
 use self::search::Known;
 use crate::text::{sanitise_json, sanitise_line, sanitise_text, visible};
 
+pub use arguments::secrets_of_arguments;
 pub use composite::secrets_within;
 pub use kept::SecretHolder;
 pub(crate) use secret_rules::{is_key_name, is_known_token, is_plain, is_secret_name, is_secret_segment};
@@ -129,6 +131,19 @@ impl Redactor {
     #[must_use]
     pub fn redact_json(&self, json: &Json) -> Json {
         changed(json, JSON_DEPTH, &|text| self.redact(text))
+    }
+
+    /// Returns a JSON value without secrets in any text, key or number, and with whole paths. For answers that a model reads.
+    ///
+    /// ```
+    /// let redactor = hyperlight_mcp::redact::Redactor::new(None, None);
+    /// redactor.add([&"0123456789".to_owned().into()]);
+    /// let answer = serde_json::json!({ "text": "/srv/data/prod/0123456789" });
+    /// assert_eq!(redactor.json_without_secrets(&answer), serde_json::json!({ "text": "/srv/data/prod/[redacted]" }));
+    /// ```
+    #[must_use]
+    pub fn json_without_secrets(&self, json: &Json) -> Json {
+        changed(json, JSON_DEPTH, &|text| self.without_secrets(text))
     }
 
     /// Returns a text that is safe to show: without terminal control sequences, invisible characters and secrets. A secret that invisible

@@ -1,5 +1,6 @@
 //! Holds the servers that exist now, of all sources, their state, and whether this gateway has enabled them.
 
+mod added;
 mod attach;
 mod catalogue;
 mod grants;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+pub use added::{AddedServer, MAX_ADDED_SERVERS, ServerChange, ValueChanges, source_of};
 pub use attach::{AttachDecision, AttachReason, Candidate, Obstacle, Presence, TaskWishes, attach};
 pub use catalogue::{catalogue, catalogue_source};
 pub use grants::{Access, GrantInfo, GrantList, GrantSource, Grants, Patterns, ToolboxInfo, Verdict};

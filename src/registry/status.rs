@@ -18,6 +18,9 @@ pub struct ServerStatus {
     /// True if a person or the agent's own code has disabled the server in this gateway. Then no model can enable it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub disabled_by_person: bool,
+    /// The name that an agent gave the server that it has added: free text, which says nothing about the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
     /// Who brought the server.
     pub source: ServerSource,
     /// Other sources that have a server of this name, which is not used.
@@ -43,6 +46,7 @@ impl ServerStatus {
     #[must_use]
     pub fn for_model(&self) -> Self {
         let mut status = self.clone();
+        status.display_name = None;
         // The name of a task's own server has a digest behind it.
         if !is_server_name(self.name.split_once("@task-").map_or(self.name.as_str(), |(name, _)| name)) {
             NO_NAME.clone_into(&mut status.name);
@@ -66,6 +70,8 @@ pub enum ServerState {
     Invalid,
     /// The config says `disabled: true`.
     Disabled,
+    /// An agent has added or changed the server, and nobody has decided about it. Nothing may run.
+    PendingApproval,
     /// A variable that the server needs is not set: [`ServerStatus::missing`]. It may be approved, and cannot be started.
     NotReady,
     /// The server's command is not approved, so that nothing may run.

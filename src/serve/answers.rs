@@ -35,6 +35,12 @@ fn annotations(tool: AgentTool) -> ToolAnnotations {
         AgentTool::Manage => {
             ToolAnnotations::with_title("Manage servers").read_only(false).destructive(false).idempotent(true).open_world(false)
         }
+        AgentTool::AddServer | AgentTool::UpdateServer => {
+            ToolAnnotations::with_title("Propose a server").read_only(false).destructive(false).idempotent(false).open_world(false)
+        }
+        AgentTool::RemoveServer => {
+            ToolAnnotations::with_title("Remove a server").read_only(false).destructive(true).idempotent(true).open_world(false)
+        }
     }
 }
 
@@ -50,7 +56,9 @@ fn output_schema(tool: AgentTool) -> Json {
         AgentTool::Search => json!({ "tools": texts, "hint": { "type": "string" }, "error": error }),
         AgentTool::Describe => json!({ "declarations": { "type": "string" }, "error": error }),
         AgentTool::ListServers => json!({ "servers": texts, "hint": { "type": "string" }, "error": error }),
-        AgentTool::ServerInfo | AgentTool::Manage => json!({ "error": error }),
+        AgentTool::ServerInfo | AgentTool::Manage | AgentTool::AddServer | AgentTool::UpdateServer | AgentTool::RemoveServer => {
+            json!({ "error": error })
+        }
     };
     json!({ "type": "object", "properties": properties })
 }
@@ -121,7 +129,7 @@ mod tests {
             assert_eq!(shown.input_schema.get("type"), Some(&json!("object")));
             assert_eq!(shown.output_schema.unwrap().get("type"), Some(&json!("object")));
             let annotations = shown.annotations.unwrap();
-            let changes = matches!(tool, AgentTool::RunJavascript | AgentTool::Manage);
+            let changes = !matches!(tool, AgentTool::Search | AgentTool::Describe | AgentTool::ListServers | AgentTool::ServerInfo);
             assert_eq!(annotations.read_only_hint, Some(!changes), "{}", tool.name());
         }
     }

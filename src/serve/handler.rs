@@ -373,8 +373,10 @@ impl ServerHandler for Handler {
         let input = self.input(request.request_state, request.input_responses, &json!(["resources/read", served]));
         let input = input.map_err(|error| refused(&error))?;
         let step = self.asking(context, input, move |client| async move {
-            let read = client.session.agent.read_resource(&server, &uri, client.call_options(), &client.stop).await;
-            read.map(|contents| resources_and_prompts::renamed(with_meta(contents), &uri, &served)).map_err(|error| refused(&error))
+            let agent = &client.session.agent;
+            let read = agent.read_resource(&server, &uri, client.call_options(), &client.stop).await;
+            let told = read.map(|contents| resources_and_prompts::renamed(with_meta(contents), &uri, &served));
+            told.map(|contents| agent.answer_for_model(&contents)).map_err(|error| refused(&error))
         });
         Ok(match step.await.map_err(|error| answers::about(error, &asked))? {
             Step::Done(contents) => ReadResourceResponse::from(answers::complete::<ReadResourceResult>(contents)?),
@@ -411,8 +413,9 @@ impl ServerHandler for Handler {
         let input = self.input(request.request_state, request.input_responses, &bound).map_err(|error| refused(&error))?;
         let step = self.asking(context, input, move |client| async move {
             let options = client.call_options();
-            let got = client.session.agent.get_prompt(&server, &prompt, arguments, options, &client.stop).await;
-            got.map(with_meta).map_err(|error| refused(&error))
+            let agent = &client.session.agent;
+            let got = agent.get_prompt(&server, &prompt, arguments, options, &client.stop).await;
+            got.map(|messages| agent.answer_for_model(&with_meta(messages))).map_err(|error| refused(&error))
         });
         Ok(match step.await? {
             Step::Done(prompt) => GetPromptResponse::from(answers::complete::<GetPromptResult>(prompt)?),
@@ -445,7 +448,9 @@ impl ServerHandler for Handler {
             None => Map::new(),
         };
         let options = client.call_options();
-        let completed = client.session.agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop).await;
-        answers::complete(json!({ "completion": completed.map_err(|error| refused(&error))? }))
+        let agent = &client.session.agent;
+        let completed = agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop).await;
+        let completed = completed.map(|completion| agent.answer_for_model(&completion)).map_err(|error| refused(&error))?;
+        answers::complete(json!({ "completion": completed }))
     }
 }

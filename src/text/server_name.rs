@@ -27,8 +27,70 @@ pub fn is_server_name(name: &str) -> bool {
     check_server_name(name).is_ok()
 }
 
+/// Name of a server whose display name has no letter that a name may have.
+const FALLBACK_NAME: &str = "server";
+
+/// Returns the name of a server with a free display name: `My Café!` becomes `my-cafe`. The name is valid, has no `--`, and is not taken. Where it
+/// would be taken, it gets a number.
+pub(crate) fn server_name_for(display_name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut name = String::new();
+    for character in display_name.chars().flat_map(char::to_lowercase) {
+        let plain = plain_letters(character);
+        if plain.is_empty() {
+            if !name.is_empty() && !name.ends_with('-') {
+                name.push('-');
+            }
+        } else {
+            name.push_str(&plain);
+        }
+    }
+    let name = name.trim_start_matches(|first: char| !first.is_ascii_lowercase());
+    let name = cut(if name.is_empty() { FALLBACK_NAME } else { name }, MAX_NAME_CHARS);
+    let numbered = (2_u64..).map(|number| {
+        let number = format!("-{number}");
+        format!("{}{number}", cut(&name, MAX_NAME_CHARS - number.len()))
+    });
+    let is_free = |name: &String| is_server_name(name) && !is_taken(name);
+    std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or(name)
+}
+
+/// Returns the start of a name, without a hyphen at its end.
+fn cut(name: &str, chars: usize) -> String {
+    name.get(..chars).unwrap_or(name).trim_end_matches('-').to_owned()
+}
+
+/// Returns the letters and digits for a character in a name: those of a Latin letter without its marks. Empty for all other characters.
+fn plain_letters(character: char) -> String {
+    let letters = match character {
+        'a'..='z' | '0'..='9' => return character.to_string(),
+        'à'..='å' | 'ā' | 'ă' | 'ą' => "a",
+        'æ' => "ae",
+        'ç' | 'ć' | 'č' => "c",
+        'ď' | 'đ' | 'ð' => "d",
+        'è'..='ë' | 'ē' | 'ę' | 'ě' | 'ė' => "e",
+        'ğ' => "g",
+        'ì'..='ï' | 'ī' | 'į' | 'ı' => "i",
+        'ł' | 'ľ' => "l",
+        'ñ' | 'ń' | 'ň' => "n",
+        'ò'..='ö' | 'ø' | 'ō' | 'ő' => "o",
+        'œ' => "oe",
+        'ř' => "r",
+        'ś' | 'š' | 'ş' | 'ș' => "s",
+        'ß' => "ss",
+        'ť' | 'ţ' | 'ț' => "t",
+        'þ' => "th",
+        'ù'..='ü' | 'ū' | 'ů' | 'ű' | 'ų' => "u",
+        'ý' | 'ÿ' => "y",
+        'ź' | 'ż' | 'ž' => "z",
+        _ => "",
+    };
+    letters.to_owned()
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -38,6 +100,45 @@ mod tests {
         }
         for name in ["A", "1a", "a_b", "", "-a", "mcp", "fs-read", "gateway", "ha:x", "host:x", "é", &"a".repeat(65)] {
             assert!(check_server_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_display_name_gives_a_name_that_says_the_same() {
+        let name = |display_name: &str| server_name_for(display_name, |_| false);
+        for (display_name, expected) in [
+            ("Filesystem", "filesystem"),
+            ("My Café!", "my-cafe"),
+            ("  GitHub (work) ", "github-work"),
+            ("3D Printer", "d-printer"),
+            ("Straße--Ⅳ", "strasse"),
+            ("天気", "server"),
+            ("mcp", "mcp-2"),
+            ("", "server"),
+        ] {
+            assert_eq!(name(display_name), expected);
+        }
+        let taken = ["filesystem", "filesystem-2"];
+        assert_eq!(server_name_for("Filesystem", |name| taken.contains(&name)), "filesystem-3");
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_is_valid_and_free_and_the_same_each_time(display_name in any::<String>(), taken in 0_usize..40) {
+            let mut names = Vec::new();
+            for _ in 0..taken {
+                let name = server_name_for(&display_name, |name| names.iter().any(|known| known == name));
+                prop_assert!(is_server_name(&name) && !name.contains("--") && !name.ends_with('-'), "{}", name);
+                prop_assert!(!names.contains(&name));
+                names.push(name);
+            }
+            prop_assert_eq!(server_name_for(&display_name, |_| false), server_name_for(&display_name, |_| false));
+        }
+
+        #[test]
+        fn a_name_that_is_valid_already_stays(name in "[a-z]([a-z0-9]|-[a-z0-9]){0,20}") {
+            prop_assume!(is_server_name(&name));
+            prop_assert_eq!(server_name_for(&name, |_| false), name);
         }
     }
 }

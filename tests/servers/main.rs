@@ -15,6 +15,7 @@ mod grants;
 mod grants_states;
 mod hostile;
 mod lifecycle;
+mod managed;
 mod programs;
 mod protocol;
 mod questions;

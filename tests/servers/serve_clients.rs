@@ -11,8 +11,8 @@ use hyperlight_mcp::serve::{Direct, ServeOptions, Served, serve_stdio};
 use hyperlight_mcp::trust::AllowedWrites;
 use hyperlight_mcp::{Gateway, GatewayOptions};
 use rmcp::model::{
-    CallToolRequestParams, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, Implementation,
-    ProtocolVersion,
+    ArgumentInfo, CallToolRequestParams, ClientCapabilities, ClientConfig, CompleteRequestParams, ElicitRequestParams, ElicitResult,
+    ElicitationAction, GetPromptRequestParams, Implementation, ProtocolVersion, ReadResourceRequestParams, Reference,
 };
 use rmcp::service::{NotificationContext, RequestContext, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -59,6 +59,55 @@ async fn served_with(test_folder: &TestFolder, tools: &str, serve_options: Serve
     let gateway = Gateway::open(options).unwrap();
     gateway.approve("fixture", None, None).await.unwrap();
     Served::new(gateway, serve_options, &runtime).unwrap()
+}
+
+/// A secret of the server's config, which the server repeats in each of its answers.
+const SECRET: &str = "correct-horse-battery";
+
+/// Serves the tools of a server, each under a name of its own, with its prompts and resources.
+async fn served_directly(test_folder: &TestFolder) -> Served {
+    let runtime = tokio::runtime::Handle::current();
+    let mut options = GatewayOptions::new(test_folder.watchdog_program(), runtime.clone());
+    let args = test_folder.arguments("fixture", &["--tools", "args,echo_text", "--prompts", "--resources"]);
+    let fixture = json!({ "command": FIXTURE, "args": args, "env": { "API_KEY": format!("${{NOPE:-{SECRET}}}") } });
+    options.config = Some(json!({ "mcpServers": { "fixture": fixture } }));
+    options.state_dir = Some(test_folder.path("state"));
+    options.workspace_folder = Some(test_folder.path(""));
+    options.guest = guest_choice();
+    let gateway = Gateway::open(options).unwrap();
+    gateway.approve("fixture", None, None).await.unwrap();
+    Served::new(gateway, ServeOptions { direct: Direct::All, ..ServeOptions::default() }, &runtime).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_gets_no_secret_of_the_config_in_an_answer_that_succeeds() {
+    let test_folder = TestFolder::new();
+    let served = served_directly(&test_folder).await;
+    let (ours, theirs) = tokio::io::duplex(64 * 1024);
+    let (input, output) = tokio::io::split(ours);
+    let host = served.clone();
+    let serving = tokio::spawn(async move { serve_stdio(&host, input, output, CancellationToken::new()).await });
+    let client = Person.serve_with_lifecycle(theirs, ClientLifecycleMode::Initialize).await.unwrap();
+    let path = "/srv/data/prod/db";
+    let text = format!("{path} {SECRET}");
+    let tool = |name: &'static str, arguments: Json| client.call_tool(CallToolRequestParams::new(name).with_arguments(object(arguments)));
+    let prompt = GetPromptRequestParams::new("travel").with_arguments(object(json!({ "place": text })));
+    let completed = CompleteRequestParams::new(Reference::for_prompt("travel"), ArgumentInfo::new("place", format!("!{text}")));
+    let answers = [
+        json!(tool("mcp_fixture_echo_text", json!({ "text": text })).await.unwrap()),
+        json!(tool("mcp_fixture_args", json!({ "key": [text] })).await.unwrap()),
+        json!(client.read_resource(ReadResourceRequestParams::new(format!("fixture://item/{SECRET}"))).await.unwrap()),
+        json!(client.get_prompt(prompt).await.unwrap()),
+        json!(client.complete(completed).await.unwrap()),
+    ];
+    for answer in answers.map(|answer| answer.to_string()) {
+        assert!(!answer.contains(SECRET) && answer.contains("[redacted]"), "{answer}");
+        // The model's next call may need the path.
+        assert!(answer.contains(path) || answer.contains("item [redacted]"), "{answer}");
+    }
+    client.cancel().await.unwrap();
+    serving.await.unwrap().unwrap();
+    served.close();
 }
 
 /// Calls a tool of the served gateway, and returns its structured content.

@@ -6,6 +6,7 @@ use hyperlight_mcp::Limits;
 use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::command::Speaker;
 use hyperlight_mcp::config::{ArgumentCheck, SchemaViolations};
+use hyperlight_mcp::gateway::ResolveOptions;
 use hyperlight_mcp::sandbox::{GuestChoice, WarmVms};
 use hyperlight_mcp::serve::http::ServeLimits;
 use regex::Regex;
@@ -44,12 +45,14 @@ fn real() -> BTreeMap<String, Json> {
         ("GatewayOptions.auditContent", json!(false)),
         ("AuditQuery.limit", constant("node/options.rs", "DEFAULT_AUDIT_LIMIT")),
         ("GatewayOptions.watch", json!(false)),
+        ("ResolveOptions.dryRun", json!(ResolveOptions::default().dry_run)),
         ("SandboxOptions.toolErrors", json!(ToolErrors::default())),
         ("SearchOptions.toolErrors", json!(ToolErrors::default())),
         ("SearchOptions.limit", constant("bridge/discovery.rs", "DEFAULT_LIMIT")),
         ("SystemMessageOptions.budgetTokens", constant("gateway/catalog.rs", "DEFAULT_BUDGET_TOKENS")),
         ("AgentToolsOptions.maxResultTokens", constant("agent/options.rs", "DEFAULT_RESULT_TOKENS")),
         ("AgentToolsOptions.maxPendingRuns", constant("agent/options.rs", "DEFAULT_PENDING_RUNS")),
+        ("AgentToolsOptions.manage", json!(false)),
         ("CommandOptions.color", json!(hyperlight_mcp::command::CommandOptions::default().color)),
         ("CommandOptions.width", constant("command/text.rs", "DEFAULT_WIDTH")),
         ("CommandOptions.speaker", json!(if Speaker::default() == Speaker::Person { "person" } else { "model" })),

@@ -206,7 +206,7 @@ impl Place<'_> {
             _ => panic!("src/{}: a type without its arguments", self.file),
         };
         match last.ident.to_string().as_str() {
-            "String" | "str" | "PathBuf" => Kind::word("string"),
+            "String" | "str" | "PathBuf" | "SecretString" => Kind::word("string"),
             "bool" => Kind::word("boolean"),
             "u32" | "u64" | "usize" | "i64" | "f64" | "NonZeroU64" => Kind::word("number"),
             "Json" | "Value" => Kind::word("unknown"),
@@ -297,7 +297,7 @@ fn settings(attributes: &[Attribute]) -> Vec<(String, String)> {
     all
 }
 
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 12] = [
     "rename_all",
     "rename_all_fields",
     "rename",
@@ -308,6 +308,8 @@ const KNOWN: [&str; 11] = [
     "skip_serializing_if",
     "default",
     "deny_unknown_fields",
+    // It reads the same form into a type that serde does not read.
+    "deserialize_with",
     "expecting",
 ];
 

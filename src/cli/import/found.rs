@@ -57,6 +57,11 @@ pub(in crate::cli) fn converted(program: Program, name: &str, entry: &Json) -> F
     converted_entry(program, name, entry).into()
 }
 
+/// Returns an entry of our own config, which keeps all of its keys.
+pub(super) fn of_our_config(name: &str, entry: Json) -> FoundServer {
+    FoundServer::from(ProgramServer { name: name.to_owned(), entry, notes: Vec::new() })
+}
+
 impl From<ProgramServer> for FoundServer {
     fn from(ProgramServer { name, entry, notes }: ProgramServer) -> Self {
         let mut found = Self { name, entry, notes, secrets: Vec::new() };

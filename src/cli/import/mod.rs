@@ -21,11 +21,11 @@ use crate::config::{ServerDefinition, Transport, config_paths};
 use crate::text::has_invisible;
 use crate::trust::{METADATA_FIELD, address_of, addresses_of, input_lines, oauth_lines, shown_header, shown_variable};
 use masked::shown_url;
-use plan::{Addition, Read, plan, snippet};
+use plan::{Read, plan, snippet};
 
 pub(super) use found::converted;
 pub use found::{FoundServer, Secret, found_in};
-pub(super) use plan::{Plan, edited, plan_named, shown_found};
+pub(super) use plan::{Addition, Plan, edited, found_entry, plan_named, readable, shown_found};
 pub(super) use words::shown_text;
 
 pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit, CliError> {

@@ -5,7 +5,7 @@ use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::found::{FoundServer, Secret};
+use super::found::{FoundServer, Secret, of_our_config};
 use super::masked::{self, shown_input};
 use crate::config::{
     ServerDefinition, free_name, inputs_in, inputs_of_entry, loads_code, parse_object, redirects_traffic, renamed_input, starts_gateway,
@@ -26,14 +26,14 @@ pub(in crate::cli) struct Addition {
     pub(super) notes: Vec<String>,
     pub(in crate::cli) secrets: Vec<Secret>,
     /// Names of variables that can make a program load or run code.
-    pub(super) loaders: Vec<String>,
+    pub(in crate::cli) loaders: Vec<String>,
     /// Names of variables that can redirect traffic or weaken its protection.
-    pub(super) redirectors: Vec<String>,
+    pub(in crate::cli) redirectors: Vec<String>,
 }
 
 impl Addition {
     /// Returns the entry without secrets. Each secret is replaced with the suggested variable, or with `***`.
-    pub(super) fn shown_entry(&self) -> Json {
+    pub(in crate::cli) fn shown_entry(&self) -> Json {
         masked::shown_entry(&self.entry, &self.secrets)
     }
 
@@ -223,15 +223,26 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
         notes.insert(0, format!("its name \"{name}\" became \"{valid}\""));
     }
     taken.push((valid.clone(), entry.clone()));
-    let variables = || entry["env"].as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).map(|(name, _)| name);
-    let loaders = variables().filter(|name| loads_code(name)).cloned().collect();
-    let redirectors = variables().filter(|name| redirects_traffic(name)).cloned().collect();
-    plan.additions.push(Addition { name: valid.clone(), from: from.to_owned(), entry, notes, secrets, loaders, redirectors });
+    plan.additions.push(addition(from, FoundServer { name: valid.clone(), entry, notes, secrets }));
     Some(valid)
 }
 
+/// Returns a server with the names of its variables that a person must look at.
+fn addition(from: &str, found: FoundServer) -> Addition {
+    let FoundServer { name, entry, notes, secrets } = found;
+    let variables = || entry["env"].as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).map(|(name, _)| name);
+    let loaders = variables().filter(|name| loads_code(name)).cloned().collect();
+    let redirectors = variables().filter(|name| redirects_traffic(name)).cloned().collect();
+    Addition { name, from: from.to_owned(), entry, notes, secrets, loaders, redirectors }
+}
+
+/// Returns an entry of our own config as a person is shown it.
+pub(in crate::cli) fn found_entry(name: &str, from: &str, entry: Json) -> Addition {
+    addition(from, of_our_config(name, entry))
+}
+
 /// Returns the message of an error in an entry. No gateway is open, so no secret is known; the parser's messages never quote a value.
-fn readable(error: &Error) -> String {
+pub(in crate::cli) fn readable(error: &Error) -> String {
     error.clone().redacted(&Redactor::new(None, None)).to_string()
 }
 

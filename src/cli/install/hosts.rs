@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
-use super::edit::Shape;
 use crate::cli::Launch;
 use crate::cli::args::{Program, Scope};
+use crate::cli::edit::Shape;
 
 /// Key of our entry in a host's config.
 pub(super) const NAME: &str = "hyperlight-mcp";

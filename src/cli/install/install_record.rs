@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::edit::{Change, RemovedServer, UndoFacts};
+use crate::cli::edit::{Change, RemovedServer, UndoFacts};
 use crate::files::{Writing, private_folder, read_own, replace};
 
 const FOLDER: &str = "hosts";
@@ -47,8 +47,8 @@ impl InstallRecord {
             existed: before.is_some(),
             made_folder,
             before: STANDARD.encode(text),
-            after: super::edit::digest(after),
-            change: super::edit::change_of(text, after),
+            after: crate::cli::edit::digest(after),
+            change: crate::cli::edit::change_of(text, after),
             name: name.to_owned(),
             taken,
         }

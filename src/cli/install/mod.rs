@@ -1,7 +1,6 @@
 //! The command `install`: puts one entry that starts `hyperlight-mcp serve` into a host's config, in place of the servers that are there.
 //! These servers move into the config of hyperlight-mcp. Approves nothing.
 
-mod edit;
 mod hosts;
 mod install_record;
 mod other_configs;
@@ -15,6 +14,7 @@ use std::time::Duration;
 use serde_json::{Map, Value as Json, json};
 
 use super::args::{Install, Program, Scope};
+use super::edit::{self, Piece, RemovedServer, Shape};
 use super::error::{CliError, FILE};
 use super::import::{self, Plan, converted, edited, plan_named, warn_of_readers};
 use super::session::Session;
@@ -22,7 +22,7 @@ use super::{Exit, files};
 use crate::command::{Tone, one_line};
 use crate::config::{inputs_in, starts_gateway};
 use crate::files::{lock_within, replace_kept, target_in_project, target_of_user};
-use edit::{Piece, RemovedServer, Shape};
+
 use hosts::{HostFile, NAME, NoFile, ServeOptions};
 use install_record::InstallRecord;
 

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::edit::{Shape, table_text};
 use super::hosts::HostFile;
 use crate::cli::args::Program;
+use crate::cli::edit::{Shape, table_text};
 use crate::cli::import::{converted, shown_found, shown_text};
 use crate::cli::json_text;
 use crate::command::{Style, Tone, printable};

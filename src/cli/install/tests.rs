@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::edit::{Change, Piece, Problem, RemovedServer, Shape, UndoFacts, change_of, digest, parsed, replaced, servers, sources, undone};
+use crate::cli::edit::{
+    Change, Piece, Problem, RemovedServer, Shape, UndoFacts, change_of, digest, parsed, replaced, servers, sources, undone,
+};
 
 const SERVERS: Shape = Shape::Json("servers");
 const MCP_SERVERS: Shape = Shape::Json("mcpServers");

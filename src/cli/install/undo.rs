@@ -4,11 +4,11 @@ use std::fs;
 
 use serde_json::json;
 
-use super::edit::{self, UndoResult};
 use super::install_record::{self, InstallRecord};
 use super::{PROJECT_MODE, TargetConfig, USER_MODE, command, not_changed, shown};
 use crate::cli::Exit;
 use crate::cli::args::{Install, Scope};
+use crate::cli::edit::{self, UndoResult};
 use crate::cli::error::CliError;
 use crate::cli::session::Session;
 use crate::files::replace_kept;

@@ -61,6 +61,52 @@ pub(super) fn without_empty_section(text: &str, section: &str) -> Result<String,
     }
 }
 
+/// Sets the property that a path leads to, or removes it if there is no value. Objects on the path that are missing are made.
+pub(super) fn with_property(text: &str, path: &[&str], value: Option<&Json>) -> Result<String, Problem> {
+    let Some(root) = object_of(text)? else {
+        if value.is_none() {
+            return Ok(text.to_owned());
+        }
+        let style = Style::of(text);
+        let start = if text.is_empty() || text.ends_with('\n') { "" } else { style.newline };
+        return with_property(&format!("{text}{start}{{}}{}", style.newline), path, value);
+    };
+    let style = Style::of(text);
+    let (mut object, mut path) = (&root, path);
+    while let [name, rest @ ..] = path {
+        let found = only_property(object, name)?;
+        let changes = match (found, rest, value) {
+            (Some(property), [_, ..], _) => {
+                let Value::Object(inner) = &property.value else { return Err(Problem::Shape(format!("its {name} is not an object"))) };
+                (object, path) = (inner, rest);
+                continue;
+            }
+            (Some(property), [], Some(value)) => {
+                let indent = line_indent(text, property.start());
+                let new = pretty(value, &style.indent).replace('\n', &format!("{}{indent}", style.newline));
+                vec![(property.value.start()..property.value.end(), new)]
+            }
+            (Some(_), [], None) => changes(text, object, &[(*name).to_owned()], &[], &style),
+            (None, rest, Some(value)) => {
+                let entry = rest.iter().rev().fold(value.clone(), |inner, name| serde_json::json!({ *name: inner }));
+                changes(text, object, &[], &[Piece::Entry { name: (*name).to_owned(), entry }], &style)
+            }
+            (None, _, None) => Vec::new(),
+        };
+        return Ok(apply(text, changes));
+    }
+    Ok(text.to_owned())
+}
+
+/// Returns the property of this name. Refuses a name that occurs twice, as the programs do not agree on which of the two counts.
+fn only_property<'o, 'a>(object: &'o Object<'a>, name: &str) -> Result<Option<&'o ObjectProp<'a>>, Problem> {
+    let mut named = object.properties.iter().filter(|property| property.name.as_str() == name);
+    match (named.next(), named.next()) {
+        (Some(_), Some(_)) => Err(Problem::Shape(format!("it has the key {name} twice: remove one of the two"))),
+        (found, _) => Ok(found),
+    }
+}
+
 fn object_of(text: &str) -> Result<Option<Object<'_>>, Problem> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default()).map_err(syntax)?;
     match parsed.value {

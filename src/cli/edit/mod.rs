@@ -1,4 +1,5 @@
-//! Computes the new text of a host's config: with our entry in place of servers, and back again. Does not read or write files.
+//! Computes the new text of a config: of a host's, with our entry in place of servers, and back again; and of our own, with changed properties. Does
+//! not read or write files.
 
 mod json;
 mod toml;
@@ -148,6 +149,48 @@ pub(super) fn replaced(shape: Shape, text: &str, remove: &[String], insert: &[Pi
     Err(Problem::Shape(format!("it is written in a way that cannot be changed safely: change its {} by hand", shape.section())))
 }
 
+/// A property of a config to set, or to remove if there is no value: the names that lead to it.
+pub(super) type PropertyChange<'c> = (Vec<&'c str>, Option<Json>);
+
+/// Sets and removes properties in a JSON text. Everything else stays, byte by byte. The result is parsed and compared with the changes, so that
+/// a mistake of this program never reaches a file.
+pub(super) fn with_properties(text: &str, changes: &[PropertyChange<'_>]) -> Result<String, Problem> {
+    let body = without_mark(text);
+    let mark = &text[..text.len() - body.len()];
+    let mut expected = json::parsed(body)?;
+    let mut new = body.to_owned();
+    for (path, value) in changes {
+        new = json::with_property(&new, path, value.as_ref())?;
+        set(&mut expected, path, value.as_ref());
+    }
+    if json::parsed(&new).is_ok_and(|parsed| parsed == expected) {
+        return Ok(format!("{mark}{new}"));
+    }
+    Err(Problem::Shape("it is written in a way that cannot be changed safely: change it by hand".to_owned()))
+}
+
+/// Makes a change to a value.
+fn set(json: &mut Json, path: &[&str], value: Option<&Json>) {
+    let Some((name, rest)) = path.split_first() else { return };
+    if json.is_null() {
+        if value.is_none() {
+            return;
+        }
+        *json = Json::Object(Map::new());
+    }
+    let Some(object) = json.as_object_mut() else { return };
+    match (rest, value) {
+        ([], None) => drop(object.shift_remove(*name)),
+        ([], Some(value)) => drop(object.insert((*name).to_owned(), value.clone())),
+        (rest, Some(value)) => set(object.entry(*name).or_insert(Json::Null), rest, Some(value)),
+        (rest, None) => {
+            if let Some(inner) = object.get_mut(*name) {
+                set(inner, rest, None);
+            }
+        }
+    }
+}
+
 /// Returns everything except for the servers.
 fn others(shape: Shape, text: &str) -> Result<Json, Problem> {
     let mut all = parsed(shape, text)?;
@@ -236,3 +279,6 @@ fn apply(text: &str, mut changes: Vec<Replacement>) -> String {
     }
     new + &text[at..]
 }
+
+#[cfg(test)]
+mod tests;

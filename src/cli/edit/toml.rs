@@ -61,7 +61,7 @@ pub(super) fn replaced(text: &str, remove: &[String], insert: &[Piece]) -> Resul
 }
 
 /// Formats an entry as a table with a header.
-pub(in crate::cli::install) fn table_text(name: &str, entry: &Json) -> String {
+pub(in crate::cli) fn table_text(name: &str, entry: &Json) -> String {
     let mut text = format!("[{SECTION}.{}]\n", key(name));
     let mut tables = String::new();
     for (field, value) in entry.as_object().into_iter().flatten() {

@@ -1,0 +1,255 @@
+//! Computes the new text of the operator's config. Does not read or write files.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::args::{Add, Set, Unset};
+use crate::cli::edit::{PropertyChange, with_properties};
+use crate::cli::import::{found_entry, parsed, readable};
+use crate::config::{is_setting, parse_text};
+use crate::text::nearest;
+
+/// The places of servers in a config, as its reader finds them.
+const SECTIONS: [&[&str]; 3] = [&["mcpServers"], &["servers"], &["mcp", "servers"]];
+
+/// A change of one server in the config.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Change<'c> {
+    Add(&'c Add),
+    Set(&'c Set),
+    Unset(&'c Unset),
+    Remove(&'c str),
+    /// Takes `"disabled": true` out of the entry.
+    Enable(&'c str),
+}
+
+/// The config after a change.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Changed {
+    pub(super) text: String,
+    /// The server's entry. `None`: the server was removed.
+    pub(super) entry: Option<Json>,
+    /// Warnings of the config's reader about the entry.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Change<'_> {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Add(add) => &add.name,
+            Self::Set(set) => &set.name,
+            Self::Unset(unset) => &unset.name,
+            Self::Remove(name) | Self::Enable(name) => name,
+        }
+    }
+
+    /// Returns the config after the change. The new text is read as a gateway reads it, so that no config is written that cannot be used.
+    ///
+    /// # Errors
+    /// A sentence that says why the text was not changed.
+    pub(super) fn made(&self, text: &str, file: &str, max_servers: usize) -> Result<Changed, String> {
+        let root = parsed(text)?;
+        let name = self.name();
+        let there = section_with(&root, name);
+        let new = match (self, there) {
+            (Self::Add(_), Some(_)) => return Err(format!("there is a server {name} already: set changes it, and remove removes it")),
+            (Self::Add(add), None) => {
+                let entry = entry_of(add)?;
+                edited(text, &[(path_of(section_for(&root), &[name]), Some(entry))])?
+            }
+            (_, None) => return Err(unknown(&root, name)),
+            (_, Some(section)) => {
+                let entry = value_at(&root, section).and_then(|servers| servers.get(name)).cloned().unwrap_or_default();
+                let changes = self.of_entry(&entry)?;
+                let paths = changes.iter().map(|(path, value)| {
+                    let inner: Vec<&str> = std::iter::once(name).chain(path.iter().map(String::as_str)).collect();
+                    (path_of(section, &inner), value.clone())
+                });
+                edited(text, &paths.collect::<Vec<_>>())?
+            }
+        };
+        let warnings = if matches!(self, Self::Remove(_)) { Vec::new() } else { checked(&new, file, name, max_servers)? };
+        let root = parsed(&new)?;
+        let entry = section_with(&root, name).and_then(|section| value_at(&root, section)?.get(name).cloned());
+        Ok(Changed { text: new, entry, warnings })
+    }
+
+    /// Returns the properties of the entry to change, by their paths within it. The empty path is the entry itself.
+    fn of_entry(&self, entry: &Json) -> Result<Vec<(Vec<String>, Option<Json>)>, String> {
+        match self {
+            Self::Add(_) | Self::Remove(_) => Ok(vec![(Vec::new(), None)]),
+            Self::Enable(_) => Ok(vec![(vec!["disabled".to_owned()], None)]),
+            Self::Set(set) => set
+                .values
+                .iter()
+                .map(|given| {
+                    let (key, value) = assignment(given)?;
+                    let path = property_of(entry, key);
+                    let value = if path.len() == 1 { setting(value) } else { Json::from(value) };
+                    Ok((path, Some(value)))
+                })
+                .collect(),
+            Self::Unset(unset) => unset
+                .keys
+                .iter()
+                .map(|key| {
+                    let path = property_of(entry, key);
+                    let is_there = path.iter().try_fold(entry, |inner, name| inner.get(name)).is_some();
+                    if is_there { Ok((path, None)) } else { Err(format!("its entry has no {}", path.join("."))) }
+                })
+                .collect(),
+        }
+    }
+}
+
+fn path_of<'c>(section: &'static [&'static str], inner: &[&'c str]) -> Vec<&'c str> {
+    section.iter().copied().chain(inner.iter().copied()).collect()
+}
+
+fn edited(text: &str, changes: &[PropertyChange<'_>]) -> Result<String, String> {
+    with_properties(text, changes).map_err(|problem| problem.to_string())
+}
+
+fn value_at<'r>(root: &'r Json, path: &[&str]) -> Option<&'r Json> {
+    path.iter().try_fold(root, |inner, name| inner.get(name))
+}
+
+/// Returns the section that has a server.
+fn section_with(root: &Json, name: &str) -> Option<&'static [&'static str]> {
+    SECTIONS.into_iter().find(|section| value_at(root, section).is_some_and(|servers| servers.get(name).is_some()))
+}
+
+/// Returns the section for a new server: the first that there is.
+fn section_for(root: &Json) -> &'static [&'static str] {
+    SECTIONS.into_iter().find(|section| value_at(root, section).is_some()).unwrap_or(SECTIONS[0])
+}
+
+fn unknown(root: &Json, name: &str) -> String {
+    let known: Vec<&str> =
+        SECTIONS.iter().filter_map(|section| value_at(root, section)?.as_object()).flat_map(Map::keys).map(String::as_str).collect();
+    let meant = nearest(name, known.iter().copied()).map(|meant| format!(": did you mean {meant}?")).unwrap_or_default();
+    format!("it has no server {name}{meant}")
+}
+
+/// Returns the entry of a new server.
+fn entry_of(add: &Add) -> Result<Json, String> {
+    let Add { name: _, command, url, env, header } = add;
+    let mut entry = match (url, command.split_first()) {
+        (Some(url), _) => json!({ "type": "http", "url": url }),
+        (None, Some((command, []))) => json!({ "command": command }),
+        (None, Some((command, arguments))) => json!({ "command": command, "args": arguments }),
+        (None, None) => return Err("a new server needs a command after --, or --url".to_owned()),
+    };
+    for (key, given) in [("env", env), ("headers", header)] {
+        for given in given {
+            let (name, value) = assignment(given)?;
+            entry[key][name] = value.into();
+        }
+    }
+    Ok(entry)
+}
+
+/// Splits `KEY=VALUE`. A value may contain `=`.
+fn assignment(given: &str) -> Result<(&str, &str), String> {
+    match given.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key, value)),
+        // The text is not repeated, as it may be a secret.
+        _ => Err("expected KEY=VALUE".to_owned()),
+    }
+}
+
+/// Returns the property that a key of `set` and `unset` stands for: a setting of the entry, a variable of its environment, or a header of a
+/// server with a URL. `env.KEY` and `headers.KEY` are always the latter two.
+fn property_of(entry: &Json, key: &str) -> Vec<String> {
+    if let Some((table @ ("env" | "headers"), name)) = key.split_once('.') {
+        return vec![table.to_owned(), name.to_owned()];
+    }
+    if is_setting(key) {
+        return vec![key.to_owned()];
+    }
+    let is_remote = entry.get("url").is_some() && entry.get("type").and_then(Json::as_str) != Some("stdio");
+    vec![if is_remote { "headers" } else { "env" }.to_owned(), key.to_owned()]
+}
+
+/// Returns the value of a setting: JSON, or else a text.
+fn setting(value: &str) -> Json {
+    serde_json::from_str(value).unwrap_or_else(|_| value.into())
+}
+
+/// Reads the new text as a gateway does. Returns the warnings about the server.
+fn checked(text: &str, file: &str, name: &str, max_servers: usize) -> Result<Vec<String>, String> {
+    let config = parse_text(text, file, max_servers).map_err(|error| readable(&error))?;
+    if config.servers.iter().all(|server| server.name != name) {
+        let invalid = config.invalid.iter().find(|server| server.name == name || config.invalid.len() == 1);
+        return Err(invalid.map_or_else(|| format!("{name} cannot be the name of a server"), |server| readable(&server.error)));
+    }
+    let about = format!(".{name}");
+    Ok(config.warnings.into_iter().filter(|warning| warning.contains(&about)).collect())
+}
+
+/// Returns an entry as it is shown to a person: without secrets.
+pub(super) fn shown(name: &str, from: &str, entry: Json) -> crate::cli::import::Addition {
+    found_entry(name, from, entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: &str = "{\n  // mine\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\", \"disabled\": true, \"env\": { \"T\": \"1\" } }, // a\n    \"web\": { \"url\": \"https://a.example/mcp\" }\n  }\n}\n";
+
+    fn words(list: &[&str]) -> Vec<String> {
+        list.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    fn add(name: &str, command: &[&str], env: &[&str]) -> Add {
+        Add { name: name.to_owned(), command: words(command), url: None, env: words(env), header: Vec::new() }
+    }
+
+    fn set(name: &str, values: &[&str]) -> Result<Changed, String> {
+        Change::Set(&Set { name: name.to_owned(), values: words(values) }).made(CONFIG, "c", 9)
+    }
+
+    fn unset(name: &str, keys: &[&str]) -> Result<Changed, String> {
+        Change::Unset(&Unset { name: name.to_owned(), keys: words(keys) }).made(CONFIG, "c", 9)
+    }
+
+    #[test]
+    fn a_server_is_added_where_the_others_are_and_comments_stay() {
+        let changed = Change::Add(&add("b", &["npx", "-y", "p"], &["K=a=b"])).made(CONFIG, "c", 9).unwrap();
+        assert_eq!(changed.entry, Some(json!({ "command": "npx", "args": ["-y", "p"], "env": { "K": "a=b" } })));
+        assert!(changed.text.contains("// mine") && changed.text.contains("// a\n"), "{}", changed.text);
+        let first = Change::Add(&add("b", &["x"], &[])).made("", "c", 9).unwrap();
+        assert_eq!(parsed(&first.text).unwrap(), json!({ "mcpServers": { "b": { "command": "x" } } }));
+        let settings = r#"{ "mcp": { "servers": {} } }"#;
+        let nested = Change::Add(&add("b", &["x"], &[])).made(settings, "c", 9).unwrap();
+        assert_eq!(parsed(&nested.text).unwrap(), json!({ "mcp": { "servers": { "b": { "command": "x" } } } }));
+    }
+
+    #[test]
+    fn what_could_not_be_used_is_not_written() {
+        let problem = |change: Change<'_>| change.made(CONFIG, "c", 9).unwrap_err();
+        assert!(problem(Change::Add(&add("a", &["x"], &[]))).contains("already"));
+        assert!(problem(Change::Add(&add("B c", &["x"], &[]))).contains("^[a-z]"));
+        assert!(problem(Change::Add(&add("b", &["x"], &["sk-secret"]))).contains("expected KEY=VALUE"));
+        assert!(problem(Change::Remove("webb")).contains("did you mean web?"));
+        assert!(set("a", &["timeoutMs=soon"]).unwrap_err().contains("timeoutMs"));
+        assert!(unset("a", &["command"]).unwrap_err().contains("command"));
+        assert!(unset("a", &["U"]).unwrap_err().contains("env.U"));
+        assert!(Change::Add(&add("b", &["x"], &[])).made(CONFIG, "c", 2).unwrap_err().contains("maxServers"));
+        assert!(Change::Remove("a").made(r#"{ "mcpServers": { "a": {}, "a": {} } }"#, "c", 9).is_err());
+    }
+
+    #[test]
+    fn a_key_is_a_variable_a_header_or_a_setting() {
+        let entry = |changed: Result<Changed, String>| changed.unwrap().entry.unwrap();
+        assert_eq!(entry(set("a", &["T=2", "U=3"]))["env"], json!({ "T": "2", "U": "3" }));
+        assert_eq!(entry(set("a", &["timeoutMs=5000", "env.timeoutMs=x"]))["timeoutMs"], 5000);
+        assert_eq!(entry(set("a", &["env.timeoutMs=x"]))["env"]["timeoutMs"], "x");
+        assert_eq!(entry(set("a", &["allowTools=[\"b\"]"]))["allowTools"], json!(["b"]));
+        assert_eq!(entry(set("web", &["Authorization=Bearer ${TOKEN}"]))["headers"], json!({ "Authorization": "Bearer ${TOKEN}" }));
+        assert_eq!(entry(unset("a", &["T", "disabled"])), json!({ "command": "x", "env": {} }));
+        assert_eq!(entry(Change::Enable("a").made(CONFIG, "c", 9)).get("disabled"), None);
+        let removed = Change::Remove("a").made(CONFIG, "c", 9).unwrap();
+        assert_eq!((removed.entry, removed.text.contains("// mine")), (None, true));
+    }
+}

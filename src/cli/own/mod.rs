@@ -1,0 +1,160 @@
+//! The commands `add`, `set`, `unset`, `remove` and `enable`: a person's changes of their own config. Its comments and its format stay. Only `enable`
+//! approves anything, and only if the person says yes to the request.
+
+pub(super) mod args;
+mod change;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+
+use self::change::{Change, Changed};
+use super::approve::review_one;
+use super::error::{CliError, FILE};
+use super::session::Session;
+use super::{Exit, files};
+use crate::command::{Tone, one_line};
+use crate::config::{SourceKind, inputs_in};
+use crate::files::{lock_within, private_folder, replace_kept, target_of_user};
+use crate::gateway::Gateway;
+use args::{Add, Set, Unset};
+
+/// Time to wait for another process that changes the config.
+const LOCK_TIME: Duration = Duration::from_secs(5);
+const LOCK: &str = "config.lock";
+const NEW_MODE: u32 = 0o600;
+
+pub(super) fn add(session: &Session, arguments: &Add) -> Result<Exit, CliError> {
+    let changed = written(session, Change::Add(arguments))?;
+    tell(session, &arguments.name, &changed);
+    Ok(Exit::Done)
+}
+
+pub(super) fn set(session: &Session, arguments: &Set) -> Result<Exit, CliError> {
+    let changed = written(session, Change::Set(arguments))?;
+    tell(session, &arguments.name, &changed);
+    Ok(Exit::Done)
+}
+
+pub(super) fn unset(session: &Session, arguments: &Unset) -> Result<Exit, CliError> {
+    let changed = written(session, Change::Unset(arguments))?;
+    tell(session, &arguments.name, &changed);
+    Ok(Exit::Done)
+}
+
+/// Removes a server from the config, and revokes its approval, so that a later server of this name inherits nothing.
+pub(super) async fn remove(session: &Session, name: &str) -> Result<Exit, CliError> {
+    let gateway = session.open()?;
+    if gateway.is_added(name) {
+        gateway.remove_server(name).await?;
+        if session.json() {
+            session.terminal.print_json(&json!({ "config": null, "server": name, "written": true, "entry": null }));
+        } else {
+            session.terminal.print(&format!("{name}, which an agent had added, is removed\n"));
+        }
+        return Ok(Exit::Done);
+    }
+    let file = ConfigFile::of(session)?;
+    // Nothing is revoked if the config cannot be changed.
+    file.changed(session, Change::Remove(name))?;
+    gateway.revoke(name).await?;
+    written(session, Change::Remove(name))?;
+    let config = file.path.display().to_string();
+    if session.json() {
+        session.terminal.print_json(&json!({ "config": config, "server": name, "written": true, "entry": null }));
+    } else {
+        session.terminal.print(&one_line(&format!("{name} is removed from {config}, and its approval is revoked")));
+        session.terminal.print("\n");
+    }
+    Ok(Exit::Done)
+}
+
+/// Takes `disabled` out of a server's entry, and offers the approval that the server needs.
+pub(super) async fn enable(session: &Session, name: &str) -> Result<Exit, CliError> {
+    session.check_config()?;
+    let gateway = session.open()?;
+    if is_disabled(&gateway, name)? {
+        written(session, Change::Enable(name))?;
+        gateway.reload().await?;
+    }
+    review_one(session, &gateway, name).await
+}
+
+/// Returns whether the config says `disabled: true` about a server.
+fn is_disabled(gateway: &Gateway, name: &str) -> Result<bool, CliError> {
+    let status = gateway.server_info(name)?.status;
+    Ok(status.state == crate::registry::ServerState::Disabled && status.source.kind == SourceKind::Config && status.source.name.is_none())
+}
+
+/// The operator's config.
+struct ConfigFile {
+    path: PathBuf,
+    /// The file itself, if the path is a symbolic link.
+    target: PathBuf,
+    text: Option<String>,
+}
+
+impl ConfigFile {
+    fn of(session: &Session) -> Result<Self, CliError> {
+        let options = session.options();
+        let path = options.config_path.clone().unwrap_or_else(|| options.default_config());
+        let failed = |problem: String| not_changed(&path, &problem);
+        let target = target_of_user(&path).map_err(|problem| failed(problem.to_string()))?;
+        let text = files::read_config(&target).map_err(failed)?;
+        Ok(Self { path, target, text })
+    }
+
+    fn changed(&self, session: &Session, change: Change<'_>) -> Result<Changed, CliError> {
+        let text = self.text.as_deref().unwrap_or_default();
+        let changed = change.made(text, &self.path.display().to_string(), session.options().limits.max_servers);
+        changed.map_err(|problem| not_changed(&self.path, &problem))
+    }
+}
+
+fn not_changed(path: &std::path::Path, problem: &str) -> CliError {
+    CliError::Message(FILE, one_line(&format!("{} was not changed: {problem}", path.display())))
+}
+
+/// Makes a change of the config and writes it, whole or not at all, while no other command changes it.
+fn written(session: &Session, change: Change<'_>) -> Result<Changed, CliError> {
+    let path = ConfigFile::of(session)?.path;
+    let failed = |problem: std::io::Error| not_changed(&path, &problem.to_string());
+    let state = private_folder(&session.options().state_folder()).map_err(failed)?;
+    let lock = lock_within(&state.path.join(LOCK), LOCK_TIME).map_err(failed)?;
+    let file = ConfigFile::of(session)?;
+    let changed = file.changed(session, change)?;
+    if file.text.as_ref() != Some(&changed.text) {
+        if let Some(folder) = file.target.parent() {
+            std::fs::create_dir_all(folder).map_err(failed)?;
+        }
+        replace_kept(&file.target, changed.text.as_bytes(), NEW_MODE).map_err(failed)?;
+    }
+    drop(lock);
+    Ok(changed)
+}
+
+/// Shows what was written, and names the next command.
+fn tell(session: &Session, name: &str, changed: &Changed) {
+    let options = session.options();
+    let config = options.config_path.clone().unwrap_or_else(|| options.default_config()).display().to_string();
+    let Some(entry) = &changed.entry else { return };
+    let addition = change::shown(name, &config, entry.clone());
+    let next = session.next_command.with(&format!("approve {name}"));
+    if session.json() {
+        let document = json!({ "config": config, "server": name, "written": true, "entry": addition.shown_entry(),
+            "loaders": addition.loaders, "redirectors": addition.redirectors, "secrets": addition.secrets, "warnings": changed.warnings, "next": next });
+        return session.terminal.print_json(&document);
+    }
+    let inputs = crate::cli::import::parsed(&changed.text).map(|root| inputs_in(&root)).unwrap_or_default();
+    session.terminal.print(&crate::cli::import::shown(&addition, &inputs, &session.terminal.out));
+    for warning in &changed.warnings {
+        session.terminal.note(Tone::Warning, "warning:", &one_line(warning));
+    }
+    crate::cli::import::warn_of_readers(
+        session,
+        &crate::cli::import::Plan { additions: vec![addition], ..Default::default() },
+        config.as_ref(),
+    );
+    session.terminal.print(&format!("written into {}. To read what would run, and approve it: {next}\n", one_line(&config)));
+}

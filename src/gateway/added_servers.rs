@@ -1,0 +1,364 @@
+//! Servers that agents add at run time. They are kept in the store, and are a layer of the registry for each agent. Nothing of them runs before a person
+//! has approved it, unless the operator has set `requireApproval` to false.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::core::Core;
+use super::{Agent, Gateway};
+use crate::blocking::blocking;
+use crate::config::{ServerDefinition, ServerSource, SourceKind};
+use crate::error::{Error, Result};
+use crate::registry::{AddedServer, Decider, Entry, MAX_ADDED_SERVERS, Registry, ServerChange, ServerStatus, source_of};
+use crate::store::{Kind, Rows, audit};
+use crate::text::server_name_for;
+
+/// Number of additions and changes that the models of one agent can make within [`PROPOSAL_PERIOD`], as a person has to read each.
+const MAX_PROPOSALS: usize = 20;
+const PROPOSAL_PERIOD: Duration = Duration::from_hours(1);
+const ADD: &str = "Agent.addServer";
+const UPDATE: &str = "Agent.updateServer";
+
+/// Added servers by their names.
+type ByName = BTreeMap<String, Arc<AddedServer>>;
+
+/// The servers that agents have added, as they were read last.
+pub(super) struct AddedServers {
+    servers: Mutex<ByName>,
+    /// Times of the last proposals of models, by agent.
+    proposals: Mutex<HashMap<Option<String>, VecDeque<Instant>>>,
+    /// False if what an agent adds is approved without a person.
+    pub(super) require_approval: bool,
+}
+
+impl AddedServers {
+    pub(super) fn new(require_approval: bool) -> Self {
+        Self { servers: Mutex::default(), proposals: Mutex::default(), require_approval }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Arc<AddedServer>> {
+        self.servers.lock().get(name).cloned()
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<AddedServer>> {
+        self.servers.lock().values().cloned().collect()
+    }
+
+    /// Notes a proposal of a model. Fails if the agent's models have made too many lately. Two agents of one name share the limit, so that nobody
+    /// gets around it by making an agent anew.
+    fn take_proposal(&self, owner: Option<&str>, now: Instant) -> Result<()> {
+        let mut proposals = self.proposals.lock();
+        let times = proposals.entry(owner.map(str::to_owned)).or_default();
+        times.retain(|time| now.saturating_duration_since(*time) < PROPOSAL_PERIOD);
+        if times.len() >= MAX_PROPOSALS {
+            let what = "proposals within an hour, as a person has to read each. Ask the user, and try again later";
+            return Err(Error::TooManyProposals { what, limit: MAX_PROPOSALS });
+        }
+        times.push_back(now);
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Reads the servers of the store into the registry. A row that cannot be read is a warning, and its server does not exist. Blocks.
+    pub(super) fn load_added(&self) -> Result<Vec<String>> {
+        let (servers, warnings) = self.read_added()?;
+        self.set_added(servers, &self.registry);
+        Ok(warnings)
+    }
+
+    /// Returns the names of the servers that agents of this name have added. A name that another source has is that source's.
+    pub(super) fn added_by(&self, agent: &str) -> BTreeSet<String> {
+        let is_own = |server: &&Arc<AddedServer>| server.owner.as_deref() == Some(agent) && self.is_in_force(server);
+        self.added.all().iter().filter(is_own).map(|server| server.definition.name.clone()).collect()
+    }
+
+    /// Returns the servers of the store as they are now, and warnings. Blocks.
+    pub(super) fn read_added(&self) -> Result<(ByName, Vec<String>)> {
+        Ok(read(&*self.store.rows(Kind::Server)?))
+    }
+
+    /// Replaces the layers of all agents.
+    pub(super) fn set_added(&self, servers: ByName, registry: &Registry) {
+        let before = std::mem::replace(&mut *self.added.servers.lock(), servers.clone());
+        let sources: BTreeSet<ServerSource> =
+            before.values().chain(servers.values()).map(|server| source_of(server.owner.as_deref())).collect();
+        for source in sources {
+            let own = servers.values().filter(|server| server.definition.source == source);
+            let entries = own.map(|server| Entry::Valid(Arc::new(server.definition.clone()))).collect();
+            registry.set_layer(source, entries);
+        }
+    }
+
+    /// Changes the rows of added servers, and ends the servers that are no longer the same.
+    async fn change_added<T: Send + 'static>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Rows, &Registry) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let _one_at_a_time = self.reloading.lock().await;
+        let core = Arc::clone(self);
+        let (outcome, (servers, warnings)) = blocking(move || {
+            let outcome = core.store.change(Kind::Server, |rows| change(rows, &core.registry))?;
+            Ok((outcome, core.read_added()?))
+        })
+        .await?;
+        self.apply_layers(|registry| self.set_added(servers, registry)).await?;
+        warnings.into_iter().for_each(|warning| self.events.warn(warning));
+        Ok(outcome)
+    }
+
+    /// Returns the name that an agent gave a server that it has added.
+    pub(super) fn display_name(&self, server: &ServerDefinition) -> Option<String> {
+        self.added.get(&server.name).filter(|added| added.definition.source == server.source).map(|added| added.display_name.clone())
+    }
+
+    /// Returns whether a server that an agent has added is the one that its name stands for now, and no other source hides it.
+    fn is_in_force(&self, server: &AddedServer) -> bool {
+        let definition = &server.definition;
+        self.registry.server(&definition.name).is_ok_and(|found| found.source == definition.source)
+    }
+}
+
+fn read(rows: &Rows) -> (ByName, Vec<String>) {
+    let (mut servers, mut warnings) = (BTreeMap::new(), Vec::new());
+    for (name, body) in rows {
+        match AddedServer::from_row(name, body) {
+            Ok(server) => drop(servers.insert(name.clone(), Arc::new(server))),
+            Err(problem) => warnings.push(format!("server \"{name}\", which an agent has added, cannot be used: {problem}")),
+        }
+    }
+    (servers, warnings)
+}
+
+impl Agent {
+    /// Adds a server for this agent alone, and returns its status. Its name follows from the display name, and is free over all sources. It is kept for
+    /// the next gateway with the same state folder, and for the next agent of this name. Nothing of it runs before a person has approved it; an event
+    /// `server-proposed` has everything that they must see.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` for an entry that could not be used, `ERR_TOO_MANY_PROPOSALS` for more than 20 servers, `ERR_STORE`, `ERR_CLOSED`.
+    ///
+    /// ```no_run
+    /// # async fn example(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
+    /// use hyperlight_mcp::gateway::IdentityOptions;
+    /// use hyperlight_mcp::registry::ServerChange;
+    ///
+    /// let agent = gateway.agent("researcher", IdentityOptions::default())?;
+    /// let files = ServerChange { name: Some("My Files".into()), command: Some("server-files".into()), ..ServerChange::default() };
+    /// let status = agent.add_server(files).await?;
+    /// assert_eq!(status.name, "my-files");
+    /// # Ok(()) }
+    /// ```
+    pub async fn add_server(&self, server: ServerChange) -> Result<ServerStatus> {
+        self.add_server_as(server, Decider::Person).await
+    }
+
+    /// Adds a server on behalf of the agent's code or its model. A model can set less, and is limited to 20 additions and changes an hour.
+    ///
+    /// # Errors
+    /// The errors of [`Self::add_server`].
+    pub async fn add_server_as(&self, server: ServerChange, author: Decider) -> Result<ServerStatus> {
+        let owner = self.proposing(author)?;
+        let added = self.core.change_added(move |rows, registry| {
+            let (known, _) = read(rows);
+            if known.values().filter(|server| server.owner == owner).count() >= MAX_ADDED_SERVERS {
+                return Err(Error::TooManyProposals { what: "servers of its own. Remove one of them first", limit: MAX_ADDED_SERVERS });
+            }
+            let is_taken = |name: &str| rows.contains_key(name) || registry.entry(name).is_ok();
+            let name = server_name_for(server.name.as_deref().unwrap_or_default(), is_taken);
+            let added = AddedServer::new(&name, owner.as_deref(), &server, author).map_err(|problem| invalid(ADD, problem))?;
+            rows.insert(name.clone(), added.to_row().into());
+            Ok(name)
+        });
+        let name = added.await.map_err(|error| self.core.redacted(error))?;
+        self.record(&name, audit::ServerChange::Added, author);
+        // Nothing of an earlier server of this name.
+        self.core.registry.record(&name, &Ok(()));
+        self.core.connections.forget_failures(&name);
+        self.gateway().decide_about_added(&name, &self.identity).await?;
+        self.status_of(&name)
+    }
+
+    /// Changes a server that this agent has added, and returns its status. Its name stays, also where its display name changes. The environment is
+    /// merged. If what would run changes, a person has to approve it again.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY` for a server that this agent has not added, and the errors of [`Self::add_server`].
+    pub async fn update_server(&self, name: &str, change: ServerChange) -> Result<ServerStatus> {
+        self.update_server_as(name, change, Decider::Person).await
+    }
+
+    /// Changes a server on behalf of the agent's code or its model.
+    ///
+    /// # Errors
+    /// The errors of [`Self::update_server`].
+    pub async fn update_server_as(&self, name: &str, change: ServerChange, author: Decider) -> Result<ServerStatus> {
+        self.own_server(name, Rights::Change)?;
+        let owner = self.proposing(author)?;
+        let wanted = name.to_owned();
+        let changed = self.core.change_added(move |rows, _| {
+            let body = rows.get(&wanted).ok_or_else(|| gone(&wanted))?;
+            let server = AddedServer::from_row(&wanted, body).map_err(|problem| invalid(UPDATE, problem))?;
+            // Another process may have removed the server, and another agent may have added one of this name.
+            if server.owner != owner {
+                return Err(gone(&wanted));
+            }
+            let changed = server.changed(&change, author).map_err(|problem| invalid(UPDATE, problem))?;
+            rows.insert(wanted, changed.to_row().into());
+            Ok(())
+        });
+        changed.await.map_err(|error| self.core.redacted(error))?;
+        self.record(name, audit::ServerChange::Changed, author);
+        self.gateway().propose_added(name).await?;
+        self.status_of(name)
+    }
+
+    /// Removes a server that this agent has added: its process, its approval, its tokens and what persons have allowed for it end first. The operator's
+    /// own agent removes those of all agents. A server that is added later under this name inherits nothing.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY`, `ERR_APPROVAL_STORE`, `ERR_STORE`, `ERR_CLOSED`.
+    pub async fn remove_server(&self, name: &str) -> Result<()> {
+        self.remove_server_as(name, Decider::Person).await
+    }
+
+    /// Removes a server on behalf of the agent's code or its model. A model removes only those of its own agent.
+    ///
+    /// # Errors
+    /// The errors of [`Self::remove_server`].
+    pub async fn remove_server_as(&self, name: &str, author: Decider) -> Result<()> {
+        self.identity.check_open()?;
+        let rights = if self.is_operator() && author == Decider::Person { Rights::RemoveAll } else { Rights::Change };
+        let server = self.own_server(name, rights)?;
+        // The approval first: if this is interrupted, the server is still there, and has none.
+        if self.core.is_in_force(&server) {
+            self.gateway().revoke(name).await?;
+        } else {
+            // Another source hides it: what is live is not its own, and what it was allowed is.
+            let (core, key) = (Arc::clone(&self.core), server.definition.key());
+            blocking(move || core.trust.approvals.revoke(&key)).await.map_err(|error| self.core.redacted(error))?;
+        }
+        let (wanted, owner) = (name.to_owned(), server.owner.clone());
+        let removed = self.core.change_added(move |rows, _| {
+            let is_same = |body: &Arc<[u8]>| AddedServer::from_row(&wanted, body).is_ok_and(|server| server.owner == owner);
+            if rows.get(&wanted).is_some_and(is_same) {
+                rows.remove(&wanted);
+            }
+            Ok(())
+        });
+        removed.await.map_err(|error| self.core.redacted(error))?;
+        self.record(name, audit::ServerChange::Removed, author);
+        Ok(())
+    }
+
+    fn record(&self, server: &str, change: audit::ServerChange, author: Decider) {
+        let by = match author {
+            Decider::Model => audit::AuditParty::Model,
+            Decider::Person => audit::AuditParty::Agent,
+        };
+        let source = Some(SourceKind::Agent.as_str().to_owned());
+        self.core.audit.record(audit::AuditEvent::Server {
+            server: server.to_owned(),
+            change,
+            agent: self.identity.name.clone(),
+            source,
+            by,
+        });
+    }
+
+    /// Returns the agent's name as the owner of servers, if it may propose something now.
+    fn proposing(&self, author: Decider) -> Result<Option<String>> {
+        self.identity.check_open()?;
+        let Some(source) = self.identity.own_source() else {
+            return Err(invalid(
+                ADD,
+                "an agent that an MCP host has named cannot add servers: the name is the host's own choice".to_owned(),
+            ));
+        };
+        if author == Decider::Model {
+            self.core.added.take_proposal(source.name.as_deref(), Instant::now())?;
+        }
+        Ok(source.name)
+    }
+
+    /// Returns a server that the agent may change or remove.
+    fn own_server(&self, name: &str, rights: Rights) -> Result<Arc<AddedServer>> {
+        self.identity.check_open()?;
+        let server = self.core.added.get(name);
+        match server {
+            Some(server) if rights == Rights::RemoveAll || Some(&server.definition.source) == self.identity.own_source().as_ref() => {
+                Ok(server)
+            }
+            _ if self.core.registry.server(name).is_ok_and(|server| self.core.exists_for(&server.source, &self.identity)) => {
+                let problem =
+                    "this agent has not added it. Servers of the config are changed by the user, with hyperlight-mcp set and remove";
+                Err(Error::OperatorOnly { what: "this server", problem })
+            }
+            _ => Err(self.unknown(name)?),
+        }
+    }
+
+    fn status_of(&self, name: &str) -> Result<ServerStatus> {
+        self.server_offer(name).map(|info| info.status)
+    }
+}
+
+/// The servers that an agent may act on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rights {
+    /// Those that it has added.
+    Change,
+    /// Those of all agents.
+    RemoveAll,
+}
+
+fn invalid(method: &'static str, problem: String) -> Error {
+    Error::InvalidOption { method, problem: problem.into() }
+}
+
+fn gone(name: &str) -> Error {
+    Error::UnknownServer { server: name.to_owned(), place: "of this agent", known: Vec::new() }
+}
+
+impl Gateway {
+    /// Returns whether an agent has added this server, and it is not in the config.
+    #[must_use]
+    pub fn is_added(&self, name: &str) -> bool {
+        self.core.added.get(name).is_some_and(|server| self.core.is_in_force(&server))
+    }
+}
+
+/// Returns whether an agent may use the servers of a source. Those that an agent has added are for agents of its name alone: `own` is the source of
+/// what this agent adds.
+pub(super) fn may_use(source: &ServerSource, own: Option<&ServerSource>) -> bool {
+    source.kind != SourceKind::Agent || own == Some(source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_added_server_is_for_its_agent_alone() {
+        let [a, b, operators, config] = [source_of(Some("a")), source_of(Some("b")), source_of(None), ServerSource::default()];
+        assert!(may_use(&a, Some(&a)) && !may_use(&a, Some(&b)) && !may_use(&a, Some(&operators)) && !may_use(&a, None));
+        assert!(may_use(&operators, Some(&operators)) && !may_use(&operators, Some(&a)) && !may_use(&operators, None));
+        assert!([Some(&a), Some(&operators), None].into_iter().all(|own| may_use(&config, own)));
+    }
+
+    #[test]
+    fn models_of_one_name_make_a_limited_number_of_proposals_an_hour() {
+        let added = AddedServers::new(true);
+        let start = Instant::now();
+        for _ in 0..MAX_PROPOSALS {
+            added.take_proposal(Some("a"), start).unwrap();
+        }
+        assert_eq!(added.take_proposal(Some("a"), start).unwrap_err().code(), "ERR_TOO_MANY_PROPOSALS");
+        assert!(added.take_proposal(Some("a"), start + PROPOSAL_PERIOD / 2).is_err());
+        assert!(added.take_proposal(Some("b"), start).is_ok() && added.take_proposal(None, start).is_ok());
+        assert!(added.take_proposal(Some("a"), start + PROPOSAL_PERIOD).is_ok());
+    }
+}

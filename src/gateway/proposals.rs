@@ -1,0 +1,139 @@
+//! Tells the operator of servers that agents have added or changed and that nobody has decided about, and approves those that need no person.
+
+use std::sync::Arc;
+
+use super::agent::Identity;
+use super::core::Core;
+use super::events::Event;
+use super::{Agent, ApprovalRead, Gateway};
+use crate::config::{ServerDefinition, SourceKind, read_env_file};
+use crate::error::{Error, Result};
+use crate::registry::{AddedServer, Decider};
+use crate::store::audit::AuditParty;
+use crate::trust::{ApprovalRequest, ApprovalStatus, CommandRequest, Subject};
+
+/// Number of proposals that are told when a gateway opens.
+const MAX_AT_OPEN: usize = 100;
+
+impl Gateway {
+    /// Tells the operator of a server that was just added, or approves it if `requireApproval` is false and it needs no person.
+    pub(super) async fn decide_about_added(&self, name: &str, identity: &Identity) -> Result<()> {
+        let added = self.core.added.get(name).filter(|server| !self.core.added.require_approval && server.needs_person().is_none());
+        let Some(added) = added else { return self.propose_added(name).await };
+        match self.approve_added(name, &added).await {
+            Ok(()) => {
+                self.core.registry.enable(name, Decider::Model, identity.id)?;
+                self.tell_of_added(name, Decided::ByOption).await
+            }
+            Err(error) => {
+                // It did not start, or offers nothing: no half of an approval stays.
+                self.revoke(name).await?;
+                self.core.registry.record::<()>(name, &Err(error));
+                self.propose_added(name).await
+            }
+        }
+    }
+
+    /// Approves both stages of exactly this server. If it is changed meanwhile, what it became waits for a person.
+    async fn approve_added(&self, name: &str, added: &AddedServer) -> Result<()> {
+        let subject = self.core.full_subject(&Arc::new(added.definition.clone())).await?;
+        self.approve_by(AuditParty::Setting, name, Some(&subject.shown_digest), None).await?;
+        match self.approval_request(name).await? {
+            ApprovalRequest::Manifest(request) => self.approve_by(AuditParty::Setting, name, Some(&request.digest), None).await,
+            ApprovalRequest::Command(_) => Err(Error::DigestChanged { server: name.to_owned() }),
+        }
+    }
+
+    /// Tells the operator of a server that was added or changed, if it needs approval.
+    pub(super) async fn propose_added(&self, name: &str) -> Result<()> {
+        self.tell_of_added(name, Decided::No).await
+    }
+
+    async fn tell_of_added(&self, name: &str, decided: Decided) -> Result<()> {
+        let told = self.proposal(name, decided).await.map_err(|error| self.core.redacted(error))?;
+        told.into_iter().for_each(|event| self.core.events.send(&event));
+        Ok(())
+    }
+
+    async fn proposal(&self, name: &str, decided: Decided) -> Result<Option<Event>> {
+        let Some(added) = self.core.added.get(name) else { return Ok(None) };
+        let server = self.server(name)?;
+        let subject = self.core.full_subject(&server).await?;
+        self.core.proposal(&added, &server, &subject, decided)
+    }
+
+    /// Tells the operator again, when the gateway opens, of what nobody has decided about. What cannot be read is reported by whoever needs it.
+    /// Blocks.
+    pub(super) fn propose_at_open(&self) {
+        let core = &self.core;
+        let mut told = 0;
+        for added in core.added.all() {
+            let Ok(server) = core.registry.server(&added.definition.name) else { continue };
+            if server.source != added.definition.source || !matches!(core.is_pending(&server), Ok(true)) {
+                continue;
+            }
+            told += 1;
+            if told > MAX_AT_OPEN {
+                core.events
+                    .warn(format!("more than {MAX_AT_OPEN} servers of agents wait for a decision: hyperlight-mcp list shows all of them"));
+                break;
+            }
+            let subject = core.subject_with(&server, core.executable(&server), &read_env_file);
+            let event = core.proposal(&added, &server, &subject, Decided::No);
+            event.ok().flatten().into_iter().for_each(|event| core.events.send(&event));
+        }
+    }
+}
+
+/// Whether somebody has decided about a proposal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decided {
+    No,
+    /// `requireApproval` is false.
+    ByOption,
+}
+
+impl Core {
+    /// Returns whether an agent has added the server, and it is not approved as it is now.
+    pub(super) fn is_pending(&self, server: &ServerDefinition) -> Result<bool> {
+        Ok(server.source.kind == SourceKind::Agent && matches!(self.approval_status(server)?, ApprovalStatus::Unapproved(_)))
+    }
+
+    /// Returns the event about a server that an agent has added. `None` if there is nothing to tell.
+    fn proposal(&self, added: &AddedServer, server: &Arc<ServerDefinition>, subject: &Subject, decided: Decided) -> Result<Option<Event>> {
+        let lack = match (self.trust.approvals.approval_status(subject)?, decided) {
+            (ApprovalStatus::Unapproved(lack), _) => Some(lack),
+            (_, Decided::ByOption) => None,
+            (_, Decided::No) => return Ok(None),
+        };
+        let request = serde_json::to_value(CommandRequest::new(server, subject, lack));
+        Ok(Some(Event::ServerProposed {
+            server: server.name.clone(),
+            display_name: added.display_name.clone(),
+            agent: added.owner.clone(),
+            approved: decided == Decided::ByOption,
+            request: request.map_err(|error| Error::Internal(error.to_string().into()))?,
+        }))
+    }
+}
+
+impl Agent {
+    /// Fails if a server does not exist for this agent.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`.
+    pub(crate) fn check_exists(&self, name: &str) -> Result<()> {
+        let exists = self.core.registry.server(name).map(|server| self.core.exists_for(&server.source, &self.identity));
+        match exists {
+            Err(error @ Error::UnknownServer { .. }) if self.is_operator() => Err(self.core.redacted(error)),
+            Ok(false) | Err(Error::UnknownServer { .. }) => Err(self.unknown(name)?),
+            Ok(true) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Returns the error for a server that does not exist for this agent.
+    pub(super) fn unknown(&self, name: &str) -> Result<Error> {
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        Ok(self.core.redacted(self.core.unknown_server(name, &granted)))
+    }
+}

@@ -1,0 +1,38 @@
+//! Asks the operator to approve a server where somebody wants to enable it, in place of failing.
+
+use super::Gateway;
+use crate::error::{Error, Result};
+
+impl Gateway {
+    /// Enables a server for a person. If it is not approved and the operator's callbacks can ask (`Callbacks::approve_server`), asks about each
+    /// stage first, and approves exactly what was shown.
+    ///
+    /// # Errors
+    /// The errors of [`Gateway::enable`], [`Gateway::approval_request`] and [`Gateway::approve`]. `ERR_NOT_APPROVED` if nobody can be asked, or the
+    /// answer is no.
+    pub async fn enable_asking(&self, name: &str) -> Result<()> {
+        let mut shown: Vec<String> = Vec::new();
+        loop {
+            let not_approved = match self.enable(name) {
+                Err(error @ Error::NotApproved { .. }) if self.core.people.callbacks.can_approve_server() => error,
+                outcome => return outcome,
+            };
+            let request = self.approval_request(name).await?;
+            if request.is_approved() {
+                // Somebody else has approved it meanwhile.
+                return self.enable(name);
+            }
+            let digest = request.digest().to_owned();
+            // A request that was just approved and is still open would be shown again and again.
+            if shown.contains(&digest) {
+                return Err(Error::DigestChanged { server: name.to_owned() });
+            }
+            let Some(answer) = self.core.people.callbacks.approve_server(&request) else { return Err(not_approved) };
+            if !answer.await.map_err(|error| self.core.redacted(error))? {
+                return Err(not_approved);
+            }
+            self.approve(name, Some(&digest), None).await?;
+            shown.push(digest);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Methods for servers that agents add at run time, of `Gateway` and `Agent`.
+
+use napi::Env;
+use napi::bindgen_prelude::{FnArgs, Object, Unknown};
+use napi_derive::napi;
+
+use super::caller::Caller;
+use super::gateway::Gateway;
+use super::glue;
+use super::identity::Agent;
+use crate::gateway::ApprovalRead;
+use crate::registry::ServerChange;
+
+impl Caller {
+    fn add_server<'env>(&self, env: &'env Env, method: &'static str, server: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, method, [Some(server)], |agent, (server,): (ServerChange,)| async move { agent.add_server(server).await })
+    }
+
+    fn update_server<'env>(
+        &self,
+        env: &'env Env,
+        method: &'static str,
+        name: Unknown<'env>,
+        change: Unknown<'env>,
+    ) -> napi::Result<Object<'env>> {
+        self.method(env, method, [Some(name), Some(change)], |agent, (name, change): (String, ServerChange)| async move {
+            agent.update_server(&name, change).await
+        })
+    }
+
+    fn remove_server<'env>(&self, env: &'env Env, method: &'static str, name: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, method, [Some(name)], |agent, (name,): (String,)| async move { agent.remove_server(&name).await })
+    }
+}
+
+#[napi]
+impl Agent {
+    /// Does the same as `Gateway.servers`, for the servers that exist for the agent.
+    #[napi(catch_unwind, ts_return_type = "ServerStatus[]")]
+    pub fn servers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
+        let servers = self.caller.agent.servers_by(ApprovalRead::Cached).map_err(|error| glue::thrown(env, &error))?;
+        let json = serde_json::to_string(&servers).map_err(|error| napi::Error::from_reason(error.to_string()))?;
+        glue::call(env, "parse", FnArgs::from((json,)))
+    }
+
+    /// Adds a server for this agent alone, and resolves with its status. Its name follows from the display name: `My Café!` becomes `my-cafe`, with a
+    /// number if another server has the name. It is kept for the next gateway with the same `stateDir`, and for the next agent of this name. Nothing
+    /// of it runs before a person has approved it: its state is `pending-approval`, and an event `server-proposed` has what they must see.
+    ///
+    /// Rejects with `ERR_INVALID_OPTION` for an entry that could not be used, `ERR_TOO_MANY_PROPOSALS` for more than 20 servers, `ERR_STORE`.
+    ///
+    /// ```js
+    /// const { name } = await agent.addServer({ name: 'My Files', command: 'npx', args: ['-y', 'server-files'] })
+    /// const request = await gateway.approvalRequest(name) // for a person
+    /// ```
+    #[napi(catch_unwind, ts_args_type = "server: NewServer", ts_return_type = "Promise<ServerStatus>")]
+    pub fn add_server<'env>(&self, env: &'env Env, server: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.caller.add_server(env, "Agent.addServer", server)
+    }
+
+    /// Changes a server that this agent has added, and resolves with its status. Its name stays, also where its display name changes. Environment and
+    /// headers are merged; `null` removes a value. If what would run changes, a person has to approve it again.
+    ///
+    /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY` for a server that the agent has not added, and as `addServer` does.
+    #[napi(catch_unwind, ts_args_type = "name: string, change: ServerChange", ts_return_type = "Promise<ServerStatus>")]
+    pub fn update_server<'env>(&self, env: &'env Env, name: Unknown<'env>, change: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.caller.update_server(env, "Agent.updateServer", name, change)
+    }
+
+    /// Removes a server that this agent has added, with its process, its approval and its tokens. A server that is added later under this name
+    /// inherits nothing.
+    ///
+    /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY`, `ERR_STORE`.
+    #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
+    pub fn remove_server<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.caller.remove_server(env, "Agent.removeServer", name)
+    }
+}
+
+#[napi]
+impl Gateway {
+    /// Does the same as `Agent.addServer`, for the operator's own agent. No other agent can use the server.
+    #[napi(catch_unwind, ts_args_type = "server: NewServer", ts_return_type = "Promise<ServerStatus>")]
+    pub fn add_server<'env>(&self, env: &'env Env, server: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.caller.add_server(env, "Gateway.addServer", server)
+    }
+
+    /// Does the same as `Agent.updateServer`, for servers that the operator's own agent has added.
+    #[napi(catch_unwind, ts_args_type = "name: string, change: ServerChange", ts_return_type = "Promise<ServerStatus>")]
+    pub fn update_server<'env>(&self, env: &'env Env, name: Unknown<'env>, change: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.caller.update_server(env, "Gateway.updateServer", name, change)
+    }
+
+    /// Does the same as `Agent.removeServer`, for servers that any agent has added: the operator refuses a proposal by removing it.
+    #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
+    pub fn remove_server<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.caller.remove_server(env, "Gateway.removeServer", name)
+    }
+}
