@@ -58,7 +58,7 @@ impl World {
 
     fn agent(&self, name: &str) -> Agent {
         let callbacks = Some(Arc::new(CallsAllowed) as Arc<dyn Callbacks>);
-        self.gateway.agent(name, IdentityOptions { callbacks, on_event: None }).unwrap()
+        self.gateway.agent(name, IdentityOptions { callbacks, ..IdentityOptions::default() }).unwrap()
     }
 
     fn status(&self, name: &str) -> Option<ServerStatus> {
