@@ -1675,7 +1675,7 @@ export interface ServeOptions {
 export interface ServeLimits {
   /** The size of the body of one request. Default 4 MiB, at most 64 MiB. */
   maxBodyBytes: number
-  /** The size of all bodies that are being read, at least `maxBodyBytes`. Default 64 MiB. */
+  /** The size of all bodies that are being read, at least `maxBodyBytes`; one client has half of it. Default 64 MiB. */
   maxBufferedBytes: number
   /** The number of connections. Default 2,048. */
   maxHttpConnections: number
@@ -1726,9 +1726,9 @@ export interface ServerDefinition {
   name: string
   /** The package that the server is, with or without a version. */
   package?: string
-  /** Default `npx`, with a `package`. */
+  /** The program. It may be left out with a `package`, which `npx` then starts. */
   command?: string
-  /** Default `["-y", package]`, with a `package`. */
+  /** The program's arguments. With a `package`, `-y` and the package if they are left out. */
   args?: string[]
   /** The variables of this process that reach the server, at most 64. While one is not set, the server is `not-ready`. Default: none. */
   envRequired?: string[]

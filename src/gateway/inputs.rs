@@ -109,7 +109,7 @@ mod tests {
     }
 
     /// A server with an input `pw`, whose definition has these fields too.
-    fn server(name: &str, fields: Json) -> ServerDefinition {
+    fn server(name: &str, fields: &Json) -> ServerDefinition {
         let mut input = json!({ "type": "promptString", "id": "pw" });
         input.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let config = json!({ "inputs": [input], "mcpServers": { name: { "command": "x", "env": { "X": "${input:pw}" } } } });
@@ -147,14 +147,14 @@ mod tests {
         let gateway = gateway(&folder);
         let nobody = CallbackChain::default();
         for default in ["old", "new"] {
-            let server = server("a", json!({ "default": default }));
+            let server = server("a", &json!({ "default": default }));
             let inputs = gateway.core.ask_inputs(&server, &nobody, None).await.unwrap();
             assert_eq!(inputs["pw"].expose_secret(), default);
         }
-        assert!(gateway.core.ask_inputs(&server("a", json!({})), &nobody, None).await.unwrap().is_empty());
+        assert!(gateway.core.ask_inputs(&server("a", &json!({})), &nobody, None).await.unwrap().is_empty());
         // A person who can be asked later is asked.
         let asked = CallbackChain::default().within(Some(Arc::new(Person::default())));
-        let inputs = gateway.core.ask_inputs(&server("a", json!({ "default": "new" })), &asked, None).await.unwrap();
+        let inputs = gateway.core.ask_inputs(&server("a", &json!({ "default": "new" })), &asked, None).await.unwrap();
         assert_eq!(inputs["pw"].expose_secret(), "answer 1");
         gateway.close().await;
     }

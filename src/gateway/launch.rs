@@ -80,7 +80,7 @@ impl Core {
             key: server.key(),
             store: self.tokens.clone(),
             check_approved: self.approval_check(server),
-            on_secret: register_token(&self.redactor),
+            on_secret: register_token(&self.redactor, &server.name),
             allow_insecure: server.allow_insecure_http,
         };
         let tokens = OAuth::new(&server.name, url.expose_secret(), oauth.unwrap_or_default(), context)?;
@@ -181,10 +181,11 @@ impl Core {
     }
 }
 
-/// Returns a listener that registers each new token for redaction at once. Every value that it gets is a secret, so no rule checks its look.
-fn register_token(redactor: &Arc<Redactor>) -> OnSecret {
-    let redactor = Arc::clone(redactor);
-    Arc::new(move |secret| redactor.add([secret]))
+/// Returns a listener that registers each new token of a server for redaction at once. Every value that it gets is a secret, so no rule checks its look.
+/// The authorization server chooses the tokens, and how often there is a new one, so only the latest ones are kept.
+fn register_token(redactor: &Arc<Redactor>, server: &str) -> OnSecret {
+    let tokens = redactor.holder(server);
+    Arc::new(move |secret| tokens.add(secret))
 }
 
 /// Returns the values in a server's settings that must be redacted.
@@ -376,7 +377,7 @@ mod tests {
     #[test]
     fn a_token_is_redacted_from_the_moment_it_is_there_whatever_it_looks_like() {
         let redactor = Arc::new(Redactor::new(None, None));
-        let on_secret = register_token(&redactor);
+        let on_secret = register_token(&redactor, "weather");
         assert_eq!(redactor.redact("401 for swordfish"), "401 for swordfish");
         on_secret(&SecretString::from("swordfish"));
         assert_eq!(redactor.redact("401 for swordfish"), "401 for [redacted]");

@@ -317,6 +317,10 @@ impl Core {
 
     /// Returns the reason why an agent may not use a server. A server that is on request, or that the task names, need not be enabled before.
     fn obstacle(&self, agent: AgentView<'_>, entry: &Entry, is_named: bool, approval_read: ApprovalRead) -> Result<Option<Obstacle>> {
+        // First, so that no other reason tells an agent of a server that does not exist for it.
+        if !agent.granted.reaches(entry.name()) {
+            return Ok(Some(Obstacle::NotGranted));
+        }
         let Entry::Valid(server) = entry else { return Ok(Some(Obstacle::Invalid)) };
         if server.disabled {
             return Ok(Some(Obstacle::Disabled));
@@ -325,9 +329,6 @@ impl Core {
             return Ok(Some(Obstacle::DisabledByPerson));
         }
         // What another agent has added is that agent's.
-        if !agent.granted.reaches(&server.name) {
-            return Ok(Some(Obstacle::NotGranted));
-        }
         if server.source.kind == SourceKind::Agent && presence(&server.source, agent.name) == Presence::OnRequest {
             return Ok(Some(Obstacle::NotGranted));
         }
@@ -336,6 +337,7 @@ impl Core {
         Ok(match self.approval_status_by(server, approval_read)? {
             ApprovalStatus::Unapproved(_) => Some(Obstacle::NotApproved),
             ApprovalStatus::Command => Some(Obstacle::ToolsNotApproved),
+            ApprovalStatus::Full(approved) if agent.granted.manifest(&server.name, &approved).is_none() => Some(Obstacle::NotGranted),
             ApprovalStatus::Full(_) if !is_enabled => Some(Obstacle::NotEnabled),
             ApprovalStatus::Full(_) => None,
         })
@@ -347,7 +349,14 @@ impl Core {
         let task = wider.iter().fold(first.read.clone(), |task, wider| task.within(&wider.read));
         let mut attachment = Attachment::default();
         let granted = self.granted(identity, approval_read)?;
-        for decided in self.decide(AgentView::of(identity, &granted), &task, approval_read)? {
+        for mut decided in self.decide(AgentView::of(identity, &granted), &task, approval_read)? {
+            // For a run, what is not granted does not exist. It is told of where the task itself names it.
+            if decided.decision.obstacle == Some(Obstacle::NotGranted) {
+                if decided.decision.reason != AttachReason::Named {
+                    continue;
+                }
+                decided = DecidedServer { decision: AttachDecision { obstacle: Some(Obstacle::Unknown), ..decided.decision }, entry: None };
+            }
             let AttachDecision { server: name, reason, obstacle } = &decided.decision;
             let known = decided.definition().map(|server| server.name.clone());
             let is_enabled = known.as_ref().is_some_and(|known| self.registry.is_enabled(known, identity.id));

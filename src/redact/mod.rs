@@ -8,12 +8,13 @@ mod base64;
 mod composite;
 mod fingerprint;
 mod forms;
+mod kept;
 mod paths;
 mod search;
 mod secret_rules;
 mod settings;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::path::Path;
@@ -22,12 +23,14 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use serde_json::Value as Json;
 
+use self::kept::Kept;
 use self::paths::Folders;
 use self::search::Known;
 use crate::text::{sanitise_json, sanitise_line, sanitise_text, visible};
 
 pub use arguments::secrets_of_arguments;
 pub use composite::secrets_within;
+pub use kept::SecretHolder;
 pub(crate) use secret_rules::{is_key_name, is_known_token, is_plain, is_secret_name, is_secret_segment};
 pub use secret_rules::{is_redactable, is_secret};
 
@@ -56,7 +59,11 @@ const LEAST_TAIL: usize = 1024;
 /// assert_eq!(redactor.redact("at /usr/lib/node_modules/x/index.js"), "at …/x/index.js");
 /// ```
 pub struct Redactor {
+    /// The search data. It is built without this lock, so that no search waits for it.
     known: RwLock<Arc<Known>>,
+    kept: Mutex<Kept>,
+    /// Held while search data is built.
+    building: Mutex<()>,
     folders: Folders,
 }
 
@@ -70,15 +77,13 @@ impl Redactor {
     /// Creates a redactor that knows no secrets. Ignores a folder that is not absolute, and the root folder.
     #[must_use]
     pub fn new(home: Option<&Path>, workspace: Option<&Path>) -> Self {
-        Self { known: RwLock::default(), folders: Folders::new(home, workspace) }
+        Self { known: RwLock::default(), kept: Mutex::default(), building: Mutex::default(), folders: Folders::new(home, workspace) }
     }
 
-    /// Redacts these secrets from now on. Ignores secrets of fewer than eight characters.
+    /// Redacts these secrets from now on, for good. Ignores secrets of fewer than eight characters. Returns when they are redacted, so add a secret
+    /// before it is used. Searches of other threads do not wait meanwhile. For secrets that another program gives, see [`Redactor::holder`].
     pub fn add<'a>(&self, secrets: impl IntoIterator<Item = &'a SecretString>) {
-        let mut known = self.known.write();
-        if let Some(more) = known.with(secrets) {
-            *known = Arc::new(more);
-        }
+        self.keep(None, &secrets.into_iter().collect::<Vec<_>>());
     }
 
     /// Returns the text without secrets, and with short paths. Redacting the result again changes nothing.

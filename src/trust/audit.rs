@@ -249,7 +249,7 @@ impl Audit {
             match value {
                 Json::String(text) => self.text(text, owner, &field),
                 Json::Array(items) => {
-                    open.extend(items.iter().enumerate().rev().map(|(index, item)| (item, inner(&index.to_string()), level + 1)))
+                    open.extend(items.iter().enumerate().rev().map(|(index, item)| (item, inner(&index.to_string()), level + 1)));
                 }
                 Json::Object(object) => {
                     for key in object.keys() {
