@@ -78,6 +78,10 @@ export interface Limits {
   guestHeapBytes: number
   /** The length of a description that a model may read, in characters. Default 2,000. */
   maxDescriptionChars: number
+  /** The size of all rows of the audit. The oldest rows are removed. Default 64 MiB. */
+  maxAuditBytes: number
+  /** The age of the oldest row of the audit: 90 days. Older rows are removed. Default 7,776,000,000. */
+  maxAuditAgeMs: number
 }
 
 /** A level of the guest's console. */
@@ -203,8 +207,9 @@ export interface CallerCallbacks {
  */
 export interface Callbacks extends CallerCallbacks {
   /**
-   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each id in a gateway. `server` is the name of the
-   * server that is started. Its approval covers `description`.
+   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each input in a gateway, and again where a changed
+   * config gives the id another description, default or `password`. `server` is the name of the server that is started. Its approval covers
+   * `description`.
    */
   onInput?(id: string, description?: string, server?: string): string | Promise<string>
   /**
@@ -292,6 +297,11 @@ export interface GatewayOptions extends Callbacks {
   maxResultTokens?: number
   /** Also emits an event for each connection and each call. Default false. */
   trace?: boolean
+  /**
+   * The audit also keeps the arguments of each call, without secrets, if they have at most 64 KiB. Otherwise it keeps only their digest under the
+   * machine's key. Default false.
+   */
+  auditContent?: boolean
 }
 
 /** Options of `Gateway.approve`. */
@@ -401,6 +411,11 @@ export interface RunOptions extends Callbacks {
    * sandbox's, else the gateway's, else the value is not cut.
    */
   maxResultTokens?: number
+  /**
+   * The trace that the run belongs to, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is the
+   * parent of the run's span. Default: a trace of its own where spans are exported, else none.
+   */
+  traceparent?: string
 }
 
 /** Options of `Gateway.callTool`. */
@@ -409,6 +424,11 @@ export interface CallOptions extends Callbacks {
   timeoutMs?: number
   /** A signal that cancels the call, also at the server. */
   signal?: AbortSignal
+  /**
+   * The trace that the call belongs to, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is the
+   * parent of the call's span. Default: a trace of its own where spans are exported, else none.
+   */
+  traceparent?: string
 }
 
 /** Options of `Gateway.complete`. */
@@ -1435,6 +1455,114 @@ export interface HostFunctionsOptions extends CallerCallbacks {
 /** A function that calls a tool, for an agent that has a sandbox of its own. */
 export type HostFunction = (args?: Record<string, any>, options?: AgentCallOptions) => Promise<any>
 
+/** Selects rows of the audit. All that is given must fit. An unknown key or a wrong type is an error that names the key. */
+export interface AuditQuery {
+  /** Only rows from this time on, in milliseconds since 1970, as `Date.now()` returns it. Default: from the first row on. */
+  since?: number
+  /** Only rows of this agent. Default: of all. */
+  agent?: string
+  /** Only rows of this server. Default: of all. */
+  server?: string
+  /** Only rows of this tool, by the server's own name for it. Default: of all. */
+  tool?: string
+  /** Only rows of this kind. Default: of all. */
+  kind?: AuditKind
+  /** The maximum number of rows, at least 1; the last ones are returned. Default 1,000. */
+  limit?: number
+}
+
+/**
+ * What a row is about. `server`: a server was added, changed, removed, enabled or disabled. `call`: a call of a tool, or another request to a server.
+ * `gap`: events are missing here. `damage`: another program has changed the audit before this row.
+ */
+export type AuditKind = 'approval' | 'revocation' | 'server' | 'grant' | 'connection' | 'call' | 'gap' | 'damage'
+
+/**
+ * What has happened. `command` and `manifest` are the stages of an approval. `queue-full`: events came faster than they could be written.
+ * `process-ended`: a process ended without closing its gateway. `head-changed`: the end of the chain was changed, or is older than what was written.
+ */
+export type AuditAction =
+  | 'command'
+  | 'manifest'
+  | 'revoked'
+  | 'added'
+  | 'changed'
+  | 'removed'
+  | 'enabled'
+  | 'disabled'
+  | 'granted'
+  | 'ungranted'
+  | 'opened'
+  | 'failed'
+  | 'lost'
+  | 'idle'
+  | 'evicted'
+  | 'queue-full'
+  | 'process-ended'
+  | 'head-changed'
+
+/** The party that has decided something. `setting`: a setting that decides without a person. */
+export type AuditParty = 'person' | 'model' | 'agent' | 'config' | 'setting'
+
+/** A row of the audit. */
+export interface AuditRow {
+  /** The place in the chain, from 1. */
+  number: number
+  /** Milliseconds since 1970. */
+  at: number
+  kind: AuditKind
+  /** The agent's name. Missing for the operator's own agent. */
+  agent?: string
+  server?: string
+  /** The tool's name as the server gives it, or the method of another request. */
+  tool?: string
+  /** The id of the process that wrote the row; with `process-ended`, of the one that has ended, 0 if that is not known. */
+  pid: number
+  /** What has happened, for each kind but `call`. */
+  action?: AuditAction
+  by?: AuditParty
+  /** The digest that was approved; the source of a server; the toolbox of a grant. */
+  subject?: string
+  /** The number of the run in its process. Missing for a call without a run. */
+  runId?: number
+  /**
+   * Of a call: `ok`, `tool-error` (the tool answered with `isError: true`), `cancelled` (its caller has given it up; the server may have carried it
+   * out), or the error's code. Of a connection that failed: the error's code.
+   */
+  outcome?: string
+  /** The duration of a call, or of opening a connection, in milliseconds. A call's includes the time in which a person was asked. */
+  durationMs?: number
+  /** The digest of the arguments under the machine's key. Equal arguments have equal digests. */
+  argumentsDigest?: string
+  /** The arguments without secrets. Only with `auditContent`, and if they have at most 64 KiB. */
+  arguments?: Record<string, unknown>
+  /** The size of the arguments as JSON, in bytes. */
+  argumentBytes?: number
+  /** The approximate size of the result in bytes: its texts and keys, and 8 for each other value. */
+  resultBytes?: number
+  /** The number of events that a gap stands for. Missing if it is not known. */
+  lost?: number
+  /** The digest of this row and of all before it, under the machine's key. */
+  digest: string
+}
+
+/** The result of `Gateway.verifyAudit`. */
+export interface AuditReport {
+  /** True if each row is as it was written, and none is missing, new or in another place. */
+  whole: boolean
+  rows: number
+  /** The number of the first row. Older rows were removed by `limits.maxAuditBytes` or `limits.maxAuditAgeMs`. Missing for an empty audit. */
+  first?: number
+  /** The number of the last row. Missing for an empty audit. */
+  last?: number
+  /** The digest of the last row. Kept elsewhere, it shows later whether this row is still there. Missing for an empty audit. */
+  head?: string
+  /** The number of rows that tell of a gap. A gap is no damage: events were lost, and the audit says so. */
+  gaps: number
+  /** What is wrong, one sentence each, at most a hundred. */
+  problems: string[]
+}
+
 /** A named set of patterns. */
 export interface Toolbox {
   name: string
@@ -1547,7 +1675,7 @@ export interface ServeOptions {
 export interface ServeLimits {
   /** The size of the body of one request. Default 4 MiB, at most 64 MiB. */
   maxBodyBytes: number
-  /** The size of all bodies that are being read, at least `maxBodyBytes`. Default 64 MiB. */
+  /** The size of all bodies that are being read, at least `maxBodyBytes`; one client has half of it. Default 64 MiB. */
   maxBufferedBytes: number
   /** The number of connections. Default 2,048. */
   maxHttpConnections: number
@@ -1598,9 +1726,9 @@ export interface ServerDefinition {
   name: string
   /** The package that the server is, with or without a version. */
   package?: string
-  /** Default `npx`, with a `package`. */
+  /** The program. It may be left out with a `package`, which `npx` then starts. */
   command?: string
-  /** Default `["-y", package]`, with a `package`. */
+  /** The program's arguments. With a `package`, `-y` and the package if they are left out. */
   args?: string[]
   /** The variables of this process that reach the server, at most 64. While one is not set, the server is `not-ready`. Default: none. */
   envRequired?: string[]
@@ -1931,6 +2059,17 @@ export declare class Gateway {
   /** Revokes the approval for every process, and ends the server's calls and connection in this gateway. */
   revoke(name: string): Promise<void>
   /**
+   * Reads the last rows of the audit that fit, the oldest first: approvals, changes of servers, grants, connections and calls, of all processes with
+   * the same state folder. Rejects with `ERR_INVALID_OPTION`, `ERR_STORE`.
+   *
+   * ```js
+   * const calls = await gateway.audit({ kind: 'call', since: Date.now() - 3_600_000 })
+   * ```
+   */
+  audit(query?: AuditQuery): Promise<AuditRow[]>
+  /** Verifies the audit: finds each row that was changed, removed, added or moved since it was written. Rejects with `ERR_STORE`. */
+  verifyAudit(): Promise<AuditReport>
+  /**
    * Makes the server available to runs that start from now on. Rejects with `ERR_NOT_APPROVED`, or with `ERR_SERVER_DISABLED` if the config has
    * `disabled: true`.
    */
@@ -2048,7 +2187,8 @@ export declare class Gateway {
    */
   revokeProvider(name: string): Promise<ProviderStatus>
   /**
-   * Returns the approved resources of a server, and then its approved resource templates. Starts no server.
+   * Returns the approved resources of a server, and then its approved resource templates, without those whose URI the
+   * approval request cuts. Starts no server.
    *
    * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
    */
@@ -2064,7 +2204,7 @@ export declare class Gateway {
    */
   readResource(server: string, uri: string, options?: CallOptions): Promise<ReadResult>
   /**
-   * Returns the approved prompts of a server. Starts no server.
+   * Returns the approved prompts of a server, without those whose names the approval request cuts. Starts no server.
    *
    * Rejects with the same errors as `resources`.
    */

@@ -5,7 +5,7 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { approved, environment, LIMIT, place, program, run, small } from './command-line.mjs'
-import { evaluate, failure, fixture, folder, listenTo, logLines, openApproved, waitFor } from './support.mjs'
+import { evaluate, failure, fixture, folder, listenTo, logLines, openApproved, outputOf, waitFor } from './support.mjs'
 
 test('a run, a call and an approval are rows that say who, what and how, and a query selects them', async (t) => {
   const before = Date.now()
@@ -98,11 +98,8 @@ test('the command line prints lines of JSON, exports a private file, and verifie
   assert.equal(sound.code, 0, sound.stderr)
   assert.match(sound.stdout, new RegExp(`no problems found\nhead: ${rows.at(-1).number} ${rows.at(-1).digest}`))
   const state = join(at.home, '.hyperagent/hyperlight-mcp')
-  const { DatabaseSync } = await import('node:sqlite').catch(() => ({}))
-  if (DatabaseSync === undefined) return t.diagnostic('this Node has no node:sqlite, so nothing was changed and verified')
-  const store = new DatabaseSync(join(state, 'store.sqlite3'))
-  store.exec(`UPDATE audit SET server = 'other' WHERE number = 1`)
-  store.close()
+  const change = `import sqlite3; store = sqlite3.connect(${JSON.stringify(join(state, 'store.sqlite3'))}); store.execute("UPDATE audit SET server = 'other' WHERE number = 1"); store.commit()`
+  outputOf('python3', ['-c', change])
   const changed = await run(at, ['audit', 'verify', '--json'])
   assert.equal(changed.code, 1)
   assert.match(JSON.parse(changed.stdout).problems.join(), /row 1 is not as it was written/)

@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { approved, place, run, write } from './command-line.mjs'
-import { failure, fixture, folder, openApproved, openGateway } from './support.mjs'
+import { failure, fixture, fixtureProgram, folder, openApproved, openGateway } from './support.mjs'
 
 const ECHO = 'import { echo } from "host:mcp-extra"; export const handler = () => echo({ value: 1 })'
 
@@ -24,6 +24,28 @@ test('a sandbox and a run have tasks, whose servers are approved by the name tha
   assert.deepEqual([value, warnings], [{ value: 1 }, []])
   const unknown = await sandbox.run('export const handler = () => 1', { task: { servers: ['nobody'] } })
   assert.deepEqual(unknown.warnings, ['server "nobody" is not attached: there is no server of this name (the task names it)'])
+})
+
+test('a server of a provider is there where the text of a task has its keyword, and nowhere else', async (t) => {
+  const gateway = await openGateway(t)
+  const server = { name: 'shared', command: fixtureProgram, args: [], keywords: ['forecast'], capabilities: ['geocoding'] }
+  await gateway.registerProvider('acme', { servers: () => [server] })
+  const code = 'import { echo } from "host:mcp-acme--shared"; export const handler = () => echo({ value: 1 })'
+  const sandbox = await gateway.sandbox({ onApproval: () => 'run' })
+  const { warnings } = await sandbox.run('export const handler = () => 1', { task: { text: 'two FORECASTS, one Forecast' } })
+  assert.match(warnings.join(), /"acme--shared" is not attached: it is not approved \(the task's text has its keyword "forecast"\)/)
+  await gateway.approve('acme--shared')
+  await gateway.enable('acme--shared')
+  await failure(sandbox.run(code), 'ERR_CODE_SYNTAX')
+  await failure(sandbox.run(code, { task: { text: 'forecasts' } }), 'ERR_CODE_SYNTAX')
+  for (const task of [{ text: 'a forecast' }, { capabilities: ['Geocoding'] }, { servers: ['acme--shared'] }])
+    assert.deepEqual((await sandbox.run(code, { task })).value, { value: 1 })
+  assert.deepEqual(await gateway.listModules().then((modules) => modules.map(({ specifier }) => specifier)), ['host:mcp'])
+  const { mcpServers } = await gateway.resolve({ task: { text: 'a forecast' } })
+  assert.deepEqual(Object.keys(mcpServers), ['acme__shared'])
+  await gateway.disable('acme--shared')
+  const { warnings: told } = await sandbox.run('export const handler = () => 1', { task: { servers: ['acme--shared'] } })
+  assert.match(told.join(), /a person has disabled it/)
 })
 
 test('a wrong task is an error that names what is wrong', async (t) => {

@@ -200,6 +200,18 @@ fn findings_end_with_a_note_where_there_are_too_many() {
 }
 
 #[test]
+fn what_is_nested_deeper_than_the_request_shows_is_a_finding() {
+    let nested = |levels: usize| {
+        let schema = (0..levels).fold(json!({ "description": "Saves a note." }), |inner, _| json!({ "properties": { "x": inner } }));
+        audit_manifest(&manifest(vec![tool("t", schema)]))
+    };
+    assert_eq!(nested(31), []);
+    let findings = nested(40);
+    assert_eq!(findings.iter().map(|finding| finding.rule).collect::<Vec<_>>(), ["deep-nesting"]);
+    assert!(findings[0].field.starts_with("inputSchema.properties.x."), "{findings:?}");
+}
+
+#[test]
 fn hostile_input_of_a_megabyte_takes_little_time() {
     for piece in ["ignore send read and ", "%69", "*\u{200b}/", "A1b2", "<!", "忽略", "include the full your "] {
         let text = piece.repeat(1_000_000 / piece.len());
@@ -220,8 +232,8 @@ fn a_deeply_nested_schema_is_audited_to_its_end() {
         schema = json!({ "items": schema });
     }
     let findings = audit_manifest(&manifest(vec![tool("deep", schema.clone())]));
-    assert_eq!(findings[0].rule, "instruction-override");
-    assert!(findings[0].field.chars().count() <= 200);
+    assert_eq!(findings.iter().map(|finding| finding.rule).collect::<Vec<_>>(), ["deep-nesting", "instruction-override"]);
+    assert!(findings.iter().all(|finding| finding.field.chars().count() <= 200));
     assert!(!sanitise_json(&schema, 100).to_string().contains("Ignore"));
 }
 

@@ -68,7 +68,7 @@ async function lane() {
       failed.push(server.name)
       console.log(`FAILED  ${server.name}: ${error.code}: ${error.message}`)
     }
-    await gateway.disable(server.name)
+    await gateway.disable(server.name).catch(() => {})
   }
 }
 

@@ -14,6 +14,7 @@ const parts = [
   'approval-types',
   'catalog-types',
   'agent-types',
+  'audit-types',
   'grant-types',
   'command-types',
   'serve-types',

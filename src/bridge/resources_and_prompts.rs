@@ -11,7 +11,7 @@ use super::arguments::check_sendable;
 use super::parallel::turn_of_read;
 use super::server_calls::ServerCalls;
 use super::shape::Shaper;
-use crate::catalog::{Manifest, PromptArgument};
+use crate::catalog::{Manifest, PromptArgument, unshown_prompt, unshown_uri};
 use crate::client::ResourceOrPromptRequest;
 use crate::error::{Error, Result};
 use crate::sandbox::{Arguments, HostAnswer, HostReply, RunControl, Value};
@@ -63,10 +63,10 @@ pub struct PromptEntry {
     pub arguments: Vec<PromptArgument>,
 }
 
-/// Returns the resources of a server, and then its resource templates.
+/// Returns the resources of a server, and then its resource templates. Leaves out those whose URI an approval request does not show whole.
 #[must_use]
 pub fn resource_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Vec<ResourceEntry> {
-    let resources = manifest.resources.iter().map(|resource| {
+    let resources = manifest.resources.iter().filter(|resource| unshown_uri(&resource.uri).is_none()).map(|resource| {
         let shown = shown_resource(resource, max_chars);
         ResourceEntry {
             server: server.to_owned(),
@@ -78,7 +78,7 @@ pub fn resource_entries(server: &str, manifest: &Manifest, max_chars: usize) -> 
             mime_type: shown.mime_type,
         }
     });
-    let templates = manifest.resource_templates.iter().map(|template| {
+    let templates = manifest.resource_templates.iter().filter(|template| unshown_uri(&template.uri_template).is_none()).map(|template| {
         let shown = shown_template(template, max_chars);
         ResourceEntry {
             server: server.to_owned(),
@@ -93,7 +93,7 @@ pub fn resource_entries(server: &str, manifest: &Manifest, max_chars: usize) -> 
     resources.chain(templates).collect()
 }
 
-/// Returns a server's prompts.
+/// Returns a server's prompts. Leaves out those whose names, or names of arguments, an approval request does not show whole.
 #[must_use]
 pub fn prompt_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Vec<PromptEntry> {
     let entry = |prompt| {
@@ -103,7 +103,7 @@ pub fn prompt_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Ve
             name: prompt.name.clone(),
             title: shown.title,
             description: shown.description,
-            // A caller gives arguments by these names, so the names are not sanitised.
+            // A caller gives arguments by these names, so the names stay. They have nothing to remove.
             arguments: prompt
                 .arguments
                 .iter()
@@ -112,7 +112,7 @@ pub fn prompt_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Ve
                 .collect(),
         }
     };
-    manifest.prompts.iter().map(entry).collect()
+    manifest.prompts.iter().filter(|prompt| unshown_prompt(prompt).is_none()).map(entry).collect()
 }
 
 /// Returns the arguments of a prompt. MCP only allows texts for them, so numbers and booleans become text.
@@ -366,19 +366,22 @@ mod tests {
     }
 
     #[test]
-    fn entries_keep_what_calls_are_made_with_and_sanitise_the_rest() {
+    fn entries_keep_what_calls_are_made_with_if_it_was_shown_and_sanitise_the_rest() {
         let manifest: Manifest = serde_json::from_value(json!({
             "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": [],
-            "resources": [{ "uri": "a:\u{200b}b", "name": "n\u{200b}", "description": "\u{202e}d" }],
-            "resourceTemplates": [{ "uriTemplate": "a:{x}", "name": "t" }],
-            "prompts": [{ "name": "p\u{200b}", "arguments": [{ "name": "x\u{200b}", "description": "\u{202e}d", "required": true }] }],
+            "resources": [{ "uri": "a:`*/b", "name": "n\u{200b}", "description": "\u{202e}d" }, { "uri": "a:\u{200b}b", "name": "n" }],
+            "resourceTemplates": [{ "uriTemplate": "a:{x}", "name": "t" }, { "uriTemplate": format!("a:{}{{x}}", "b".repeat(999)), "name": "t" }],
+            "prompts": [
+                { "name": "`p*/", "arguments": [{ "name": "`x*/", "description": "\u{202e}d", "required": true }] },
+                { "name": "p\u{200b}" }, { "name": "p".repeat(201) }, { "name": "p", "arguments": [{ "name": "x".repeat(201) }] },
+            ],
         }))
         .unwrap();
         assert_eq!(
             json!(resource_entries("s", &manifest, 99)),
-            json!([{ "server": "s", "uri": "a:\u{200b}b", "name": "n", "description": "d" }, { "server": "s", "uriTemplate": "a:{x}", "name": "t" }])
+            json!([{ "server": "s", "uri": "a:`*/b", "name": "n", "description": "d" }, { "server": "s", "uriTemplate": "a:{x}", "name": "t" }])
         );
-        let arguments = json!([{ "name": "x\u{200b}", "description": "d", "required": true }]);
-        assert_eq!(json!(prompt_entries("s", &manifest, 99)), json!([{ "server": "s", "name": "p\u{200b}", "arguments": arguments }]));
+        let arguments = json!([{ "name": "`x*/", "description": "d", "required": true }]);
+        assert_eq!(json!(prompt_entries("s", &manifest, 99)), json!([{ "server": "s", "name": "`p*/", "arguments": arguments }]));
     }
 }

@@ -4,21 +4,16 @@ use serde_json::{Map, Value as Json, json};
 
 use super::direct_names::{DirectNames, NameStyle, source};
 use super::manifest::Tool;
+use super::offered::{Unshown, offered_meta, offered_schema, unshown_tool};
 use super::wording::Wording;
+use crate::text::sanitise_json;
 
 const MAX_TITLE_CHARS: usize = 200;
 /// The prefix of our keys in `_meta`, and the key of a tool's source.
 const OUR_META: &str = "io.hyperlight-mcp/";
 const SOURCE_KEY: &str = "io.hyperlight-mcp/source";
 
-/// Keywords of a JSON Schema whose values map names to schemas.
-const NAMED_SCHEMAS: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
-/// Keywords of a JSON Schema whose values are literals. A changed literal would be wrong.
-const LITERALS: [&str; 5] = ["const", "enum", "default", "examples", "example"];
-/// Keywords of a JSON Schema whose texts are meant for a reader.
-const TEXTS: [&str; 3] = ["title", "description", "$comment"];
-
-/// An approved tool, as a host shows it to its model. Texts are sanitised.
+/// An approved tool, as a host shows it to its model. All of it was shown in the tool's approval request. Texts are sanitised.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DirectTool {
     /// The name in the host's list.
@@ -38,25 +33,30 @@ pub struct DirectTool {
 
 impl DirectTool {
     /// Describes an approved tool.
-    #[must_use]
-    pub fn new(server: &str, tool: &Tool, names: &DirectNames, style: NameStyle, wording: &Wording) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// The reason why the tool cannot be offered: its approval request does not show a name or a literal that the model would read.
+    pub fn new(server: &str, tool: &Tool, names: &DirectNames, style: NameStyle, wording: &Wording) -> Result<Self, Unshown> {
+        if let Some(reason) = unshown_tool(tool, wording) {
+            return Err(reason);
+        }
+        Ok(Self {
             name: names.in_style(style).to_owned(),
             server: server.to_owned(),
             tool: tool.name.clone(),
             title: tool.title.as_ref().map(|title| wording.one_line(title, MAX_TITLE_CHARS)),
             description: tool.description.as_ref().map(|text| wording.description(text)),
-            input_schema: arguments_schema(&tool.input_schema, wording),
-            output_schema: tool.output_schema.as_ref().and_then(|schema| result_schema(schema, wording)),
+            input_schema: arguments_schema(&tool.input_schema, wording)?,
+            output_schema: tool.output_schema.as_ref().map(|schema| result_schema(schema, wording)).transpose()?.flatten(),
             annotations: tool.annotations.as_ref().map(|hints| shown_annotations(hints, wording)),
             meta: shown_meta(server, tool),
-        }
+        })
     }
 }
 
 /// Returns the schema of the arguments. They are always an object, and hosts refuse a whole list for one schema that does not say so.
-fn arguments_schema(schema: &Json, wording: &Wording) -> Map<String, Json> {
-    let mut shown = match shown_schema(schema, wording) {
+fn arguments_schema(schema: &Json, wording: &Wording) -> Result<Map<String, Json>, Unshown> {
+    let mut shown = match offered_schema(schema, wording)? {
         Json::Object(fields) => fields,
         Json::Bool(false) => Map::from_iter([("not".to_owned(), json!({}))]),
         _ => Map::new(),
@@ -64,41 +64,21 @@ fn arguments_schema(schema: &Json, wording: &Wording) -> Map<String, Json> {
     if shown.get("type").and_then(Json::as_str) != Some("object") {
         shown.insert("type".to_owned(), "object".into());
     }
-    shown
+    Ok(shown)
 }
 
 /// Returns the schema of the structured content. Up to protocol 2025-11-25, hosts refuse a whole list for one schema of another type than `object`, so
 /// such a schema is left out.
-fn result_schema(schema: &Json, wording: &Wording) -> Option<Map<String, Json>> {
+fn result_schema(schema: &Json, wording: &Wording) -> Result<Option<Map<String, Json>>, Unshown> {
     let is_object = schema.get("type").and_then(Json::as_str) == Some("object");
-    match shown_schema(schema, wording) {
-        Json::Object(fields) if is_object => Some(fields),
-        _ => None,
-    }
-}
-
-/// Sanitises the texts of a schema that a model reads as texts. Names and literals stay, as a call with changed ones would fail.
-fn shown_schema(schema: &Json, wording: &Wording) -> Json {
-    match schema {
-        Json::Object(fields) => Json::Object(fields.iter().map(|(key, value)| (key.clone(), shown_keyword(key, value, wording))).collect()),
-        Json::Array(schemas) => schemas.iter().map(|schema| shown_schema(schema, wording)).collect(),
-        other => other.clone(),
-    }
-}
-
-fn shown_keyword(key: &str, value: &Json, wording: &Wording) -> Json {
-    match value {
-        Json::String(text) if TEXTS.contains(&key) => wording.description(text).into(),
-        Json::Object(named) if NAMED_SCHEMAS.contains(&key) => {
-            Json::Object(named.iter().map(|(name, schema)| (name.clone(), shown_schema(schema, wording))).collect())
-        }
-        value if LITERALS.contains(&key) => value.clone(),
-        value => shown_schema(value, wording),
+    match offered_schema(schema, wording)? {
+        Json::Object(fields) if is_object => Ok(Some(fields)),
+        _ => Ok(None),
     }
 }
 
 fn shown_annotations(hints: &Json, wording: &Wording) -> Json {
-    let mut shown = hints.clone();
+    let mut shown = sanitise_json(hints, wording.max_chars);
     if let Some(title) = shown.get_mut("title")
         && let Some(text) = title.as_str()
     {
@@ -109,7 +89,7 @@ fn shown_annotations(hints: &Json, wording: &Wording) -> Json {
 
 /// Returns the approved `_meta` with the source. No server can set a key of ours.
 fn shown_meta(server: &str, tool: &Tool) -> Map<String, Json> {
-    let mut meta = tool.meta.as_ref().and_then(Json::as_object).cloned().unwrap_or_default();
+    let mut meta = tool.meta.as_ref().and_then(Json::as_object).map(offered_meta).unwrap_or_default();
     drop_our_keys(&mut meta);
     meta.insert(SOURCE_KEY.to_owned(), source(server, &tool.name).into());
     meta
@@ -130,15 +110,15 @@ mod tests {
 
     fn shown(tool: Json) -> DirectTool {
         let tool: Tool = serde_json::from_value(tool).unwrap();
-        DirectTool::new("s", &tool, &TakenNames::new([]).assign("s", &tool.name), NameStyle::Hyphen, &WORDING)
+        DirectTool::new("s", &tool, &TakenNames::new([]).assign("s", &tool.name), NameStyle::Hyphen, &WORDING).unwrap()
     }
 
     #[test]
     fn texts_are_sanitised_and_names_and_literals_stay() {
-        let hidden = "a\u{200b}b";
+        let (hidden, literal) = ("a\u{200b}b", "`a*/b");
         let properties = json!({
-            "default": { "type": "string", "description": hidden, "default": hidden },
-            hidden: { "enum": [hidden], "title": hidden, "anyOf": [{ "description": hidden }] },
+            "default": { "type": "string", "description": hidden, "default": literal },
+            literal: { "enum": [literal], "title": hidden, "anyOf": [{ "description": hidden }] },
         });
         let tool =
             shown(json!({ "name": "t", "title": hidden, "description": hidden, "annotations": { "title": hidden, "readOnlyHint": true },
@@ -146,10 +126,24 @@ mod tests {
         assert_eq!((tool.title.as_deref(), tool.description.as_deref()), (Some("ab"), Some("ab")));
         assert_eq!(tool.annotations, Some(json!({ "title": "ab", "readOnlyHint": true })));
         let expected = json!({
-            "default": { "type": "string", "description": "ab", "default": hidden },
-            hidden: { "enum": [hidden], "title": "ab", "anyOf": [{ "description": "ab" }] },
+            "default": { "type": "string", "description": "ab", "default": literal },
+            literal: { "enum": [literal], "title": "ab", "anyOf": [{ "description": "ab" }] },
         });
         assert_eq!(tool.input_schema["properties"], expected);
+    }
+
+    #[test]
+    fn a_tool_whose_name_or_schema_was_not_shown_whole_is_not_offered() {
+        for tool in [
+            json!({ "name": "a\u{200b}b" }),
+            json!({ "name": "n".repeat(201) }),
+            json!({ "name": "t", "inputSchema": { "required": ["a\u{200b}b"] } }),
+            json!({ "name": "t", "inputSchema": {}, "outputSchema": { "type": "object", "properties": { "a": { "const": "x".repeat(2_000) } } } }),
+        ] {
+            let tool: Tool = serde_json::from_value(tool).unwrap();
+            let names = TakenNames::new([]).assign("s", &tool.name);
+            assert!(DirectTool::new("s", &tool, &names, NameStyle::Hyphen, &WORDING).is_err(), "{tool:?}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod direct_tools;
 mod hints;
 mod manifest;
 mod names;
+mod offered;
 mod resources_and_prompts;
 mod search;
 mod system_message;
@@ -23,6 +24,10 @@ pub use direct_tools::{DirectTool, drop_our_keys};
 pub use hints::{AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleKind, ModuleSummary, ParameterInfo};
 pub use manifest::{Kept, Manifest, Readable, Tool, ToolIndex};
 pub use names::{assign_identifiers, is_identifier};
+pub use offered::{
+    MAX_SHOWN_META_CHARS, MAX_SHOWN_NAME_CHARS, MAX_SHOWN_URI_CHARS, Unshown, shown_literal_chars, unshown_prompt, unshown_tool,
+    unshown_uri,
+};
 pub use resources_and_prompts::{Prompt, PromptArgument, Resource, ResourceTemplate};
 pub use search::{Hit, SearchIndex, SearchOptions, has_words};
 pub use tokens::estimate_tokens;

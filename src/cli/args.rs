@@ -250,8 +250,8 @@ pub struct Run {
     #[arg(long, short = 't', value_name = "TEXT")]
     pub task: Option<String>,
     /// Only print which servers the script would have, and why
-    #[arg(long)]
-    pub dry_run: bool,
+    #[arg(long = "dry-run")]
+    pub resolve_only: bool,
     /// Input of the handler: JSON, or @FILE
     #[arg(long, value_name = "JSON", default_value = "null")]
     pub input: String,

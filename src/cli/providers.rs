@@ -41,8 +41,11 @@ pub(super) async fn approve(session: &Session, name: &str, digest: Option<&str>)
         show(session, &request);
         return Ok(Exit::Failed);
     }
-    session.terminal.say(&request_text(&request, &session.terminal.err));
-    if !session.terminal.confirm("Approve?").await {
+    let dialog = session.terminal.dialog().await;
+    dialog.say(&request_text(&request, &session.terminal.err));
+    let is_approved = dialog.confirm("Approve?").await;
+    drop(dialog);
+    if !is_approved {
         session.terminal.print(&format!("{}: not approved\n", request.name));
         return Ok(Exit::Failed);
     }

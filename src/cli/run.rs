@@ -34,7 +34,7 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
     let allowed = AllowedWrites::read(&arguments.allow_writes);
     let gateway = session.open_for_script(arguments.servers.as_deref(), allowed.clone(), |server| imports(&code, server)).await?;
     check_allowed(session, &gateway, &allowed)?;
-    if arguments.dry_run {
+    if arguments.resolve_only {
         return show_for_run(session, &gateway, arguments.task.as_deref()).await;
     }
     let agent = agent_of(session, &gateway, &arguments.as_agent)?;

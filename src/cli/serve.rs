@@ -10,6 +10,9 @@ use crate::serve::http::{HttpOptions, Listen, ProtectedResource, TlsFiles};
 use crate::serve::{Direct, ServeOptions, Transport};
 use crate::trust::AllowedWrites;
 
+const NO_TOKEN: &str = "no token is required: every program on this machine that can reach the port can call the approved tools, \
+                        as far as the system does not show that it runs as another user. --token-file FILE requires one";
+
 /// Serves until the host or a signal ends it. Then, requests under way may end.
 pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, CliError> {
     let transport = transport(arguments)?;
@@ -25,6 +28,12 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
             session.next_command.with(&format!("approve {}", status.name))
         );
         session.terminal.note(Tone::Warning, "warning:", &text);
+    }
+    if let Transport::Http(http) = &transport
+        && http.token_file.is_none()
+        && http.oauth.is_none()
+    {
+        session.terminal.note(Tone::Warning, "warning:", NO_TOKEN);
     }
     let options = ServeOptions { allow_writes, agent: arguments.agent.clone(), direct: direct(arguments), names: arguments.names.into() };
     let served = Box::pin(crate::serve::serve(gateway, options, transport)).await?;

@@ -201,11 +201,6 @@ impl Terminal {
         Dialog { terminal: self, _turn: turn }
     }
 
-    /// Asks a question and returns the answer without its line break. Returns `None` if the input has ended.
-    pub(super) async fn ask(&self, question: &str) -> Option<String> {
-        self.dialog().await.ask(question).await
-    }
-
     /// Asks for a secret. The answer does not appear on the screen.
     pub(super) async fn ask_secret(&self, question: &str) -> Option<String> {
         let dialog = self.dialog().await;

@@ -5,6 +5,7 @@
 //! - `inbound`: the notifications and requests that the server sends
 //! - `stdio`, `http`: the two transports; `wire`: parsing of messages
 //! - `oauth`: tokens for servers that are reached over HTTP
+//! - `proxies`: the proxies of this process
 //! - `clock`: the time limits of calls
 
 mod clock;
@@ -13,6 +14,7 @@ mod http;
 mod inbound;
 mod oauth;
 mod pool;
+mod proxies;
 mod stdio;
 mod wire;
 
@@ -37,5 +39,6 @@ pub use oauth::{
 };
 pub use pool::lifecycle::{Closed, ConnectDecision, ConnectionState, Lifecycle, Transition};
 pub use pool::{ConnectionRequest, Connections, Lease, LeaseOrigin};
+pub use proxies::proxy_logins;
 pub use stdio::watchdog::Watchdog;
 pub use wire::answer::{CallFailure, Sent};

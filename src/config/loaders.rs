@@ -409,9 +409,17 @@ const CREDENTIAL_ENDS: &[&str] =
 pub fn loads_code(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let starts = STARTS.iter().any(|start| name.starts_with(start)) || STARTS_IN_ANY_CASE.iter().any(|start| lower.starts_with(start));
-    let ends =
-        ENDS.iter().any(|end| name.len() > end.len() && name.ends_with(end)) && !NO_STARTUP_FILES.iter().any(|end| name.ends_with(end));
-    NAMES.contains(&name) || ends || (starts && !CREDENTIAL_ENDS.iter().any(|end| lower.ends_with(end)))
+    NAMES.contains(&name) || ends_as_a_loader(name) || (starts && !CREDENTIAL_ENDS.iter().any(|end| lower.ends_with(end)))
+}
+
+/// Returns whether only the start of a name makes it the name of a variable that loads code. Many a variable with such a start loads none. `GIT_CONFIG…`
+/// sets any option of git, so its values always decide what runs.
+pub(crate) fn loads_code_by_its_start(name: &str) -> bool {
+    loads_code(name) && !NAMES.contains(&name) && !ends_as_a_loader(name) && !name.starts_with("GIT_CONFIG")
+}
+
+fn ends_as_a_loader(name: &str) -> bool {
+    ENDS.iter().any(|end| name.len() > end.len() && name.ends_with(end)) && !NO_STARTUP_FILES.iter().any(|end| name.ends_with(end))
 }
 
 #[cfg(test)]

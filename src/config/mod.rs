@@ -48,6 +48,7 @@ pub use filters::{UriFilter, UriMatcher, covers};
 pub use grants::{AgentDefinition, DefaultGrant, GrantSettings, MAX_PATTERNS, ToolboxDefinition, check_label, parse_patterns};
 pub use inserted_value::{InsertedValue, Source};
 pub use loaders::loads_code;
+pub(crate) use loaders::loads_code_by_its_start;
 pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};
 pub use pattern::{Item, Pattern};

@@ -16,6 +16,7 @@ use super::template::{Allowed, Part, Placeholder, Template};
 use super::workspace::Locality;
 use super::{address, rules};
 use crate::error::Result;
+use crate::redact::is_secret;
 use crate::text::{Problem, displayed, displayed_within};
 
 /// The values to which placeholders refer. The caller passes them, so that tests do not need a real environment.
@@ -34,7 +35,7 @@ pub struct ResolvedCommand {
     /// All variables that the child process gets, sorted by name.
     pub environment: Vec<(String, SecretString)>,
     pub working_directory: PathBuf,
-    /// Values from variables, inputs and the environment file, for redaction. None of them is empty, and a value may appear twice.
+    /// Values from variables, inputs and the environment file, and defaults that look like secrets, for redaction. None of them is empty, and a value may appear twice.
     pub secrets: Vec<InsertedValue>,
 }
 
@@ -45,7 +46,7 @@ pub struct ResolvedHttp {
     pub url: SecretString,
     pub headers: Vec<(String, SecretString)>,
     pub oauth: Option<OAuthSettings>,
-    /// Values from variables and inputs, and the secrets of `oauth`, for redaction. None of them is empty, and a value may appear twice.
+    /// Values from variables and inputs, defaults that look like secrets, and the secrets of `oauth`, for redaction. None of them is empty, and a value may appear twice.
     pub secrets: Vec<InsertedValue>,
 }
 
@@ -256,7 +257,13 @@ impl<'a> Filler<'a> {
                         self.keep(value, Source::Named(format!("{key} {name}")));
                         Ok(value.clone())
                     }
-                    (None, Some(default)) => Ok(default.to_owned()),
+                    (None, Some(default)) => {
+                        // A default is a literal of the config: only what looks like a secret is one.
+                        if is_secret(&format!("{key} {name}"), default) {
+                            self.keep(default, Source::Confidential);
+                        }
+                        Ok(default.to_owned())
+                    }
                     (None, None) => {
                         Err(format!("the environment variable {name} is not set. Set it, or write a default: ${{{name}:-default}}"))
                     }

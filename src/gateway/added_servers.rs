@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::availability::exists_for;
 use super::core::Core;
 use super::{Agent, Gateway};
 use crate::blocking::blocking;
@@ -66,7 +67,7 @@ impl Core {
     /// Reads the servers of the store into the registry. A row that cannot be read is a warning, and its server does not exist. Blocks.
     pub(super) fn load_added(&self) -> Result<Vec<String>> {
         let (servers, warnings) = self.read_added()?;
-        self.set_added(servers, &self.registry);
+        self.set_added(&servers, &self.registry);
         Ok(warnings)
     }
 
@@ -82,7 +83,7 @@ impl Core {
     }
 
     /// Replaces the layers of all agents.
-    pub(super) fn set_added(&self, servers: ByName, registry: &Registry) {
+    pub(super) fn set_added(&self, servers: &ByName, registry: &Registry) {
         let before = std::mem::replace(&mut *self.added.servers.lock(), servers.clone());
         let sources: BTreeSet<ServerSource> =
             before.values().chain(servers.values()).map(|server| source_of(server.owner.as_deref())).collect();
@@ -105,8 +106,10 @@ impl Core {
             Ok((outcome, core.read_added()?))
         })
         .await?;
-        self.apply_layers(|registry| self.set_added(servers, registry)).await?;
-        warnings.into_iter().for_each(|warning| self.events.warn(warning));
+        self.apply_layers(|registry| self.set_added(&servers, registry)).await?;
+        for warning in warnings {
+            self.events.warn(warning);
+        }
         Ok(outcome)
     }
 
@@ -292,7 +295,7 @@ impl Agent {
             Some(server) if rights == Rights::RemoveAll || Some(&server.definition.source) == self.identity.own_source().as_ref() => {
                 Ok(server)
             }
-            _ if self.core.registry.server(name).is_ok_and(|server| self.core.exists_for(&server.source, &self.identity)) => {
+            _ if self.core.registry.server(name).is_ok_and(|server| exists_for(&server.source, &self.identity)) => {
                 let problem =
                     "this agent has not added it. Servers of the config are changed by the user, with hyperlight-mcp set and remove";
                 Err(Error::OperatorOnly { what: "this server", problem })

@@ -191,7 +191,14 @@ impl Identity {
     /// Forgets what people allowed its calls, and the saved values.
     fn forget(&self) {
         self.allowed_calls.forget_all();
-        for saved in self.saved.lock().drain(..).filter_map(|saved| saved.upgrade()) {
+        self.forget_saved();
+        self.saved.lock().clear();
+    }
+
+    /// Forgets the saved values. Runs can save others.
+    fn forget_saved(&self) {
+        let all: Vec<_> = self.saved.lock().iter().filter_map(Weak::upgrade).collect();
+        for saved in all {
             saved.lock().clear();
         }
     }
@@ -284,9 +291,19 @@ impl Agent {
         self.identity.saved_bytes(now)
     }
 
+    /// Forgets the values that the agent's sandboxes have saved.
+    pub(crate) fn forget_saved(&self) {
+        self.identity.forget_saved();
+    }
+
     /// Returns the limits of the saved values of one sandbox: their size and their age.
     pub(crate) fn saved_limits(&self) -> (usize, Duration) {
         (self.core.limits.max_saved_bytes, Duration::from_millis(self.core.limits.max_saved_age_ms))
+    }
+
+    /// Returns the limit on the values in one value (`limits.maxValueParts`).
+    pub(crate) fn max_value_parts(&self) -> usize {
+        self.core.limits.max_value_parts
     }
 
     /// Begins to close: what is asked of the agent from now on fails, and pending requests end.

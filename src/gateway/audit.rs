@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 use crate::registry::Decider;
 use crate::store::Store;
 use crate::store::audit::{
-    Audit, AuditEvent, AuditOptions, AuditParty, AuditQuery, AuditReport, AuditRow, CallOutcome, CallRecord, ConnectionChange, ServerChange,
+    Audit, AuditEvent, AuditOptions, AuditParty, AuditQuery, AuditReport, AuditRow, CallOutcome, CallRecord, ConnectionChange, GrantChange,
+    ServerChange,
 };
 use crate::text::json::approximate_bytes;
 
@@ -99,6 +100,15 @@ impl Core {
     /// Records a change of a server by a person or a model.
     pub(super) fn record_decision(&self, server: &str, change: ServerChange, agent: Option<Arc<str>>, decider: Decider) {
         self.audit.record(AuditEvent::Server { server: server.to_owned(), change, agent, source: None, by: decider.into() });
+    }
+
+    /// Records toolboxes that an agent was given, or that were taken from it; `*` stands for all.
+    pub(super) fn record_grants(&self, agent: &str, toolboxes: &[String], change: GrantChange) {
+        let all = ["*".to_owned()];
+        for toolbox in if toolboxes.is_empty() { &all } else { toolboxes } {
+            let (agent, toolbox) = (agent.to_owned(), toolbox.clone());
+            self.audit.record(AuditEvent::Grant { agent, toolbox, change, by: AuditParty::Person });
+        }
     }
 
     /// Records what a changed config has changed.

@@ -70,11 +70,6 @@ impl Core {
         added_servers::may_use(&server.source, own.as_ref())
     }
 
-    /// Returns whether the servers of a source exist for an agent.
-    pub(super) fn exists_for(&self, source: &ServerSource, identity: &Identity) -> bool {
-        identity.is_operator() || added_servers::may_use(source, identity.own_source().as_ref())
-    }
-
     /// Returns whether at least one agent that has not ended sees the server.
     pub(super) fn is_enabled_for_any(&self, name: &str) -> bool {
         self.registry.is_enabled_for_any(name, &self.agents.ids())
@@ -133,6 +128,11 @@ impl Core {
         let all = always.chain(attached.filter_map(|(name, known)| Some((name.clone(), self.registry.server(known).ok()?))));
         all.filter(|(_, server)| self.may_use(server, agent)).collect()
     }
+}
+
+/// Returns whether the servers of a source exist for an agent.
+pub(super) fn exists_for(source: &ServerSource, identity: &Identity) -> bool {
+    identity.is_operator() || added_servers::may_use(source, identity.own_source().as_ref())
 }
 
 /// The servers that a task attaches: the names by which its runs know them, with their names in the registry.

@@ -16,13 +16,14 @@ use super::checks::CheckDefaults;
 use super::config_source::ConfigSource;
 use super::events::Events;
 use super::granted::{GrantState, Granted};
+use super::inputs::Answers;
 use super::observer::session;
 use super::plugin_switch::PluginSwitch;
 use super::providers::Providers;
 use super::request::Subscriptions;
 use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
-use super::tasks::TaskServers;
+use super::tasks::BroughtServers;
 use crate::catalog::Manifest;
 use crate::client::{Connections, TokenStore};
 use crate::config::{ServerDefinition, Surroundings};
@@ -36,7 +37,7 @@ use crate::store::audit::Audit;
 use crate::telemetry::Telemetry;
 use crate::trust::{ApprovalStore, Executables};
 
-/// The answers for inputs of the config, by id.
+/// The values for the inputs of one server, by id.
 pub(super) type Inputs = BTreeMap<String, SecretString>;
 
 /// The shared state of one gateway.
@@ -91,7 +92,7 @@ pub(super) struct RequestState {
     pub(super) slots: CallSlots,
     pub(super) subscriptions: Subscriptions,
     /// The servers that tasks have brought.
-    pub(super) tasks: TaskServers,
+    pub(super) tasks: BroughtServers,
 }
 
 /// The callbacks through which this gateway asks people, and their answers.
@@ -102,7 +103,7 @@ pub(super) struct People {
     /// The scope of what no call asks for: tests of a connection, questions of a server outside of any call.
     pub(super) session: Arc<CallScope>,
     /// Answers for `${input:…}`. The lock is held while a person answers, so that nobody is asked for an input twice.
-    pub(super) inputs: tokio::sync::Mutex<Inputs>,
+    pub(super) inputs: tokio::sync::Mutex<Answers>,
 }
 
 /// Defaults for sandboxes and runs, and helpers that they share.

@@ -14,7 +14,8 @@ use crate::sandbox::Stop;
 use crate::text::json::json_bytes;
 
 impl Agent {
-    /// Describes the tools that the agent can call, for a host that calls each by a name of its own. Starts no server.
+    /// Describes the tools that the agent can call, for a host that calls each by a name of its own. Leaves out a tool of which a model would read
+    /// more than its approval request shows. Starts no server.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -33,7 +34,10 @@ impl Agent {
             let names = self.names_by_tool(&server)?;
             // A tool without a name was approved a moment ago.
             let named = manifest.distinct_tools().filter_map(|tool| Some((tool, names.get(&tool.name)?)));
-            tools.extend(named.map(|(tool, names)| DirectTool::new(&server, tool, names, style, &wording)));
+            tools.extend(named.filter_map(|(tool, names)| {
+                let described = DirectTool::new(&server, tool, names, style, &wording);
+                described.inspect_err(|reason| tracing::warn!(server, tool = tool.name, %reason, "the tool is not listed for hosts")).ok()
+            }));
         }
         Ok(tools)
     }
@@ -82,7 +86,12 @@ impl Agent {
         self.call_tool(&server, &tool, arguments, options, stop).await
     }
 
-    /// Calls a tool for a model, which gets no more than `limits.maxResponseBytes`.
+    /// Returns a server's answer for a model: without secrets, and with whole paths, which the model's next call may need.
+    pub(crate) fn answer_for_model(&self, answer: &Json) -> Json {
+        self.core.redactor.json_without_secrets(answer)
+    }
+
+    /// Calls a tool for a model, which gets no secrets, and no more than `limits.maxResponseBytes`.
     ///
     /// # Errors
     /// `ERR_RESPONSE_TOO_LARGE`, and the errors of [`Agent::call_tool`].
@@ -93,7 +102,7 @@ impl Agent {
         options: CallOptions,
         stop: &Stop,
     ) -> Result<Json> {
-        let result = self.call_tool(server, tool, arguments, options, stop).await?;
+        let result = self.answer_for_model(&self.call_tool(server, tool, arguments, options, stop).await?);
         let (size, limit) = (json_bytes(&result), self.core.limits.max_response_bytes);
         if size <= limit {
             return Ok(result);

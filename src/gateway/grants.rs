@@ -12,6 +12,7 @@ use super::{Agent, Gateway};
 use crate::config::{Item, check_label, parse_patterns};
 use crate::error::{Error, ErrorText, Result};
 use crate::registry::{GrantInfo, GrantList, GrantSource, Grants, Verdict};
+use crate::store::audit::GrantChange;
 use crate::store::{Kind, Rows};
 
 /// The most toolboxes of one agent.
@@ -39,6 +40,7 @@ impl Gateway {
             let problem = || format!("toolboxes: an agent has at most {MAX_TOOLBOXES}");
             if given.len() > MAX_TOOLBOXES { Err(invalid(METHOD, problem())) } else { Ok(()) }
         })
+        .inspect(|_| self.core.record_grants(agent, toolboxes, GrantChange::Granted))
     }
 
     /// Takes toolboxes from an agent, or all of them where none is named. The agent then has what the others allow, or nothing: an agent from which
@@ -60,6 +62,7 @@ impl Gateway {
             given.retain(|toolbox| !toolboxes.is_empty() && !toolboxes.contains(toolbox));
             Ok(())
         })
+        .inspect(|_| self.core.record_grants(agent, toolboxes, GrantChange::Ungranted))
     }
 
     /// Lists all toolboxes, the agents that have them, and what other agents get. Blocks.

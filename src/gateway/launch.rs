@@ -1,6 +1,7 @@
 //! Prepares the launch of an approved command or URL: asks for inputs, replaces placeholders and registers secrets for redaction.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,19 +9,18 @@ use std::sync::{Arc, Weak};
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::callbacks::{CallScope, CallbackChain, pause};
+use super::callbacks::CallScope;
 use super::core::{Core, Inputs};
 use super::events::Event;
 use super::server_logs::Note;
 use super::subject::{ReadFile, locality};
 use crate::blocking::blocking;
-use crate::client::{Caller, CheckApproved, ConnectClock, HttpTarget, Launch, OAuth, OAuthContext, OnSecret, Target};
+use crate::client::{Caller, CheckApproved, ConnectClock, HttpTarget, Launch, OAuth, OAuthContext, OnSecret, Target, proxy_logins};
 use crate::config::{
-    InsertedValue, ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http,
-    resolve_roots,
+    InsertedValue, ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, read_env_file, resolve_command, resolve_http, resolve_roots,
 };
 use crate::error::{Error, Result};
-use crate::redact::{Redactor, is_redactable, is_secret, secrets_within};
+use crate::redact::{Redactor, is_redactable, is_secret, secrets_of_arguments, secrets_within};
 use crate::sandbox::RunControl;
 use crate::trust::{Approval, Subject, locate_program};
 
@@ -73,13 +73,14 @@ impl Core {
 
     fn launch_http(&self, server: &Arc<ServerDefinition>, remote: ResolvedHttp, caller: Arc<dyn Caller>) -> Result<Launch> {
         self.learn_remote_secrets(&remote);
+        self.redactor.add(&proxy_logins());
         let ResolvedHttp { url, headers, oauth, secrets: _ } = remote;
         let clock = ConnectClock::start(None, server.connect_timeout_ms, self.limits.connect_timeout_ms);
         let context = OAuthContext {
             key: server.key(),
             store: self.tokens.clone(),
             check_approved: self.approval_check(server),
-            on_secret: register_token(&self.redactor),
+            on_secret: register_token(&self.redactor, &server.name),
             allow_insecure: server.allow_insecure_http,
         };
         let tokens = OAuth::new(&server.name, url.expose_secret(), oauth.unwrap_or_default(), context)?;
@@ -125,44 +126,17 @@ impl Core {
         current_subject.ok_or_else(|| Error::Internal("a valid approval was not checked".into()))
     }
 
-    /// Returns the values of the inputs that a server uses. A server without inputs waits for no answer.
-    async fn ask_inputs(&self, server: &ServerDefinition, callbacks: &CallbackChain, control: Option<&RunControl>) -> Result<Inputs> {
-        let needed = inputs_of(server);
-        if needed.is_empty() {
-            return Ok(Inputs::new());
-        }
-        let clock = pause(control);
-        let mut inputs = self.people.inputs.lock().await;
-        for id in needed {
-            if inputs.contains_key(&id) {
-                continue;
-            }
-            // The question and the default are those that were approved, even if the config was read again meanwhile.
-            let description = server.input_descriptions.iter().find(|(known, _)| *known == id).map_or("", |(_, description)| description);
-            let given = match callbacks.input(&id, description, &server.name) {
-                Some(answer) => Some(answer.await?),
-                None => server.input_defaults.iter().find(|(known, _)| *known == id).map(|(_, default)| default.clone()),
-            };
-            if let Some(value) = given {
-                inputs.insert(id, value);
-            }
-        }
-        drop(clock);
-        Ok(inputs.clone())
-    }
-
     /// Registers secrets for redaction: values from outside the config, and literals that look secret, in arguments too.
     fn register_secrets(&self, server: &ServerDefinition, command: &ResolvedCommand) {
         self.redactor.add(redactable(&command.secrets));
-        self.learn_within(command.arguments.iter().map(String::as_str));
-        let options = command.arguments.windows(2).filter(|pair| pair[0].starts_with('-') && !pair[1].starts_with('-'));
-        let secrets: Vec<SecretString> =
-            options.filter(|pair| is_secret(&pair[0], &pair[1])).map(|pair| SecretString::from(pair[1].clone())).collect();
-        self.redactor.add(&secrets);
+        let in_arguments: Vec<SecretString> = secrets_of_arguments(&command.arguments).into_iter().map(SecretString::from).collect();
+        self.redactor.add(&in_arguments);
         let Transport::Stdio { environment, .. } = &server.transport else { return };
-        let literals = environment.iter().filter(|(name, value)| is_secret(name, value.expose_secret()));
-        self.redactor.add(literals.map(|(_, value)| value));
-        self.learn_within(environment.iter().map(|(_, value)| value.expose_secret()));
+        // The values as the process gets them: a literal may be a placeholder's default, or have a variable in it.
+        let names: BTreeSet<&String> = environment.iter().map(|(name, _)| name).collect();
+        let own: Vec<_> = command.environment.iter().filter(|(name, _)| names.contains(name)).collect();
+        self.redactor.add(own.iter().filter(|(name, value)| is_secret(name, value.expose_secret())).map(|(_, value)| value));
+        self.learn_within(own.iter().map(|(_, value)| value.expose_secret()));
     }
 
     /// Registers the secrets of a server over HTTP for redaction.
@@ -207,10 +181,11 @@ impl Core {
     }
 }
 
-/// Returns a listener that registers each new token for redaction at once. Every value that it gets is a secret, so no rule checks its look.
-fn register_token(redactor: &Arc<Redactor>) -> OnSecret {
-    let redactor = Arc::clone(redactor);
-    Arc::new(move |secret| redactor.add([secret]))
+/// Returns a listener that registers each new token of a server for redaction at once. Every value that it gets is a secret, so no rule checks its look.
+/// The authorization server chooses the tokens, and how often there is a new one, so only the latest ones are kept.
+fn register_token(redactor: &Arc<Redactor>, server: &str) -> OnSecret {
+    let tokens = redactor.holder(server);
+    Arc::new(move |secret| tokens.add(secret))
 }
 
 /// Returns the values in a server's settings that must be redacted.
@@ -254,7 +229,8 @@ mod tests {
                 "inputs": [{ "type": "promptString", "id": "document" }], "mcpServers": { "a": entry(folder.path()) }
             }));
             options.state_dir = Some(folder.path().join("state"));
-            options.environment = [("ACCOUNT".to_owned(), "ours".to_owned())].into();
+            options.environment =
+                [("ACCOUNT", "ours"), ("ANIMAL", "horse")].map(|(name, value)| (name.to_owned(), value.to_owned())).into();
             let events = Arc::new(Mutex::new(Vec::new()));
             let heard = Arc::clone(&events);
             options.on_event = Some(Arc::new(move |event| heard.lock().push(event)));
@@ -381,7 +357,13 @@ mod tests {
             json!({ "command": "sh", "args": [format!("--token={secret}")] }),
             json!({ "command": "sh", "args": ["--header", format!("Authorization: Bearer {secret}")] }),
             json!({ "command": "sh", "args": [format!("postgres://u:{secret}@h/db")] }),
+            json!({ "command": "sh", "args": ["-e", "API_TOKEN", secret] }),
             json!({ "command": "sh", "env": { "SETTINGS": format!("{{\"password\":\"{secret}\"}}") } }),
+            json!({ "command": "sh", "env": { "API_KEY": format!("${{NOPE:-{secret}}}") } }),
+            json!({ "command": "sh", "env": { "SETTING": format!("${{API_TOKEN:-{secret}}}") } }),
+            json!({ "command": "sh", "env": { "DATABASE_URL": format!("postgres://u:${{NOPE:-{secret}}}@h/db") } }),
+            json!({ "command": "sh", "env": { "DATABASE_URL": "postgres://u:correct-${ANIMAL}-battery@h/db" } }),
+            json!({ "command": "sh", "env": { "SETTINGS": "Server=h;Password=correct-${ANIMAL}-battery;" } }),
         ] {
             let scene = Scene::new(|_| entry.clone());
             let core = &scene.gateway.core;
@@ -395,7 +377,7 @@ mod tests {
     #[test]
     fn a_token_is_redacted_from_the_moment_it_is_there_whatever_it_looks_like() {
         let redactor = Arc::new(Redactor::new(None, None));
-        let on_secret = register_token(&redactor);
+        let on_secret = register_token(&redactor, "weather");
         assert_eq!(redactor.redact("401 for swordfish"), "401 for swordfish");
         on_secret(&SecretString::from("swordfish"));
         assert_eq!(redactor.redact("401 for swordfish"), "401 for [redacted]");

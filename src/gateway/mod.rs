@@ -23,6 +23,7 @@ mod form;
 mod grant_rows;
 mod granted;
 mod grants;
+mod inputs;
 mod launch;
 mod model_tools;
 mod observer;
@@ -81,7 +82,7 @@ pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 pub use server_details::{ServerDetails, ServerLimits, ToolDetails, TransportKind};
 pub use server_logs::LogLine;
-pub use tasks::{Task, TaskServer};
+pub use tasks::{Task, TaskServer, TaskServers};
 
 use self::added_servers::AddedServers;
 use self::agent::Agents;
@@ -233,21 +234,12 @@ impl Gateway {
         let limits = Arc::new(options.limits.clone());
         let server_logs = ServerLogs::new(&options.state_folder(), Arc::clone(redactor));
         let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace, server_logs };
-        let incidents = events.clone();
-        let on_incident: IncidentListener = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
-        let store = Arc::new(Store::open(&options.state_folder(), Arc::clone(&on_incident))?);
-        let approvals = ApprovalStore::open(Arc::clone(&store), on_incident);
+        let (store, trust) = open_store(options, &events)?;
         warnings.extend(store.warning().map(str::to_owned));
         let (telemetry, unexported) = Telemetry::begin(&options.environment, &options.runtime, redactor);
         warnings.extend(unexported);
         let callbacks = CallbackChain::default().within(options.callbacks.clone());
         let server_facts = ServerFactsStore::open(&options.state_folder());
-        let trust = TrustState {
-            approvals,
-            approval_cache: ApprovalCache::new(options.runtime.clone()),
-            executables: Arc::new(Executables::default()),
-            shown: Mutex::default(),
-        };
         let runs = RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens };
         let closed = CancellationToken::new();
         let grants = GrantState::new(config.grants.clone());
@@ -429,6 +421,20 @@ impl Gateway {
     fn server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
         self.core.open_server(name)
     }
+}
+
+/// Opens the store, and what is approved in it.
+fn open_store(options: &GatewayOptions, events: &Events) -> Result<(Arc<Store>, TrustState)> {
+    let incidents = events.clone();
+    let on_incident: IncidentListener = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
+    let store = Arc::new(Store::open(&options.state_folder(), Arc::clone(&on_incident))?);
+    let trust = TrustState {
+        approvals: ApprovalStore::open(Arc::clone(&store), on_incident),
+        approval_cache: ApprovalCache::new(options.runtime.clone()),
+        executables: Arc::new(Executables::default()),
+        shown: Mutex::default(),
+    };
+    Ok((store, trust))
 }
 
 impl Agent {

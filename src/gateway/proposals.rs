@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::agent::Identity;
+use super::availability::exists_for;
 use super::core::Core;
 use super::events::Event;
 use super::{Agent, ApprovalRead, Gateway};
@@ -51,7 +52,9 @@ impl Gateway {
 
     async fn tell_of_added(&self, name: &str, decided: Decided) -> Result<()> {
         let told = self.proposal(name, decided).await.map_err(|error| self.core.redacted(error))?;
-        told.into_iter().for_each(|event| self.core.events.send(&event));
+        if let Some(event) = told {
+            self.core.events.send(&event);
+        }
         Ok(())
     }
 
@@ -123,7 +126,7 @@ impl Agent {
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`.
     pub(crate) fn check_exists(&self, name: &str) -> Result<()> {
-        let exists = self.core.registry.server(name).map(|server| self.core.exists_for(&server.source, &self.identity));
+        let exists = self.core.registry.server(name).map(|server| exists_for(&server.source, &self.identity));
         match exists {
             Err(error @ Error::UnknownServer { .. }) if self.is_operator() => Err(self.core.redacted(error)),
             Ok(false) | Err(Error::UnknownServer { .. }) => Err(self.unknown(name)?),

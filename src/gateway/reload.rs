@@ -67,7 +67,7 @@ impl Gateway {
         let change = |registry: &Registry| {
             registry.replace(config);
             // Another process may have changed these as well.
-            self.core.set_added(servers, registry);
+            self.core.set_added(&servers, registry);
             for (source, entries) in brought {
                 registry.set_layer(source, entries);
             }

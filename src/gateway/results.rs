@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value as Json, json};
 
 use super::sandbox::{RunOptions, RunReport, Sandbox, failed};
@@ -184,15 +186,68 @@ fn returned(wire: &Wire) -> Result<Value> {
     }
 }
 
-/// Blanks the secrets in all texts and keys of a value. Paths stay whole, because the model's next code uses them. The recursion is bounded, because values from a guest have a limited depth.
+/// Blanks the secrets in a value, as the model reads it: in texts, keys, numbers, and bytes, which become base64. Paths stay whole, because the
+/// model's next code uses them. The recursion is bounded, because values from a guest have a limited depth.
 fn redacted(redactor: &Redactor, value: Value) -> Value {
     match value {
         Value::Text(text) => Value::Text(redactor.without_secrets(&text).into_owned()),
+        Value::Number(number) => match changed(redactor, &number.to_string()) {
+            Some(blanked) => Value::Text(blanked),
+            None => Value::Number(number),
+        },
+        Value::Bytes(bytes) => redacted_bytes(redactor, bytes),
         Value::List(items) => Value::List(items.into_iter().map(|item| redacted(redactor, item)).collect()),
         Value::Record(fields) => {
             let blanked = |(key, value): (String, Value)| (redactor.without_secrets(&key).into_owned(), redacted(redactor, value));
             Value::Record(fields.into_iter().map(blanked).collect())
         }
-        other => other,
+        Value::Null | Value::Bool(_) => value,
+    }
+}
+
+/// Blanks the secrets in bytes: in the text that they are, or in their base64.
+fn redacted_bytes(redactor: &Redactor, bytes: Vec<u8>) -> Value {
+    if let Some(blanked) = std::str::from_utf8(&bytes).ok().and_then(|text| changed(redactor, text)) {
+        return Value::Bytes(blanked.into_bytes());
+    }
+    match changed(redactor, &STANDARD.encode(&bytes)) {
+        Some(blanked) => Value::Text(blanked),
+        None => Value::Bytes(bytes),
+    }
+}
+
+/// Returns the text without its secrets, or `None` if it has none.
+fn changed(redactor: &Redactor, text: &str) -> Option<String> {
+    let blanked = redactor.without_secrets(text);
+    (blanked != text).then(|| blanked.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_reads_no_secret_in_bytes_and_numbers() {
+        let redactor = Redactor::new(None, None);
+        redactor.add([
+            &"Zx9Qw8Er7Ty6Ui5Op4As3Df2".to_owned().into(),
+            &"7391028465731902".to_owned().into(),
+            &"correct horse".to_owned().into(),
+        ]);
+        let mut image = vec![0xff, 0xd8];
+        image.extend(b"KEY=Zx9Qw8Er7Ty6Ui5Op4As3Df2;");
+        let read = |value: Value| redacted(&redactor, value).into_json();
+        for (value, expected) in [
+            (Value::Bytes(b"KEY=Zx9Qw8Er7Ty6Ui5Op4As3Df2".to_vec()), json!(STANDARD.encode("KEY=[redacted]"))),
+            (Value::Bytes(b"a=correct%20horse".to_vec()), json!(STANDARD.encode("a=[redacted]"))),
+            (Value::Number(7_391_028_465_731_902_u64.into()), json!("[redacted]")),
+            (Value::from(json!({ "pins": [7_391_028_465_731_902_u64, 7] })), json!({ "pins": ["[redacted]", 7] })),
+            (Value::Bytes(vec![0, 1, 255]), json!("AAH/")),
+            (Value::from(json!([null, true, "/srv/data/a", 1.5])), json!([null, true, "/srv/data/a", 1.5])),
+        ] {
+            assert_eq!(read(value.clone()), expected, "{value:?}");
+        }
+        let image = read(Value::Bytes(image));
+        assert!(image.as_str().is_some_and(|text| text.contains("[redacted]") && !text.contains("WeDlRdzhF")), "{image}");
     }
 }

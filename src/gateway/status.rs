@@ -2,6 +2,7 @@
 
 use super::Agent;
 use super::approval_cache::ApprovalRead;
+use super::availability::exists_for;
 use super::granted::Granted;
 use crate::client::ConnectionState;
 use crate::config::{InvalidServer, Item, ServerDefinition, SourceKind, missing_variables};
@@ -50,7 +51,7 @@ impl Agent {
         if !granted.reaches(entry.name()) {
             return Ok(None);
         }
-        if !self.core.exists_for(entry.source(), &self.identity) {
+        if !exists_for(entry.source(), &self.identity) {
             return Ok(None);
         }
         let server = match entry {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::agent::Identity;
@@ -31,17 +31,16 @@ const DIGEST_DIGITS: usize = 16;
 ///
 /// ```
 /// use hyperlight_mcp::gateway::{Task, TaskServer};
-/// let task = Task { text: Some("Compare tomorrow's forecasts".to_owned()), servers: vec![TaskServer::named("weather")], ..Task::default() };
-/// assert_eq!(task.servers.len(), 1);
+/// let task = Task { text: Some("Compare tomorrow's forecasts".to_owned()), servers: vec![TaskServer::named("weather")].into(), ..Task::default() };
+/// assert!(task.capabilities.is_empty());
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Task {
     /// The task in words, at most 64 KiB. It attaches servers by their keywords and capabilities.
     pub text: Option<String>,
-    /// The servers that the task needs: names, and entries of its own. JSON may have one object of entries in place of the list.
-    #[serde(deserialize_with = "one_or_many")]
-    pub servers: Vec<TaskServer>,
+    /// The servers that the task needs: names, and entries of its own.
+    pub servers: TaskServers,
     /// Capabilities that servers must have to attach.
     pub capabilities: Vec<String>,
 }
@@ -56,18 +55,34 @@ pub enum TaskServer {
     Own(BTreeMap<String, Json>),
 }
 
-/// Reads a list of servers, or one object of entries.
-fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<TaskServer>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "must be a list of names, or of objects like { name: entry }")]
-    enum Given {
-        Many(Vec<TaskServer>),
-        One(BTreeMap<String, Json>),
+/// The servers of a task, as a list or as one object of entries.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged, expecting = "must be a list of names, or of objects like { name: entry }")]
+pub enum TaskServers {
+    Listed(Vec<TaskServer>),
+    Own(BTreeMap<String, Json>),
+}
+
+impl Default for TaskServers {
+    fn default() -> Self {
+        Self::Listed(Vec::new())
     }
-    Ok(match Given::deserialize(deserializer)? {
-        Given::Many(servers) => servers,
-        Given::One(entries) => vec![TaskServer::Own(entries)],
-    })
+}
+
+impl From<Vec<TaskServer>> for TaskServers {
+    fn from(servers: Vec<TaskServer>) -> Self {
+        Self::Listed(servers)
+    }
+}
+
+impl TaskServers {
+    /// Returns the servers as a list.
+    fn listed(&self) -> Vec<TaskServer> {
+        match self {
+            Self::Listed(servers) => servers.clone(),
+            Self::Own(entries) => vec![TaskServer::Own(entries.clone())],
+        }
+    }
 }
 
 impl TaskServer {
@@ -133,7 +148,7 @@ impl Drop for TakenTask {
 
 /// The servers that tasks have brought, with the number of tasks that have each. Two tasks that bring the same entry share one server.
 #[derive(Default)]
-pub(super) struct TaskServers(Mutex<BTreeMap<String, (Arc<ServerDefinition>, usize)>>);
+pub(super) struct BroughtServers(Mutex<BTreeMap<String, (Arc<ServerDefinition>, usize)>>);
 
 /// A server with the decision about it.
 pub(super) struct DecidedServer {
@@ -188,7 +203,7 @@ impl Core {
         }
         let mut read =
             ReadTask { wishes: TaskWishes { text, servers: Vec::new(), capabilities: capabilities.clone() }, own: BTreeMap::new() };
-        for server in servers {
+        for server in &servers.listed() {
             match server {
                 TaskServer::Named(name) => read.wishes.servers.push(name.clone()),
                 TaskServer::Own(entries) => {
@@ -302,6 +317,10 @@ impl Core {
 
     /// Returns the reason why an agent may not use a server. A server that is on request, or that the task names, need not be enabled before.
     fn obstacle(&self, agent: AgentView<'_>, entry: &Entry, is_named: bool, approval_read: ApprovalRead) -> Result<Option<Obstacle>> {
+        // First, so that no other reason tells an agent of a server that does not exist for it.
+        if !agent.granted.reaches(entry.name()) {
+            return Ok(Some(Obstacle::NotGranted));
+        }
         let Entry::Valid(server) = entry else { return Ok(Some(Obstacle::Invalid)) };
         if server.disabled {
             return Ok(Some(Obstacle::Disabled));
@@ -310,9 +329,6 @@ impl Core {
             return Ok(Some(Obstacle::DisabledByPerson));
         }
         // What another agent has added is that agent's.
-        if !agent.granted.reaches(&server.name) {
-            return Ok(Some(Obstacle::NotGranted));
-        }
         if server.source.kind == SourceKind::Agent && presence(&server.source, agent.name) == Presence::OnRequest {
             return Ok(Some(Obstacle::NotGranted));
         }
@@ -321,6 +337,7 @@ impl Core {
         Ok(match self.approval_status_by(server, approval_read)? {
             ApprovalStatus::Unapproved(_) => Some(Obstacle::NotApproved),
             ApprovalStatus::Command => Some(Obstacle::ToolsNotApproved),
+            ApprovalStatus::Full(approved) if agent.granted.manifest(&server.name, &approved).is_none() => Some(Obstacle::NotGranted),
             ApprovalStatus::Full(_) if !is_enabled => Some(Obstacle::NotEnabled),
             ApprovalStatus::Full(_) => None,
         })
@@ -332,7 +349,14 @@ impl Core {
         let task = wider.iter().fold(first.read.clone(), |task, wider| task.within(&wider.read));
         let mut attachment = Attachment::default();
         let granted = self.granted(identity, approval_read)?;
-        for decided in self.decide(AgentView::of(identity, &granted), &task, approval_read)? {
+        for mut decided in self.decide(AgentView::of(identity, &granted), &task, approval_read)? {
+            // For a run, what is not granted does not exist. It is told of where the task itself names it.
+            if decided.decision.obstacle == Some(Obstacle::NotGranted) {
+                if decided.decision.reason != AttachReason::Named {
+                    continue;
+                }
+                decided = DecidedServer { decision: AttachDecision { obstacle: Some(Obstacle::Unknown), ..decided.decision }, entry: None };
+            }
             let AttachDecision { server: name, reason, obstacle } = &decided.decision;
             let known = decided.definition().map(|server| server.name.clone());
             let is_enabled = known.as_ref().is_some_and(|known| self.registry.is_enabled(known, identity.id));

@@ -58,7 +58,9 @@ async fn a_providers_server_is_there_where_a_task_attaches_it_and_nowhere_else()
     let scene = Scene::new();
     let warning = "server \"acme--weather\" is not attached: it is not approved (the task's text has its keyword \"forecast\")";
     assert_eq!(scene.seen("a FORECAST"), (Vec::new(), vec![warning.to_owned()]));
-    ["mine", "acme--weather", "acme--other"].iter().for_each(|name| scene.approve(name));
+    for name in ["mine", "acme--weather", "acme--other"] {
+        scene.approve(name);
+    }
     scene.gateway.enable("mine").unwrap();
     assert_eq!(scene.seen("a forecast").0, ["acme--weather", "mine"]);
     assert_eq!(scene.seen("GEOCODING for mail").0, ["acme--other", "acme--weather", "mine"]);
@@ -84,7 +86,7 @@ async fn a_task_enables_nothing_that_a_person_has_disabled_and_nothing_for_anoth
 async fn a_resolution_gives_each_server_its_reason_and_a_key_that_programs_know() {
     let scene = Scene::new();
     scene.approve("acme--weather");
-    let task = Task { text: Some("forecast".to_owned()), servers: vec![TaskServer::named("acme--other")], ..Task::default() };
+    let task = Task { text: Some("forecast".to_owned()), servers: vec![TaskServer::named("acme--other")].into(), ..Task::default() };
     let options = ResolveOptions { task: Some(task), agent: Some("researcher".to_owned()), dry_run: false };
     let resolution = scene.gateway.resolve(options).await.unwrap();
     assert_eq!(resolution.mcp_servers.unwrap().into_iter().map(|(key, _)| key).collect::<Vec<_>>(), ["acme__weather"]);
@@ -108,7 +110,7 @@ async fn two_tasks_with_one_entry_share_a_server_that_ends_with_the_last() {
     let core = &scene.gateway.core;
     let task = |level: &str| {
         let entry = json!({ "command": "x", "env": { "LEVEL": level } });
-        Task { servers: vec![TaskServer::Own([("mine".to_owned(), entry)].into())], ..Task::default() }
+        Task { servers: vec![TaskServer::Own([("mine".to_owned(), entry)].into())].into(), ..Task::default() }
     };
     let names = || core.registry.entries().iter().filter(|entry| entry.source().kind == SourceKind::Task).count();
     let [one, same, other] = ["a", "a", "b"].map(|level| core.take_up("test", &task(level)).unwrap());

@@ -111,13 +111,13 @@ pub(super) struct AuditQuery {
     server: Option<String>,
     tool: Option<String>,
     kind: Option<AuditKind>,
-    limit: Option<std::num::NonZeroUsize>,
+    limit: Option<std::num::NonZeroU64>,
 }
 
 impl From<AuditQuery> for audit::AuditQuery {
     fn from(query: AuditQuery) -> Self {
         let AuditQuery { since, agent, server, tool, kind, limit } = query;
-        let limit = limit.map_or(DEFAULT_AUDIT_LIMIT, std::num::NonZeroUsize::get);
+        let limit = limit.map_or(DEFAULT_AUDIT_LIMIT, |limit| usize::try_from(limit.get()).unwrap_or(usize::MAX));
         Self { after: None, since, agent, server, tool, kind, limit: Some(limit) }
     }
 }
@@ -286,6 +286,8 @@ mod tests {
         assert!(problem(r#"{ "guest": "ring0" }"#).contains("guest"));
         let error = arguments::<(String, Option<String>)>("Gateway.approve", "[5]").unwrap_err();
         assert!(error.to_string().starts_with("Gateway.approve: argument 1: "), "{error}");
+        let error = arguments::<(Option<AuditQuery>,)>("Gateway.audit", r#"[{ "kind": "calls" }]"#).unwrap_err();
+        assert!(error.to_string().starts_with("Gateway.audit: kind: unknown variant `calls`"), "{error}");
         let error = arguments::<(ApproveOptions,)>("Gateway.approve", r#"[{ "validForMs": "soon" }]"#).unwrap_err();
         assert!(error.to_string().starts_with("Gateway.approve: validForMs: "), "{error}");
     }

@@ -16,9 +16,9 @@ export interface ServerDefinition {
   name: string
   /** The package that the server is, with or without a version. */
   package?: string
-  /** Default `npx`, with a `package`. */
+  /** The program. It may be left out with a `package`, which `npx` then starts. */
   command?: string
-  /** Default `["-y", package]`, with a `package`. */
+  /** The program's arguments. With a `package`, `-y` and the package if they are left out. */
   args?: string[]
   /** The variables of this process that reach the server, at most 64. While one is not set, the server is `not-ready`. Default: none. */
   envRequired?: string[]

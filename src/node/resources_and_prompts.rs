@@ -90,7 +90,8 @@ impl Caller {
 
 #[napi]
 impl Gateway {
-    /// Returns the approved resources of a server, and then its approved resource templates. Starts no server.
+    /// Returns the approved resources of a server, and then its approved resource templates, without those whose URI the
+    /// approval request cuts. Starts no server.
     ///
     /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
     #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<ResourceEntry[]>")]
@@ -116,7 +117,7 @@ impl Gateway {
         self.caller.read_resource(env, "Gateway.readResource", [Some(server), Some(uri), None, options])
     }
 
-    /// Returns the approved prompts of a server. Starts no server.
+    /// Returns the approved prompts of a server, without those whose names the approval request cuts. Starts no server.
     ///
     /// Rejects with the same errors as `resources`.
     #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<PromptEntry[]>")]

@@ -46,7 +46,7 @@ export interface ServeOptions {
 export interface ServeLimits {
   /** The size of the body of one request. Default 4 MiB, at most 64 MiB. */
   maxBodyBytes: number
-  /** The size of all bodies that are being read, at least `maxBodyBytes`. Default 64 MiB. */
+  /** The size of all bodies that are being read, at least `maxBodyBytes`; one client has half of it. Default 64 MiB. */
   maxBufferedBytes: number
   /** The number of connections. Default 2,048. */
   maxHttpConnections: number

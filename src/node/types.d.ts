@@ -205,8 +205,9 @@ export interface CallerCallbacks {
  */
 export interface Callbacks extends CallerCallbacks {
   /**
-   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each id in a gateway. `server` is the name of the
-   * server that is started. Its approval covers `description`.
+   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each input in a gateway, and again where a changed
+   * config gives the id another description, default or `password`. `server` is the name of the server that is started. Its approval covers
+   * `description`.
    */
   onInput?(id: string, description?: string, server?: string): string | Promise<string>
   /**

@@ -13,7 +13,7 @@ const STEP: usize = 32;
 pub(super) struct Base(u64);
 
 /// The hash of a text, and the point to the power of the text's length.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Fingerprint {
     value: u64,
     weight: u64,

@@ -3,16 +3,18 @@
 //! An attacker who writes a text and reads the redacted result must not learn a secret. Therefore only a complete form of a secret is replaced, and
 //! a text that was cut loses a number of bytes at its end that does not depend on the text.
 
+mod arguments;
 mod base64;
 mod composite;
 mod fingerprint;
 mod forms;
+mod kept;
 mod paths;
 mod search;
 mod secret_rules;
 mod settings;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::path::Path;
@@ -21,11 +23,14 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use serde_json::Value as Json;
 
+use self::kept::Kept;
 use self::paths::Folders;
 use self::search::Known;
 use crate::text::{sanitise_json, sanitise_line, sanitise_text, visible};
 
+pub use arguments::secrets_of_arguments;
 pub use composite::secrets_within;
+pub use kept::SecretHolder;
 pub(crate) use secret_rules::{is_key_name, is_known_token, is_plain, is_secret_name, is_secret_segment};
 pub use secret_rules::{is_redactable, is_secret};
 
@@ -54,7 +59,11 @@ const LEAST_TAIL: usize = 1024;
 /// assert_eq!(redactor.redact("at /usr/lib/node_modules/x/index.js"), "at …/x/index.js");
 /// ```
 pub struct Redactor {
+    /// The search data. It is built without this lock, so that no search waits for it.
     known: RwLock<Arc<Known>>,
+    kept: Mutex<Kept>,
+    /// Held while search data is built.
+    building: Mutex<()>,
     folders: Folders,
 }
 
@@ -68,15 +77,13 @@ impl Redactor {
     /// Creates a redactor that knows no secrets. Ignores a folder that is not absolute, and the root folder.
     #[must_use]
     pub fn new(home: Option<&Path>, workspace: Option<&Path>) -> Self {
-        Self { known: RwLock::default(), folders: Folders::new(home, workspace) }
+        Self { known: RwLock::default(), kept: Mutex::default(), building: Mutex::default(), folders: Folders::new(home, workspace) }
     }
 
-    /// Redacts these secrets from now on. Ignores secrets of fewer than eight characters.
+    /// Redacts these secrets from now on, for good. Ignores secrets of fewer than eight characters. Returns when they are redacted, so add a secret
+    /// before it is used. Searches of other threads do not wait meanwhile. For secrets that another program gives, see [`Redactor::holder`].
     pub fn add<'a>(&self, secrets: impl IntoIterator<Item = &'a SecretString>) {
-        let mut known = self.known.write();
-        if let Some(more) = known.with(secrets) {
-            *known = Arc::new(more);
-        }
+        self.keep(None, &secrets.into_iter().collect::<Vec<_>>());
     }
 
     /// Returns the text without secrets, and with short paths. Redacting the result again changes nothing.
@@ -124,6 +131,19 @@ impl Redactor {
     #[must_use]
     pub fn redact_json(&self, json: &Json) -> Json {
         changed(json, JSON_DEPTH, &|text| self.redact(text))
+    }
+
+    /// Returns a JSON value without secrets in any text, key or number, and with whole paths. For answers that a model reads.
+    ///
+    /// ```
+    /// let redactor = hyperlight_mcp::redact::Redactor::new(None, None);
+    /// redactor.add([&"0123456789".to_owned().into()]);
+    /// let answer = serde_json::json!({ "text": "/srv/data/prod/0123456789" });
+    /// assert_eq!(redactor.json_without_secrets(&answer), serde_json::json!({ "text": "/srv/data/prod/[redacted]" }));
+    /// ```
+    #[must_use]
+    pub fn json_without_secrets(&self, json: &Json) -> Json {
+        changed(json, JSON_DEPTH, &|text| self.without_secrets(text))
     }
 
     /// Returns a text that is safe to show: without terminal control sequences, invisible characters and secrets. A secret that invisible

@@ -3,10 +3,13 @@
 //! An attacker may choose a text and look at the redacted result to test guesses. So the result depends only on forms that the text contains
 //! completely. A form that is there in part changes neither the place nor the length of a replacement.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::MARK;
@@ -18,10 +21,59 @@ use super::forms::{encodings, is_long_enough, parts};
 /// would be huge.
 const SEARCHED: usize = 64;
 
+/// A secret with all its forms.
+pub(super) struct Secret {
+    secret: SecretString,
+    /// The beginning of each form, and the form.
+    forms: Vec<(Zeroizing<Vec<u8>>, Form)>,
+}
+
+/// A form of a secret, which the search compares once its beginning was found.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Form {
+    length: usize,
+    fingerprint: Fingerprint,
+    edges: Edges,
+}
+
+impl Secret {
+    /// Finds the forms of a secret, and of its parts, the `most` longest ones. The time grows with the secret, so no lock is held meanwhile.
+    pub(super) fn new(base: Base, secret: &SecretString, most: usize) -> Self {
+        let mut forms = BTreeSet::<(String, Edges)>::new();
+        let mut parts: Vec<String> = parts(secret.expose_secret()).into_iter().collect();
+        parts.sort_by_key(|part| Reverse(part.len()));
+        for part in parts.iter().take(most) {
+            for form in encodings(part) {
+                // The mark itself must not be searched for. A secret that contains the mark is found by its other parts.
+                forms.extend(form.split(MARK).filter(|piece| is_long_enough(piece)).map(|piece| (piece.to_owned(), Edges::default())));
+            }
+            forms.extend(base64::within(part.as_bytes()));
+        }
+        let known = |(form, edges): (String, Edges)| {
+            let form = form.as_bytes();
+            let beginning = Zeroizing::new(form[..form.len().min(SEARCHED)].to_vec());
+            (beginning, Form { length: form.len(), fingerprint: base.of(form), edges })
+        };
+        Self { secret: secret.clone(), forms: forms.into_iter().map(known).collect() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn count_of_forms(&self) -> usize {
+        self.forms.len()
+    }
+
+    pub(super) fn is(&self, secret: &SecretString) -> bool {
+        self.secret.expose_secret() == secret.expose_secret()
+    }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.is(&other.secret)
+    }
+}
+
 /// The secrets and the data to search for them. It is immutable and replaced as a whole, so that a search does not hold the lock.
 pub(super) struct Known {
-    secrets: Vec<SecretString>,
-    forms: Vec<(SecretString, Edges)>,
+    secrets: Vec<Arc<Secret>>,
     /// Finds the beginnings of the forms. `None` if there are too many.
     automaton: Option<AhoCorasick>,
     /// The forms with each beginning, in the order of the automaton's patterns.
@@ -30,54 +82,32 @@ pub(super) struct Known {
     longest: usize,
 }
 
-/// A form whose beginning was found.
-struct Form {
-    length: usize,
-    fingerprint: Fingerprint,
-    edges: Edges,
-}
-
 impl Default for Known {
     fn default() -> Self {
-        Self::new(Vec::new(), 0, &[])
+        Self::new(Base::new(RandomState::new().hash_one(SEARCHED)), Vec::new())
     }
 }
 
 impl Known {
-    /// Creates the search data. `old_forms` are the forms of the first `old` secrets.
-    fn new(secrets: Vec<SecretString>, old: usize, old_forms: &[(SecretString, Edges)]) -> Self {
-        let mut forms: BTreeSet<(String, Edges)> =
-            old_forms.iter().map(|(form, edges)| (form.expose_secret().to_owned(), *edges)).collect();
-        for part in secrets[old..].iter().flat_map(|secret| parts(secret.expose_secret())) {
-            for form in encodings(&part) {
-                // The mark itself must not be searched for. A secret that contains the mark is found by its other parts.
-                forms.extend(form.split(MARK).filter(|piece| is_long_enough(piece)).map(|piece| (piece.to_owned(), Edges::default())));
-            }
-            forms.extend(base64::within(part.as_bytes()));
-        }
-        let base = Base::new(RandomState::new().hash_one(forms.len()));
-        let mut by_beginning = BTreeMap::<&[u8], Vec<Form>>::new();
-        for (form, edges) in forms.iter().map(|(form, edges)| (form.as_bytes(), *edges)) {
-            let known = Form { length: form.len(), fingerprint: base.of(form), edges };
-            by_beginning.entry(&form[..form.len().min(SEARCHED)]).or_default().push(known);
+    /// Creates the search data of secrets whose forms were found with this `base`.
+    pub(super) fn new(base: Base, secrets: Vec<Arc<Secret>>) -> Self {
+        let mut by_beginning = BTreeMap::<&[u8], BTreeSet<Form>>::new();
+        for (beginning, form) in secrets.iter().flat_map(|secret| &secret.forms) {
+            by_beginning.entry(beginning.as_slice()).or_default().insert(*form);
         }
         let automaton = AhoCorasick::builder().kind(Some(AhoCorasickKind::ContiguousNFA)).build(by_beginning.keys()).ok();
-        let begun = by_beginning.into_values().collect();
-        let longest = forms.iter().map(|(form, _)| form.len()).max().unwrap_or(0);
-        let forms = forms.into_iter().map(|(form, edges)| (form.into(), edges)).collect();
-        Self { secrets, forms, automaton, begun, base, longest }
+        let begun: Vec<Vec<Form>> = by_beginning.into_values().map(|forms| forms.into_iter().collect()).collect();
+        let longest = begun.iter().flatten().map(|form| form.length).max().unwrap_or(0);
+        Self { secrets, automaton, begun, base, longest }
     }
 
-    /// Returns the search data with more secrets, or `None` if none is new. Ignores secrets of fewer than eight characters.
-    pub(super) fn with<'a>(&self, secrets: impl IntoIterator<Item = &'a SecretString>) -> Option<Self> {
-        let mut all = self.secrets.clone();
-        for secret in secrets {
-            let is_known = all.iter().any(|known| known.expose_secret() == secret.expose_secret());
-            if is_long_enough(secret.expose_secret()) && !is_known {
-                all.push(secret.clone());
-            }
-        }
-        (all.len() > self.secrets.len()).then(|| Self::new(all, self.secrets.len(), &self.forms))
+    pub(super) fn base(&self) -> Base {
+        self.base
+    }
+
+    /// Returns whether the search finds this secret.
+    pub(super) fn finds(&self, secret: &SecretString) -> bool {
+        self.secrets.iter().any(|known| known.is(secret))
     }
 
     pub(super) fn count(&self) -> usize {
@@ -91,7 +121,7 @@ impl Known {
 
     /// Returns the text with its secrets replaced, or `None` if it has none.
     pub(super) fn blank(&self, text: &str) -> Option<String> {
-        if self.forms.is_empty() {
+        if self.begun.is_empty() {
             return None;
         }
         let Some(automaton) = &self.automaton else { return (text != MARK).then(|| MARK.to_owned()) };

@@ -215,9 +215,8 @@ mod tests {
                 all.push((server.name.clone(), reason, true));
             }
         }
-        let obstacle = |name: &String, is_known| match is_known {
-            false => Some(Obstacle::Unknown),
-            true => may_not.contains(name).then_some(Obstacle::NotApproved),
+        let obstacle = |name: &String, is_known: bool| {
+            if is_known { may_not.contains(name).then_some(Obstacle::NotApproved) } else { Some(Obstacle::Unknown) }
         };
         all.into_iter().map(|(server, reason, known)| AttachDecision { obstacle: obstacle(&server, known), server, reason }).collect()
     }

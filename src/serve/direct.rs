@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, MetaObject, Tool, ToolAnnotations};
-use rmcp::service::RequestContext;
+use rmcp::service::{Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer};
 use serde::Deserialize as _;
 use serde_json::{Map, Value as Json, json};
 
-use super::ServeOptions;
 use super::answers::refused;
 use super::handler::{Answer, Handler, in_rounds, with_meta};
 use super::paused_calls::Step;
 use super::resources_and_prompts::ResourcesAndPrompts;
+use super::{ServeOptions, stateless};
 use crate::agent;
 use crate::blocking::blocking;
 use crate::catalog::{DirectTool, drop_our_keys};
@@ -67,6 +67,11 @@ impl Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Answer<CallToolResponse> {
+        let refusal = |error: &Error, stateless| Ok(CallToolResponse::from(result(failure(error), stateless)));
+        let stateless = in_rounds(&context);
+        if let Err(error) = self.check_arguments(&request) {
+            return refusal(&error, stateless);
+        }
         let name = request.name.into_owned();
         let (agent, options, wanted) = (self.session(&context)?.agent.clone(), self.served.0.options.clone(), name.clone());
         let found = blocking(move || found(&options, &agent, &wanted)).await.map_err(|error| refused(&error))?;
@@ -74,8 +79,10 @@ impl Handler {
             return Err(ErrorData::invalid_params(format!("there is no tool \"{name}\""), None));
         };
         let arguments = request.arguments.unwrap_or_default();
-        let stateless = in_rounds(&context);
-        let input = self.input(request.request_state, request.input_responses, &json!(["tools/call", name, arguments]));
+        let input = match self.input(request.request_state, request.input_responses, &json!(["tools/call", name, arguments])) {
+            Ok(input) => input,
+            Err(error) => return refusal(&error, stateless),
+        };
         let step = self.asking(context, input, move |client| async move {
             let options = client.call_options();
             let answer = client.session.agent.call_for_model((&server, &tool), arguments, options, &client.stop).await;
@@ -87,11 +94,32 @@ impl Handler {
         })
     }
 
-    /// Tells the clients that their lists of tools may be others now: a model can enable and disable servers for itself.
-    pub(super) fn direct_tools_may_have_changed(&self) {
-        if self.served.0.options.direct != Direct::Off {
-            self.served.0.changes.tell();
+    /// Returns the names of the tools that a session can call directly now. A model can enable and disable servers for its session. `None` where that
+    /// changes no list: without a session, and where no tools are served so.
+    pub(super) async fn direct_names(&self, context: &RequestContext<RoleServer>) -> Answer<Option<Vec<String>>> {
+        if self.served.0.options.direct == Direct::Off || stateless::owner(context).is_some() {
+            return Ok(None);
         }
+        self.session(context)?;
+        self.names_now().await.map(Some)
+    }
+
+    /// Tells this client alone that its lists are others now, if its tools are no longer those of `before`.
+    pub(super) async fn tell_of_direct_tools(&self, before: &[String], peer: &Peer<RoleServer>) -> Answer<()> {
+        if self.names_now().await? != before {
+            // A client that is gone needs no list.
+            let _ = peer.notify_tool_list_changed().await;
+            let _ = peer.notify_resource_list_changed().await;
+            let _ = peer.notify_prompt_list_changed().await;
+        }
+        Ok(())
+    }
+
+    async fn names_now(&self) -> Answer<Vec<String>> {
+        let Some(session) = self.session_cell().get().cloned() else { return Ok(Vec::new()) };
+        let options = self.served.0.options.clone();
+        let names = move || Ok(listed(&options, &session.agent)?.into_iter().map(|tool| tool.name).collect());
+        blocking(names).await.map_err(|error| refused(&error))
     }
 }
 

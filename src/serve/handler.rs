@@ -1,15 +1,15 @@
 //! The handler of one connection: answers the requests of a host with the gateway.
 
 use std::borrow::Cow;
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestParams, CompleteResult,
-    GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation, InputResponses,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, ServerCapabilities, ServerConfig,
+    GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, ServerCapabilities, ServerConfig,
     SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
@@ -25,6 +25,8 @@ use super::http::{Owner, Principal};
 use super::listeners::{SentEvents, listener};
 use super::paused_calls::{Step, work};
 use super::resources_and_prompts::{self, ResourcesAndPrompts, Target};
+use super::rounds::{Input, worked};
+use super::run_limits::RunPermit;
 use super::session::{CallerName, ClientNotification, Session, SessionCell};
 use super::stateless::Keeper;
 use super::tasks::{Begun, Place, Run};
@@ -33,11 +35,11 @@ use crate::agent::{ExecuteOptions, Tool};
 use crate::blocking::blocking;
 use crate::bridge::ToolErrors;
 use crate::gateway::{Agent, ApprovalRead, CallOptions, Completed, RunOptions};
-use crate::sandbox::{Stop, StopReason};
+use crate::sandbox::Stop;
 use crate::telemetry::TraceContext;
 
 /// Questions of one call that wait at once, since protocol 2026-07-28.
-const MAX_QUESTIONS: usize = 16;
+pub(super) const MAX_QUESTIONS: usize = 16;
 /// The number of the next connection, which owns the tasks of a client without a token.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
@@ -48,9 +50,18 @@ pub struct Handler {
     pub(super) served: Served,
     number: u64,
     session_cell: SessionCell,
-    caller: Principal,
+    pub(super) caller: Principal,
     ended: CancellationToken,
     _ends_with_this: DropGuard,
+}
+
+/// A call of a tool of our own that may begin, or go on.
+struct Prepared {
+    name: String,
+    arguments: Json,
+    keeper: Option<Keeper>,
+    input: Input,
+    permit: Option<RunPermit>,
 }
 
 /// The parts of a client that a call needs.
@@ -58,7 +69,7 @@ pub(super) struct Client {
     pub(super) session: Arc<Session>,
     callbacks: Arc<ClientCallbacks>,
     on_event: crate::gateway::EventListener,
-    events: SentEvents,
+    pub(super) events: SentEvents,
     pub(super) stop: Stop,
     /// The trace that the host's request belongs to.
     trace: Option<TraceContext>,
@@ -106,7 +117,7 @@ impl Handler {
         Ok(self.session(context)?.agent.clone())
     }
 
-    fn client(&self, context: &RequestContext<RoleServer>, channel: ClientChannel) -> Answer<Client> {
+    pub(super) fn client(&self, context: &RequestContext<RoleServer>, channel: ClientChannel) -> Answer<Client> {
         let session = self.session(context)?;
         let callbacks = Arc::new(ClientCallbacks {
             channel,
@@ -121,37 +132,28 @@ impl Handler {
         Ok(Client { session, callbacks, on_event, events, stop: Stop::new(), trace })
     }
 
-    /// Does the work of a request that may ask: in rounds since protocol 2026-07-28, and else by requests of our own.
-    pub(super) async fn asking<W>(
-        &self,
-        context: RequestContext<RoleServer>,
-        input: Input,
-        work_of: impl FnOnce(Client) -> W,
-    ) -> Answer<Step>
-    where
-        W: Future<Output = Answer<Json>> + Send + 'static,
-    {
-        if !in_rounds(&context) {
-            let client = self.client(&context, ClientChannel::Request(context.peer.clone()))?;
-            let stop = client.stop.clone();
-            return until_cancelled(&context, &stop, Box::pin(worked(client.events.clone(), work_of(client)))).await.map(Step::Done);
+    /// Checks a call of a tool of our own, and takes its places in the limits.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGUMENTS`, `ERR_BUSY`, `ERR_UNKNOWN_SESSION`. Nothing has begun then.
+    fn prepared(&self, tool: Tool, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> crate::Result<Prepared> {
+        self.check_arguments(&request)?;
+        let name = request.name.into_owned();
+        let mut arguments = Json::Object(request.arguments.unwrap_or_default());
+        let keeper = Keeper::of(&self.served, context, &name, &mut arguments);
+        let bound = json!(["tools/call", name, arguments, keeper.as_ref().and_then(Keeper::handle)]);
+        let input = self.input(request.request_state, request.input_responses, &bound)?;
+        let is_first = input.state.is_none();
+        if let Some(session) = keeper.as_ref().filter(|_| is_first).map(Keeper::session).transpose()?.flatten() {
+            // The cell of a request without a session is empty until now.
+            let _ = self.session_cell.set(session);
         }
-        let Input { state, responses, bound } = input;
-        let paused_calls = &self.served.0.paused_calls;
-        if let Some(state) = state {
-            let (round, stop) = paused_calls.resume(&state, &responses.unwrap_or_default(), bound)?;
-            return until_cancelled(&context, &stop, round).await;
-        }
-        let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
-        let client = self.client(&context, ClientChannel::Round(sender))?;
-        let stop = client.stop.clone();
-        let working = work(worked(client.events.clone(), work_of(client)));
-        let round = paused_calls.begin(self.caller.key.clone(), working, stop.clone(), questions, bound);
-        until_cancelled(&context, &stop, Box::pin(round)).await
+        let permit = (is_first && tool == Tool::RunJavascript).then(|| self.served.0.runs.admit(&self.caller.key)).transpose()?;
+        Ok(Prepared { name, arguments, keeper, input, permit })
     }
 
     /// Returns the owner of a task: the caller, or this connection.
-    fn owner(&self, context: &RequestContext<RoleServer>) -> Owner {
+    pub(super) fn owner(&self, context: &RequestContext<RoleServer>) -> Owner {
         stateless::owner(context).unwrap_or_else(|| Owner { key: format!("connection:{}", self.number), ended: self.ended.clone() })
     }
 
@@ -159,11 +161,6 @@ impl Handler {
     fn task_place(&self, context: &RequestContext<RoleServer>) -> Option<Place> {
         let knows = in_rounds(context) && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
         knows.then(|| self.served.0.tasks.place(self.owner(context))).flatten()
-    }
-
-    /// The rounds of a request belong to its caller, its method and its parameters.
-    pub(super) fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> Input {
-        Input { state, responses, bound: json!([self.caller.key, request]).to_string().into_bytes() }
     }
 
     /// Reads the resources of all servers, and works with them. Both may take time where there are very many, so they leave the runtime's threads
@@ -193,36 +190,9 @@ impl Handler {
     }
 }
 
-/// Does the work of a request. Its client is told of all that happened before it gets the outcome.
-async fn worked(events: SentEvents, work: impl Future<Output = Answer<Json>>) -> Answer<Json> {
-    let outcome = work.await;
-    events.all().await;
-    outcome
-}
-
 /// Returns whether the client is asked in rounds (since protocol 2026-07-28).
 pub(super) fn in_rounds(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
-}
-
-/// Waits for the outcome of a request. A client that cancels the request ends the call, which then tells so. A call that waits for another round
-/// outlives the request that began it.
-async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, outcome: impl Future<Output = T>) -> T {
-    tokio::pin!(outcome);
-    tokio::select! {
-        biased;
-        outcome = &mut outcome => return outcome,
-        () = context.ct.cancelled() => stop.stop(StopReason::Aborted),
-    }
-    outcome.await
-}
-
-/// The parts of a request that belong to its rounds.
-pub(super) struct Input {
-    state: Option<String>,
-    responses: Option<InputResponses>,
-    /// The bytes that each round must repeat.
-    bound: Vec<u8>,
 }
 
 /// Reads a value of ours as one of the protocol's.
@@ -316,24 +286,13 @@ impl ServerHandler for Handler {
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Answer<CallToolResponse> {
         let Some(tool) = Tool::named(&request.name) else { return self.call_direct(request, context).await };
-        let name = request.name.into_owned();
-        let run = self.served.next_run();
-        let mut arguments = Json::Object(request.arguments.unwrap_or_default());
-        let keeper = Keeper::of(&self.served, &context, &name, &mut arguments);
-        let bound = json!(["tools/call", name, arguments, keeper.as_ref().and_then(Keeper::handle)]);
-        let input = self.input(request.request_state, request.input_responses, &bound);
-        if let (None, Some(keeper)) = (&input.state, &keeper) {
-            match keeper.session() {
-                Ok(Some(session)) => drop(self.session_cell.set(session)),
-                Ok(None) => {}
-                Err(error) => return Ok(CallToolResponse::from(answers::result(stateless::refusal(&error)))),
-            }
-        }
-        let is_first = input.state.is_none();
-        let permit = match (is_first && tool == Tool::RunJavascript).then(|| self.served.0.runs.admit(&self.caller.key)).transpose() {
-            Ok(permit) => permit,
+        let prepared = match self.prepared(tool, request, &context) {
+            Ok(prepared) => prepared,
             Err(error) => return Ok(CallToolResponse::from(answers::result(stateless::refusal(&error)))),
         };
+        let Prepared { name, arguments, keeper, mut input, permit } = prepared;
+        let (run, is_first) = (self.served.next_run(), input.state.is_none());
+        let (shared, caller) = (Arc::downgrade(&self.served.0), self.caller.key.clone());
         let work_of = move |client: Client| async move {
             let _permit = permit;
             let (on_event, trace) = (Arc::clone(&client.on_event), client.trace);
@@ -349,23 +308,32 @@ impl ServerHandler for Handler {
             };
             let answer = client.session.tools.execute_with(&name, &arguments, options).await;
             let answer = answer.map_err(|error| refused(&error))?;
-            Ok(match keeper {
-                Some(keeper) => keeper.kept(&client.session, answer),
-                None => answer,
+            Ok(match (keeper, shared.upgrade()) {
+                (Some(keeper), _) => keeper.kept(&client.session, answer),
+                (None, Some(shared)) if tool == Tool::RunJavascript => {
+                    shared.saved_shares.ran(&caller, &client.session, Instant::now());
+                    answer
+                }
+                (None, _) => answer,
             })
         };
         if let Some(place) = self.task_place(&context).filter(|_| is_first && tool == Tool::RunJavascript) {
             let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
             let client = self.client(&context, ClientChannel::Round(sender))?;
-            let run = Run { stop: client.stop.clone(), work: work(worked(client.events.clone(), work_of(client))), questions };
+            let run =
+                Run { stop: client.stop.clone(), work: work(worked(client.events.clone(), input.held.take(), work_of(client))), questions };
             return Ok(match self.served.0.tasks.begin(place, run, &context.ct).await? {
                 Begun::Done(result) => CallToolResponse::from(typed::<CallToolResult>(result)?),
                 Begun::Task(task) => CallToolResponse::from(task),
             });
         }
+        let (before, peer) = match tool {
+            Tool::Manage => (self.direct_names(&context).await?, context.peer.clone()),
+            _ => (None, context.peer.clone()),
+        };
         let step = self.asking(context, input, work_of).await?;
-        if tool == Tool::Manage {
-            self.direct_tools_may_have_changed();
+        if let Some(before) = before {
+            self.tell_of_direct_tools(&before, &peer).await?;
         }
         Ok(match step {
             Step::Done(answer) => CallToolResponse::from(answers::result(answer)),
@@ -403,9 +371,12 @@ impl ServerHandler for Handler {
             }
         };
         let input = self.input(request.request_state, request.input_responses, &json!(["resources/read", served]));
+        let input = input.map_err(|error| refused(&error))?;
         let step = self.asking(context, input, move |client| async move {
-            let read = client.session.agent.read_resource(&server, &uri, client.call_options(), &client.stop).await;
-            read.map(|contents| resources_and_prompts::renamed(with_meta(contents), &uri, &served)).map_err(|error| refused(&error))
+            let agent = &client.session.agent;
+            let read = agent.read_resource(&server, &uri, client.call_options(), &client.stop).await;
+            let told = read.map(|contents| resources_and_prompts::renamed(with_meta(contents), &uri, &served));
+            told.map(|contents| agent.answer_for_model(&contents)).map_err(|error| refused(&error))
         });
         Ok(match step.await.map_err(|error| answers::about(error, &asked))? {
             Step::Done(contents) => ReadResourceResponse::from(answers::complete::<ReadResourceResult>(contents)?),
@@ -439,11 +410,12 @@ impl ServerHandler for Handler {
         let (server, prompt) = self.prompt(&context, &request.name).await?;
         let arguments: Map<String, Json> = typed(json!(request.arguments.unwrap_or_default()))?;
         let bound = json!(["prompts/get", server, prompt, arguments]);
-        let input = self.input(request.request_state, request.input_responses, &bound);
+        let input = self.input(request.request_state, request.input_responses, &bound).map_err(|error| refused(&error))?;
         let step = self.asking(context, input, move |client| async move {
             let options = client.call_options();
-            let got = client.session.agent.get_prompt(&server, &prompt, arguments, options, &client.stop).await;
-            got.map(with_meta).map_err(|error| refused(&error))
+            let agent = &client.session.agent;
+            let got = agent.get_prompt(&server, &prompt, arguments, options, &client.stop).await;
+            got.map(|messages| agent.answer_for_model(&with_meta(messages))).map_err(|error| refused(&error))
         });
         Ok(match step.await? {
             Step::Done(prompt) => GetPromptResponse::from(answers::complete::<GetPromptResult>(prompt)?),
@@ -462,7 +434,8 @@ impl ServerHandler for Handler {
                 let uri = reference["uri"].as_str().unwrap_or_default().to_owned();
                 let template = uri.clone();
                 let server = self.with_items(&context, move |_, items| Ok(items.template_server(&template))).await?;
-                let server = server.ok_or_else(|| ErrorData::invalid_params("there is no such resource template", None))?;
+                let server = server
+                    .ok_or_else(|| ErrorData::invalid_params("there is no such resource template, or several servers have it", None))?;
                 (server, Completed::Template(uri))
             }
             _ => return Err(ErrorData::invalid_params("ref: must be a prompt or a resource template", None)),
@@ -475,7 +448,9 @@ impl ServerHandler for Handler {
             None => Map::new(),
         };
         let options = client.call_options();
-        let completed = client.session.agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop).await;
-        answers::complete(json!({ "completion": completed.map_err(|error| refused(&error))? }))
+        let agent = &client.session.agent;
+        let completed = agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop).await;
+        let completed = completed.map(|completion| agent.answer_for_model(&completion)).map_err(|error| refused(&error))?;
+        answers::complete(json!({ "completion": completed }))
     }
 }

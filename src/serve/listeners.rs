@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::RoleServer;
 use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken};
 use rmcp::service::Peer;
@@ -18,22 +19,34 @@ const MAX_WAITING: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 enum ClientNotification {
-    Progress(ProgressNotificationParam),
+    /// The event of a server's progress.
+    Progress(Json),
     Log(LoggingMessageNotificationParam),
     /// All events before this one are sent.
     All(oneshot::Sender<()>),
 }
 
+/// The request that waits for the outcome of a call, and its progress token.
+type Recipient = Arc<Mutex<(Peer<RoleServer>, Option<ProgressToken>)>>;
+
 /// The events of one call that are on their way to its client.
 #[derive(Clone)]
-pub(super) struct SentEvents(mpsc::Sender<ClientNotification>);
+pub(super) struct SentEvents {
+    sender: mpsc::Sender<ClientNotification>,
+    recipient: Recipient,
+}
 
 impl SentEvents {
+    /// Sends what happens from now on to another request of the client: after a question, the request with the answer waits for the outcome.
+    pub(super) fn send_to(&self, peer: Peer<RoleServer>, token: Option<ProgressToken>) {
+        *self.recipient.lock() = (peer, token);
+    }
+
     /// Waits until all events so far are sent, but not for a client that does not read.
     pub(super) async fn all(self) {
         let (sender, sent) = oneshot::channel();
         let notification = async move {
-            if self.0.send(ClientNotification::All(sender)).await.is_ok() {
+            if self.sender.send(ClientNotification::All(sender)).await.is_ok() {
                 // The sending task has ended, and sends no more.
                 let _ = sent.await;
             }
@@ -55,31 +68,33 @@ pub(super) fn listener(
     least: Option<LoggingLevel>,
 ) -> (EventListener, SentEvents) {
     let (sender, mut receiver) = mpsc::channel::<ClientNotification>(MAX_WAITING);
+    let recipient: Recipient = Arc::new(Mutex::new((peer, token)));
+    let events = SentEvents { sender: sender.clone(), recipient: Arc::clone(&recipient) };
     runtime.spawn(async move {
         let mut count = 0.0;
         while let Some(notification) = receiver.recv().await {
-            let sent = match notification {
-                ClientNotification::Progress(mut progress) => {
+            let (peer, token) = recipient.lock().clone();
+            // A request that is gone hears nothing, and the next one of the same call does.
+            let _ = match (notification, token) {
+                (ClientNotification::Progress(event), Some(token)) => {
                     count += 1.0;
+                    let mut progress = progress(token, &event);
                     progress.progress = count;
                     peer.notify_progress(progress).await
                 }
-                ClientNotification::Log(log) => peer.notify_logging_message(log).await,
-                ClientNotification::All(sent) => {
+                (ClientNotification::Progress(_), None) => Ok(()),
+                (ClientNotification::Log(log), _) => peer.notify_logging_message(log).await,
+                (ClientNotification::All(sent), _) => {
                     // The outcome may have stopped waiting.
                     let _ = sent.send(());
                     Ok(())
                 }
             };
-            if sent.is_err() {
-                return;
-            }
         }
     });
-    let events = SentEvents(sender.clone());
     let on_event: EventListener = Arc::new(move |event: Json| {
         let notification = match event["type"].as_str() {
-            Some("progress") => token.clone().map(|token| ClientNotification::Progress(progress(token, &event))),
+            Some("progress") => Some(ClientNotification::Progress(event)),
             Some("server-log") => log(&event, least).map(ClientNotification::Log),
             _ => None,
         };

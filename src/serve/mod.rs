@@ -14,11 +14,14 @@ mod changes;
 mod direct;
 mod handler;
 mod handles;
+mod held_arguments;
 pub mod http;
 mod listeners;
 mod paused_calls;
 mod resources_and_prompts;
+mod rounds;
 mod run_limits;
+mod saved_shares;
 mod served;
 mod session;
 mod standard;
@@ -26,6 +29,7 @@ mod stateless;
 mod stdio;
 mod subscriptions;
 mod tasks;
+mod unreadable;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,9 +48,11 @@ pub use stdio::serve_stdio;
 
 use self::changes::Changes;
 use self::handles::Handles;
+use self::held_arguments::ArgumentMemory;
 use self::http::{Metrics, Principal};
 use self::paused_calls::PausedCalls;
 use self::run_limits::Runs;
+use self::saved_shares::SavedShares;
 use self::session::Session;
 use self::tasks::Tasks;
 
@@ -74,7 +80,10 @@ struct Shared {
     paused_calls: PausedCalls,
     /// Sessions that callers without one have left, for their saved values.
     handles: Handles<Session>,
+    /// What the sessions have saved.
+    saved_shares: SavedShares<Session>,
     tasks: Tasks,
+    arguments: ArgumentMemory,
     metrics: Arc<Metrics>,
     runs: Runs,
     /// The number of the next run, in events and questions.
@@ -102,9 +111,11 @@ impl Served {
             gateway,
             options,
             changes: Changes::default(),
-            paused_calls: PausedCalls::new(&key),
+            paused_calls: PausedCalls::new(&key, &closed),
             handles: Handles::new(&key, max_bytes, max_age),
+            saved_shares: SavedShares::new(max_bytes),
             tasks: Tasks::new(runtime, &closed),
+            arguments: ArgumentMemory::default(),
             runs: Runs::new(Arc::clone(&metrics)),
             metrics,
             next_run: AtomicU64::new(1),
@@ -133,9 +144,11 @@ impl Served {
         self.0.next_run.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Stops looking for changes, and forgets what callers without a session have saved. Connections end with their transports.
+    /// Stops looking for changes, ends the calls that wait for an answer, and forgets what callers without a session have saved. Connections end with
+    /// their transports.
     pub fn close(&self) {
         self.0.closed.cancel();
+        self.0.paused_calls.clear();
         self.0.handles.clear();
     }
 

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
@@ -18,11 +18,14 @@ use rmcp::model::{InputRequests, InputRequiredResult, InputResponses, RequestSta
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::asking::Question;
-use crate::sandbox::Stop;
+use super::http::Owner;
+use super::listeners::SentEvents;
+use crate::sandbox::{Stop, StopReason};
 
-/// The time for which a call waits for its client.
+/// The time for which a call waits for its client, from each of its questions.
 const PATIENCE: Duration = Duration::from_mins(10);
 /// Calls that wait at once. Beyond, the oldest call of the caller with the most calls has to go, so that no caller can end the calls of another.
 const MAX_CALLS: usize = 256;
@@ -47,87 +50,115 @@ struct State {
     round: usize,
 }
 
-/// A call between two rounds, and the rounds that it had.
+/// A call that has asked at least once, and the rounds that it had since.
 struct Call {
-    caller: String,
+    owner: Owner,
     rounds: Vec<SharedRound>,
     stop: Stop,
-    /// Taken by the round that goes on with it.
-    paused: Arc<Mutex<Option<Paused>>>,
-    /// Ends the call where nobody comes back.
-    _expiry: tokio_util::sync::DropGuard,
+    events: Option<SentEvents>,
+    state: CallState,
+}
+
+/// The state of a call that has asked.
+enum CallState {
+    /// A round goes on with it.
+    Running,
+    /// It has waited since then for the answers of its client.
+    Paused { paused: Paused, since: Instant },
 }
 
 struct Paused {
-    caller: String,
+    owner: Owner,
     work: Work,
     /// Ends the call from outside.
     stop: Stop,
+    events: Option<SentEvents>,
     questions: mpsc::Receiver<Question>,
     answers: HashMap<String, oneshot::Sender<Json>>,
 }
 
+type Calls = Arc<Mutex<HashMap<u64, Call>>>;
+type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
+
 pub(super) struct PausedCalls {
     codec: RequestStateCodec,
-    calls: Arc<Mutex<HashMap<u64, Call>>>,
+    calls: Calls,
     next: AtomicU64,
+    now: Clock,
+    /// Ends all calls.
+    closed: CancellationToken,
 }
 
 impl PausedCalls {
-    pub(super) fn new(key: &[u8; 32]) -> Self {
-        Self { codec: RequestStateCodec::new(key.to_vec()), calls: Arc::default(), next: AtomicU64::new(1) }
+    pub(super) fn new(key: &[u8; 32], closed: &CancellationToken) -> Self {
+        Self {
+            codec: RequestStateCodec::new(key.to_vec()),
+            calls: Calls::default(),
+            next: AtomicU64::new(1),
+            now: Arc::new(Instant::now),
+            closed: closed.clone(),
+        }
     }
 
-    /// Begins a call of a caller. `stop` ends it from outside. `bound` is what a later round of it must repeat: the client, the method and its parameters.
+    /// Begins a call of an owner, with whom it ends. `stop` ends it from outside; `events` are on their way to its client. `bound` is what a later round of it must repeat: the client, the method
+    /// and its parameters.
     pub(super) fn begin(
         &self,
-        caller: String,
+        owner: Owner,
         work: Work,
-        stop: Stop,
+        (stop, events): (Stop, Option<SentEvents>),
         questions: mpsc::Receiver<Question>,
         bound: Vec<u8>,
     ) -> impl Future<Output = Round> + Send + use<> {
         let call = self.next.fetch_add(1, Ordering::Relaxed);
-        self.round(call, 0, Paused { caller, work, stop, questions, answers: HashMap::new() }, bound)
+        self.round(call, 0, Paused { owner, work, stop, events, questions, answers: HashMap::new() }, bound)
     }
 
-    /// Goes on with a call whose client has sent its answers. Returns the round, and the way to end the call.
+    /// Goes on with a call whose client has sent its answers. `to_this_request` gets the events of the call, which go to the present request from now on.
+    /// Returns the round, and the way to end the call.
     ///
     /// # Errors
     /// Invalid params for a state that is not ours, is not of this request, has expired, or belongs to another process.
-    pub(super) fn resume(&self, state: &str, responses: &InputResponses, bound: Vec<u8>) -> Result<(SharedRound, Stop), ErrorData> {
-        let unknown = || {
-            ErrorData::invalid_params(
-                "requestState: this call is not known here. It was begun by another process, has ended, or waited for more than 10 minutes: call again without it",
-                None,
-            )
-        };
+    pub(super) fn resume(
+        &self,
+        state: &str,
+        responses: &InputResponses,
+        bound: Vec<u8>,
+        to_this_request: impl FnOnce(&SentEvents),
+    ) -> Result<(SharedRound, Stop), ErrorData> {
         let State { call, round } = self.codec.open_json_with(state, &bound).map_err(|_| unknown())?;
         let mut calls = self.calls.lock();
         let known = calls.get_mut(&call).ok_or_else(unknown)?;
+        if let Some(events) = &known.events {
+            to_this_request(events);
+        }
         if let Some(same) = known.rounds.get(round) {
             return Ok((same.clone(), known.stop.clone()));
         }
-        if round != known.rounds.len() {
+        if round != known.rounds.len() || known.owner.ended.is_cancelled() {
             return Err(unknown());
         }
-        let mut paused = known.paused.lock().take().ok_or_else(unknown)?;
+        let CallState::Paused { mut paused, .. } = std::mem::replace(&mut known.state, CallState::Running) else { return Err(unknown()) };
         for (key, answer) in paused.answers.drain() {
             // A question without an answer is cancelled by its sender's end.
             if let Some(response) = responses.get(&key) {
                 let _ = answer.send(response.clone());
             }
         }
-        let next = self.round(call, round + 1, paused, bound).boxed().shared();
+        // A task of its own, so that the round goes on to its end or its next question even if no request waits for it any more.
+        let running = tokio::spawn(self.round(call, round + 1, paused, bound));
+        let failed =
+            |error: tokio::task::JoinError| Err(ErrorData::internal_error(error.to_string(), Some(json!({ "code": "ERR_INTERNAL" }))));
+        let next = running.map(move |done| done.unwrap_or_else(failed)).boxed().shared();
         known.rounds.push(next.clone());
         Ok((next, known.stop.clone()))
     }
 
-    /// Runs a call until it has ended, or asks.
+    /// Runs a call until it has ended, or asks, or its owner or the server has ended.
     fn round(&self, call: u64, round: usize, paused: Paused, bound: Vec<u8>) -> impl Future<Output = Round> + Send + use<> {
-        let (calls, codec) = (Arc::clone(&self.calls), self.codec.clone());
+        let (calls, codec, now, closed) = (Arc::clone(&self.calls), self.codec.clone(), Arc::clone(&self.now), self.closed.clone());
         async move {
-            let Paused { caller, mut work, stop, mut questions, .. } = paused;
+            let Paused { owner, mut work, stop, events, mut questions, answers: _ } = paused;
             let first = tokio::select! {
                 biased;
                 outcome = &mut work => {
@@ -135,7 +166,15 @@ impl PausedCalls {
                     drop(ended);
                     return outcome.map(Step::Done);
                 }
-                Some(question) = questions.recv() => question,
+                () = owner.ended.cancelled() => None,
+                () = closed.cancelled() => None,
+                Some(question) = questions.recv() => Some(question),
+            };
+            let Some(first) = first else {
+                stop.stop(StopReason::Closed);
+                let ended = calls.lock().remove(&call);
+                drop(ended);
+                return Err(unknown());
             };
             let (mut requests, mut answers) = (InputRequests::new(), HashMap::new());
             let mut next = Some(first);
@@ -148,39 +187,62 @@ impl PausedCalls {
             let state = codec
                 .seal_json_with(&State { call, round }, &SealOptions::new().associated_data(&bound).ttl(PATIENCE))
                 .map_err(|error| ErrorData::internal_error(error.to_string(), Some(json!({ "code": "ERR_INTERNAL" }))))?;
-            keep(&calls, call, Paused { caller, work, stop, questions, answers });
+            keep(&calls, call, round, Paused { owner, work, stop, events, questions, answers }, now())?;
             Ok(Step::Ask(InputRequiredResult::new(Some(requests), Some(state))))
         }
     }
+
+    /// Ends the calls that have waited for [`PATIENCE`] since their last question, and those whose owner is gone.
+    pub(super) fn end_left(&self) {
+        let now = (self.now)();
+        let is_over = |call: &Call| {
+            let waits_too_long = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
+            call.owner.ended.is_cancelled() || matches!(&call.state, CallState::Paused { since, .. } if waits_too_long(*since))
+        };
+        self.end(is_over);
+    }
+
+    /// Ends all calls.
+    pub(super) fn clear(&self) {
+        self.end(|_| true);
+    }
+
+    fn end(&self, is_over: impl Fn(&Call) -> bool) {
+        let mut calls = self.calls.lock();
+        let over: Vec<u64> = calls.iter().filter(|(_, call)| is_over(call)).map(|(number, _)| *number).collect();
+        let ended: Vec<_> = over.iter().filter_map(|number| calls.remove(number)).collect();
+        // Dropped outside of the lock: with it ends its run.
+        drop(calls);
+        ended.iter().for_each(|call| call.stop.stop(StopReason::Closed));
+        drop(ended);
+    }
 }
 
-/// Keeps a call until its client comes back, for at most [`PATIENCE`].
-fn keep(calls: &Arc<Mutex<HashMap<u64, Call>>>, call: u64, paused: Paused) {
+fn unknown() -> ErrorData {
+    ErrorData::invalid_params(
+        "requestState: this call is not known here. It was begun by another process, has ended, or waited for more than 10 minutes: call again without it",
+        None,
+    )
+}
+
+/// Keeps a call until its client comes back, for at most [`PATIENCE`]. Ends a call that was ended while its round ran.
+fn keep(calls: &Calls, call: u64, round: usize, paused: Paused, now: Instant) -> Result<(), ErrorData> {
     let mut all = calls.lock();
     if let Some(known) = all.get_mut(&call) {
-        *known.paused.lock() = Some(paused);
-        return;
+        known.state = CallState::Paused { paused, since: now };
+        return Ok(());
     }
-    let expiry = tokio_util::sync::CancellationToken::new();
-    let (ended, weak) = (expiry.clone(), Arc::downgrade(calls));
-    tokio::spawn(async move {
-        tokio::select! {
-            () = ended.cancelled() => {}
-            () = tokio::time::sleep(PATIENCE) => {
-                if let Some(calls) = weak.upgrade() {
-                    // Dropped outside of the lock: with it ends its run.
-                    let expired = calls.lock().remove(&call);
-                    drop(expired);
-                }
-            }
-        }
-    });
+    if round > 0 {
+        drop(all);
+        paused.stop.stop(StopReason::Closed);
+        return Err(unknown());
+    }
     let kept = Call {
-        caller: paused.caller.clone(),
+        owner: paused.owner.clone(),
         stop: paused.stop.clone(),
+        events: paused.events.clone(),
         rounds: Vec::new(),
-        paused: Arc::new(Mutex::new(Some(paused))),
-        _expiry: expiry.drop_guard(),
+        state: CallState::Paused { paused, since: now },
     };
     all.insert(call, kept);
     let surplus = (all.len() > MAX_CALLS).then(|| surplus(&all)).flatten();
@@ -188,13 +250,14 @@ fn keep(calls: &Arc<Mutex<HashMap<u64, Call>>>, call: u64, paused: Paused) {
     let ended = surplus.and_then(|surplus| all.remove(&surplus));
     drop(all);
     drop(ended);
+    Ok(())
 }
 
 /// Returns the oldest call of the caller that has the most calls.
 fn surplus(calls: &HashMap<u64, Call>) -> Option<u64> {
     let mut of_callers = BTreeMap::<&str, Vec<u64>>::new();
     for (number, call) in calls {
-        of_callers.entry(call.caller.as_str()).or_default().push(*number);
+        of_callers.entry(call.owner.key.as_str()).or_default().push(*number);
     }
     of_callers.into_values().max_by_key(Vec::len)?.into_iter().min()
 }
@@ -223,7 +286,19 @@ mod tests {
         call_of("", waiting, count, bound)
     }
 
+    fn owner(caller: &str) -> Owner {
+        Owner { key: caller.to_owned(), ended: CancellationToken::new() }
+    }
+
+    fn paused_calls(key: u8) -> PausedCalls {
+        PausedCalls::new(&[key; 32], &CancellationToken::new())
+    }
+
     fn call_of(caller: &str, waiting: &PausedCalls, count: &Arc<AtomicUsize>, bound: &[u8]) -> impl Future<Output = Round> + use<> {
+        call_by(owner(caller), waiting, count, bound)
+    }
+
+    fn call_by(owner: Owner, waiting: &PausedCalls, count: &Arc<AtomicUsize>, bound: &[u8]) -> impl Future<Output = Round> + use<> {
         let (sender, questions) = mpsc::channel(4);
         let count = Arc::clone(count);
         let work = work(async move {
@@ -236,7 +311,7 @@ mod tests {
             }
             Ok(json!(answers))
         });
-        waiting.begin(caller.to_owned(), work, Stop::new(), questions, bound.to_vec())
+        waiting.begin(owner, work, (Stop::new(), None), questions, bound.to_vec())
     }
 
     fn state(step: Round) -> String {
@@ -251,41 +326,120 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_goes_on_with_each_answer_and_a_request_that_is_repeated_runs_nothing_twice() {
-        let (waiting, count) = (PausedCalls::new(&[7; 32]), Arc::default());
+        let (waiting, count) = (paused_calls(7), Arc::default());
         let first = state(call(&waiting, &count, b"ours").await);
-        let round = waiting.resume(&first, &answer("a"), b"ours".to_vec()).unwrap().0;
-        let again = waiting.resume(&first, &answer("another"), b"ours".to_vec()).unwrap().0;
+        let round = waiting.resume(&first, &answer("a"), b"ours".to_vec(), |_| {}).unwrap().0;
+        let again = waiting.resume(&first, &answer("another"), b"ours".to_vec(), |_| {}).unwrap().0;
         let (second, same) = tokio::join!(round, again);
         assert_eq!(count.load(Ordering::Relaxed), 1);
         let second = state(second);
         assert_eq!(second, state(same));
-        let Ok(Step::Done(given)) = waiting.resume(&second, &answer("b"), b"ours".to_vec()).unwrap().0.await else { panic!("not done") };
+        let Ok(Step::Done(given)) = waiting.resume(&second, &answer("b"), b"ours".to_vec(), |_| {}).unwrap().0.await else {
+            panic!("not done")
+        };
         assert_eq!(given, json!(["a", "b"]));
         assert!(waiting.calls.lock().is_empty());
-        assert!(waiting.resume(&second, &answer("b"), b"ours".to_vec()).is_err());
+        assert!(waiting.resume(&second, &answer("b"), b"ours".to_vec(), |_| {}).is_err());
     }
 
     #[tokio::test]
     async fn a_state_holds_for_its_own_request_and_process_alone() {
-        let (waiting, other, count) = (PausedCalls::new(&[7; 32]), PausedCalls::new(&[8; 32]), Arc::default());
+        let (waiting, other, count) = (paused_calls(7), paused_calls(8), Arc::default());
         let known = state(call(&waiting, &count, b"ours").await);
-        assert!(waiting.resume(&known, &answer("a"), b"of another".to_vec()).is_err());
-        assert!(other.resume(&known, &answer("a"), b"ours".to_vec()).is_err());
-        assert!(waiting.resume("nonsense", &answer("a"), b"ours".to_vec()).is_err());
+        assert!(waiting.resume(&known, &answer("a"), b"of another".to_vec(), |_| {}).is_err());
+        assert!(other.resume(&known, &answer("a"), b"ours".to_vec(), |_| {}).is_err());
+        assert!(waiting.resume("nonsense", &answer("a"), b"ours".to_vec(), |_| {}).is_err());
         assert_eq!(count.load(Ordering::Relaxed), 0);
-        assert!(waiting.resume(&known, &answer("a"), b"ours".to_vec()).is_ok());
+        assert!(waiting.resume(&known, &answer("a"), b"ours".to_vec(), |_| {}).is_ok());
     }
 
     #[tokio::test]
     async fn a_caller_with_many_calls_ends_none_of_another() {
-        let (waiting, count) = (PausedCalls::new(&[7; 32]), Arc::default());
+        let (waiting, count) = (paused_calls(7), Arc::default());
         let of_another = state(call_of("quiet", &waiting, &count, b"ours").await);
         let first = state(call_of("loud", &waiting, &count, b"ours").await);
         for _ in 0..MAX_CALLS {
             state(call_of("loud", &waiting, &count, b"ours").await);
         }
         assert_eq!(waiting.calls.lock().len(), MAX_CALLS);
-        assert!(waiting.resume(&first, &answer("a"), b"ours".to_vec()).is_err());
-        assert!(waiting.resume(&of_another, &answer("a"), b"ours".to_vec()).is_ok());
+        assert!(waiting.resume(&first, &answer("a"), b"ours".to_vec(), |_| {}).is_err());
+        assert!(waiting.resume(&of_another, &answer("a"), b"ours".to_vec(), |_| {}).is_ok());
+    }
+
+    #[tokio::test]
+    async fn each_question_has_its_own_time() {
+        let time = Arc::new(Mutex::new(Instant::now()));
+        let clock = Arc::clone(&time);
+        let waiting = PausedCalls { now: Arc::new(move || *clock.lock()), ..paused_calls(7) };
+        let pass = |seconds| {
+            *time.lock() += Duration::from_secs(seconds);
+            waiting.end_left();
+        };
+        let count = Arc::default();
+        let first = state(call(&waiting, &count, b"ours").await);
+        pass(590);
+        let second = state(waiting.resume(&first, &answer("a"), b"ours".to_vec(), |_| {}).unwrap().0.await);
+        pass(590);
+        let last = waiting.resume(&second, &answer("b"), b"ours".to_vec(), |_| {}).unwrap().0;
+        assert!(matches!(last.await, Ok(Step::Done(_))));
+        let left = state(call(&waiting, &count, b"ours").await);
+        pass(600);
+        assert!(waiting.calls.lock().is_empty() && waiting.resume(&left, &answer("a"), b"ours".to_vec(), |_| {}).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_call_is_not_ended_while_a_round_runs_however_long() {
+        let time = Arc::new(Mutex::new(Instant::now()));
+        let clock = Arc::clone(&time);
+        let waiting = PausedCalls { now: Arc::new(move || *clock.lock()), ..paused_calls(7) };
+        let (sender, questions) = mpsc::channel(4);
+        let (release, released) = oneshot::channel::<()>();
+        let work = work(async move {
+            let (answer, answered) = oneshot::channel();
+            let _ = sender.send(Question { request: asks(), answer }).await;
+            let given = answered.await.unwrap_or_default();
+            let _ = released.await;
+            Ok(given)
+        });
+        let first = state(waiting.begin(owner("one"), work, (Stop::new(), None), questions, b"ours".to_vec()).await);
+        let round = waiting.resume(&first, &answer("a"), b"ours".to_vec(), |_| {}).unwrap().0;
+        *time.lock() += PATIENCE * 2;
+        waiting.end_left();
+        let again = waiting.resume(&first, &answer("a"), b"ours".to_vec(), |_| {}).unwrap().0;
+        release.send(()).unwrap();
+        assert!(matches!((round.await, again.await), (Ok(Step::Done(one)), Ok(Step::Done(other))) if one == "a" && other == "a"));
+    }
+
+    #[tokio::test]
+    async fn a_call_ends_with_its_owner_and_with_the_server_whether_it_waits_or_runs() {
+        for ends_server in [false, true] {
+            let closed = CancellationToken::new();
+            let waiting = PausedCalls::new(&[7; 32], &closed);
+            let (count, one) = (Arc::<AtomicUsize>::default(), owner("one"));
+            let paused = state(call_by(one.clone(), &waiting, &count, b"ours").await);
+            let (sender, questions) = mpsc::channel(4);
+            let (stop, held) = (Stop::new(), Arc::clone(&count));
+            let endless = work(async move {
+                let (answer, answered) = oneshot::channel();
+                let _ = sender.send(Question { request: asks(), answer }).await;
+                let _ = answered.await;
+                drop(held);
+                std::future::pending().await
+            });
+            let running = state(waiting.begin(one.clone(), endless, (stop.clone(), None), questions, b"ours".to_vec()).await);
+            let running = waiting.resume(&running, &answer("a"), b"ours".to_vec(), |_| {}).unwrap().0;
+            assert_eq!(Arc::strong_count(&count), 3);
+            if ends_server {
+                closed.cancel();
+                waiting.clear();
+            } else {
+                one.ended.cancel();
+                waiting.end_left();
+            }
+            assert!(running.await.is_err() && stop.reason() == Some(StopReason::Closed));
+            assert!(waiting.resume(&paused, &answer("a"), b"ours".to_vec(), |_| {}).is_err());
+            assert!(waiting.calls.lock().is_empty());
+            assert_eq!(Arc::strong_count(&count), 1, "the work is dropped");
+        }
     }
 }

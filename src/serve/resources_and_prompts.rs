@@ -119,9 +119,12 @@ impl ResourcesAndPrompts {
         templates.collect()
     }
 
-    /// Returns the server that has a resource template.
+    /// Returns the server that has a resource template. `None` where no server has it, or several: nobody knows which of them is meant, and what was typed
+    /// so far is for that one alone.
     pub(super) fn template_server(&self, template: &str) -> Option<String> {
-        self.resources.iter().find(|entry| entry.template() == Some(template)).map(|entry| entry.server.clone())
+        let mut servers = self.resources.iter().filter(|entry| entry.template() == Some(template)).map(|entry| &entry.server);
+        let first = servers.next()?;
+        servers.all(|server| server == first).then(|| first.clone())
     }
 
     /// Returns the resource that a URI leads to. `None` where no server has it, or nobody knows which of several servers is meant.

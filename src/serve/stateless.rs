@@ -1,6 +1,6 @@
 //! Calls without a session (MCP 2026-07-28 over HTTP): who makes them, and the handle under which later calls find what their runs have saved.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use rmcp::RoleServer;
@@ -8,9 +8,9 @@ use rmcp::model::{JsonObject, MetaObject, ProtocolVersion, Tool};
 use rmcp::service::RequestContext;
 use serde_json::{Value as Json, json};
 
-use super::Served;
 use super::http::Owner;
 use super::session::Session;
+use super::{Served, Shared};
 use crate::agent::Tool as AgentTool;
 use crate::error::{Error, Result};
 
@@ -56,7 +56,8 @@ pub(super) fn meta(answer: &Json) -> Option<MetaObject> {
 
 /// Keeps what a run has saved, for later calls of its caller.
 pub(super) struct Keeper {
-    served: Served,
+    /// Not the server itself, as a call that waits for an answer is kept there.
+    shared: Weak<Shared>,
     owner: Owner,
     /// The handle that the call names.
     handle: Option<String>,
@@ -70,7 +71,7 @@ impl Keeper {
         let of_host = || context.meta.get(META).cloned();
         let handle = of_model.filter(|handle| !handle.is_null()).or_else(of_host);
         let handle = handle.map(|handle| handle.as_str().map_or_else(|| handle.to_string(), str::to_owned));
-        Some(Self { served: served.clone(), owner, handle })
+        Some(Self { shared: Arc::downgrade(&served.0), owner, handle })
     }
 
     pub(super) fn handle(&self) -> Option<&str> {
@@ -82,7 +83,8 @@ impl Keeper {
     /// # Errors
     /// `ERR_UNKNOWN_SESSION`.
     pub(super) fn session(&self) -> Result<Option<Arc<Session>>> {
-        self.handle.as_deref().map(|handle| self.served.0.handles.find(&self.owner, handle, Instant::now())).transpose()
+        let Some((shared, handle)) = self.shared.upgrade().zip(self.handle.as_deref()) else { return Ok(None) };
+        shared.handles.find(&self.owner, handle, Instant::now()).map(Some)
     }
 
     /// Adds the handle to the answer of a run that has saved something, or that was given one.
@@ -92,7 +94,8 @@ impl Keeper {
         if bytes == 0 && self.handle.is_none() {
             return answer;
         }
-        let kept = self.served.0.handles.keep(&self.owner, self.handle.as_deref(), session, bytes, now);
+        let keep = |shared: Arc<Shared>| shared.handles.keep(&self.owner, self.handle.as_deref(), session, bytes, now);
+        let kept = self.shared.upgrade().map_or(Ok(None), keep);
         let Some(fields) = answer.as_object_mut() else { return answer };
         if let Ok(Some(handle)) = kept {
             fields.insert(FIELD.to_owned(), handle.into());

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::Served;
 use super::backpressure::Backpressure;
 use super::http::Principal;
+use super::unreadable::{Answering, Watched};
 use crate::error::{Error, Result};
 
 /// Longest line that a host may send, in bytes: a script of 1 MiB, quoted, and what is around it.
@@ -22,7 +23,9 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
+    let (input, found) = Watched::new(input, MAX_LINE_BYTES);
     let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_LINE_BYTES);
+    let transport = Answering { transport, found };
     let handler = served.handler(&Principal::default());
     let session = handler.session_cell();
     let running = match handler.serve_with_ct(Backpressure::new(transport), stop.clone()).await {

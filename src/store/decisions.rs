@@ -127,34 +127,35 @@ fn checked(
     if sealed(key, &anchor, kind, *changes, &macs) != *found {
         return Ok(Err("the seal does not fit".to_owned()));
     }
-    let bodies = match known {
-        Some(known) => bodies_beside(reader, kind, &macs, known)?,
-        None => bodies(reader, kind)?,
+    let (mut rows, unchecked) = match known {
+        Some(known) => (Rows::clone(&known.rows), changed_rows(reader, kind, &macs, &known.macs)?),
+        None => (Rows::new(), all_rows(reader, kind)?),
     };
-    let mut rows = Rows::new();
-    for (name, body) in bodies {
-        let is_known = known.is_some_and(|known| known.rows.get(&name).is_some_and(|known| Arc::ptr_eq(known, &body)));
-        if !is_known && macs.get(&name) != Some(&row_mac(key, kind, &name, &body)) {
+    for (name, body) in unchecked {
+        if macs.get(&name) != Some(&row_mac(key, kind, &name, &body)) {
             return Ok(Err(format!("the row \"{name}\" does not fit its MAC")));
         }
         rows.insert(name, body);
     }
+    if rows.len() > macs.len() {
+        rows.retain(|name, _| macs.contains_key(name));
+    }
     Ok(Ok(Snapshot { rows: Arc::new(rows), macs: Arc::new(macs), seal, anchor, problem: None, version: None }))
 }
 
-/// Writes the rows that differ from those before, and a new seal. Returns the number of changes, or `None` if nothing has changed.
+/// Writes the rows that differ from those before, and a new seal. Returns what is then in the database, or `None` if nothing has changed.
 pub(super) fn write_changed(
     reader: &Reader<'_>,
     kind: Kind,
     key: &MachineKey,
     counts: &Counts,
     before: &Snapshot,
-    rows: &Rows,
-) -> Result<Option<u64>> {
-    let written = || {
+    rows: Rows,
+) -> Result<Option<Snapshot>> {
+    let written = move || {
         if let Some(problem) = &before.problem {
             set_aside(reader, Some(kind), problem)?;
-        } else if *before.rows == *rows {
+        } else if *before.rows == rows {
             return Ok(None);
         }
         let mut macs = Macs::clone(&before.macs);
@@ -175,8 +176,9 @@ pub(super) fn write_changed(
         };
         let mac = sealed(key, &counts.id, kind, changes, &macs);
         let mut statement = reader.transaction.prepare_cached("INSERT OR REPLACE INTO seals VALUES (?1, ?2, ?3)")?;
-        statement.execute((kind.as_str(), changes.cast_signed(), mac))?;
-        Ok(Some(changes))
+        statement.execute((kind.as_str(), changes.cast_signed(), &mac))?;
+        let seal = Some(Seal { changes, mac });
+        Ok(Some(Snapshot { rows: Arc::new(rows), macs: Arc::new(macs), seal, anchor: counts.id.clone(), problem: None, version: None }))
     };
     written().map_err(|error| reader.failed(&error))
 }
@@ -213,25 +215,20 @@ fn seal(reader: &Reader<'_>, kind: Kind) -> rusqlite::Result<Option<Seal>> {
 }
 
 fn macs(reader: &Reader<'_>, kind: Kind) -> rusqlite::Result<Macs> {
-    let mut statement = reader.transaction.prepare_cached("SELECT name, mac FROM decisions WHERE kind = ?1")?;
+    let mut statement =
+        reader.transaction.prepare_cached("SELECT name, mac FROM decisions INDEXED BY macs WHERE kind = ?1 ORDER BY name")?;
     statement.query_map([kind.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-fn bodies(reader: &Reader<'_>, kind: Kind) -> rusqlite::Result<Vec<(String, Arc<[u8]>)>> {
+fn all_rows(reader: &Reader<'_>, kind: Kind) -> rusqlite::Result<Vec<(String, Arc<[u8]>)>> {
     let mut statement = reader.transaction.prepare_cached("SELECT name, body FROM decisions WHERE kind = ?1")?;
     statement.query_map([kind.as_str()], |row| Ok((row.get(0)?, Arc::from(row.get::<_, Vec<u8>>(1)?))))?.collect()
 }
 
-/// Returns the rows with these MACs, and reads only those that are not among the known ones.
-fn bodies_beside(reader: &Reader<'_>, kind: Kind, macs: &Macs, known: &Snapshot) -> rusqlite::Result<Vec<(String, Arc<[u8]>)>> {
+/// Reads the rows whose MACs are not among the known ones.
+fn changed_rows(reader: &Reader<'_>, kind: Kind, macs: &Macs, known: &Macs) -> rusqlite::Result<Vec<(String, Arc<[u8]>)>> {
     let mut statement = reader.transaction.prepare_cached("SELECT body FROM decisions WHERE kind = ?1 AND name = ?2")?;
-    let body = |(name, mac): (&String, &Vec<u8>)| {
-        let same = known.rows.get(name).filter(|_| known.macs.get(name) == Some(mac)).map(Arc::clone);
-        let body = match same {
-            Some(body) => body,
-            None => Arc::from(statement.query_row((kind.as_str(), name), |row| row.get::<_, Vec<u8>>(0))?),
-        };
-        Ok((name.clone(), body))
-    };
-    macs.iter().map(body).collect()
+    let mut body = |name: &String| statement.query_row((kind.as_str(), name), |row| row.get::<_, Vec<u8>>(0));
+    let changed = macs.iter().filter(|(name, mac)| known.get(*name) != Some(mac));
+    changed.map(|(name, _)| Ok((name.clone(), Arc::from(body(name)?)))).collect()
 }

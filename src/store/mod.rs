@@ -239,12 +239,16 @@ impl Store {
             let mut rows = std::array::from_fn(|index| Rows::clone(&before[index].rows));
             let outcome = change(&mut rows)?;
             let mut changed = Vec::new();
-            for ((kind, before), rows) in kinds.into_iter().zip(&before).zip(&rows) {
-                changed.extend(write_changed(transaction, kind, &self.key, counts, before, rows)?.map(|changes| (kind, changes)));
+            for ((kind, before), rows) in kinds.into_iter().zip(&before).zip(rows) {
+                changed.extend(write_changed(transaction, kind, &self.key, counts, before, rows)?.map(|snapshot| (kind, snapshot)));
             }
             Ok((outcome, counts.id.clone(), changed))
         })?;
-        self.raise_anchor(&mut writer, &anchor, &changed);
+        let numbers = |(kind, snapshot): &(Kind, Snapshot)| snapshot.seal.as_ref().map(|seal| (*kind, seal.changes));
+        let changes: Vec<_> = changed.iter().filter_map(numbers).collect();
+        // What was written need not be read: the reading below finds its seal.
+        self.last().extend(changed.into_iter().map(|(kind, snapshot)| (kind, Reading::Read(snapshot))));
+        self.raise_anchor(&mut writer, &anchor, &changes);
         drop(writer);
         self.rows_of(kinds)?;
         Ok(outcome)

@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 use unicode_segmentation::UnicodeSegmentation as _;
 
 /// Maximum depth of a schema. Deeper parts are replaced. `serde_json` has a limit of 128.
-const MAX_LEVELS: usize = 64;
+pub(crate) const MAX_LEVELS: usize = 64;
 /// The shortest length to which a key is cut. It leaves space for a number that distinguishes two equal keys.
 const MIN_KEY_CHARS: usize = 32;
 const ELLIPSIS: char = '…';

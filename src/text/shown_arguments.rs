@@ -55,7 +55,7 @@ fn folded(text: &str) -> String {
             let (run, after) = rest.split_at(end);
             let most = if rest.len() == line.len() { MAX_INDENTATION } else { MAX_BLANKS };
             match run.chars().count() {
-                count if first.is_whitespace() && count > most => out += &format!("[{count} blanks]"),
+                count if first.is_whitespace() && count > most => out.extend(["[", &count.to_string(), " blanks]"]),
                 _ => out += run,
             }
             rest = after;

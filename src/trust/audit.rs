@@ -17,7 +17,7 @@ use serde_json::{Value as Json, json};
 use super::audit_rules as rules;
 use super::audit_rules::{Measure, RULES, Rule, Severity, Subject, fold, mixes_scripts};
 use crate::catalog::Manifest;
-use crate::text::{hidden, is_tag, sanitise_line, sanitise_text};
+use crate::text::{MAX_LEVELS, hidden, is_tag, sanitise_line, sanitise_text};
 
 /// Maximum number of findings. A person would not read more.
 const MAX_FINDINGS: usize = 200;
@@ -235,20 +235,27 @@ impl Audit {
 
     /// Audits every text of a JSON value. Uses no recursion, because a server may nest a schema as deeply as it likes.
     fn json(&mut self, root: &Json, owner: Option<Owner<'_>>, field: &str) {
-        let mut open = vec![(root, field.to_owned())];
-        while let Some((value, field)) = open.pop() {
+        let mut open = vec![(root, field.to_owned(), 0_usize)];
+        let mut is_deep = false;
+        while let Some((value, field, level)) = open.pop() {
             if self.is_full() {
                 return;
+            }
+            if level >= MAX_LEVELS && !is_deep && (value.is_array() || value.is_object()) {
+                is_deep = true;
+                self.findings.push(Forms::new("", owner, &field).finding(parts(&rules::DEEP_NESTING), ""));
             }
             let inner = |part: &str| sanitise_line(&format!("{field}.{part}"), MAX_FIELD_CHARS);
             match value {
                 Json::String(text) => self.text(text, owner, &field),
-                Json::Array(items) => open.extend(items.iter().enumerate().rev().map(|(index, item)| (item, inner(&index.to_string())))),
+                Json::Array(items) => {
+                    open.extend(items.iter().enumerate().rev().map(|(index, item)| (item, inner(&index.to_string()), level + 1)));
+                }
                 Json::Object(object) => {
                     for key in object.keys() {
                         self.text(key, owner, &inner(key));
                     }
-                    open.extend(object.iter().rev().map(|(key, item)| (item, inner(key))));
+                    open.extend(object.iter().rev().map(|(key, item)| (item, inner(key), level + 1)));
                 }
                 _ => {}
             }

@@ -67,6 +67,7 @@ pub const UNUSUAL_LENGTH: Measure = measure("unusual-length", Low, "The text is 
 pub const EXCESSIVE_LENGTH: Measure = measure("excessive-length", Medium, "The text is far longer than any honest text in its place.");
 pub const BLANK_STRETCH: Measure =
     measure("blank-stretch", Medium, "A long run of spaces or empty lines moves the following text out of sight.");
+pub const DEEP_NESTING: Measure = measure("deep-nesting", High, "The value is nested so deeply that this request does not show all of it.");
 pub const TOO_MANY: Measure = measure("too-many-findings", High, "There are more findings than this list shows.");
 
 /// All rules that match patterns, in the order of their findings.

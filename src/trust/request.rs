@@ -10,19 +10,15 @@ use super::digest::{manifest_digest, tool_digest};
 use super::drift::{Difference, Drift, differences};
 use super::executable::Executable;
 use super::resources_and_prompts::{
-    MAX_NAME_CHARS, PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_warnings, prompt_summaries, resource_summaries,
-    template_summaries,
+    PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_warnings, prompt_summaries, resource_summaries, template_summaries,
+    unoffered_warnings,
 };
 use super::shown::{METADATA_FIELD, URL_FIELD, addresses_of, header_lines, input_lines, oauth_lines, shown_variable};
 use super::subject::Subject;
-use crate::catalog::{Manifest, Tool};
+use crate::catalog::{MAX_SHOWN_META_CHARS, MAX_SHOWN_NAME_CHARS as MAX_NAME_CHARS, Manifest, Tool, shown_literal_chars};
 use crate::config::{Address, Confirm, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code, redirects_traffic};
 use crate::text::{is_unseen, sanitise_json, sanitise_line, sanitise_text};
 
-/// Maximum length of a text in `_meta`: longer than any that is read from a server, as a host gets all of it.
-const MAX_META_CHARS: usize = 16 * 1024;
-/// Maximum length of names and literals in schemas. No declaration contains longer ones.
-const MAX_DECLARED_CHARS: usize = 1_024;
 const FULL_RIGHTS_WARNING: &str =
     "the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
 const REMOTE_WARNING: &str = "what is sent to this address leaves your machine; its operator sees every argument and decides every answer";
@@ -288,7 +284,7 @@ impl ManifestRequest {
             resource_templates: template_summaries(manifest, max_chars),
             prompts: prompt_summaries(manifest, max_chars),
             findings: audit_manifest(manifest),
-            warnings: filter_warnings(server, live),
+            warnings: [filter_warnings(server, live), unoffered_warnings(manifest, max_chars)].concat(),
             changes: before.map(|before| changes(before, manifest)),
         }
     }
@@ -296,7 +292,7 @@ impl ManifestRequest {
 
 fn summaries(manifest: &Manifest, max_chars: usize) -> Vec<ToolSummary> {
     // Declarations contain names and literals of schemas in full, so these are not cut to `max_chars`.
-    let schema = |schema: &Json| sanitise_json(schema, max_chars.max(MAX_DECLARED_CHARS));
+    let schema = |schema: &Json| sanitise_json(schema, shown_literal_chars(max_chars));
     let identifiers = manifest.identifiers();
     let summary = |tool: &Tool| ToolSummary {
         name: sanitise_line(&tool.name, MAX_NAME_CHARS),
@@ -307,7 +303,7 @@ fn summaries(manifest: &Manifest, max_chars: usize) -> Vec<ToolSummary> {
         input_schema: schema(&tool.input_schema),
         output_schema: tool.output_schema.as_ref().map(schema),
         annotations: tool.annotations.as_ref().map(|hints| sanitise_json(hints, max_chars)),
-        meta: tool.meta.as_ref().map(|meta| sanitise_json(meta, MAX_META_CHARS)),
+        meta: tool.meta.as_ref().map(|meta| sanitise_json(meta, MAX_SHOWN_META_CHARS)),
     };
     manifest.tools.iter().map(summary).collect()
 }

@@ -3,13 +3,12 @@
 use serde::Serialize;
 
 use super::digest::item_digest;
-use crate::catalog::{Manifest, Prompt, PromptArgument, Resource, ResourceTemplate, UriTemplate};
+use crate::catalog::{
+    MAX_SHOWN_NAME_CHARS as MAX_NAME_CHARS, MAX_SHOWN_URI_CHARS as MAX_URI_CHARS, Manifest, Prompt, PromptArgument, Resource,
+    ResourceTemplate, Unshown, UriTemplate, Wording, unshown_prompt, unshown_tool, unshown_uri,
+};
 use crate::config::{ServerDefinition, covers};
 use crate::text::{sanitise_line, sanitise_text};
-
-pub(super) const MAX_NAME_CHARS: usize = 200;
-/// Maximum length of a URI. A URI is longer than a name, as it contains a path.
-const MAX_URI_CHARS: usize = 1_000;
 
 /// A resource as a person is shown it.
 #[derive(Debug, Clone, Serialize)]
@@ -152,6 +151,22 @@ pub fn filter_warnings(server: &ServerDefinition, live: &Manifest) -> Vec<String
     .concat()
 }
 
+/// Returns a warning for each item that a model is not offered, or only by its name in code, because this request does not show all of it.
+#[must_use]
+pub fn unoffered_warnings(manifest: &Manifest, max_chars: usize) -> Vec<String> {
+    let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars };
+    let told = |kind: &str, name: &str, what: &str, reason: Unshown| format!("{kind} \"{}\" is {what}, because {reason}", line(name));
+    let tools = manifest.tools.iter().filter_map(|tool| {
+        Some(told("the tool", &tool.name, "not offered under a name of its own (serve --direct)", unshown_tool(tool, &wording)?))
+    });
+    let uris = manifest.resources.iter().map(|resource| &resource.uri);
+    let uris = uris.chain(manifest.resource_templates.iter().map(|template| &template.uri_template));
+    let resources = uris.filter_map(|uri| Some(told("the resource", uri, "in no list", unshown_uri(uri)?)));
+    let prompts =
+        manifest.prompts.iter().filter_map(|prompt| Some(told("the prompt", &prompt.name, "in no list", unshown_prompt(prompt)?)));
+    tools.chain(resources).chain(prompts).collect()
+}
+
 /// Returns a manifest without the items that the config hides. A template stays if the filter admits its text. A URI that is read with it must pass
 /// the filter too.
 #[must_use]
@@ -214,6 +229,22 @@ mod tests {
             ["server \"a\" has no resource \"memos://*\", which allowResources names"]
         );
         assert_eq!(told(r#", "denyPrompts": ["r"], "denyTools": ["u"]"#).len(), 2);
+    }
+
+    #[test]
+    fn what_a_model_is_not_offered_is_told() {
+        let manifest: Manifest = serde_json::from_value(json!({
+            "protocolVersion": "", "serverName": "", "serverVersion": "",
+            "tools": [{ "name": "t", "inputSchema": {} }, { "name": "u", "inputSchema": { "default": "x".repeat(1_025) } }],
+            "resources": [{ "uri": format!("a:{}", "b".repeat(1_000)), "name": "n" }],
+            "prompts": [{ "name": "p" }, { "name": "q", "arguments": [{ "name": "a".repeat(201) }] }],
+        }))
+        .unwrap();
+        let told = unoffered_warnings(&manifest, 100);
+        let long = "because a name or a literal of it is longer than an approval request shows";
+        assert_eq!(told[0], format!("the tool \"u\" is not offered under a name of its own (serve --direct), {long}"));
+        assert!(told[1].starts_with("the resource \"a:bbb") && told[1].ends_with(&format!("is in no list, {long}")), "{told:?}");
+        assert_eq!(told[2..], [format!("the prompt \"q\" is in no list, {long}")]);
     }
 
     #[test]

@@ -5,9 +5,10 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::shown_value::{Openness, has_plain_user, mask, may_name_a_secret, shown_value};
 use crate::config::{
-    Address, Grant, OAuthDefinition, ServerDefinition, Surroundings, Transport, inputs_of_text, loads_code, redirects_traffic,
+    Address, Grant, OAuthDefinition, ServerDefinition, Surroundings, Transport, inputs_of_text, loads_code, loads_code_by_its_start,
+    redirects_traffic,
 };
-use crate::redact::{is_known_token, is_secret_name};
+use crate::redact::{is_key_name, is_known_token, is_secret, is_secret_name};
 
 /// Lower-case prefixes of the names of package managers' variables, and of other variables with addresses of packages.
 const PACKAGE_MANAGERS: [&str; 10] =
@@ -19,6 +20,8 @@ const ADDRESS_ENDS: [&str; 9] =
 /// Lower-case ends of the names of variables that redirect traffic and whose values are addresses of proxies, which may contain a password. All
 /// other variables of this kind hold paths, names and numbers.
 const PROXY_ENDS: [&str; 2] = ["_proxy", "socks_server"];
+/// Schemes of `Authorization`, which precede a credential.
+const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
 pub(super) const URL_FIELD: &str = "url";
 pub(crate) const METADATA_FIELD: &str = "oauth.clientMetadataUrl";
 
@@ -60,10 +63,27 @@ pub fn shown_variable(name: &str, value: &str) -> String {
     format!("{name}={}", shown_text(name, value).unwrap_or_else(|| shown_value(name, value, Openness::Plain)))
 }
 
+/// Returns whether the value of a variable is a credential, though its name starts like one that loads code: `LD_SDK_KEY`, `MISE_GITHUB_PAT`. A program
+/// that such a variable names is shown: a path, a command with blanks, or a word that does not look like a secret under a name that ends in another
+/// word.
+fn is_credential(name: &str, value: &str) -> bool {
+    if !loads_code_by_its_start(name) || !(is_secret_name(name) || is_key_name(name)) {
+        return false;
+    }
+    let scheme = value.split_once(' ').filter(|(scheme, _)| SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known)));
+    let word = scheme.map_or(value, |(_, word)| word);
+    let is_word = !word.contains(char::is_whitespace) && !word.contains('/');
+    let last = name.rsplit('_').next().unwrap_or_default();
+    is_word && (is_secret_name(last) || is_key_name(name) || is_secret("", word))
+}
+
 /// Returns the value of a variable that loads code or redirects traffic. `None` for any other variable.
 fn shown_text(name: &str, value: &str) -> Option<String> {
     let lower = name.to_ascii_lowercase();
     let ends_in = |ends: &[&str]| ends.iter().any(|end| lower.ends_with(end));
+    if is_credential(name, value) {
+        return None;
+    }
     if loads_code(name) {
         let is_address = PACKAGE_MANAGERS.iter().any(|start| lower.starts_with(start)) && ends_in(&ADDRESS_ENDS);
         let words = value.split_inclusive([' ', ',', '|', '\n', '\t']);
@@ -104,7 +124,8 @@ fn shown_default(server: &ServerDefinition, id: &String, default: &str) -> Strin
     let names: Vec<&String> = environment.iter().filter(|(_, value)| uses(value)).map(|(name, _)| name).collect();
     let secret = names.iter().find(|name| may_name_a_secret(name));
     // A variable that loads code decides first, as all of its value is shown.
-    let (loading, redirecting) = (names.iter().find(|name| loads_code(name)), names.iter().find(|name| redirects_traffic(name)));
+    let loads = |name: &str| loads_code(name) && !is_credential(name, default);
+    let (loading, redirecting) = (names.iter().find(|name| loads(name)), names.iter().find(|name| redirects_traffic(name)));
     match () {
         // The default may be any part of the variable's value, so it is not read as an address.
         () if loading.is_some() => default.to_owned(),
@@ -197,6 +218,38 @@ mod tests {
             ("LD_PRELOAD", "https://evil@good", "https://evil@good"),
         ] {
             assert_eq!(shown_variable(name, value), format!("{name}={shown}"));
+        }
+    }
+
+    #[test]
+    fn a_credential_is_masked_though_its_name_starts_like_that_of_a_loader() {
+        let key = "q7Xv2LmZ9tRb4KcWn8Yp3HsDf6Jg";
+        for (name, value) in [
+            ("POETRY_PYPI_TOKEN_PYPI", format!("pypi-{key}{key}")),
+            ("NVM_AUTH_HEADER", format!("Bearer {key}")),
+            ("LD_SDK_KEY", format!("sdk-{key}")),
+            ("LD_MOBILE_KEY", "swordfish".to_owned()),
+            ("MISE_GITHUB_PAT", "ghp_16C7e42F292c6912E7710c838347Ae178B4a".to_owned()),
+            ("PIP_ACCESS_KEY", key.to_owned()),
+            ("UV_DB_PASSWD", "swordfish".to_owned()),
+            ("LD_CLIENT_SECRET", format!("${{X:-{key}}}")),
+            ("CARGO_REGISTRIES_CORP_CREDENTIAL", key.to_owned()),
+        ] {
+            let shown = shown_variable(name, &value);
+            assert!(shown.contains("***") && !shown.contains(&value[value.len() - 8..]), "{shown}");
+        }
+        // What may load code is shown in full.
+        for (name, value) in [
+            ("GIT_CONFIG_KEY_0", "core.fsmonitor"),
+            ("GIT_CONFIG_VALUE_0", key),
+            ("CARGO_REGISTRY_CREDENTIAL_PROVIDER", "evil-program"),
+            ("LD_PRELOAD_KEY", "/tmp/evil.so"),
+            ("CARGO_AUTH_COMMAND", key),
+            ("LD_SDK_KEY", "sh -c evil"),
+            ("PIP_KEYRING_PROVIDER", "subprocess"),
+            ("npm_config_script_shell", key),
+        ] {
+            assert_eq!(shown_variable(name, value), format!("{name}={value}"));
         }
     }
 

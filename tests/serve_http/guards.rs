@@ -8,6 +8,8 @@ use futures::future::join_all;
 use hyperlight_mcp::Error;
 use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::serve::http::{HttpLimits, HttpOptions, Listen};
+use serde_json::{Value as Json, json};
+use tokio::io::AsyncWriteExt as _;
 
 use crate::support::*;
 
@@ -117,6 +119,63 @@ async fn requests_in_progress_have_a_limit() {
     let answer = Answer::of(waiting.await.unwrap().unwrap()).await;
     assert_eq!(answer.result(), "waited");
     assert_eq!(server.call(None, "whoami").await.status, 200);
+}
+
+#[tokio::test]
+async fn an_id_that_is_in_use_or_long_is_refused_and_its_session_goes_on() {
+    let server = start(HttpOptions::default()).await;
+    let session = server.session(None).await;
+    let post = |body: &Json| server.post(None, body).header("mcp-session-id", &session).send();
+    let waiting = tokio::spawn(post(&session_call("wait")));
+    taken(&server.probe.started, "the call").await;
+    for _ in 0..3 {
+        let refused = Answer::of(post(&session_call("whoami")).await.unwrap()).await;
+        assert!(refused.status == 200 && refused.text.contains("under way has the same"), "{refused:?}");
+    }
+    let mut long = session_call("whoami");
+    long["id"] = json!("x".repeat(257));
+    let refused = Answer::of(post(&long).await.unwrap()).await;
+    assert!(refused.text.contains("id: at most 256 bytes"), "{refused:?}");
+    long["id"] = json!(3);
+    long["params"]["_meta"] = json!({ "progressToken": "x".repeat(257) });
+    let refused = Answer::of(post(&long).await.unwrap()).await;
+    assert!(refused.text.contains("progressToken: at most 256 bytes"), "{refused:?}");
+    server.probe.release.add_permits(1);
+    assert_eq!(Answer::of(waiting.await.unwrap().unwrap()).await.result(), "waited");
+    assert_eq!(server.call_in(&session, None, "whoami").await.result(), "nobody");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_bodies_of_one_caller_leave_room_for_those_of_another_and_count_until_they_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = Some(token_file(folder.path(), &format!("{ONE}\n{TWO}\n")));
+    let limits = HttpLimits { max_body_bytes: 4096, max_buffered_bytes: 8192, ..HttpLimits::default() };
+    let server = start(HttpOptions { token_file: tokens, ..limited(limits) }).await;
+    let head = |token: &str| {
+        let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 4000\r\n";
+        format!("{head}authorization: Bearer {token}\r\n\r\n{}", "x".repeat(3000)).into_bytes()
+    };
+    let mut slow = server.raw().await;
+    slow.write_all(&head(ONE)).await.unwrap();
+    until("the caller has no more room", || {
+        let mut full = std::net::TcpStream::connect(server.http.address()).unwrap();
+        std::io::Write::write_all(&mut full, &head(ONE)).unwrap();
+        full.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        let mut answer = [0; 12];
+        std::io::Read::read_exact(&mut full, &mut answer).is_ok() && answer.starts_with(b"HTTP/1.1 503")
+    })
+    .await;
+    assert_eq!(server.call(Some(TWO), "whoami").await.status, 200);
+    drop(slow);
+    // Calls that go on hold no room of the bodies: theirs are read.
+    let calls: Vec<_> = (0..20).map(|_| tokio::spawn(server.stateless(Some(ONE), "wait").send())).collect();
+    for _ in 0..calls.len() {
+        taken(&server.probe.started, "the call").await;
+    }
+    server.probe.release.add_permits(calls.len());
+    for call in calls {
+        assert_eq!(Answer::of(call.await.unwrap().unwrap()).await.result(), "waited");
+    }
 }
 
 #[tokio::test]

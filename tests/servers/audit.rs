@@ -74,6 +74,19 @@ async fn approvals_connections_and_revocations_are_recorded_with_what_was_approv
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_an_agent_is_granted_is_recorded() {
+    let test_folder = TestFolder::new();
+    let gateway = Gateway::open(options(&test_folder, json!({}))).unwrap();
+    gateway.set_toolbox("readers", Some(&["one/*".to_owned()])).unwrap();
+    gateway.grant("researcher", &["readers".to_owned()]).unwrap();
+    gateway.ungrant("researcher", &[]).unwrap();
+    let grants = rows(&gateway, AuditKind::Grant).await;
+    let told: Vec<_> = grants.iter().map(|row| json!([row.agent, row.details.action, row.details.subject])).collect();
+    assert_eq!(json!(told), json!([["researcher", "granted", "readers"], ["researcher", "ungranted", "*"]]));
+    gateway.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn each_call_is_recorded_once_whoever_makes_it_and_however_it_ends() {
     let test_folder = TestFolder::new();
     let gateway = open(&test_folder, json!({ "confirm": "never" })).await;

@@ -469,3 +469,27 @@ async fn a_profile_narrows_an_agent_and_without_one_it_has_no_server() {
     assert!(!names(&scene.agent("fixed")).is_empty(), "without any profile and grant, all is granted");
     scene.gateway.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_attaches_and_tells_nothing_of_a_server_that_is_not_granted() {
+    let scene = Scene::open(&json!({})).await;
+    scene.grant("reader", &["left/echo"]);
+    let config = std::fs::read_to_string(scene.test_folder.path("config.json")).unwrap();
+    let mut config: Json = serde_json::from_str(&config).unwrap();
+    config["mcpServers"]["right"]["keywords"] = json!(["forecast"]);
+    config["mcpServers"]["right"]["disabled"] = json!(true);
+    std::fs::write(scene.test_folder.path("config.json"), config.to_string()).unwrap();
+    scene.gateway.reload().await.unwrap();
+    let sandbox = scene.agent("reader").sandbox(ToolErrors::Return, None).unwrap();
+    let run = async |task: Json| {
+        let options = RunOptions { task: Some(serde_json::from_value(task).unwrap()), ..RunOptions::default() };
+        let code = r#"import { tools } from "host:mcp"; export const handler = () => tools().map((tool) => tool.server)"#;
+        let report = within(patience(), "a run", sandbox.run(code.to_owned(), options)).await;
+        (Value::from_wire(report.outcome.value.unwrap()).unwrap().into_json()["value"].clone(), report.warnings)
+    };
+    let (servers, warnings) = run(json!({ "text": "a forecast" })).await;
+    assert_eq!((servers, warnings), (json!(["left"]), Vec::<String>::new()));
+    let told = async |name: &str| run(json!({ "servers": [name] })).await.1.concat().replace(name, "it");
+    assert_eq!(told("right").await, told("absent").await, "whoever names it is told what is told of a name that nobody has");
+    scene.gateway.close().await;
+}

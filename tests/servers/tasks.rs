@@ -33,7 +33,7 @@ fn entry(test_folder: &TestFolder, name: &str) -> Json {
 }
 
 fn bringing(name: &str, entry: &Json) -> Task {
-    Task { servers: vec![TaskServer::Own([(name.to_owned(), entry.clone())].into())], ..Task::default() }
+    Task { servers: vec![TaskServer::Own([(name.to_owned(), entry.clone())].into())].into(), ..Task::default() }
 }
 
 fn sandbox(gateway: &Gateway, task: Task) -> Arc<Sandbox> {
@@ -134,7 +134,7 @@ async fn a_resolution_tells_what_is_left_out_and_why_and_starts_nothing() {
         "wrong": {},
     } });
     let gateway = Gateway::open(options(&test_folder, config)).unwrap();
-    let task = Task { servers: vec![TaskServer::named("nobody")], ..Task::default() };
+    let task = Task { servers: vec![TaskServer::named("nobody")].into(), ..Task::default() };
     let options = ResolveOptions { task: Some(task), ..ResolveOptions::default() };
     let resolution = gateway.resolve(options.clone()).await.unwrap();
     let reasons: Vec<_> = resolution.servers.iter().map(|line| line.reason.as_str()).collect();

@@ -6,6 +6,7 @@ use hyperlight_mcp::Limits;
 use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::command::Speaker;
 use hyperlight_mcp::config::{ArgumentCheck, SchemaViolations};
+use hyperlight_mcp::gateway::ResolveOptions;
 use hyperlight_mcp::sandbox::{GuestChoice, WarmVms};
 use hyperlight_mcp::serve::http::ServeLimits;
 use regex::Regex;
@@ -44,6 +45,7 @@ fn real() -> BTreeMap<String, Json> {
         ("GatewayOptions.auditContent", json!(false)),
         ("AuditQuery.limit", constant("node/options.rs", "DEFAULT_AUDIT_LIMIT")),
         ("GatewayOptions.watch", json!(false)),
+        ("ResolveOptions.dryRun", json!(ResolveOptions::default().dry_run)),
         ("SandboxOptions.toolErrors", json!(ToolErrors::default())),
         ("SearchOptions.toolErrors", json!(ToolErrors::default())),
         ("SearchOptions.limit", constant("bridge/discovery.rs", "DEFAULT_LIMIT")),

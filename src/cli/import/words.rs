@@ -1,11 +1,13 @@
 //! Masks the parts of a command's words that may be secret: `--token=x`, `--api-key x`, `X-Api-Key: x`, `Bearer x`, JSON, addresses. The names and
 //! all other words stay, as they decide what runs.
 
+use std::cmp::Reverse;
+
 use serde_json::{Value as Json, json};
 
 use super::masked::{MASKED, shown_url};
 use crate::config::{Part, Template, shown_placeholder};
-use crate::redact::{is_secret, is_secret_name};
+use crate::redact::{is_secret, is_secret_name, secrets_within};
 
 /// Characters between the words of a text in one argument, such as a script of a shell.
 const BORDERS: &[char] = &[' ', '\t', '\n', '\r', ';', '&', ',', '|', '"', '\'', '`', '(', ')'];
@@ -20,7 +22,7 @@ const MAX_NAME_BYTES: usize = 100;
 /// Returns the arguments of a command for printing, each with its secret parts masked.
 pub(super) fn shown_arguments(words: &[&str]) -> Vec<String> {
     let before = |index: usize| index.checked_sub(1).map_or("", |index| words[index]);
-    words.iter().enumerate().map(|(index, word)| shown_after(before(index), "", word)).collect()
+    words.iter().enumerate().map(|(index, word)| without_known(word, shown_after(before(index), "", word))).collect()
 }
 
 /// Returns the name that an argument has: the name before its value, or the option before it.
@@ -33,7 +35,19 @@ pub(super) fn name_of<'w>(before: &'w str, word: &'w str) -> &'w str {
 
 /// Returns a text for printing, with its secret parts masked.
 pub(in crate::cli) fn shown_text(name: &str, text: &str) -> String {
-    shown_after("", name, text)
+    without_known(text, shown_after("", name, text))
+}
+
+/// Masks what the redactor would find in a text of several parts: a field of XML, YAML or JSON in a script, a value in quotes, a netrc file. A single
+/// word such as `node:22-bookworm-slim` is judged by its own look.
+fn without_known(text: &str, shown: String) -> String {
+    if !text.contains(|next: char| next.is_whitespace() || "\"'`<{=".contains(next)) {
+        return shown;
+    }
+    let mut secrets: Vec<String> = secrets_within(text).into_iter().filter(|secret| !secret.contains("${")).collect();
+    // A secret may be part of a longer one.
+    secrets.sort_by_key(|secret| Reverse(secret.len()));
+    secrets.iter().fold(shown, |shown, secret| shown.replace(secret.as_str(), MASKED))
 }
 
 /// Masks a word behind another word.
@@ -226,6 +240,11 @@ mod tests {
             (vec!["--", "https://mcp.example/KEY/sse#KEY"], vec!["--", "https://mcp.example/***/sse#***"]),
             (vec!["--api-key", "${X:-KEY}"], vec!["--api-key", "${X:-***}"]),
             (vec!["--api-key=${X:-hunter2x}"], vec!["--api-key=${X:-***}"]),
+            (vec!["<config><password>hunter2x</password></config>"], vec!["<config><password>***</password></config>"]),
+            (vec!["-c", "echo '{\"password\":\"hunter2x\"}' > a"], vec!["-c", "echo '{\"password\":\"***\"}' > a"]),
+            (vec!["password='hunter2x'"], vec!["password=***"]),
+            (vec!["db:\n  password: hunter2x\n"], vec!["db:\n  password: ***\n"]),
+            (vec!["machine h login u password hunter2x"], vec!["machine h login u password ***"]),
         ] {
             let given: Vec<String> = arguments.iter().map(|word| word.replace("KEY\"", &format!("{KEY}\"")).replace("KEY", KEY)).collect();
             // Names such as API_KEY are written with the word as well.
@@ -254,6 +273,8 @@ mod tests {
             "Accept: text/html, text/plain",
             "{\"port\": 8080}",
             "image:latest",
+            "node:22-bookworm-slim",
+            "import server; server.main(port=8080)",
             "--allow=read,write",
             "https://mcp.example/mcp",
         ];

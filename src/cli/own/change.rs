@@ -8,6 +8,9 @@ use crate::cli::import::{found_entry, parsed, readable};
 use crate::config::{is_setting, parse_text};
 use crate::text::nearest;
 
+/// A property by its path within an entry, with its new value. `None` removes it, or leaves it as it is where the whole entry changes.
+type EntryChange = (Vec<String>, Option<Json>);
+
 /// The places of servers in a config, as its reader finds them.
 const SECTIONS: [&[&str]; 3] = [&["mcpServers"], &["servers"], &["mcp", "servers"]];
 
@@ -74,7 +77,7 @@ impl Change<'_> {
     }
 
     /// Returns the properties of the entry to change, by their paths within it. The empty path is the entry itself.
-    fn of_entry(&self, entry: &Json) -> Result<Vec<(Vec<String>, Option<Json>)>, String> {
+    fn of_entry(&self, entry: &Json) -> Result<Vec<EntryChange>, String> {
         match self {
             Self::Add(_) | Self::Remove(_) => Ok(vec![(Vec::new(), None)]),
             Self::Enable(_) => Ok(vec![(vec!["disabled".to_owned()], None)]),

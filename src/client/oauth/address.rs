@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-const PROXY_VARIABLES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+use super::super::proxies;
 
 /// The network that an address belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Policy {
     /// Makes the policy for the server at `base`. The operator wrote this address, so it is trusted.
     pub(super) fn new(base: Url, allow_insecure: bool) -> Self {
         let own = reach_of_literal(&base).unwrap_or(Reach::Public);
-        let proxies = PROXY_VARIABLES.iter().filter_map(|name| std::env::var(name).ok()).filter_map(|proxy| proxy_host(&proxy)).collect();
+        let proxies = proxies::addresses().filter_map(|proxy| proxy_host(&proxy)).collect();
         Self { base, allow_insecure, allowed: AtomicU8::new(Reach::Public.bit() | own.bit()), proxies }
     }
 
@@ -149,8 +149,7 @@ pub(super) fn reach_of_literal(url: &Url) -> Option<Reach> {
 }
 
 fn proxy_host(proxy: &str) -> Option<String> {
-    let url = if proxy.contains("://") { Url::parse(proxy) } else { Url::parse(&format!("http://{proxy}")) };
-    url.ok()?.host_str().map(normal)
+    Url::parse(proxy).ok()?.host_str().map(normal)
 }
 
 fn normal(host: &str) -> String {

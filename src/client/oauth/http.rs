@@ -19,6 +19,10 @@ use super::sent::secrets_of;
 
 const TIME: Duration = Duration::from_secs(10);
 const MAX_BODY_BYTES: usize = 1024 * 1024;
+/// Largest token or client secret that is accepted. Real ones are smaller, as they must fit into a header.
+const MAX_SECRET_BYTES: usize = 16 * 1024;
+/// Fields of an answer that become secrets of this program.
+const SECRET_FIELDS: [&str; 3] = ["access_token", "refresh_token", "client_secret"];
 
 /// HTTP client for the OAuth requests of one MCP server.
 pub(super) struct Http {
@@ -88,10 +92,16 @@ impl Http {
         for secret in &secrets {
             (self.on_secret)(secret);
         }
-        let answer = self.exchange(request).await;
+        let url = request.uri().to_string();
+        let mut answer = self.exchange(request).await;
         if is_post {
+            let body = answer.as_ref().ok().and_then(|answer| serde_json::from_slice::<Json>(answer.body()).ok());
+            if let Some(problem) = body.as_ref().and_then(too_long) {
+                let origin = Url::parse(&url).map_or_else(|_| "the authorization server".to_owned(), |url| origin_of(&url));
+                answer = Err(NoAnswer(format!("{origin} answered with {problem}")));
+            }
             let failure = match &answer {
-                Ok(answer) => serde_json::from_slice::<Json>(answer.body()).ok().as_ref().and_then(Refusal::read).map(Problem::Refused),
+                Ok(_) => body.as_ref().and_then(Refusal::read).map(Problem::Refused),
                 Err(error) => Some(Problem::failed(error.to_string())),
             };
             *self.failure.lock() = failure.map(|failure| failure.without(&secrets));
@@ -140,6 +150,13 @@ async fn read(url: &Url, mut response: reqwest::Response) -> Result<Response<Vec
         answer.body_mut().extend_from_slice(&chunk);
     }
     Ok(answer)
+}
+
+/// Returns what is wrong with an answer whose token or client secret is too long. Each becomes a secret that every text is searched for.
+fn too_long(body: &Json) -> Option<String> {
+    let bytes = |field: &&str| body.get(field).and_then(Json::as_str).map_or(0, str::len);
+    let field = SECRET_FIELDS.iter().find(|field| bytes(field) > MAX_SECRET_BYTES)?;
+    Some(format!("{field} of {} bytes, and at most {MAX_SECRET_BYTES} are accepted: let it issue shorter ones", bytes(field)))
 }
 
 fn failed(url: &Url, error: reqwest::Error) -> NoAnswer {

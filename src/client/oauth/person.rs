@@ -35,6 +35,24 @@ impl Client {
     }
 }
 
+/// Maximum length of the URL of a page. A person cannot judge a longer one, and no honest page needs it.
+const MAX_PAGE_BYTES: usize = 8 * 1024;
+/// Parameters of an authorization request that decide who asks for what, and where the answer goes. Only this program sets them.
+const OUR_PARAMETERS: [&str; 12] = [
+    "client_id",
+    "code_challenge",
+    "code_challenge_method",
+    "nonce",
+    "redirect_uri",
+    "request",
+    "request_uri",
+    "resource",
+    "response_mode",
+    "response_type",
+    "scope",
+    "state",
+];
+
 /// A request to a person to authorize this client.
 pub(super) struct Question<'a> {
     pub(super) server: &'a str,
@@ -63,6 +81,7 @@ impl Question<'_> {
     pub(super) async fn ask(self, mut found: Discovery) -> Result<Authorized, Problem> {
         found.check_pkce()?;
         found.check_page(self.settings)?;
+        check_endpoint(&found.metadata.authorization_endpoint)?;
         let callback = self.listen(&self.callback_path(&found)).await?;
         let redirect_uri = callback.redirect_uri().clone();
         self.http.take_failure();
@@ -72,6 +91,9 @@ impl Question<'_> {
         let page = Url::parse(&page).map_err(|_| Problem::failed("its authorization endpoint is not a URL"))?;
         // The page's URL is checked, because a browser would also open a file or start a program.
         self.http.check(&page).map_err(|problem| Problem::failed(format!("its authorization page cannot be shown: {problem}")))?;
+        if page.as_str().len() > MAX_PAGE_BYTES {
+            return Err(Problem::failed(format!("the URL of its authorization page is longer than {MAX_PAGE_BYTES} bytes")));
+        }
         let required = |name: &str| {
             let missing = || Problem::failed(format!("the URL of its authorization page has no parameter \"{name}\""));
             parameter(&page, name).ok_or_else(missing)
@@ -176,6 +198,22 @@ impl Question<'_> {
     }
 }
 
+/// Checks that a page at this endpoint is what it looks like: its host is not hidden behind a user name, and its query sets nothing that only this
+/// program may set. Of two parameters with one name, an authorization server may take either.
+fn check_endpoint(endpoint: &str) -> Result<(), Problem> {
+    let page = Url::parse(endpoint).map_err(|_| Problem::failed("its authorization endpoint is not a URL"))?;
+    if !page.username().is_empty() || page.password().is_some() {
+        return Err(Problem::failed("its authorization endpoint has a user name or a password before the host, which only hides the host"));
+    }
+    if page.fragment().is_some() {
+        return Err(Problem::failed("its authorization endpoint has a fragment"));
+    }
+    if let Some((name, _)) = page.query_pairs().find(|(name, _)| OUR_PARAMETERS.iter().any(|ours| name.eq_ignore_ascii_case(ours))) {
+        return Err(Problem::failed(format!("its authorization endpoint sets the parameter \"{name}\" of the request")));
+    }
+    Ok(())
+}
+
 /// Chooses the client. Returns `None` if a new one has to be registered.
 fn choose(settings: &OAuthSettings, known: Option<&Client>, takes_documents: bool, redirect_uri: &str) -> Option<Client> {
     if let Some(id) = &settings.client_id {
@@ -219,5 +257,26 @@ mod tests {
         assert_eq!(id(&document, Some(&registered(HERE)), false).as_deref(), Some("registered"));
         assert_eq!(id(&document, Some(&registered("http://127.0.0.1:2/callback")), false), None);
         assert_eq!(id(&OAuthSettings::default(), None, true), None);
+    }
+
+    #[test]
+    fn a_page_that_is_not_what_it_looks_like_is_not_shown() {
+        for (endpoint, problem) in [
+            ("http://accounts.google.com%2Fo%2Foauth2@127.0.0.1:1/a", "hides the host"),
+            ("https://accounts.google.com@evil.example/a", "hides the host"),
+            ("https://:x@evil.example/a", "hides the host"),
+            ("https://a.example/a?client_id=other", "client_id"),
+            ("https://a.example/a?x=1&redirect%5Furi=https://evil.example", "redirect_uri"),
+            ("https://a.example/a?State=fixed", "State"),
+            ("https://a.example/a?request_uri=https://evil.example/r", "request_uri"),
+            ("https://a.example/a#b", "fragment"),
+            ("a", "not a URL"),
+        ] {
+            let Err(Problem::Failed(refused)) = check_endpoint(endpoint) else { panic!("{endpoint} is shown") };
+            assert!(refused.contains(problem), "{endpoint}: {refused}");
+        }
+        for endpoint in ["https://a.example/a", "https://a.example/a?tenant=x&prompt=consent", "https://a.example/@name"] {
+            assert!(check_endpoint(endpoint).is_ok(), "{endpoint}");
+        }
     }
 }

@@ -155,6 +155,10 @@ impl TokenManager {
             self.state().began = began;
         }
         self.check_approved().map_err(|problem| self.error(problem))?;
+        if let Some(held) = self.token() {
+            // The redactor keeps the latest secrets, and this one is still in use.
+            self.tell(&held.client, &held.token);
+        }
         let done = match work {
             Work::Load => self.load().await,
             Work::Renew => self.renew_in_time(task_owner).await,
@@ -235,6 +239,10 @@ impl TokenManager {
     pub(super) fn settle(&self, issuer: &Issuer, used: Option<&SecretString>) {
         let now = self.now();
         let (kept, began, ceiling) = (self.file(issuer).read(), self.began(), self.ceiling());
+        // Before the state is locked, as telling may take some time.
+        if let StoredCredentials { client: Some(client), token: Some(token) } = &kept {
+            self.tell(&client.clone().with_secret_of(&self.settings), token);
+        }
         let mut state = self.state();
         if state.issuer.as_ref().is_some_and(|known| known.name != issuer.name) {
             state.held = Held::Nothing;
@@ -247,7 +255,6 @@ impl TokenManager {
         let is_refused = used.is_some_and(|used| used.expose_secret() == token.access.expose_secret());
         let is_better = !is_refused && freshness(token.received_at, token.lifetime, now) == Freshness::Fresh;
         if is_ours && is_within(&token, ceiling.as_deref()) && !is_known && (is_better || !matches!(state.held, Held::Token(_))) {
-            self.tell(&client, &token);
             state.held = Held::Token(Arc::new(StoredToken { token, client, history: TokenHistory::known(now), began }));
         }
     }

@@ -108,7 +108,8 @@ impl Pipeline<'_> {
                 denied("it was denied by onApproval".to_owned())
             }
             Ok(decision) => Ok(decision),
-            Err(error) => denied(format!("onApproval failed: {error}")),
+            // Words that nobody has approved do not belong into the answer.
+            Err(error) => denied(format!("onApproval failed: {}", self.core.redacted(error).for_model())),
         }
     }
 }

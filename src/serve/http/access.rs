@@ -67,6 +67,11 @@ impl Access {
         Ok(Self { tokens, oauth: options.oauth.as_ref().map(Resource::new).transpose()?.map(Arc::new) })
     }
 
+    /// Returns whether every caller is let in without a token.
+    pub(super) fn is_open(&self) -> bool {
+        self.tokens.is_none() && self.oauth.is_none()
+    }
+
     /// Returns the keys of all callers of the token file, as it is now.
     pub(super) fn owners(&self) -> Option<HashSet<String>> {
         self.tokens.as_ref().map(TokenFile::owners)
@@ -75,7 +80,7 @@ impl Access {
     /// Returns the caller that the headers name.
     pub(super) async fn identify(&self, headers: &HeaderMap) -> Identified {
         let denied = |denied| Identified { caller: Err(denied), owners: None };
-        if self.tokens.is_none() && self.oauth.is_none() {
+        if self.is_open() {
             return Identified { caller: Ok(Principal::anonymous()), owners: None };
         }
         let Some(token) = bearer(headers) else { return denied(Denied::Missing) };

@@ -47,6 +47,8 @@ pub(super) struct Service<H> {
     pub(super) sessions: Arc<Sessions>,
     /// Limits the requests in progress.
     pub(super) slots: Arc<Semaphore>,
+    /// Limits the bytes of bodies in memory.
+    pub(super) buffers: Arc<Semaphore>,
     /// Limits the streams without a session.
     pub(super) streams: Arc<Semaphore>,
     /// The latest end of the OAuth access tokens that the caller has shown, in seconds since 1970.
@@ -78,6 +80,7 @@ impl<H: ServerHandler> Callers<H> {
     }
 
     fn start(&self, caller: &Principal) -> Service<H> {
+        let buffered = self.limits.max_buffered_bytes_per_client();
         let HttpLimits { max_sessions: of_all, max_sessions_per_client: of_caller, max_requests_per_client, max_body_bytes, .. } =
             self.limits;
         let sessions = Arc::new(Sessions::new(SessionLimits { of_all, of_caller }, self.metrics.clone()));
@@ -95,6 +98,7 @@ impl<H: ServerHandler> Callers<H> {
             mcp,
             sessions,
             slots: Arc::new(Semaphore::new(max_requests_per_client)),
+            buffers: Arc::new(Semaphore::new(buffered)),
             streams,
             expires: AtomicU64::new(end_of(caller)),
             ended,

@@ -23,6 +23,7 @@ use tower_service::Service as _;
 
 use super::metrics::{Metrics, Refusal};
 use super::options::HttpLimits;
+use super::peer;
 use super::rate::Client;
 use super::stall_timeout::StallTimeout;
 
@@ -33,6 +34,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The kernel gives up a client that has confirmed nothing for this time: its machine is gone.
 const UNCONFIRMED_MS: u32 = 60_000;
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+const OTHER_USER: &[u8] =
+    b"HTTP/1.1 403 Forbidden\r\nconnection: close\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 76\r\n\r\n\
+this server takes requests of its own user only; start it with a token file\n";
 
 /// The two ends of a connection, among the extensions of each request.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +51,8 @@ pub(super) struct ConnectionAddresses {
 pub(super) struct Connections {
     pub(super) router: Router,
     pub(super) tls: Option<TlsAcceptor>,
+    /// No caller needs a token, so connections of other users of this machine are refused.
+    pub(super) is_open: bool,
     pub(super) limits: HttpLimits,
     pub(super) metrics: Arc<Metrics>,
     pub(super) tasks: TaskTracker,
@@ -142,6 +149,17 @@ impl Connections {
 
     async fn serve(&self, stream: TcpStream, client: SocketAddr) {
         let Ok(local) = stream.local_addr() else { return };
+        if self.is_open && client.ip().is_loopback() {
+            let refused = tokio::task::spawn_blocking(move || peer::is_of_another_user(client, local)).await;
+            if refused.unwrap_or(true) {
+                self.metrics.refused(Refusal::User);
+                if self.tls.is_none() {
+                    // The client may be gone already.
+                    let _ = stream.try_write(OTHER_USER);
+                }
+                return;
+            }
+        }
         // Both only improve the connection.
         let _ = stream.set_nodelay(true);
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNCONFIRMED_MS);

@@ -74,6 +74,7 @@ struct Header {
     alg: String,
     kid: Option<String>,
     crit: Option<serde_json::Value>,
+    typ: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -86,6 +87,8 @@ struct Claims {
     nbf: Option<f64>,
     #[serde(default)]
     scope: String,
+    /// The token is bound to a key or a certificate of its client (RFC 7800), which this server does not ask for.
+    cnf: Option<serde_json::Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -120,6 +123,9 @@ pub(super) fn verify(token: &str, keys: &Keys, expected: Expected<'_>) -> Result
     if header.crit.is_some() || !matches!(header.alg.as_str(), "RS256" | "ES256" | "EdDSA") {
         return Err(TokenProblem::Malformed);
     }
+    if !header.typ.as_deref().is_none_or(is_access_token) {
+        return Err(TokenProblem::Malformed);
+    }
     let mut fitting = keys.keys.iter().filter(|key| key.fits(&header)).peekable();
     fitting.peek().ok_or(TokenProblem::UnknownKey)?;
     let signature = decoded(signature)?;
@@ -128,6 +134,12 @@ pub(super) fn verify(token: &str, keys: &Keys, expected: Expected<'_>) -> Result
     }
     let claims: Claims = serde_json::from_slice(&decoded(claims)?).map_err(|_| TokenProblem::Malformed)?;
     claims.check(expected)
+}
+
+/// Returns whether a token of this type is used as an access token (RFC 9068, section 2.1, and issuers that say only `JWT`).
+fn is_access_token(kind: &str) -> bool {
+    let kind = kind.strip_prefix("application/").unwrap_or(kind);
+    kind.eq_ignore_ascii_case("JWT") || kind.eq_ignore_ascii_case("at+jwt")
 }
 
 impl Claims {
@@ -149,7 +161,12 @@ impl Claims {
         if !scopes.iter().all(|scope| self.scope.split(' ').any(|own| own == scope)) {
             return Err(TokenProblem::Scope);
         }
-        let subject = self.sub.or(self.client_id).ok_or(TokenProblem::Subject)?;
+        // Whoever has stolen such a token cannot prove that it is theirs, and this server does not ask for the proof.
+        if self.cnf.is_some() {
+            return Err(TokenProblem::Malformed);
+        }
+        // A client must not be taken for the person who has the same name.
+        let subject = self.sub.or_else(|| self.client_id.map(|client| format!("client:{client}"))).ok_or(TokenProblem::Subject)?;
         let readable = !subject.is_empty() && subject.chars().count() <= MAX_SUBJECT_CHARS && !subject.chars().any(char::is_control);
         let expires = Duration::try_from_secs_f64(self.exp + LEEWAY_SECONDS).unwrap_or(Duration::MAX).as_secs();
         if readable { Ok(Verified { subject, expires }) } else { Err(TokenProblem::Subject) }

@@ -84,6 +84,28 @@ fn each_claim_is_checked() {
 }
 
 #[test]
+fn a_client_without_a_subject_is_not_the_person_of_the_same_name() {
+    let issuer = Issuer::new();
+    let mut claims = valid();
+    claims.as_object_mut().unwrap().remove("sub");
+    claims["client_id"] = json!("ada");
+    assert_eq!(issuer.verify(&issuer.token(&header(), &claims)), Ok("client:ada".to_owned()));
+}
+
+#[test]
+fn a_token_of_another_kind_and_one_that_is_bound_to_a_key_are_refused() {
+    let issuer = Issuer::new();
+    let typed = |typ: &str| issuer.verify(&issuer.token(&json!({ "alg": "EdDSA", "kid": "k", "typ": typ }), &valid()));
+    for typ in ["JWT", "jwt", "at+jwt", "application/at+jwt"] {
+        assert_eq!(typed(typ), Ok("ada".to_owned()), "{typ}");
+    }
+    for typ in ["", "logout+jwt", "secevent+jwt", "dpop+jwt", "id+jwt"] {
+        assert_eq!(typed(typ), Err(TokenProblem::Malformed), "{typ}");
+    }
+    assert_eq!(issuer.with("cnf", json!({ "jkt": "x" })), Err(TokenProblem::Malformed));
+}
+
+#[test]
 fn a_token_without_a_signature_of_the_issuer_is_refused() {
     let (issuer, other) = (Issuer::new(), Issuer::new());
     assert_eq!(issuer.verify(&other.token(&header(), &valid())), Err(TokenProblem::Signature));

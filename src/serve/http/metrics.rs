@@ -22,10 +22,11 @@ pub(super) enum Refusal {
     BodySize,
     BodyTime,
     Connections,
+    User,
     Draining,
 }
 
-const REFUSALS: [(Refusal, &str); 12] = [
+const REFUSALS: [(Refusal, &str); 13] = [
     (Refusal::Host, "host"),
     (Refusal::Origin, "origin"),
     (Refusal::Token, "token"),
@@ -37,6 +38,7 @@ const REFUSALS: [(Refusal, &str); 12] = [
     (Refusal::BodySize, "body_size"),
     (Refusal::BodyTime, "body_time"),
     (Refusal::Connections, "connections"),
+    (Refusal::User, "user"),
     (Refusal::Draining, "draining"),
 ];
 

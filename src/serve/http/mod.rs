@@ -4,9 +4,11 @@
 //! - `connection`: accepts connections, with limits on slow clients (`stall_timeout`) and with TLS (`tls`)
 //! - `router`: the routes, and the guards that a request passes on its way
 //! - `origin`: decides by `Host` and `Origin`, against DNS rebinding
+//! - `peer`: keeps other users of this machine out where no token is required
 //! - `access`: names the caller by a bearer token (`tokens`) or an OAuth access token (`oauth`, `jwt`)
 //! - `rate`: limits the requests per second of each client
 //! - `callers`: one rmcp service for each caller, so that nobody reaches a session of another caller (`sessions`)
+//! - `request_ids`: one request of a session at a time has an id
 //! - `streams`: recognises the streams of notifications, which have limits of their own
 //! - `metrics`: counters and gauges in the text format of Prometheus
 
@@ -19,7 +21,9 @@ mod metrics;
 mod oauth;
 mod options;
 mod origin;
+mod peer;
 mod rate;
+mod request_ids;
 mod router;
 mod server;
 mod sessions;

@@ -80,7 +80,7 @@ pub struct ProtectedResource {
 pub struct HttpLimits {
     /// Bytes of one request's body. Default: 4 MiB.
     pub max_body_bytes: usize,
-    /// Bytes of all bodies that are being read. Default: 64 MiB.
+    /// Bytes of all bodies that are being read; one client has at most half of them, and at least one body. Default: 64 MiB.
     pub max_buffered_bytes: usize,
     /// Connections at once. Default: 2048.
     pub max_connections: usize,
@@ -130,6 +130,11 @@ impl Default for HttpLimits {
 }
 
 impl HttpLimits {
+    /// Returns the bytes of the bodies of one caller that may be read at once: half of those of all, and at least one body.
+    pub(super) fn max_buffered_bytes_per_client(&self) -> usize {
+        (self.max_buffered_bytes / 2).max(self.max_body_bytes)
+    }
+
     fn validate(&self) -> Result<()> {
         let counts = [
             ("maxBodyBytes", self.max_body_bytes, 1024, 64 * MIB),

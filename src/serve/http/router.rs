@@ -163,7 +163,7 @@ async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request
     };
     let kind = RequestKind::of(request.method(), request.headers());
     // A slow client must not hold a slot, so the body comes first.
-    let (request, buffer) = match shared.read(request).await {
+    let request = match shared.read(request, &service.buffers).await {
         Ok(read) => read,
         Err(refusal) => return shared.refuse(refusal),
     };
@@ -182,7 +182,6 @@ async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request
             (response, NO_SESSION_LEFT.with(Cell::get))
         })
         .await;
-    drop(buffer);
     if full {
         return shared.refuse(Refusal::Sessions);
     }
@@ -215,16 +214,16 @@ impl<H: ServerHandler> Shared<H> {
         limits.into_iter().map(|limit| limit.clone().try_acquire_owned().map_err(|_| refusal)).collect()
     }
 
-    /// Reads the whole body, within its limits of size and time. The bytes count against the memory for all bodies as they arrive, so that a slow
-    /// client does not reserve any.
-    async fn read(&self, request: Request) -> Result<(http::Request<Full<Bytes>>, Option<OwnedSemaphorePermit>), Refusal> {
+    /// Reads the whole body, within its limits of size and time. The bytes count against the memory for all bodies, and the caller's part of it, as they
+    /// arrive, so that a slow client does not reserve any. They count until the service has read them.
+    async fn read(&self, request: Request, of_caller: &Arc<Semaphore>) -> Result<http::Request<Full<Bytes>>, Refusal> {
         let (parts, mut body) = request.into_parts();
         let most = self.limits.max_body_bytes;
         if http_body::Body::size_hint(&body).lower() > most as u64 {
             return Err(Refusal::BodySize);
         }
         let reading = async {
-            let (mut bytes, mut buffer) = (BytesMut::new(), None::<OwnedSemaphorePermit>);
+            let (mut bytes, mut buffers) = (BytesMut::new(), Vec::<OwnedSemaphorePermit>::new());
             while let Some(frame) = body.frame().await {
                 // The client is gone, or what it sends is not a body.
                 let frame = frame.map_err(|_| Refusal::BodyTime)?;
@@ -233,17 +232,19 @@ impl<H: ServerHandler> Shared<H> {
                     return Err(Refusal::BodySize);
                 }
                 let share = u32::try_from(data.len()).map_err(|_| Refusal::BodySize)?;
-                let share = self.buffers.clone().try_acquire_many_owned(share).map_err(|_| Refusal::Busy)?;
-                match &mut buffer {
-                    Some(buffer) => buffer.merge(share),
-                    None => buffer = Some(share),
+                let shares = [of_caller, &self.buffers].map(|limit| limit.clone().try_acquire_many_owned(share).map_err(|_| Refusal::Busy));
+                let shares: Vec<_> = shares.into_iter().collect::<Result<_, _>>()?;
+                if buffers.is_empty() {
+                    buffers = shares;
+                } else {
+                    buffers.iter_mut().zip(shares).for_each(|(buffer, share)| buffer.merge(share));
                 }
                 bytes.extend_from_slice(&data);
             }
-            Ok((bytes.freeze(), buffer))
+            Ok(Bytes::from_owner(BodyBytes { bytes, _buffers: buffers }))
         };
-        let (bytes, buffer) = timeout(self.limits.body_timeout, reading).await.unwrap_or(Err(Refusal::BodyTime))?;
-        Ok((http::Request::from_parts(parts, Full::new(bytes)), buffer))
+        let bytes = timeout(self.limits.body_timeout, reading).await.unwrap_or(Err(Refusal::BodyTime))?;
+        Ok(http::Request::from_parts(parts, Full::new(bytes)))
     }
 
     fn deny(&self, denied: Denied) -> Response {
@@ -274,6 +275,7 @@ impl<H: ServerHandler> Shared<H> {
             Refusal::BodySize => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
             Refusal::BodyTime => (StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
             Refusal::Connections => (StatusCode::SERVICE_UNAVAILABLE, "too many connections are open; try again later"),
+            Refusal::User => (StatusCode::FORBIDDEN, "this server takes requests of its own user only; start it with a token file"),
             Refusal::Draining => (StatusCode::SERVICE_UNAVAILABLE, "the server is closing; try again later"),
         };
         self.refuse_with(refusal, status, words)
@@ -290,6 +292,18 @@ impl<H: ServerHandler> Shared<H> {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
+    }
+}
+
+/// The bytes of a body, with their room in the limits until the last of them is read.
+struct BodyBytes {
+    bytes: BytesMut,
+    _buffers: Vec<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for BodyBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

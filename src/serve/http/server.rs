@@ -69,6 +69,7 @@ pub async fn listen<H: ServerHandler>(
     let slots = Arc::new(Semaphore::new(limits.max_requests));
     let scheme = if tls.is_some() { "https" } else { "http" };
     let make: Arc<MakeHandler<H>> = Arc::new(make);
+    let is_open = access.is_open();
     let shared = Arc::new(Shared {
         access,
         allowed: Allowed::new(&allowed_hosts, &allowed_origins, tls.is_some(), address.port())?,
@@ -95,7 +96,7 @@ pub async fn listen<H: ServerHandler>(
         tasks: tasks.clone(),
         _ends_with_this: killed.clone().drop_guard(),
     };
-    let connections = Connections { router: router(shared.clone()), tls, limits, metrics, tasks, stopped, killed };
+    let connections = Connections { router: router(shared.clone()), tls, is_open, limits, metrics, tasks, stopped, killed };
     server.start(connections, listener, shared);
     Ok(server)
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use futures::Stream;
+use futures::{Stream, StreamExt as _, stream};
 use parking_lot::Mutex;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
 
 use super::metrics::Metrics;
+use super::request_ids::{Answering, RequestIds};
 
 tokio::task_local! {
     /// Set while a request is handled, if it asked for a session and there are too many. rmcp answers every failure with status 500.
@@ -49,6 +50,7 @@ pub(super) enum SessionFailure {
 struct Use {
     requests: usize,
     last: Instant,
+    ids: RequestIds,
     _session_slot: SessionSlot,
 }
 
@@ -112,6 +114,10 @@ impl Sessions {
         }
     }
 
+    fn ids(&self, id: &SessionId) -> Option<RequestIds> {
+        self.open.lock().get(id).map(|session| session.ids.clone())
+    }
+
     fn session_slot(&self) -> Option<SessionSlot> {
         let added = |count| (count < self.most.of_caller).then_some(count + 1);
         self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, added).ok()?;
@@ -123,9 +129,13 @@ impl Sessions {
     }
 }
 
+fn request_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
+    if let ClientJsonRpcMessage::Request(request) = message { Some(request.id.clone()) } else { None }
+}
+
 impl SessionManager for Sessions {
     type Error = SessionFailure;
-    type Transport = <LocalSessionManager as SessionManager>::Transport;
+    type Transport = Answering<<LocalSessionManager as SessionManager>::Transport>;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
         let Some(session_slot) = self.session_slot() else {
@@ -133,8 +143,10 @@ impl SessionManager for Sessions {
             return Err(SessionFailure::Full);
         };
         let (id, transport) = self.inner.create_session().await?;
-        self.open.lock().insert(id.clone(), Use { requests: 0, last: Instant::now(), _session_slot: session_slot });
-        Ok((id, transport))
+        let ids = RequestIds::default();
+        let session = Use { requests: 0, last: Instant::now(), ids: ids.clone(), _session_slot: session_slot };
+        self.open.lock().insert(id.clone(), session);
+        Ok((id, Answering { transport, ids }))
     }
 
     async fn initialize_session(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<ServerJsonRpcMessage, Self::Error> {
@@ -155,10 +167,23 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        Ok(self.inner.create_stream(id, message).await?)
+        let (ids, request) = (self.ids(id), request_id(&message));
+        if let (Some(ids), ClientJsonRpcMessage::Request(request)) = (&ids, &message)
+            && let Err(refused) = ids.take(request)
+        {
+            return Ok(stream::iter([ServerSseMessage::from_message(refused)]).left_stream());
+        }
+        let begun = self.inner.create_stream(id, message).await;
+        if let (Err(_), Some(ids), Some(request)) = (&begun, &ids, &request) {
+            ids.give_back(request);
+        }
+        Ok(begun?.right_stream())
     }
 
     async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
+        if let Some(ids) = self.ids(id) {
+            ids.received(&message);
+        }
         Ok(self.inner.accept_message(id, message).await?)
     }
 

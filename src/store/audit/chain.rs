@@ -154,11 +154,10 @@ impl<'a> Verification<'a> {
             _ => {}
         }
         match self.next.take() {
-            Some((next, before)) if next == *number => {
-                if digest_of(self.key, &before, *number, entry) != *digest {
-                    self.problem(format!("row {number} is not as it was written, or is not in its place"));
-                }
+            Some((next, before)) if next == *number && digest_of(self.key, &before, *number, entry) != *digest => {
+                self.problem(format!("row {number} is not as it was written, or is not in its place"));
             }
+            Some((next, _)) if next == *number => {}
             Some((next, _)) if next < *number => self.problem(missing(next, number - 1)),
             Some(_) => self.problem(format!("row {number} stands before the first row")),
             // Without a head, nothing says what was before the first row.

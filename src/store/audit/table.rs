@@ -39,12 +39,11 @@ impl Table<'_> {
         let last = ends.1.unwrap_or_default();
         let usable = self.head()?.usable(ends.1.is_none(), known).filter(|head| head.last >= last);
         let mut damage = None;
-        let mut head = match usable {
-            Some(head) => head,
-            None => {
-                damage = Some(Entry::damage(now, std::process::id()));
-                self.mended_head(ends.0.unwrap_or(1), last.max(known))?
-            }
+        let mut head = if let Some(head) = usable {
+            head
+        } else {
+            damage = Some(Entry::damage(now, std::process::id()));
+            self.repaired_head(ends.0.unwrap_or(1), last.max(known))?
         };
         let mut insert = transaction.prepare_cached("INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
         for entry in damage.iter().chain(entries) {
@@ -58,7 +57,7 @@ impl Table<'_> {
     }
 
     /// Returns a head for rows whose head was lost. The rows before are not verifiable as whole any more.
-    fn mended_head(&self, first: u64, last: u64) -> rusqlite::Result<Head> {
+    fn repaired_head(&self, first: u64, last: u64) -> rusqlite::Result<Head> {
         let transaction = &self.reader.transaction;
         let digest = transaction.query_row("SELECT digest FROM audit ORDER BY number DESC LIMIT 1", [], |row| row.get(0)).optional()?;
         let bytes = transaction.query_row("SELECT coalesce(sum(length(body) + 120), 0) FROM audit", [], |row| row.get(0))?;

@@ -41,7 +41,7 @@ impl Writer {
     /// Writes until the queue is closed.
     pub(super) fn run(mut self) {
         // What others have left behind is said first, as it happened before.
-        self.committed(|writer| writer.tell_left_behind());
+        self.committed(Writer::tell_left_behind);
         let mut spare = Vec::new();
         loop {
             let Batch { mut events, dropped, told, flushed, is_last } = self.queue.next(spare);

@@ -1,5 +1,4 @@
--- Rows that decide anything: approvals, grants, servers that agents added. Each row is authenticated, and so is the set of rows of one kind. The MAC
--- stands before the body, so that the MACs of large rows can be read without their bodies.
+-- Rows that decide anything: approvals, grants, servers that agents added. Each row is authenticated, and so is the set of rows of one kind.
 CREATE TABLE decisions (
     kind TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -7,6 +6,9 @@ CREATE TABLE decisions (
     body BLOB NOT NULL,
     PRIMARY KEY (kind, name)
 ) STRICT, WITHOUT ROWID;
+
+-- All MACs of a kind are read whenever one of its rows has changed, so they also stand together, without the bodies.
+CREATE INDEX macs ON decisions (kind, name, mac);
 
 -- One row for each kind. The MAC covers the id of the anchor, the kind, the number of changes so far, and the MACs of all rows of this kind.
 CREATE TABLE seals (

@@ -17,6 +17,22 @@ async fn a_person_is_shown_whose_page_it_is_and_for_which_server() {
 }
 
 #[tokio::test]
+async fn a_page_that_hides_its_host_is_too_long_or_sets_our_parameters_is_not_shown() {
+    let world = World::new().await;
+    for (endpoint, problem) in [
+        (world.base.replace("//", "//accounts.google.com%2Fo%2Foauth2@") + "/authorize", "hides the host"),
+        (format!("{}/authorize?client_id=other", world.base), "client_id"),
+        (format!("{}/authorize?redirect_uri=https://evil.example", world.base), "redirect_uri"),
+        (format!("{}/{}", world.base, "a".repeat(100_000)), "longer than"),
+    ] {
+        world.describe("authorization_endpoint", json!(endpoint));
+        let agent = Agent::new(Person::Opens);
+        let error = refusal(&world, &agent.oauth(&world, settings())).await.to_string();
+        assert!(error.contains(problem) && error.len() < 2_000 && agent.prompts() == 0, "{error}");
+    }
+}
+
+#[tokio::test]
 async fn this_program_registers_itself_once_and_comes_back_at_the_same_address() {
     let world = World::new().await;
     let agent = Agent::new(Person::Opens);

@@ -11,6 +11,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 use super::*;
+use crate::client::oauth::testing::Page;
 
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -84,7 +85,8 @@ async fn each_token_is_told_before_it_is_used_also_one_that_was_kept() {
     let second = current(&oauth).await;
     let told = std::mem::take(&mut *agent.told.lock());
     assert!(told.contains(&first) && told.contains(&second));
-    assert_eq!(told.iter().filter(|secret| secret.starts_with("r3fresh")).count(), 2);
+    let refreshes: std::collections::BTreeSet<_> = told.iter().filter(|secret| secret.starts_with("r3fresh")).collect();
+    assert_eq!(refreshes.len(), 2);
     assert_eq!(current(&agent.oauth(&world, settings())).await, second);
     assert!(agent.told.lock().contains(&second));
 }
@@ -251,5 +253,27 @@ async fn no_log_shows_a_token_or_a_code() {
     assert!(text.contains("it hears") && secrets.len() >= 5);
     for secret in secrets {
         assert!(!text.contains(&secret), "{secret} is logged");
+    }
+}
+
+#[tokio::test]
+async fn a_token_or_client_secret_that_is_too_long_is_refused_and_never_told() {
+    let long = |bytes: usize| "t".repeat(bytes);
+    let most = 16 * 1024;
+    for (path, field, other) in [
+        ("/token", "access_token", json!({ "token_type": "Bearer" })),
+        ("/token", "refresh_token", json!({ "token_type": "Bearer", "access_token": "acc3ss" })),
+        ("/register", "client_secret", json!({ "client_id": "registered" })),
+    ] {
+        let world = World::new().await;
+        let agent = Agent::new(Person::Opens);
+        let mut body = other.clone();
+        body[field] = json!(long(most + 1));
+        world.set(|rules| drop(rules.pages.insert(path.to_owned(), Page::json(200, &body))));
+        let error = call(&world, &agent.oauth(&world, settings())).await.unwrap_err();
+        assert_eq!(error.code(), "ERR_AUTHORIZATION_FAILED");
+        let text = error.in_full();
+        assert!(text.contains(field) && text.contains("16385") && text.contains("16384"), "{text}");
+        assert!(agent.told.lock().iter().all(|told| told.len() <= most));
     }
 }

@@ -23,7 +23,9 @@ fn chain(key: &MachineKey, length: u64) -> (Head, Vec<Linked>) {
 
 fn verified(key: &MachineKey, head: HeadFound, rows: &[Linked]) -> AuditReport {
     let mut verification = Verification::new(key, head);
-    rows.iter().for_each(|row| verification.row(row));
+    for row in rows {
+        verification.row(row);
+    }
     verification.end()
 }
 

@@ -1,0 +1,161 @@
+//! Asks a person for the inputs of the config when a server needs them, and keeps the answers.
+
+use std::collections::BTreeMap;
+
+use secrecy::{ExposeSecret as _, SecretString};
+use sha2::{Digest as _, Sha256};
+
+use super::callbacks::{CallbackChain, pause};
+use super::core::{Core, Inputs};
+use crate::config::{ServerDefinition, inputs_of};
+use crate::error::Result;
+use crate::sandbox::RunControl;
+
+/// The answers of a person, each by the whole question that was asked. A config that was read again may ask something else under the same id, and
+/// an answer to one question is none to another.
+pub(super) type Answers = BTreeMap<InputQuestion, SecretString>;
+
+/// Everything that determines what a person is asked for an input.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct InputQuestion {
+    id: String,
+    description: String,
+    /// The digest of the default, which may be a secret.
+    default: Option<[u8; 32]>,
+    /// True if the answer must not be shown while it is typed.
+    is_secret: bool,
+}
+
+impl InputQuestion {
+    /// Returns the question for an input of a server. It is the one that was approved, even if the config was read again meanwhile.
+    fn new(server: &ServerDefinition, id: &str) -> Self {
+        let description = server.input_descriptions.iter().find(|(known, _)| *known == id).map(|(_, description)| description.clone());
+        Self {
+            id: id.to_owned(),
+            description: description.unwrap_or_default(),
+            default: default_of(server, id).map(|default| Sha256::digest(default.expose_secret()).into()),
+            is_secret: server.secret_inputs.iter().any(|known| known == id),
+        }
+    }
+}
+
+fn default_of<'s>(server: &'s ServerDefinition, id: &str) -> Option<&'s SecretString> {
+    server.input_defaults.iter().find(|(known, _)| *known == id).map(|(_, default)| default)
+}
+
+impl Core {
+    /// Returns the values of the inputs that a server uses. A server without inputs waits for no answer. A default is not kept: it applies to the
+    /// server whose approval covers it.
+    pub(super) async fn ask_inputs(
+        &self,
+        server: &ServerDefinition,
+        callbacks: &CallbackChain,
+        control: Option<&RunControl>,
+    ) -> Result<Inputs> {
+        let needed = inputs_of(server);
+        let mut inputs = Inputs::new();
+        if needed.is_empty() {
+            return Ok(inputs);
+        }
+        let clock = pause(control);
+        let mut answers = self.people.inputs.lock().await;
+        for id in needed {
+            let question = InputQuestion::new(server, &id);
+            let value = match answers.get(&question) {
+                Some(answer) => Some(answer.clone()),
+                None => match callbacks.input(&id, &question.description, &server.name) {
+                    Some(answer) => Some(answers.entry(question).or_insert(answer.await?).clone()),
+                    None => default_of(server, &id).cloned(),
+                },
+            };
+            if let Some(value) = value {
+                inputs.insert(id, value);
+            }
+        }
+        drop(clock);
+        Ok(inputs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use serde_json::{Value as Json, json};
+
+    use super::super::{Answer, Callbacks, Gateway, GatewayOptions};
+    use super::*;
+    use crate::config::parse_text;
+
+    /// A person who answers each question with its number.
+    #[derive(Default)]
+    struct Person(Mutex<Vec<String>>);
+
+    impl Callbacks for Person {
+        fn input(&self, id: &str, description: &str, server: &str) -> Option<Answer<SecretString>> {
+            let mut asked = self.0.lock();
+            asked.push(format!("{id}, {description}, {server}"));
+            let answer = SecretString::from(format!("answer {}", asked.len()));
+            Some(Box::pin(async move { Ok(answer) }))
+        }
+    }
+
+    fn gateway(folder: &tempfile::TempDir) -> Gateway {
+        let mut options = GatewayOptions::new("watchdog", tokio::runtime::Handle::current());
+        options.config = Some(json!({ "mcpServers": {} }));
+        options.state_dir = Some(folder.path().join("state"));
+        Gateway::open(options).unwrap()
+    }
+
+    /// A server with an input `pw`, whose definition has these fields too.
+    fn server(name: &str, fields: &Json) -> ServerDefinition {
+        let mut input = json!({ "type": "promptString", "id": "pw" });
+        input.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let config = json!({ "inputs": [input], "mcpServers": { name: { "command": "x", "env": { "X": "${input:pw}" } } } });
+        parse_text(&config.to_string(), "config.json", 9).unwrap().servers.remove(0)
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_given_to_no_other_question() {
+        let folder = tempfile::tempdir().unwrap();
+        let gateway = gateway(&folder);
+        let person = Arc::new(Person::default());
+        let callbacks = CallbackChain::default().within(Some(person.clone()));
+        let bank = json!({ "description": "The password of your bank" });
+        for (name, fields, expected) in [
+            ("bank", bank.clone(), "answer 1"),
+            ("bank", bank.clone(), "answer 1"),
+            ("another", bank.clone(), "answer 1"),
+            ("game", json!({ "description": "Your nickname" }), "answer 2"),
+            ("game", json!({}), "answer 3"),
+            ("bank", json!({ "description": "The password of your bank", "default": "none" }), "answer 4"),
+            ("bank", json!({ "description": "The password of your bank", "default": "other" }), "answer 5"),
+            ("bank", json!({ "description": "The password of your bank", "password": true }), "answer 6"),
+            ("bank", bank, "answer 1"),
+        ] {
+            let inputs = gateway.core.ask_inputs(&server(name, fields.clone()), &callbacks, None).await.unwrap();
+            assert_eq!(inputs["pw"].expose_secret(), expected, "{name} {fields}");
+        }
+        assert_eq!(person.0.lock()[1], "pw, Your nickname, game");
+        gateway.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_default_is_the_current_one_and_no_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let gateway = gateway(&folder);
+        let nobody = CallbackChain::default();
+        for default in ["old", "new"] {
+            let server = server("a", &json!({ "default": default }));
+            let inputs = gateway.core.ask_inputs(&server, &nobody, None).await.unwrap();
+            assert_eq!(inputs["pw"].expose_secret(), default);
+        }
+        assert!(gateway.core.ask_inputs(&server("a", &json!({})), &nobody, None).await.unwrap().is_empty());
+        // A person who can be asked later is asked.
+        let asked = CallbackChain::default().within(Some(Arc::new(Person::default())));
+        let inputs = gateway.core.ask_inputs(&server("a", &json!({ "default": "new" })), &asked, None).await.unwrap();
+        assert_eq!(inputs["pw"].expose_secret(), "answer 1");
+        gateway.close().await;
+    }
+}

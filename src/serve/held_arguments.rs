@@ -1,0 +1,143 @@
+//! Bounds the arguments of calls that are under way, those that wait for an answer included. A small text can have very many values, and each takes
+//! far more memory than its bytes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value as Json;
+
+use crate::error::{Error, Result};
+
+/// Bytes of the arguments of one caller's calls, and of all, in memory.
+const MAX_OF_CALLER: usize = 128 * MIB;
+const MAX_OF_ALL: usize = 512 * MIB;
+const MIB: usize = 1024 * 1024;
+/// Bytes of one value in memory. A call has its arguments twice: as it was sent, and as its code gets them.
+const VALUE_BYTES: usize = 2 * size_of::<Json>();
+
+/// The arguments of all calls that are under way. Cheap to clone.
+#[derive(Clone, Default)]
+pub(super) struct ArgumentMemory(Arc<Mutex<Taken>>);
+
+#[derive(Default)]
+struct Taken {
+    all: usize,
+    of_callers: HashMap<String, usize>,
+}
+
+/// The room of one call's arguments, until it is dropped.
+pub(super) struct HeldArguments {
+    memory: ArgumentMemory,
+    caller: String,
+    bytes: usize,
+}
+
+impl ArgumentMemory {
+    /// Takes the room of the arguments of one call of a caller.
+    ///
+    /// # Errors
+    /// `ERR_BUSY` where the calls of the caller, or of all, hold too much already.
+    pub(super) fn hold(&self, caller: &str, arguments: &Json) -> Result<HeldArguments> {
+        let bytes = text_bytes(arguments).saturating_add(parts(arguments).saturating_mul(VALUE_BYTES));
+        let mut taken = self.0.lock();
+        let of_caller = taken.of_callers.get(caller).copied().unwrap_or_default();
+        let busy = |what, limit| Err(Error::Busy { what, limit });
+        if of_caller.saturating_add(bytes) > MAX_OF_CALLER {
+            return busy("bytes for the arguments of this caller's calls, or nearly as many,", MAX_OF_CALLER);
+        }
+        if taken.all.saturating_add(bytes) > MAX_OF_ALL {
+            return busy("bytes for the arguments of all calls, or nearly as many,", MAX_OF_ALL);
+        }
+        taken.all += bytes;
+        taken.of_callers.insert(caller.to_owned(), of_caller + bytes);
+        Ok(HeldArguments { memory: self.clone(), caller: caller.to_owned(), bytes })
+    }
+}
+
+impl Drop for HeldArguments {
+    fn drop(&mut self) {
+        let mut taken = self.memory.0.lock();
+        taken.all -= self.bytes;
+        if let Some(of_caller) = taken.of_callers.get_mut(&self.caller) {
+            *of_caller -= self.bytes;
+            if *of_caller == 0 {
+                taken.of_callers.remove(&self.caller);
+            }
+        }
+    }
+}
+
+/// Checks the number of values in the arguments of a call, before anything else is done with them.
+///
+/// # Errors
+/// `ERR_INVALID_ARGUMENTS` for more than `most` values.
+pub(super) fn check_parts(tool: &str, arguments: Option<&serde_json::Map<String, Json>>, most: usize) -> Result<()> {
+    let count: usize = arguments.into_iter().flat_map(|arguments| arguments.values()).map(parts).sum();
+    if count <= most {
+        return Ok(());
+    }
+    let problem = format!(
+        "they have {count} values, and the limit maxValueParts is {most}: pass fewer, or pass them as one text with JSON.stringify"
+    );
+    Err(Error::InvalidArguments { what: format!("\"{tool}\"").into(), problem: problem.into() })
+}
+
+/// Returns the number of values within a value, itself included.
+fn parts(json: &Json) -> usize {
+    1 + match json {
+        Json::Array(items) => items.iter().map(parts).sum(),
+        Json::Object(fields) => fields.values().map(parts).sum(),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => 0,
+    }
+}
+
+/// Returns the bytes of all texts and keys.
+fn text_bytes(json: &Json) -> usize {
+    match json {
+        Json::String(text) => text.len(),
+        Json::Array(items) => items.iter().map(text_bytes).sum(),
+        Json::Object(fields) => fields.iter().map(|(key, value)| key.len() + text_bytes(value)).sum(),
+        Json::Null | Json::Bool(_) | Json::Number(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::redact::Redactor;
+
+    fn zeros(count: usize) -> Json {
+        json!({ "pad": vec![0; count] })
+    }
+
+    #[test]
+    fn arguments_of_very_many_values_are_refused_however_few_bytes_they_have() {
+        let Json::Object(arguments) = zeros(1000) else { unreachable!("arguments are an object") };
+        assert!(check_parts("t", Some(&arguments), 1001).is_ok() && check_parts("t", None, 0).is_ok());
+        let refused = check_parts("t", Some(&arguments), 1000).unwrap_err();
+        assert_eq!(refused.code(), "ERR_INVALID_ARGUMENTS");
+        let told = refused.redacted(&Redactor::new(None, None)).for_model();
+        assert!(told.contains("1001 values") && told.contains("maxValueParts"), "{told}");
+        assert_eq!(parts(&json!({ "a": [[], {}, "x", null], "b": 1 })), 7);
+    }
+
+    #[test]
+    fn a_caller_with_much_under_way_is_refused_and_others_are_not() {
+        let memory = ArgumentMemory::default();
+        let arguments = zeros(100_000);
+        let bytes = parts(&arguments) * VALUE_BYTES + "pad".len();
+        let loud: Vec<_> = (0..MAX_OF_CALLER / bytes).map(|_| memory.hold("loud", &arguments).unwrap()).collect();
+        let refused = memory.hold("loud", &arguments).err().unwrap();
+        assert_eq!(refused.code(), "ERR_BUSY");
+        assert!(refused.for_model().contains("arguments of this caller's calls"), "{}", refused.for_model());
+        let quiet = memory.hold("quiet", &arguments).unwrap();
+        drop(loud);
+        assert!(memory.hold("loud", &arguments).is_ok());
+        drop(quiet);
+        let taken = memory.0.lock();
+        assert!(taken.all == 0 && taken.of_callers.is_empty(), "no caller is kept that has no call");
+    }
+}

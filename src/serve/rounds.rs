@@ -1,0 +1,97 @@
+//! Requests that may ask their client before they are answered, and the parameters of which each round is one.
+
+use std::future::Future;
+
+use rmcp::RoleServer;
+use rmcp::model::{CallToolRequestParams, InputResponses};
+use rmcp::service::RequestContext;
+use serde_json::{Value as Json, json};
+use tokio::sync::mpsc;
+
+use super::asking::ClientChannel;
+use super::handler::{Answer, Client, Handler, MAX_QUESTIONS, in_rounds};
+use super::held_arguments::{HeldArguments, check_parts};
+use super::listeners::SentEvents;
+use super::paused_calls::{Step, work};
+use crate::sandbox::{Stop, StopReason};
+
+/// The parts of a request that belong to its rounds.
+pub(super) struct Input {
+    pub(super) state: Option<String>,
+    responses: Option<InputResponses>,
+    /// The bytes that each round must repeat.
+    bound: Vec<u8>,
+    /// The room of the parameters, which the first round takes.
+    pub(super) held: Option<HeldArguments>,
+}
+
+impl Handler {
+    /// Does the work of a request that may ask: in rounds since protocol 2026-07-28, and else by requests of our own.
+    pub(super) async fn asking<W>(
+        &self,
+        context: RequestContext<RoleServer>,
+        input: Input,
+        work_of: impl FnOnce(Client) -> W,
+    ) -> Answer<Step>
+    where
+        W: Future<Output = Answer<Json>> + Send + 'static,
+    {
+        let Input { state, responses, bound, held } = input;
+        if !in_rounds(&context) {
+            let client = self.client(&context, ClientChannel::Request(context.peer.clone()))?;
+            let stop = client.stop.clone();
+            return until_cancelled(&context, &stop, Box::pin(worked(client.events.clone(), held, work_of(client)))).await.map(Step::Done);
+        }
+        let paused_calls = &self.served.0.paused_calls;
+        if let Some(state) = state {
+            let to_this_request = |events: &SentEvents| events.send_to(context.peer.clone(), context.meta.get_progress_token());
+            let (round, stop) = paused_calls.resume(&state, &responses.unwrap_or_default(), bound, to_this_request)?;
+            return until_cancelled(&context, &stop, round).await;
+        }
+        let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
+        let client = self.client(&context, ClientChannel::Round(sender))?;
+        let stop = client.stop.clone();
+        let events = client.events.clone();
+        let working = work(worked(events.clone(), held, work_of(client)));
+        let round = paused_calls.begin(self.owner(&context), working, (stop.clone(), Some(events)), questions, bound);
+        until_cancelled(&context, &stop, Box::pin(round)).await
+    }
+
+    /// The rounds of a request belong to its caller, its method and its parameters. The first one takes the room of the parameters.
+    ///
+    /// # Errors
+    /// `ERR_BUSY`.
+    pub(super) fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> crate::Result<Input> {
+        let held = state.is_none().then(|| self.served.0.arguments.hold(&self.caller.key, request)).transpose()?;
+        Ok(Input { state, responses, bound: json!([self.caller.key, request]).to_string().into_bytes(), held })
+    }
+
+    /// Checks the arguments of a call of a tool.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGUMENTS` for too many values.
+    pub(super) fn check_arguments(&self, request: &CallToolRequestParams) -> crate::Result<()> {
+        let gateway = &self.served.0.gateway;
+        check_parts(&request.name, request.arguments.as_ref(), gateway.max_value_parts()).map_err(|error| gateway.redacted(error))
+    }
+}
+
+/// Does the work of a request, whose arguments are `held` meanwhile. Its client is told of all that happened before it gets the outcome.
+pub(super) async fn worked(events: SentEvents, held: Option<HeldArguments>, work: impl Future<Output = Answer<Json>>) -> Answer<Json> {
+    let outcome = work.await;
+    drop(held);
+    events.all().await;
+    outcome
+}
+
+/// Waits for the outcome of a request. A client that cancels the request ends the call, which then tells so. A call that waits for another round
+/// outlives the request that began it.
+async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, outcome: impl Future<Output = T>) -> T {
+    tokio::pin!(outcome);
+    tokio::select! {
+        biased;
+        outcome = &mut outcome => return outcome,
+        () = context.ct.cancelled() => stop.stop(StopReason::Aborted),
+    }
+    outcome.await
+}
