@@ -282,7 +282,8 @@ impl Agent {
         self.core.check_open()?;
         let granted = self.granted(ApprovalRead::Fresh)?;
         let server = self.core.known_server(name, &granted).map_err(|error| self.core.redacted(error))?;
-        if self.core.sees(&server, &granted) { Ok(server) } else { Err(self.core.redacted(self.core.unknown_server(name, &granted))) }
+        let exists = self.core.exists_for(&server.source, &self.identity) && self.core.sees(&server, &granted);
+        if exists { Ok(server) } else { Err(self.core.redacted(self.core.unknown_server(name, &granted))) }
     }
 
     /// Returns the size of the values that the agent's sandboxes have saved and still hold.

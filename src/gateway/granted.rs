@@ -260,7 +260,9 @@ impl Core {
 
     /// Returns the error for a server that does not exist for an agent. It names the servers that do.
     pub(super) fn unknown_server(&self, name: &str, granted: &Granted) -> Error {
-        let seen = |server: &Arc<ServerDefinition>| self.sees(server, granted);
+        // What another agent has added does not exist for this one.
+        let is_named = |server: &ServerDefinition| server.source.kind != SourceKind::Agent || granted.is_own(&server.name);
+        let seen = |server: &Arc<ServerDefinition>| is_named(server) && self.sees(server, granted);
         let known = self.registry.servers().into_iter().filter(seen).take(KNOWN_NAMES);
         Error::UnknownServer {
             server: name.to_owned(),
@@ -271,10 +273,6 @@ impl Core {
 
     /// Returns whether a server exists for an agent. Of a server that is not approved, only the name is known, so the patterns alone decide.
     pub(super) fn sees(&self, server: &ServerDefinition, granted: &Granted) -> bool {
-        // What another agent has added does not exist for this one.
-        if server.source.kind == SourceKind::Agent {
-            return granted.own.contains(&server.name);
-        }
         granted.is_everything()
             || granted.reaches(&server.name)
                 && self.last_approved(server).is_none_or(|manifest| granted.manifest(&server.name, &manifest).is_some())

@@ -18,6 +18,9 @@ impl Agent {
         self.core.check_open()?;
         let granted = self.granted(approval_read)?;
         let server = self.core.known_server(name, &granted).map_err(|error| self.core.redacted(error))?;
+        if !self.core.exists_for(&server.source, &self.identity) {
+            return Err(self.core.redacted(self.core.unknown_server(name, &granted)));
+        }
         let approval_status = self.core.approval_status_by(&server, approval_read);
         self.core.refresh_if_cached(approval_read);
         let approved = approval_status.map_err(|error| self.core.redacted(error))?.require_full(name)?;
