@@ -134,7 +134,7 @@ mod tests {
             ("bank", json!({ "description": "The password of your bank", "password": true }), "answer 6"),
             ("bank", bank, "answer 1"),
         ] {
-            let inputs = gateway.core.ask_inputs(&server(name, fields.clone()), &callbacks, None).await.unwrap();
+            let inputs = gateway.core.ask_inputs(&server(name, &fields), &callbacks, None).await.unwrap();
             assert_eq!(inputs["pw"].expose_secret(), expected, "{name} {fields}");
         }
         assert_eq!(person.0.lock()[1], "pw, Your nickname, game");

@@ -80,7 +80,9 @@ impl Redactor {
         let new: Vec<_> = secrets.iter().filter(is_new).map(|secret| Arc::new(Secret::new(base, secret, most))).collect();
         let all = {
             let mut kept = self.kept.lock();
-            new.into_iter().for_each(|secret| kept.put(holder, secret));
+            for secret in new {
+                kept.put(holder, secret);
+            }
             kept.all()
         };
         let known = Arc::new(Known::new(base, all));

@@ -213,7 +213,9 @@ impl PausedCalls {
         let ended: Vec<_> = over.iter().filter_map(|number| calls.remove(number)).collect();
         // Dropped outside of the lock: with it ends its run.
         drop(calls);
-        ended.iter().for_each(|call| call.stop.stop(StopReason::Closed));
+        for call in &ended {
+            call.stop.stop(StopReason::Closed);
+        }
         drop(ended);
     }
 }

@@ -25,9 +25,10 @@ impl RequestIds {
     ///
     /// # Errors
     /// The answer to a request whose id is in use or too long, or whose progress token is too long.
-    pub(super) fn take(&self, request: &JsonRpcRequest<ClientRequest>) -> Result<(), ServerJsonRpcMessage> {
-        let refused =
-            |id: Option<RequestId>, problem: String| Err(ServerJsonRpcMessage::error(ErrorData::invalid_request(problem, None), id));
+    pub(super) fn take(&self, request: &JsonRpcRequest<ClientRequest>) -> Result<(), Box<ServerJsonRpcMessage>> {
+        let refused = |id: Option<RequestId>, problem: String| {
+            Err(Box::new(ServerJsonRpcMessage::error(ErrorData::invalid_request(problem, None), id)))
+        };
         if is_long(&request.id) {
             return refused(None, format!("id: at most {MAX_BYTES} bytes are taken"));
         }

@@ -171,7 +171,7 @@ impl SessionManager for Sessions {
         if let (Some(ids), ClientJsonRpcMessage::Request(request)) = (&ids, &message)
             && let Err(refused) = ids.take(request)
         {
-            return Ok(stream::iter([ServerSseMessage::from_message(refused)]).left_stream());
+            return Ok(stream::iter([ServerSseMessage::from_message(*refused)]).left_stream());
         }
         let begun = self.inner.create_stream(id, message).await;
         if let (Err(_), Some(ids), Some(request)) = (&begun, &ids, &request) {
