@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::allowed_calls::AllowedCalls;
 use super::approval_cache::ApprovalRead;
+use super::availability::exists_for;
 use super::callbacks::{CallbackChain, Callbacks};
 use super::core::Core;
 use super::events::EventListener;
@@ -282,7 +283,7 @@ impl Agent {
         self.core.check_open()?;
         let granted = self.granted(ApprovalRead::Fresh)?;
         let server = self.core.known_server(name, &granted).map_err(|error| self.core.redacted(error))?;
-        let exists = self.core.exists_for(&server.source, &self.identity) && self.core.sees(&server, &granted);
+        let exists = exists_for(&server.source, &self.identity) && self.core.sees(&server, &granted);
         if exists { Ok(server) } else { Err(self.core.redacted(self.core.unknown_server(name, &granted))) }
     }
 

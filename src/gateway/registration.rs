@@ -3,6 +3,7 @@
 
 use serde_json::Value as Json;
 
+use super::availability::exists_for;
 use super::{Agent, ApprovalRead, CallOptions};
 use crate::bridge::{ToolErrors, server_module, shape, tool_arguments};
 use crate::error::{Error, Result};
@@ -18,7 +19,7 @@ impl Agent {
         self.core.check_open()?;
         let granted = self.granted(approval_read)?;
         let server = self.core.known_server(name, &granted).map_err(|error| self.core.redacted(error))?;
-        if !self.core.exists_for(&server.source, &self.identity) {
+        if !exists_for(&server.source, &self.identity) {
             return Err(self.core.redacted(self.core.unknown_server(name, &granted)));
         }
         let approval_status = self.core.approval_status_by(&server, approval_read);
