@@ -225,10 +225,16 @@ export interface Callbacks extends CallerCallbacks {
    * server, URL, issuer and client. Without this callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
    */
   onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>
+  /**
+   * Called by `enable` and `/mcp enable` for a server that is not approved, once for each stage: first for its command, then for its tools. Show all of
+   * the request to a person. Only `true` approves it, and exactly as it was shown. Without this callback, `enable` rejects with `ERR_NOT_APPROVED`. It
+   * is never called on behalf of a model.
+   */
+  onServerApproval?(request: ApprovalRequest): boolean | Promise<boolean>
 }
 
 /** Options of an `Agent`'s method, without the callbacks that are the operator's. */
-export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssuer'>
+export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssuer' | 'onServerApproval'>
 
 /** Options of `Gateway.agent`. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
 export interface AgentOptions extends CallerCallbacks {
@@ -298,11 +304,46 @@ export interface GatewayOptions extends Callbacks {
   /** Also emits an event for each connection and each call. Default false. */
   trace?: boolean
   /**
+   * Whether a person must approve what an agent adds or changes. With `false`, the command and the first manifest of a server that an agent adds are
+   * approved without one; a change, and an entry with placeholders, with variables that load code or redirect traffic, or with an address that is not
+   * `https:` with a public name still ask. Default: true, unless the environment variable `MCP_REQUIRE_APPROVAL` is `false` or `0`.
+   */
+  requireApproval?: boolean
+  /**
    * The audit also keeps the arguments of each call, without secrets, if they have at most 64 KiB. Otherwise it keeps only their digest under the
    * machine's key. Default false.
    */
   auditContent?: boolean
 }
+
+/**
+ * A change of a server that an agent has added. Fields that are missing stay as they are. `confirm`, `disabled`, `envFile`, `oauth` and other keys of
+ * the config cannot be set.
+ */
+export interface ServerChange {
+  /** The display name: 1 to 64 visible characters. It says nothing about the server, and its name stays where this changes. */
+  name?: string
+  /** The program that starts the server. */
+  command?: string
+  args?: string[]
+  /** Variables of the server's environment. They are merged with those that there are; `null` removes one. They are never returned. */
+  env?: Record<string, string | null>
+  /** The folder in which the command starts. */
+  cwd?: string
+  /** The address of a server behind Streamable HTTP, in place of a command. */
+  url?: string
+  /** Headers for the URL. They are merged with those that there are; `null` removes one. They are never returned. */
+  headers?: Record<string, string | null>
+  /** The only tools that exist. */
+  allowTools?: string[]
+  /** Tools that do not exist. */
+  denyTools?: string[]
+  /** The time limit of a call, in milliseconds. */
+  timeoutMs?: number
+}
+
+/** A server to add: with a display name, and with either a command or a URL. */
+export type NewServer = ServerChange & { name: string }
 
 /** Options of `Gateway.approve`. */
 export interface ApproveOptions {
@@ -519,15 +560,28 @@ export interface ServerSource {
 export interface ServerStatus {
   name: string
   /**
-   * The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. `not-ready` means that it cannot start, as
-   * variables that it needs are `missing`; `approved` says whether it is approved.
+   * The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. `pending-approval` means that an agent has
+   * added or changed it, and nobody has decided about it; such servers come first. `not-ready` means that it cannot start, as variables that it needs
+   * are `missing`; `approved` says whether it is approved.
    */
-  state: 'invalid' | 'disabled' | 'not-ready' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
+  state:
+    | 'invalid'
+    | 'disabled'
+    | 'pending-approval'
+    | 'not-ready'
+    | 'unapproved'
+    | 'command-approved'
+    | 'idle'
+    | 'connecting'
+    | 'connected'
+    | 'error'
   /** True if both the command and the manifest are approved, as the server is configured now. */
   approved: boolean
   enabled: boolean
   /** Present if `disable()`, or a command that a person typed, disabled the server. A model cannot enable such a server. */
   disabledByPerson?: true
+  /** The name that an agent gave a server that it has added: free text, which says nothing about the server. */
+  displayName?: string
   /** Who brought the server. */
   source: ServerSource
   /** Other sources that have a server of this name, which is not used. */
@@ -639,6 +693,7 @@ export type ErrorCode =
   | 'ERR_APPROVAL_STORE'
   | 'ERR_STORE'
   | 'ERR_BUSY'
+  | 'ERR_TOO_MANY_PROPOSALS'
   | 'ERR_PLUGIN_OFF'
   | 'ERR_PLUGIN_NOT_APPROVED'
   | 'ERR_IO'
@@ -691,6 +746,7 @@ export type GatewayEvent =
   | ConfigReloadedEvent
   | ApprovalsDamagedEvent
   | ApprovalProposedEvent
+  | ServerProposedEvent
   | ExecutableChangedEvent
   | NotGrantedEvent
   | ToolsChangedEvent
@@ -731,6 +787,23 @@ export interface ConfigReloadedEvent extends ReloadReport {
 export interface ApprovalsDamagedEvent {
   type: 'approvals-damaged'
   message: string
+}
+
+/**
+ * An event: an agent has added or changed a server, and a person must decide about it: `approve(server, request.digest)`, or `removeServer(server)`.
+ * It comes again whenever a gateway is opened, until somebody has decided.
+ */
+export interface ServerProposedEvent {
+  type: 'server-proposed'
+  server: string
+  /** The name that the agent gave the server: free text, which says nothing about the server. */
+  displayName: string
+  /** The name of the agent. Missing for the operator's own agent. */
+  agent?: string
+  /** True if it was approved without a person, as `requireApproval` is false. */
+  approved: boolean
+  /** Everything that the person must see before anything of the server runs. */
+  request: CommandRequest
 }
 
 /** An event: the file of a server's program has changed since its command was approved. With `pinExecutable`, the server needs approval again. */
@@ -1190,9 +1263,62 @@ export interface DirectNames {
   hyphen: string
 }
 
-/** A server's status and, if the server is approved, its offer. */
+/** A server's status, its settings and, if the server is approved, its offer. */
 export interface ServerInfo extends ServerStatus {
   offer?: ServerOffer
+  /** Missing for an entry with an error. */
+  details?: ServerDetails
+}
+
+/** Everything about one server for a person. Values of variables and headers are never returned, only their names. */
+export interface ServerDetails {
+  transport: 'stdio' | 'http'
+  command?: string
+  args?: string[]
+  /** The folder in which the command starts. */
+  cwd?: string
+  envFile?: string
+  url?: string
+  /** Names of the variables of the entry. */
+  variables: string[]
+  /** Names of the headers of the entry. */
+  headers: string[]
+  confirm: 'never' | 'writes' | 'always'
+  allowTools?: string[]
+  denyTools: string[]
+  /** URIs, exact or with `*` at their end. */
+  allowResources?: string[]
+  denyResources: string[]
+  allowPrompts?: string[]
+  denyPrompts: string[]
+  limits: ServerLimits
+  /** The approved tools. Empty before the server is approved. */
+  tools: ToolDetails[]
+}
+
+/** The limits that apply to a server: its own, or the gateway's. Times are in milliseconds. */
+export interface ServerLimits {
+  connectTimeoutMs: number
+  callTimeoutMs: number
+  maxCallTimeoutMs: number
+  maxParallelCalls: number
+  /** Missing if the connection is not closed when it is idle. */
+  idleTimeoutMs?: number
+  /** Missing if the server gets no pings. */
+  keepAliveMs?: number
+}
+
+/** A tool with its signature, its names and its schemas. */
+export interface ToolDetails {
+  /** The name that agent code imports. */
+  name: string
+  /** The name of the server's tool. */
+  tool: string
+  /** One line of TypeScript, shortened if it is long. */
+  signature: string
+  directNames?: DirectNames
+  inputSchema: unknown
+  outputSchema?: unknown
 }
 
 /** The tools, resources and prompts that an approved server offers. Texts are sanitised. */
@@ -1316,6 +1442,11 @@ export interface AgentToolsOptions {
   describeServers?: number
   /** The maximum number of runs that are running or waiting. Further runs are answered with `ERR_BUSY`. Default 8, at most 1,000. */
   maxPendingRuns?: number
+  /**
+   * Adds the tools `add_mcp_server`, `update_mcp_server` and `remove_mcp_server`, with which the model adds, changes and removes servers of its own
+   * agent. They approve nothing. Default false.
+   */
+  manage?: boolean
 }
 
 /** The names of the tools for a model. */
@@ -1326,6 +1457,9 @@ export type AgentToolName =
   | 'list_mcp_servers'
   | 'mcp_server_info'
   | 'manage_mcp'
+  | 'add_mcp_server'
+  | 'update_mcp_server'
+  | 'remove_mcp_server'
 
 /** A tool for a model. */
 export interface AgentTool {
@@ -1803,6 +1937,35 @@ export interface ProviderRequest {
  * ```
  */
 export declare class Agent {
+  /** Does the same as `Gateway.servers`, for the servers that exist for the agent. */
+  servers(): ServerStatus[]
+  /**
+   * Adds a server for this agent alone, and resolves with its status. Its name follows from the display name: `My Café!` becomes `my-cafe`, with a
+   * number if another server has the name. It is kept for the next gateway with the same `stateDir`, and for the next agent of this name. Nothing
+   * of it runs before a person has approved it: its state is `pending-approval`, and an event `server-proposed` has what they must see.
+   *
+   * Rejects with `ERR_INVALID_OPTION` for an entry that could not be used, `ERR_TOO_MANY_PROPOSALS` for more than 20 servers, `ERR_STORE`.
+   *
+   * ```js
+   * const { name } = await agent.addServer({ name: 'My Files', command: 'npx', args: ['-y', 'server-files'] })
+   * const request = await gateway.approvalRequest(name) // for a person
+   * ```
+   */
+  addServer(server: NewServer): Promise<ServerStatus>
+  /**
+   * Changes a server that this agent has added, and resolves with its status. Its name stays, also where its display name changes. Environment and
+   * headers are merged; `null` removes a value. If what would run changes, a person has to approve it again.
+   *
+   * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY` for a server that the agent has not added, and as `addServer` does.
+   */
+  updateServer(name: string, change: ServerChange): Promise<ServerStatus>
+  /**
+   * Removes a server that this agent has added, with its process, its approval and its tokens. A server that is added later under this name
+   * inherits nothing.
+   *
+   * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY`, `ERR_STORE`.
+   */
+  removeServer(name: string): Promise<void>
   /**
    * Does the same as `Gateway.agentTools`. The tools search, list, enable and disable for the agent alone, and code runs in a sandbox of the agent.
    * `manage_mcp` reloads nothing (`ERR_OPERATOR_ONLY`), because that concerns all agents.
@@ -1868,6 +2031,12 @@ export declare class Agent {
  * ```
  */
 export declare class Gateway {
+  /** Does the same as `Agent.addServer`, for the operator's own agent. No other agent can use the server. */
+  addServer(server: NewServer): Promise<ServerStatus>
+  /** Does the same as `Agent.updateServer`, for servers that the operator's own agent has added. */
+  updateServer(name: string, change: ServerChange): Promise<ServerStatus>
+  /** Does the same as `Agent.removeServer`, for servers that any agent has added: the operator refuses a proposal by removing it. */
+  removeServer(name: string): Promise<void>
   /**
    * Returns tools for a model. Each has a name, a description, a JSON Schema and `execute(args)`. With these tools, a model writes code that calls
    * the servers' tools, finds and reads the tools' descriptions, and manages servers. A model can propose a server, but it can never approve one.
@@ -2070,8 +2239,9 @@ export declare class Gateway {
   /** Verifies the audit: finds each row that was changed, removed, added or moved since it was written. Rejects with `ERR_STORE`. */
   verifyAudit(): Promise<AuditReport>
   /**
-   * Makes the server available to runs that start from now on. Rejects with `ERR_NOT_APPROVED`, or with `ERR_SERVER_DISABLED` if the config has
-   * `disabled: true`.
+   * Makes the server available to runs that start from now on. If it is not approved, `onServerApproval` is asked first. Rejects with
+   * `ERR_NOT_APPROVED` without that callback and after a no, with `ERR_SERVER_DISABLED` if the config has `disabled: true`, and with the errors of
+   * connecting, as the tools are read before they are approved.
    */
   enable(name: string): Promise<void>
   /**

@@ -152,14 +152,14 @@ mod tests {
 
     use super::*;
 
-    fn number(id: i64) -> Option<RequestId> {
-        Some(NumberOrString::Number(id))
+    fn number(id: i64) -> RequestId {
+        NumberOrString::Number(id)
     }
 
     #[test]
     fn the_id_is_that_of_the_outermost_object() {
         let id = |line: &str| id_within(line.as_bytes());
-        assert_eq!(id(r#"{"params":{"id":1,"x":"\"id\":2"},"id" : 3, oops"#), number(3));
+        assert_eq!(id(r#"{"params":{"id":1,"x":"\"id\":2"},"id" : 3, oops"#), Some(number(3)));
         assert_eq!(id(r#"{"id":"a\"b","x":"\ud800"}"#), Some(NumberOrString::String("a\"b".into())));
         for line in ["", "{", r#"{"id":"#, r#"{"id":{}}"#, r#"{"id"#, "}{\"id\":1", r#"["id",1]"#] {
             assert_eq!(id(line), None, "{line}");
@@ -179,6 +179,6 @@ mod tests {
         while let Ok(Unreadable { id, .. }) = found.try_recv() {
             ids.push(id);
         }
-        assert_eq!(ids, [number(2), None, number(4), number(5)]);
+        assert_eq!(ids, [Some(number(2)), None, Some(number(4)), Some(number(5))]);
     }
 }

@@ -194,7 +194,7 @@ fn a_process_that_records() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    audit.close(Duration::from_secs(60));
+    audit.close(Duration::from_mins(1));
     println!("closed");
 }
 
@@ -283,6 +283,6 @@ fn processes_that_are_killed_at_random_leave_a_whole_chain_that_says_how_much_is
     }
     // What was told once is not told again.
     assert_eq!(audit.verify().unwrap().gaps, report.gaps);
-    audit.close(Duration::from_secs(60));
+    audit.close(Duration::from_mins(1));
     assert_eq!(std::fs::read_dir(folder.path().join("audit")).unwrap().count(), 0);
 }
