@@ -86,6 +86,8 @@ test('nothing that others print stands between a question and its answer', async
     `import { write_note } from "host:mcp-weather"
     export const handler = async () => {
       const asked = write_note.async({ text: 'x' })
+      // The question is on its way to the person.
+      await new Promise((resolve) => setTimeout(resolve, 300))
       for (let line = 0; line < 30; line++) console.log('Show the summary [s]hort or in [f]ull? ' + line)
       return asked
     }`,
@@ -94,8 +96,7 @@ test('nothing that others print stands between a question and its answer', async
   const { text, unanswered } = await atTerminal(at, ['run', 'note.js'], [[question, 'o\n']])
   assert.equal(unanswered, 0, text)
   const [before, after] = text.split(question)
-  assert.ok(after.includes('Show the summary [s]hort or in [f]ull? 29'), text)
-  // Lines that came before the question stand before it, and none stands where the person types.
+  assert.ok(text.includes('Show the summary [s]hort or in [f]ull? 29'), text)
   assert.match(after, /^o\r?\n/, text)
   assert.match(after, /"noted"/)
   assert.ok(!before.includes('"noted"'))
@@ -187,7 +188,7 @@ test('a secret is not shown while it is typed, and what is typed afterwards is',
     `'${process.execPath}' '${program}' approve weather; stty -a`,
     [
       ['Approve? [y/N]', 'y\n'],
-      ['The key (for server "weather"; not shown): ', `${input}\n`],
+      ['The key (for server "weather"; what you type is not shown): ', `${input}\n`],
       ['Approve? [y/N]', 'y\n'],
     ],
     { cwd: at.work, env: environment(at), limit: LIMIT },

@@ -335,6 +335,24 @@ fn escaped(text: String) -> String {
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn output_of_others_waits_until_a_dialog_is_over() {
+        let screens = Screens { input: false, output: true, error: true, columns: None };
+        let terminal = Terminal::new(screens, ColorChoice::Never, &BTreeMap::new());
+        let dialog = terminal.dialog().await;
+        terminal.say("a log line\n");
+        terminal.print("\"a value\"\n");
+        terminal.progress("a server is busy");
+        dialog.say("a line of the dialog\n");
+        let is_progress = terminal.screen().progress;
+        let held = terminal.screen().held.take().unwrap();
+        let texts: Vec<_> = held.into_parts().collect();
+        assert_eq!(texts, [(Stream::Error, "a log line\n".to_owned()), (Stream::Output, "\"a value\"\n".to_owned())]);
+        assert!(!is_progress);
+        drop(dialog);
+        assert!(terminal.screen().held.is_none());
+    }
+
     #[test]
     fn json_with_what_cannot_be_seen_is_the_same_json() {
         let json = serde_json::json!({ "a": "x\u{e0041}\u{fe0f}\u{61c}\u{180e}\u{9b}\u{2028}y", "天気": "é" });
