@@ -34,8 +34,8 @@ const MANY_CALLS: &str = MANY.0;
 /// The same small call, which is also recorded in an audit.
 #[cfg(not(debug_assertions))]
 const AUDITED: Row = Row { name: "small, recorded in the audit", options: &["--audit", "1"], kind: "small", calls: FEW };
-#[cfg(not(debug_assertions))]
 /// What recording may take more of a call. It is still less of a real one, which has the gateway and a server on its path as well.
+#[cfg(not(debug_assertions))]
 const MOST_OF_AUDIT: f64 = 1.02;
 
 /// The first three are of the same small call.
