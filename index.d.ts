@@ -377,7 +377,7 @@ export interface Task {
    * servers of its name from the task's runs, needs approval like any other, and ends with the sandbox. Its name in `servers()` and for `approve()` is
    * `weather@task-…`, with a digest of the entry. At most 256. Default: none.
    */
-  servers?: (string | Record<string, object>)[] | Record<string, object>
+  servers?: (string | Record<string, unknown>)[] | Record<string, unknown>
   /** Capabilities: each server that has one of them is attached. At most 256. Default: none. */
   capabilities?: string[]
 }
@@ -398,7 +398,7 @@ export interface Resolution {
    * The entries, by keys that other programs accept. Secrets are names of variables: `${NAME}`. Filters, `confirm` and approvals are not part of an entry:
    * the program that reads it does not know them. Missing with `dryRun`.
    */
-  mcpServers?: Record<string, object>
+  mcpServers?: Record<string, unknown>
   /** One line for each server that is in force, or that the task wants and that is left out. */
   servers: ResolvedServer[]
   /** What another program does not do with the entries, and servers that are not ready. */
