@@ -87,6 +87,8 @@ function told(event: GatewayEvent): string {
       return `${event.request.server} ${event.request.digest}`
     case 'server-proposed':
       return `${event.agent ?? ''} ${event.server} ${event.displayName} ${event.request.digest} ${event.approved}`
+    case 'not-granted':
+      return `${event.agent} ${event.server} ${event.item} ${event.reason}`
     case 'executable-changed':
       return `${event.server} ${event.path} ${event.before} ${event.now}`
     case 'tools-changed':

@@ -590,8 +590,6 @@ export interface ServerStatus {
   tools: string[]
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
   quarantined: string[]
-  /** Variables of this process that the server needs and that are not set, or empty: then it is `not-ready`. */
-  missing?: string[]
   lastError?: { code: ErrorCode; message: string }
 }
 
