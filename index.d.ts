@@ -304,7 +304,7 @@ export interface GatewayOptions extends Callbacks {
   /** Also emits an event for each connection and each call. Default false. */
   trace?: boolean
   /**
-   * Whether a person must approve what an agent adds or changes. With `false`, the command and the first manifest of a server that an agent adds are
+   * True if a person must approve what an agent adds or changes. With `false`, the command and the first manifest of a server that an agent adds are
    * approved without one; a change, and an entry with placeholders, with variables that load code or redirect traffic, or with an address that is not
    * `https:` with a public name still ask. Default: true, unless the environment variable `MCP_REQUIRE_APPROVAL` is `false` or `0`.
    */
@@ -434,7 +434,7 @@ export interface SandboxOptions extends Callbacks {
 /** Options of `Sandbox.run`. */
 export interface RunOptions extends Callbacks {
   /**
-   * What the run is about, besides the task of the sandbox. The servers that it brings live until the sandbox is closed or has another run with a task.
+   * The task of the run, besides that of the sandbox. The servers that it brings live until the sandbox is closed or has another run with a task.
    * Default: no task.
    */
   task?: Task
@@ -1604,13 +1604,13 @@ export interface AuditQuery {
 }
 
 /**
- * What a row is about. `server`: a server was added, changed, removed, enabled or disabled. `call`: a call of a tool, or another request to a server.
+ * The subject of a row. `server`: a server was added, changed, removed, enabled or disabled. `call`: a call of a tool, or another request to a server.
  * `gap`: events are missing here. `damage`: another program has changed the audit before this row.
  */
 export type AuditKind = 'approval' | 'revocation' | 'server' | 'grant' | 'connection' | 'call' | 'gap' | 'damage'
 
 /**
- * What has happened. `command` and `manifest` are the stages of an approval. `queue-full`: events came faster than they could be written.
+ * The action that a row records. `command` and `manifest` are the stages of an approval. `queue-full`: events came faster than they could be written.
  * `process-ended`: a process ended without closing its gateway. `head-changed`: the end of the chain was changed, or is older than what was written.
  */
 export type AuditAction =
@@ -1658,7 +1658,7 @@ export interface AuditRow {
   /** The number of the run in its process. Missing for a call without a run. */
   runId?: number
   /**
-   * Of a call: `ok`, `tool-error` (the tool answered with `isError: true`), `cancelled` (its caller has given it up; the server may have carried it
+   * The outcome of a call: `ok`, `tool-error` (the tool answered with `isError: true`), `cancelled` (its caller has given it up; the server may have carried it
    * out), or the error's code. Of a connection that failed: the error's code.
    */
   outcome?: string

@@ -53,7 +53,7 @@ pub struct Audit {
     pub limit: Option<u32>,
 }
 
-/// What `audit` does besides reading.
+/// The actions of `audit` besides reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
 pub enum AuditCommand {
     /// Check that no row was changed, removed, added or moved

@@ -226,7 +226,7 @@ pub struct ServerDefinition {
     pub secret_inputs: Vec<String>,
     /// Words in the text of a task that ask for the server: `keywords` in the config. Each is unique, as the config writes it.
     pub keywords: Vec<String>,
-    /// What the server can do, for tasks that ask for it and for the policy of providers: `capabilities` in the config. Each is unique.
+    /// Abilities of the server, for tasks that ask for it and for the policy of providers: `capabilities` in the config. Each is unique.
     pub capabilities: Vec<String>,
     /// Variables of this process that the server needs: `envRequired` of a provider's definition, always empty for an entry of the config. A
     /// server that lacks one is not ready.

@@ -52,7 +52,7 @@ pub struct RunOptions {
     pub run_id: Option<u64>,
     /// The trace that the run belongs to.
     pub trace: Option<TraceContext>,
-    /// What the run is about, besides the task of the sandbox. The servers that it brings live until the sandbox is closed, or has another run with a
+    /// The task of the run, besides that of the sandbox. The servers that it brings live until the sandbox is closed, or has another run with a
     /// task.
     pub task: Option<Task>,
 }

@@ -15,13 +15,13 @@ export interface AuditQuery {
 }
 
 /**
- * What a row is about. `server`: a server was added, changed, removed, enabled or disabled. `call`: a call of a tool, or another request to a server.
+ * The subject of a row. `server`: a server was added, changed, removed, enabled or disabled. `call`: a call of a tool, or another request to a server.
  * `gap`: events are missing here. `damage`: another program has changed the audit before this row.
  */
 export type AuditKind = 'approval' | 'revocation' | 'server' | 'grant' | 'connection' | 'call' | 'gap' | 'damage'
 
 /**
- * What has happened. `command` and `manifest` are the stages of an approval. `queue-full`: events came faster than they could be written.
+ * The action that a row records. `command` and `manifest` are the stages of an approval. `queue-full`: events came faster than they could be written.
  * `process-ended`: a process ended without closing its gateway. `head-changed`: the end of the chain was changed, or is older than what was written.
  */
 export type AuditAction =
@@ -69,7 +69,7 @@ export interface AuditRow {
   /** The number of the run in its process. Missing for a call without a run. */
   runId?: number
   /**
-   * Of a call: `ok`, `tool-error` (the tool answered with `isError: true`), `cancelled` (its caller has given it up; the server may have carried it
+   * The outcome of a call: `ok`, `tool-error` (the tool answered with `isError: true`), `cancelled` (its caller has given it up; the server may have carried it
    * out), or the error's code. Of a connection that failed: the error's code.
    */
   outcome?: string

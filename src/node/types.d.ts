@@ -302,7 +302,7 @@ export interface GatewayOptions extends Callbacks {
   /** Also emits an event for each connection and each call. Default false. */
   trace?: boolean
   /**
-   * Whether a person must approve what an agent adds or changes. With `false`, the command and the first manifest of a server that an agent adds are
+   * True if a person must approve what an agent adds or changes. With `false`, the command and the first manifest of a server that an agent adds are
    * approved without one; a change, and an entry with placeholders, with variables that load code or redirect traffic, or with an address that is not
    * `https:` with a public name still ask. Default: true, unless the environment variable `MCP_REQUIRE_APPROVAL` is `false` or `0`.
    */
@@ -432,7 +432,7 @@ export interface SandboxOptions extends Callbacks {
 /** Options of `Sandbox.run`. */
 export interface RunOptions extends Callbacks {
   /**
-   * What the run is about, besides the task of the sandbox. The servers that it brings live until the sandbox is closed or has another run with a task.
+   * The task of the run, besides that of the sandbox. The servers that it brings live until the sandbox is closed or has another run with a task.
    * Default: no task.
    */
   task?: Task
