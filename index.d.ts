@@ -93,149 +93,6 @@ export interface LogEntry {
   text: string
 }
 
-/** A question to a person, asked before a tool is called. */
-export interface ApprovalQuestion {
-  server: string
-  /** The tool's name as the server gives it. */
-  tool: string
-  args: Record<string, Value>
-  /** The reason why this call needs a person's approval. */
-  reason: string
-  /** The number of the run. Missing for a `callTool`. */
-  runId?: number
-}
-
-/**
- * A person's answer: `once` allows this call, `run` allows the tool in this run, `session` allows the tool until the gateway, or the agent that makes
- * the call, is closed, and `deny` refuses.
- */
-export type Decision = 'once' | 'run' | 'session' | 'deny'
-
-/** A question that a server asks a person while one of its tools is called (MCP elicitation). */
-export type ElicitationQuestion = {
-  server: string
-  /** The name, as the server gives it, of the tool that is being called. Missing outside a call. */
-  tool?: string
-  /** The number of the run. Missing for a `callTool`. */
-  runId?: number
-  /** The server's own text, sanitised. */
-  message: string
-} & (
-  | {
-      mode: 'form'
-      /** A flat object of strings, numbers, booleans and choices (JSON Schema, as MCP 2025-11-25 restricts it). */
-      requestedSchema: { type?: 'object'; properties?: Record<string, any>; required?: string[]; [key: string]: unknown }
-    }
-  | {
-      mode: 'url'
-      /** A page that the person opens. The gateway does not see what the person does there. The scheme is always `https:` or `http:`. */
-      url: string
-      elicitationId?: string
-    }
-)
-
-/**
- * A person's answer to a server. Missing fields get their defaults. Content that does not match the form is not sent: the server gets `cancel`, and
- * an event `elicitation-cancelled` gives the reason.
- */
-export type ElicitationAnswer =
-  | { action: 'accept'; content?: Record<string, string | number | boolean | string[]> }
-  | { action: 'decline' | 'cancel' }
-
-/** A question that a server asks a model (MCP sampling). */
-export interface SamplingQuestion {
-  server: string
-  tool?: string
-  runId?: number
-  /** The parameters of `sampling/createMessage`, as the server sent them: `messages`, `systemPrompt`, `maxTokens`, … */
-  params: { messages: unknown[]; maxTokens?: number; systemPrompt?: string; [key: string]: unknown }
-}
-
-/** A model's answer to a server. */
-export interface SamplingAnswer {
-  role: 'assistant' | 'user'
-  content: unknown
-  model: string
-  stopReason?: string
-}
-
-/** An authorization server at which the gateway would use a credential or the client id of the config. */
-export interface IssuerQuestion {
-  server: string
-  /** The issuer's URL. The MCP server and the authorization server's own metadata both give this URL. */
-  issuer: string
-  /** The id of the OAuth client to which the credential belongs. */
-  clientId: string
-  /**
-   * The kind of credential. A client secret is sent to the authorization server. A private key only signs and is never sent. With only a client id,
-   * the authorization server gets the code of a person's login: one that is not the client's own could use the code of another login for itself.
-   */
-  credential: 'client-secret' | 'private-key' | 'client-id'
-}
-
-/**
- * Callbacks about calls. Those of the run or call are used first, then the sandbox's, then those of the gateway or of the agent that makes the call. A
- * question about an agent's call never goes to the gateway's.
- */
-export interface CallerCallbacks {
-  /**
-   * Called before a call of a tool that is not approved as read-only, and before every call of a server with `confirm: "always"`. Without this
-   * callback, such a call fails with `ERR_CALL_DENIED`. After `deny`, further calls of the tool in the same run are denied without a question. The
-   * time until the answer does not count towards the time limits of the call or the run. An exception, or a return value that is not a `Decision`,
-   * denies the call.
-   */
-  onApproval?(question: ApprovalQuestion): Decision | Promise<Decision>
-  /**
-   * Called when a server that is being called asks a person. The question goes only to the callback of the run or call that called the server.
-   * Without this callback, the server gets `decline`. The time until the answer does not count towards time limits. An abort ends the question. An
-   * exception cancels the question.
-   */
-  onElicit?(question: ElicitationQuestion): ElicitationAnswer | Promise<ElicitationAnswer>
-  /** Called when a server that is being called asks a model. Without this callback, the server gets an error. An exception refuses the question. */
-  onSample?(question: SamplingQuestion): SamplingAnswer | Promise<SamplingAnswer>
-  /**
-   * Called with each event, before the promise of the run or call that the event belongs to is settled. If a server sends events faster than they are
-   * handled and 8 MiB of events wait, further events of servers are dropped, and a `warning` counts them. An exception in this callback becomes a
-   * process warning.
-   */
-  onEvent?(event: GatewayEvent): void
-}
-
-/**
- * Callbacks of a gateway, and of its own sandboxes, runs and calls: those about calls, and those about connections, which the gateway's agents share
- * and which are asked of the operator alone.
- */
-export interface Callbacks extends CallerCallbacks {
-  /**
-   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each input in a gateway, and again where a changed
-   * config gives the id another description, default or `password`. `server` is the name of the server that is started. Its approval covers
-   * `description`.
-   */
-  onInput?(id: string, description?: string, server?: string): string | Promise<string>
-  /**
-   * Called with the URL at which a person grants access to a server. If the browser runs on this machine, return nothing: a listener on the loopback
-   * interface receives the redirect. Otherwise, return the URL to which the browser was redirected at the end. The person has 5 minutes, also after this
-   * callback has returned, and this time does not count towards other time limits. The callback of the run or call that needs the access is called.
-   */
-  onAuthorize?(url: string, question: { server: string; issuer: string }): void | string | Promise<void | string>
-  /**
-   * Called before a credential of the config (`oauth.clientSecret`, `oauth.privateKey`) is used at an authorization server that the MCP server itself
-   * named, and before a login for a client id or a metadata document of the config where the authorization server's answers do not promise to name
-   * it. It is not called if the config names the authorization server in `oauth.issuer`. Only `true` allows the use; the answer is stored for this
-   * server, URL, issuer and client. Without this callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
-   */
-  onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>
-  /**
-   * Called by `enable` and `/mcp enable` for a server that is not approved, once for each stage: first for its command, then for its tools. Show all of
-   * the request to a person. Only `true` approves it, and exactly as it was shown. Without this callback, `enable` rejects with `ERR_NOT_APPROVED`. It
-   * is never called on behalf of a model.
-   */
-  onServerApproval?(request: ApprovalRequest): boolean | Promise<boolean>
-}
-
-/** Options of an `Agent`'s method, without the callbacks that are the operator's. */
-export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssuer' | 'onServerApproval'>
-
 /** Options of `Gateway.agent`. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
 export interface AgentOptions extends CallerCallbacks {
   /**
@@ -623,6 +480,149 @@ export interface Agent {
 export interface Sandbox {
   [Symbol.asyncDispose](): Promise<void>
 }
+
+/** A question to a person, asked before a tool is called. */
+export interface ApprovalQuestion {
+  server: string
+  /** The tool's name as the server gives it. */
+  tool: string
+  args: Record<string, Value>
+  /** The reason why this call needs a person's approval. */
+  reason: string
+  /** The number of the run. Missing for a `callTool`. */
+  runId?: number
+}
+
+/**
+ * A person's answer: `once` allows this call, `run` allows the tool in this run, `session` allows the tool until the gateway, or the agent that makes
+ * the call, is closed, and `deny` refuses.
+ */
+export type Decision = 'once' | 'run' | 'session' | 'deny'
+
+/** A question that a server asks a person while one of its tools is called (MCP elicitation). */
+export type ElicitationQuestion = {
+  server: string
+  /** The name, as the server gives it, of the tool that is being called. Missing outside a call. */
+  tool?: string
+  /** The number of the run. Missing for a `callTool`. */
+  runId?: number
+  /** The server's own text, sanitised. */
+  message: string
+} & (
+  | {
+      mode: 'form'
+      /** A flat object of strings, numbers, booleans and choices (JSON Schema, as MCP 2025-11-25 restricts it). */
+      requestedSchema: { type?: 'object'; properties?: Record<string, any>; required?: string[]; [key: string]: unknown }
+    }
+  | {
+      mode: 'url'
+      /** A page that the person opens. The gateway does not see what the person does there. The scheme is always `https:` or `http:`. */
+      url: string
+      elicitationId?: string
+    }
+)
+
+/**
+ * A person's answer to a server. Missing fields get their defaults. Content that does not match the form is not sent: the server gets `cancel`, and
+ * an event `elicitation-cancelled` gives the reason.
+ */
+export type ElicitationAnswer =
+  | { action: 'accept'; content?: Record<string, string | number | boolean | string[]> }
+  | { action: 'decline' | 'cancel' }
+
+/** A question that a server asks a model (MCP sampling). */
+export interface SamplingQuestion {
+  server: string
+  tool?: string
+  runId?: number
+  /** The parameters of `sampling/createMessage`, as the server sent them: `messages`, `systemPrompt`, `maxTokens`, … */
+  params: { messages: unknown[]; maxTokens?: number; systemPrompt?: string; [key: string]: unknown }
+}
+
+/** A model's answer to a server. */
+export interface SamplingAnswer {
+  role: 'assistant' | 'user'
+  content: unknown
+  model: string
+  stopReason?: string
+}
+
+/** An authorization server at which the gateway would use a credential or the client id of the config. */
+export interface IssuerQuestion {
+  server: string
+  /** The issuer's URL. The MCP server and the authorization server's own metadata both give this URL. */
+  issuer: string
+  /** The id of the OAuth client to which the credential belongs. */
+  clientId: string
+  /**
+   * The kind of credential. A client secret is sent to the authorization server. A private key only signs and is never sent. With only a client id,
+   * the authorization server gets the code of a person's login: one that is not the client's own could use the code of another login for itself.
+   */
+  credential: 'client-secret' | 'private-key' | 'client-id'
+}
+
+/**
+ * Callbacks about calls. Those of the run or call are used first, then the sandbox's, then those of the gateway or of the agent that makes the call. A
+ * question about an agent's call never goes to the gateway's.
+ */
+export interface CallerCallbacks {
+  /**
+   * Called before a call of a tool that is not approved as read-only, and before every call of a server with `confirm: "always"`. Without this
+   * callback, such a call fails with `ERR_CALL_DENIED`. After `deny`, further calls of the tool in the same run are denied without a question. The
+   * time until the answer does not count towards the time limits of the call or the run. An exception, or a return value that is not a `Decision`,
+   * denies the call.
+   */
+  onApproval?(question: ApprovalQuestion): Decision | Promise<Decision>
+  /**
+   * Called when a server that is being called asks a person. The question goes only to the callback of the run or call that called the server.
+   * Without this callback, the server gets `decline`. The time until the answer does not count towards time limits. An abort ends the question. An
+   * exception cancels the question.
+   */
+  onElicit?(question: ElicitationQuestion): ElicitationAnswer | Promise<ElicitationAnswer>
+  /** Called when a server that is being called asks a model. Without this callback, the server gets an error. An exception refuses the question. */
+  onSample?(question: SamplingQuestion): SamplingAnswer | Promise<SamplingAnswer>
+  /**
+   * Called with each event, before the promise of the run or call that the event belongs to is settled. If a server sends events faster than they are
+   * handled and 8 MiB of events wait, further events of servers are dropped, and a `warning` counts them. An exception in this callback becomes a
+   * process warning.
+   */
+  onEvent?(event: GatewayEvent): void
+}
+
+/**
+ * Callbacks of a gateway, and of its own sandboxes, runs and calls: those about calls, and those about connections, which the gateway's agents share
+ * and which are asked of the operator alone.
+ */
+export interface Callbacks extends CallerCallbacks {
+  /**
+   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each input in a gateway, and again where a changed
+   * config gives the id another description, default or `password`. `server` is the name of the server that is started. Its approval covers
+   * `description`.
+   */
+  onInput?(id: string, description?: string, server?: string): string | Promise<string>
+  /**
+   * Called with the URL at which a person grants access to a server. If the browser runs on this machine, return nothing: a listener on the loopback
+   * interface receives the redirect. Otherwise, return the URL to which the browser was redirected at the end. The person has 5 minutes, also after this
+   * callback has returned, and this time does not count towards other time limits. The callback of the run or call that needs the access is called.
+   */
+  onAuthorize?(url: string, question: { server: string; issuer: string }): void | string | Promise<void | string>
+  /**
+   * Called before a credential of the config (`oauth.clientSecret`, `oauth.privateKey`) is used at an authorization server that the MCP server itself
+   * named, and before a login for a client id or a metadata document of the config where the authorization server's answers do not promise to name
+   * it. It is not called if the config names the authorization server in `oauth.issuer`. Only `true` allows the use; the answer is stored for this
+   * server, URL, issuer and client. Without this callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
+   */
+  onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>
+  /**
+   * Called by `enable` and `/mcp enable` for a server that is not approved, once for each stage: first for its command, then for its tools. Show all of
+   * the request to a person. Only `true` approves it, and exactly as it was shown. Without this callback, `enable` rejects with `ERR_NOT_APPROVED`. It
+   * is never called on behalf of a model.
+   */
+  onServerApproval?(request: ApprovalRequest): boolean | Promise<boolean>
+}
+
+/** Options of an `Agent`'s method, without the callbacks that are the operator's. */
+export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssuer' | 'onServerApproval'>
 
 /** All error codes of the package; docs/ERRORS.md describes each code. */
 export type ErrorCode =

@@ -207,7 +207,7 @@ mod tests {
         let server = parse_text(&text, "c", 9).unwrap().servers.remove(0);
         let surroundings = Surroundings {
             environment: environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-            workspace_folder: "/work".into(),
+            workspace_folder: "/srv/project".into(),
             user_home: "/home/ada".into(),
         };
         resolved_entry("my-server", &server, &surroundings, &mut SecretNames::new(&surroundings.environment))
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(
             json,
             json!({
-                "command": "npx", "args": ["-y", "server", "/work/data", "--token", "${MY_SERVER_TOKEN}"], "cwd": "/home/ada",
+                "command": "npx", "args": ["-y", "server", "/srv/project/data", "--token", "${MY_SERVER_TOKEN}"], "cwd": "/home/ada",
                 "env": { "API_KEY": "${API_KEY}", "LEVEL": "debug", "OTHER": "${OTHER}", "D": "${D:-4}", "I": "${API_KEY}" }
             })
         );
