@@ -169,8 +169,7 @@ impl Shared {
                 }
             }
         }
-        let seen: Vec<_> =
-            gateway.approved_servers(crate::gateway::ApprovalRead::Fresh)?.into_iter().map(|server| (server.name, server.digest)).collect();
+        let seen = gateway.approved_manifests()?;
         // With damaged grants, agents see nothing.
         let grants = gateway.toolboxes().ok();
         Ok(format!("{seen:?} {grants:?}"))

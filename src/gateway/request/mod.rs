@@ -186,6 +186,8 @@ impl Agent {
         identity.check_open()?;
         let _work = identity.work.token();
         let granted = self.granted(ApprovalRead::Fresh)?;
+        let of_registry = Arc::clone(&granted);
+        let server = of_registry.registry_name(server);
         let scope = CallScope::new(identity, granted, &identity.callbacks, callbacks, None, on_event);
         let scope = Arc::new(scope.with_trace(trace));
         let outcome = tokio::select! {

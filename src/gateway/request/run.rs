@@ -25,7 +25,7 @@ pub(in crate::gateway) struct RunRequests {
 impl RunRequests {
     fn request(&self, server: String, request: Request, control: Option<RunControl>) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
         let (core, scope) = (self.core.upgrade(), Arc::clone(&self.scope));
-        let server = self.names.get(&server).cloned().unwrap_or(server);
+        let server = self.scope.granted.registry_name(self.names.get(&server).unwrap_or(&server)).to_owned();
         Box::pin(async move {
             let Some(core) = core else { return Err(Error::Closed { what: "gateway" }) };
             core.request(&server, &request, Requester { scope: &scope, control: control.as_ref(), timeout_ms: None }).await
