@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { place, run, small, write } from './command-line.mjs'
+import { overHttp, served } from './serving.mjs'
 import { failure, fixture, isAlive, openGateway, waitFor } from './support.mjs'
 
 const profiles = {
@@ -14,6 +15,18 @@ const profiles = {
 const call = async (agent, tool, args) => agent.callTool('weather', tool, args)
 const pid = async (agent) => (await call(agent, 'pid')).structuredContent.pid
 const stage = async (agent) => (await call(agent, 'leak', { name: 'STAGE', how: 'error' })).content[0].text.split(' ')[0]
+
+const configure = (at, config) => writeFileSync(join(at.home, '.hyperagent/config.json'), JSON.stringify(config))
+
+/** Approves both stages of a server at the command line. */
+async function approve(at, name) {
+  for (const stage of ['command', 'manifest']) {
+    const { stdout } = await run(at, ['approve', name, '--json'])
+    const { request } = JSON.parse(stdout).servers[0]
+    assert.equal(request.stage, stage)
+    await run(at, ['approve', name, '--digest', request.digest])
+  }
+}
 
 test('A profile with an environment makes a server of its own, which ends with its last agent', async (t) => {
   const gateway = await openGateway(t, {}, { config: { mcpServers: { weather: fixture() }, profiles } })
@@ -60,7 +73,7 @@ test('At the command line, a variant is listed, approved and revoked by its own 
   const at = place(t, {})
   const agents = { coder: { profiles: ['staging'] } }
   const config = { mcpServers: { weather: small() }, profiles, agents }
-  writeFileSync(join(at.home, '.hyperagent/config.json'), JSON.stringify(config))
+  configure(at, config)
   const done = async (...words) => {
     const { code, stdout, stderr } = await run(at, words)
     assert.equal(code, 0, stderr)
@@ -72,12 +85,7 @@ test('At the command line, a variant is listed, approved and revoked by its own 
     ['weather@production', false],
     ['weather@staging', false],
   ])
-  for (const stage of ['command', 'manifest']) {
-    const { stdout } = await run(at, ['approve', 'weather@staging', '--json'])
-    const { request } = JSON.parse(stdout).servers[0]
-    assert.equal(request.stage, stage)
-    await run(at, ['approve', 'weather@staging', '--digest', request.digest])
-  }
+  await approve(at, 'weather@staging')
   assert.deepEqual(await names('--agent', 'coder'), [['weather@staging', true]])
   assert.deepEqual(
     (await names()).filter(([, isApproved]) => isApproved),
@@ -92,4 +100,35 @@ test('At the command line, a variant is listed, approved and revoked by its own 
   assert.match(doctor.stdout + doctor.stderr, /weather@staging/)
   await done('revoke', 'weather@staging')
   assert.deepEqual(await names('--agent', 'coder'), [['weather@staging', false]])
+})
+
+test('Served over HTTP, each token has the variant of its profile, which stays connected between requests without a session', async (t) => {
+  const at = place(t, {})
+  const agents = { one: { profiles: ['staging'] }, two: { profiles: ['production'] } }
+  configure(at, { mcpServers: { weather: fixture() }, profiles, agents })
+  for (const name of ['weather@staging', 'weather@production']) await approve(at, name)
+  const [ONE, TWO] = ['1'.repeat(32), '2'.repeat(32)]
+  const file = join(at.home, 'tokens')
+  writeFileSync(file, `one:${ONE}\ntwo:${TWO}`, { mode: 0o600 })
+  const { url } = await served(t, at, ['--direct', '--token-file', file])
+  for (const era of ['2025-11-25', '2026-07-28']) {
+    const pids = {}
+    for (const token of [ONE, TWO]) {
+      const client = await overHttp(t, url, { token, era })
+      const { tools } = await client.listTools()
+      assert.ok(tools.some(({ name }) => name === 'mcp_weather_pid'))
+      const direct = async () => (await client.callTool({ name: 'mcp_weather_pid', arguments: {} })).structuredContent.pid
+      pids[token] = await direct()
+      assert.equal(await direct(), pids[token])
+      const code = 'import { pid } from "host:mcp-weather"; export const handler = () => pid({}).pid'
+      const ran = await client.callTool({ name: 'run_javascript', arguments: { code, input: null, timeoutMs: null } })
+      assert.equal(ran.structuredContent.value, pids[token])
+      const { structuredContent } = await client.callTool({ name: 'list_mcp_servers', arguments: {} })
+      assert.deepEqual(
+        structuredContent.servers.map(({ name, module }) => [name, module]),
+        [[`weather@${token === ONE ? 'staging' : 'production'}`, 'host:mcp-weather']],
+      )
+    }
+    assert.notEqual(pids[ONE], pids[TWO])
+  }
 })

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::agent::Identity;
+use super::agent::{Agent, Identity};
 use super::approval_cache::ApprovalRead;
 use super::callbacks::CallScope;
 use super::core::Core;
@@ -11,6 +11,13 @@ use super::granted::profile_conflict;
 use crate::client::ConnectionState;
 use crate::config::{ServerDefinition, variants_of};
 use crate::error::Result;
+
+impl Agent {
+    /// Returns whether the agent has servers by its profiles. They end with the last agent that has them.
+    pub(crate) fn has_servers_by_profiles(&self) -> bool {
+        !self.core.servers_by_profiles(&self.identity).is_empty()
+    }
+}
 
 impl Core {
     /// Makes the variants of the profiles that an agent takes up.
