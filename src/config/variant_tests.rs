@@ -70,7 +70,7 @@ fn a_wrong_value_makes_the_config_unusable_and_is_never_shown() {
     for (change, told) in [
         (r#""env": { "A=B": "x" }"#, "c.json:1:53: profiles.p.servers.a.env.A=B: the name of an environment variable cannot"),
         (r#""env": { "A": ["hunter2"] }"#, "profiles.p.servers.a.env.A: must be a string, or null"),
-        (r#""env": { "A": "hunter2${" }"#, "profiles.p.servers.a.env.A: "),
+        (r#""env": { "A": "hunter2 ${command:x}" }"#, "profiles.p.servers.a.env.A: "),
         (r#""env": { "A": "${input:none}" }"#, "profiles.p.servers.a.env.A: no input \"none\" is defined"),
         (r#""env": "hunter2""#, "profiles.p.servers.a.env: must be an object"),
         (r#""headers": { "A b": "x" }"#, "profiles.p.servers.a.headers.A b: is not a valid header name"),

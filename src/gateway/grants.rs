@@ -118,7 +118,7 @@ impl Gateway {
     pub fn explain_grant(&self, agent: &str, server: &str, item: Item<'_>) -> Result<Verdict> {
         self.core.check_open()?;
         let grants = self.core.grants_now(ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?;
-        Ok(grants.explain(Some(agent), server, item))
+        Ok(grants.explain(Some(agent), granted_name(server), item))
     }
 
     /// Checks a change against the grants as they are now. Rows that another program has changed are no obstacle: the change replaces them.

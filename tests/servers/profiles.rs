@@ -8,6 +8,7 @@ use hyperlight_mcp::{Gateway, GatewayOptions, Result};
 use serde_json::{Value as Json, json};
 
 use crate::support::asking::RecordedEvents;
+use crate::support::http::Remote;
 use crate::support::{FIXTURE, TestFolder, guest_choice, object, patience, told, until, within};
 
 /// One server, `weather`, and the profiles `north`, `south` and `strict`, which make variants of it, and `plain`, which does not.
@@ -37,14 +38,19 @@ impl Scene {
     async fn with(names: &[&str]) -> Self {
         let test_folder = TestFolder::new();
         write_config(&test_folder, &profiles());
+        let scene = Self::of(test_folder);
+        scene.approve(names).await;
+        scene
+    }
+
+    /// Opens the gateway with the config of the folder.
+    fn of(test_folder: TestFolder) -> Self {
         let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
         options.config_path = Some(test_folder.path("config.json"));
         options.state_dir = Some(test_folder.path("state"));
         options.workspace_folder = Some(test_folder.path(""));
         options.guest = guest_choice();
-        let scene = Self { gateway: Gateway::open(options).unwrap(), test_folder };
-        scene.approve(names).await;
-        scene
+        Self { gateway: Gateway::open(options).unwrap(), test_folder }
     }
 
     async fn approve(&self, names: &[&str]) {
@@ -303,5 +309,29 @@ async fn a_change_of_a_resource_is_told_under_the_agents_name_for_the_server() {
     assert_eq!((&event["server"], &event["uri"]), (&json!("weather"), &json!("fixture://note.txt")));
     agent.unsubscribe("weather", "fixture://note.txt").await.unwrap();
     scene.test_folder.logged("weather", "request", |entry| entry["method"] == "resources/unsubscribe").await;
+    scene.gateway.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_behind_http_gets_the_headers_of_the_profile_on_a_connection_of_its_own() {
+    let (test_folder, of_server) = (TestFolder::new(), TestFolder::new());
+    let remote = Remote::start(&of_server, "weather", &[]);
+    let weather = json!({ "url": remote.url, "headers": { "X-Tenant": "base" }, "confirm": "never" });
+    let profiles =
+        json!({ "north": { "servers": { "weather": { "headers": { "x-tenant": "north" } } } }, "plain": { "servers": ["weather"] } });
+    let config = json!({ "mcpServers": { "weather": weather }, "profiles": profiles });
+    std::fs::write(test_folder.path("config.json"), config.to_string()).unwrap();
+    let scene = Scene::of(test_folder);
+    scene.approve(&["weather", "weather@north"]).await;
+    for (profile, tenant) in [("north", "north"), ("plain", "base"), ("north", "north")] {
+        let agent = scene.agent(&[profile]);
+        let seen = of_server.events("weather").len();
+        call(&agent, "weather", "echo", json!({ "value": 1 })).await.unwrap();
+        let events = of_server.events("weather").split_off(seen);
+        let posts = events.iter().filter(|entry| entry["event"] == "http" && entry["method"] == "POST");
+        let tenants: Vec<_> = posts.map(|entry| entry["headers"]["x-tenant"].clone()).collect();
+        assert!(!tenants.is_empty() && tenants.iter().all(|seen| *seen == tenant), "{profile}: {tenants:?}");
+        agent.close().await;
+    }
     scene.gateway.close().await;
 }
