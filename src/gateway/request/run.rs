@@ -23,9 +23,16 @@ pub(in crate::gateway) struct RunRequests {
 }
 
 impl RunRequests {
-    fn request(&self, server: &str, request: Request, control: Option<RunControl>) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
+    fn request(
+        &self,
+        server: Arc<str>,
+        request: Request,
+        control: Option<RunControl>,
+    ) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
         let (core, scope) = (self.core.upgrade(), Arc::clone(&self.scope));
-        let server = self.scope.granted.registry_name(self.names.get(server).map_or(server, String::as_str)).to_owned();
+        let known = self.scope.granted.registry_name(self.names.get(&*server).map_or(&*server, String::as_str));
+        let other = (*known != *server).then(|| Arc::from(known));
+        let server = other.unwrap_or(server);
         Box::pin(async move {
             let Some(core) = core else { return Err(Error::Closed { what: "gateway" }) };
             core.request(&server, &request, Requester { scope: &scope, control: control.as_ref(), timeout_ms: None }).await
@@ -36,13 +43,13 @@ impl RunRequests {
 impl ToolCaller for RunRequests {
     fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
         let ToolCall { server, tool, arguments, control } = call;
-        self.request(&server, Request::CallTool { tool, arguments: Arc::new(arguments) }, control)
+        self.request(server, Request::CallTool { tool, arguments: Arc::new(arguments) }, control)
     }
 }
 
 impl ResourceOrPromptCaller for RunRequests {
     fn request_resource_or_prompt(&self, call: ResourceOrPromptCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
         let ResourceOrPromptCall { server, request, control } = call;
-        self.request(&server, Request::ResourceOrPrompt(request), control)
+        self.request(server.into(), Request::ResourceOrPrompt(request), control)
     }
 }

@@ -205,7 +205,7 @@ pub(super) struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    pub(super) fn entry(&self, at: u64, event: AuditEvent) -> Entry {
+    pub(super) fn entry(&self, at: u64, event: &AuditEvent) -> Entry {
         let details = AuditDetails { pid: self.pid, ..AuditDetails::default() };
         match event {
             AuditEvent::Approval { server, stage, digest, by } => {
@@ -213,59 +213,63 @@ impl Recorder<'_> {
                     ApprovalStage::Command => AuditAction::Command,
                     ApprovalStage::Manifest => AuditAction::Manifest,
                 };
-                let details = AuditDetails { action: Some(action), by: Some(by), subject: Some(digest), ..details };
-                Entry { server: Some(self.name(&server)), ..Entry::new(at, AuditKind::Approval, &details) }
+                let details = AuditDetails { action: Some(action), by: Some(*by), subject: Some(digest.clone()), ..details };
+                Entry { server: Some(self.name(server)), ..Entry::new(at, AuditKind::Approval, &details) }
             }
             AuditEvent::Revocation { server, by } => {
-                let details = AuditDetails { action: Some(AuditAction::Revoked), by: Some(by), ..details };
-                Entry { server: Some(self.name(&server)), ..Entry::new(at, AuditKind::Revocation, &details) }
+                let details = AuditDetails { action: Some(AuditAction::Revoked), by: Some(*by), ..details };
+                Entry { server: Some(self.name(server)), ..Entry::new(at, AuditKind::Revocation, &details) }
             }
             AuditEvent::Server { server, change, agent, source, by } => {
-                let subject = source.map(|source| self.name(&source));
-                let details = AuditDetails { action: Some(change.into()), by: Some(by), subject, ..details };
-                Entry { server: Some(self.name(&server)), agent: self.agent(agent), ..Entry::new(at, AuditKind::Server, &details) }
+                let subject = source.as_ref().map(|source| self.name(source));
+                let details = AuditDetails { action: Some((*change).into()), by: Some(*by), subject, ..details };
+                Entry { server: Some(self.name(server)), agent: self.agent(agent.as_ref()), ..Entry::new(at, AuditKind::Server, &details) }
             }
             AuditEvent::Grant { agent, toolbox, change, by } => {
-                let details = AuditDetails { action: Some(change.into()), by: Some(by), subject: Some(self.name(&toolbox)), ..details };
-                Entry { agent: Some(self.name(&agent)), ..Entry::new(at, AuditKind::Grant, &details) }
+                let details = AuditDetails { action: Some((*change).into()), by: Some(*by), subject: Some(self.name(toolbox)), ..details };
+                Entry { agent: Some(self.name(agent)), ..Entry::new(at, AuditKind::Grant, &details) }
             }
             AuditEvent::Connection { server, change, agent, duration } => {
-                let (action, outcome) = connection_words(change);
+                let (action, outcome) = connection_words(*change);
                 let details = AuditDetails { action: Some(action), outcome, duration_ms: duration.map(milliseconds), ..details };
-                Entry { server: Some(self.name(&server)), agent: self.agent(agent), ..Entry::new(at, AuditKind::Connection, &details) }
+                Entry {
+                    server: Some(self.name(server)),
+                    agent: self.agent(agent.as_ref()),
+                    ..Entry::new(at, AuditKind::Connection, &details)
+                }
             }
             AuditEvent::Call(call) => self.call(at, call, details),
         }
     }
 
-    fn call(&self, at: u64, call: CallRecord, details: AuditDetails) -> Entry {
-        let CallRecord { agent, run_id, server, tool, arguments, outcome, duration, result_bytes } = call;
-        let bytes = object_bytes(&arguments);
-        let form = Canonical::new("hyperlight-mcp audit arguments 1").fields(&arguments);
+    fn call(&self, at: u64, call: &CallRecord, details: AuditDetails) -> Entry {
+        let CallRecord { agent, run_id, server, tool, arguments, outcome, started, ended, result_bytes } = call;
+        let bytes = object_bytes(arguments);
+        let form = Canonical::new("hyperlight-mcp audit arguments 1").fields(arguments);
         let details = AuditDetails {
-            run_id,
+            run_id: *run_id,
             outcome: Some(outcome.as_str().to_owned()),
-            duration_ms: Some(milliseconds(duration)),
+            duration_ms: Some(milliseconds(ended.saturating_duration_since(*started))),
             arguments_digest: Some(self.key.authenticate(&form)),
             arguments: (self.content && bytes <= MAX_CONTENT_BYTES).then(|| self.redacted(arguments)),
             argument_bytes: Some(bytes),
-            result_bytes,
+            result_bytes: *result_bytes,
             ..details
         };
-        let (server, tool) = (Some(self.name(&server)), Some(self.name(&tool)));
-        Entry { agent: self.agent(agent), server, tool, ..Entry::new(at, AuditKind::Call, &details) }
+        let (server, tool) = (Some(self.name(server)), Some(self.name(tool)));
+        Entry { agent: self.agent(agent.as_ref()), server, tool, ..Entry::new(at, AuditKind::Call, &details) }
     }
 
-    fn redacted(&self, arguments: Arc<Map<String, Json>>) -> Map<String, Json> {
-        match self.redactor.redact_json(&Json::Object(Arc::unwrap_or_clone(arguments))) {
+    fn redacted(&self, arguments: &Map<String, Json>) -> Map<String, Json> {
+        match self.redactor.redact_json(&Json::Object(arguments.clone())) {
             Json::Object(fields) => fields,
             // The whole value was replaced.
             other => Map::from_iter([("redacted".to_owned(), other)]),
         }
     }
 
-    fn agent(&self, agent: Option<Arc<str>>) -> Option<String> {
-        agent.map(|agent| self.name(&agent))
+    fn agent(&self, agent: Option<&Arc<str>>) -> Option<String> {
+        agent.map(|agent| self.name(agent))
     }
 
     /// A model can ask for a tool of any name.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::presence::{Counted, Presence};
-use super::queue::{Batch, Noted, Queue};
+use super::queue::{Batch, Moment, Noted, Queue};
 use super::row::{AuditAction, Entry, Recorder};
 use super::table::{Bounds, Table};
 use super::{AuditOptions, now};
@@ -42,10 +42,10 @@ impl Writer {
     pub(super) fn run(mut self) {
         // What others have left behind is said first, as it happened before.
         self.committed(Writer::tell_left_behind);
-        let mut spare = Vec::new();
+        let mut written = Vec::new();
         loop {
-            let Batch { mut events, dropped, told, flushed, is_last } = self.queue.next(spare);
-            self.take(&mut events, dropped);
+            let Batch { events, dropped, told, flushed, is_last } = self.queue.next(written);
+            self.take(&events, dropped);
             let is_written = self.committed(|writer| writer.write(told));
             for done in flushed {
                 // The receiver may have stopped waiting.
@@ -58,7 +58,7 @@ impl Writer {
                 }
                 return;
             }
-            spare = events;
+            written = events;
         }
     }
 
@@ -72,12 +72,13 @@ impl Writer {
         }
     }
 
-    fn take(&mut self, events: &mut Vec<Noted>, dropped: u64) {
+    fn take(&mut self, events: &[Noted], dropped: u64) {
         let recorder =
             Recorder { key: self.store.key(), redactor: &self.options.redactor, content: self.options.content, pid: std::process::id() };
         let room = MAX_UNWRITTEN.saturating_sub(self.unwritten.len()).min(events.len());
         self.lost += dropped + (events.len() - room) as u64;
-        self.unwritten.extend(events.drain(..).take(room).map(|Noted { at, event }| recorder.entry(at, event)));
+        let now = Moment::now();
+        self.unwritten.extend(events[..room].iter().map(|Noted { at, event }| recorder.entry(now.wall_time_of(*at), event)));
     }
 
     /// Commits the rows that wait, in one transaction.
