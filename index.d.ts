@@ -97,7 +97,8 @@ export interface LogEntry {
 export interface AgentOptions extends CallerCallbacks {
   /**
    * Names of profiles of the config: the agent has only their servers, each as narrow as all of them say. Default: those of the agent's entry in the
-   * config. Once the config has profiles, an agent without any has no server. A name that the config does not have is `ERR_INVALID_OPTION`.
+   * config. Once the config has profiles, an agent without any has no server. A name that the config does not have is `ERR_INVALID_OPTION`, and two
+   * profiles that set one variable or header of a server differently are `ERR_PROFILE_CONFLICT`.
    */
   profiles?: string[]
 }
@@ -439,6 +440,8 @@ export interface ServerStatus {
   disabledByPerson?: true
   /** The name that an agent gave a server that it has added: free text, which says nothing about the server. */
   displayName?: string
+  /** The server of which this is a variant by profiles. The code of an agent with these profiles knows the variant by this name. */
+  variantOf?: string
   /** Who brought the server. */
   source: ServerSource
   /** Other sources that have a server of this name, which is not used. */
@@ -640,6 +643,7 @@ export type ErrorCode =
   | 'ERR_NOT_GRANTED'
   | 'ERR_UNKNOWN_TOOLBOX'
   | 'ERR_GRANT_IN_CONFIG'
+  | 'ERR_PROFILE_CONFLICT'
   | 'ERR_DIGEST_CHANGED'
   | 'ERR_UNKNOWN_PROVIDER'
   | 'ERR_PROVIDER'
@@ -1999,7 +2003,8 @@ export declare class Agent {
   callTool(name: string, args?: Record<string, unknown>, options?: OfAgent<CallOptions>): Promise<ToolResult>
   /**
    * Closes the agent: ends its runs, calls and sandboxes with `ERR_CLOSED`, waits for their end, and forgets its `session` answers, saved values
-   * and subscriptions. Servers stay connected, and other agents are not affected. An agent that is garbage collected leaves nothing either.
+   * and subscriptions. Servers stay connected, and other agents are not affected; a server that only agents have by their profiles ends with the last
+   * of these agents. An agent that is garbage collected leaves nothing either.
    */
   close(): Promise<void>
   /** Does the same as `Gateway.resources`, for what the agent sees. */
@@ -2303,7 +2308,7 @@ export declare class Gateway {
    * is seen by another. The gateway's own methods are those of the operator. `onInput`, `onAuthorize` and `onIssuer` are questions about a
    * connection, which all agents share: they are the operator's, and not options of an agent. Two agents of one name are two agents.
    *
-   * Throws `ERR_INVALID_OPTION`, `ERR_CLOSED`.
+   * Throws `ERR_INVALID_OPTION`, `ERR_PROFILE_CONFLICT`, `ERR_CLOSED`.
    *
    * ```js
    * const agent = gateway.agent('support-desk', { onApproval: () => 'once' })

@@ -250,9 +250,12 @@ impl AgentTools {
     pub(super) fn list(&self) -> Result<Json> {
         let statuses = self.agent.servers()?;
         let modules = if statuses.iter().all(|status| status.source.kind.is_there_without_a_task()) { Vec::new() } else { self.modules()? };
-        // A server that no task has attached does not exist for a model.
+        let is_operator = self.agent.is_operator();
+        // A server that no task has attached does not exist for a model, and neither does a variant of other agents.
         let is_there = |status: &&ServerStatus| {
-            status.source.kind.is_there_without_a_task() || modules.iter().any(|module| *module == format!("host:mcp-{}", status.name))
+            let module = || format!("host:mcp-{}", status.variant_of.as_ref().unwrap_or(&status.name));
+            let is_foreign = is_operator && status.variant_of.is_some();
+            !is_foreign && (status.source.kind.is_there_without_a_task() || modules.contains(&module()))
         };
         let statuses: Vec<_> = statuses.iter().filter(is_there).collect();
         let infos: Result<Vec<_>> = statuses.iter().map(|status| self.agent.server_offer(&status.name)).collect();

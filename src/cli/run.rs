@@ -7,10 +7,9 @@ use serde_json::{Value as Json, json};
 
 use super::args::Run;
 use super::error::{CliError, told};
-use super::grants::agent_of;
 use super::next_command::NextCommand;
 use super::resolve::{show_for_run, task_of};
-use super::session::Session;
+use super::session::{Session, name_in_code};
 use super::terminal::Terminal;
 use super::untrusted::indented;
 use super::{Exit, files};
@@ -19,6 +18,7 @@ use crate::command::{Tone, printable};
 use crate::error::Error;
 use crate::gateway::{Agent, Gateway, RunOptions, RunReport, Sandbox};
 use crate::redact::Redactor;
+use crate::registry::ServerStatus;
 use crate::sandbox::{LogEntry, Stop, Value};
 use crate::text::json::inexact_integer;
 use crate::text::sanitise_text;
@@ -32,12 +32,12 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
     let code = files::read_until(&arguments.file, &session.stop).await?;
     let input = read_input(&arguments.input, &session.stop).await?;
     let allowed = AllowedWrites::read(&arguments.allow_writes);
-    let gateway = session.open_for_script(arguments.servers.as_deref(), allowed.clone(), |server| imports(&code, server)).await?;
+    let needs = |server: &str| imports(&code, server);
+    let (gateway, agent) = session.open_for_script(arguments.servers.as_deref(), allowed.clone(), &arguments.as_agent, needs).await?;
     check_allowed(session, &gateway, &allowed)?;
     if arguments.resolve_only {
         return show_for_run(session, &gateway, arguments.task.as_deref()).await;
     }
-    let agent = agent_of(session, &gateway, &arguments.as_agent)?;
     let sandbox = boot(&agent, arguments.tool_errors.into()).await?;
     let logs = Arc::clone(&session.terminal);
     let options = RunOptions {
@@ -72,7 +72,7 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
             Ok(Exit::Done)
         }
         Err(Error::Aborted { .. }) => Ok(Exit::Interrupted),
-        Err(error) => Err(explained(&gateway, &session.next_command, error, (&arguments.file, &code), more)),
+        Err(error) => Err(explained(&agent, &session.next_command, error, (&arguments.file, &code), more)),
     }
 }
 
@@ -143,7 +143,7 @@ fn print(session: &Session, raw: bool, value: Json, more: Json) {
 }
 
 /// Adds the line of the script to an error, and a hint if a server is not approved.
-fn explained(gateway: &Gateway, next_command: &NextCommand, error: Error, (file, code): (&Path, &str), mut more: Json) -> CliError {
+fn explained(agent: &Agent, next_command: &NextCommand, error: Error, (file, code): (&Path, &str), mut more: Json) -> CliError {
     let place = match &error {
         Error::GuestThrew { line: Some(line), column, .. } | Error::CodeSyntax { line: Some(line), column, .. } => Some((*line, *column)),
         _ => None,
@@ -166,20 +166,20 @@ fn explained(gateway: &Gateway, next_command: &NextCommand, error: Error, (file,
         more["line"] = line.into();
         more["column"] = column.into();
     }
-    text.push_str(&unapproved_module(gateway, next_command, code, &error));
+    text.push_str(&unapproved_module(agent, next_command, code, &error));
     CliError::Explained { error: Box::new(error), text, more }
 }
 
 /// Returns a hint for each server that the script imports and that is not approved.
-fn unapproved_module(gateway: &Gateway, next_command: &NextCommand, code: &str, error: &Error) -> String {
+fn unapproved_module(agent: &Agent, next_command: &NextCommand, code: &str, error: &Error) -> String {
     if !matches!(error, Error::CodeSyntax { .. } | Error::GuestThrew { .. }) {
         return String::new();
     }
-    let servers = gateway.servers().unwrap_or_default();
-    let missing =
-        servers.iter().map(|server| (server.approved, server.name.as_str())).filter(|(approved, name)| !approved && imports(code, name));
+    let servers = agent.servers().unwrap_or_default();
+    let is_missing = |server: &&ServerStatus| !server.approved && name_in_code(agent, server).is_some_and(|name| imports(code, name));
+    let missing = servers.iter().filter(is_missing);
     let line = |name: &str| format!("\nserver \"{name}\" is not approved: {}", next_command.with(&format!("approve {name}")));
-    missing.map(|(_, name)| line(name)).collect::<Vec<_>>().concat()
+    missing.map(|server| line(&server.name)).collect::<Vec<_>>().concat()
 }
 
 /// Returns whether a script seems to import a server's module.

@@ -9,11 +9,12 @@ use super::ProcessContext;
 use super::args::Global;
 use super::ask::Person;
 use super::error::{CliError, NO_CONFIG};
+use super::grants::{AsAgent, agent_of};
 use super::next_command::NextCommand;
 use super::terminal::Terminal;
 use crate::command::Tone;
 use crate::error::{Error, Result};
-use crate::gateway::{Callbacks, EventListener, Gateway, GatewayOptions};
+use crate::gateway::{Agent, Callbacks, EventListener, Gateway, GatewayOptions};
 use crate::registry::ServerStatus;
 use crate::sandbox::Stop;
 use crate::text::sanitise_text;
@@ -84,25 +85,30 @@ impl Session {
         self.open_enabled(self.asking(AllowedWrites::default()), servers)
     }
 
-    /// Opens the gateway for a script, and enables only these servers, or all approved ones. A person at the terminal is offered the approval of
-    /// those of them that are not approved, and of those that the script needs.
+    /// Opens the gateway and the agent of a script, and enables only these servers, or all approved ones. A person at the terminal is offered the
+    /// approval of those of them that are not approved, and of those that the script needs. Servers are named as the agent knows them.
     pub(super) async fn open_for_script(
         &self,
         servers: Option<&[String]>,
         allowed: AllowedWrites,
+        as_agent: &AsAgent,
         needs: impl Fn(&str) -> bool,
-    ) -> Result<Gateway> {
+    ) -> Result<(Gateway, Agent)> {
         let gateway = self.opened(self.asking(allowed))?;
+        let agent = agent_of(self, &gateway, as_agent)?;
         let wanted = |name: &str| servers.map_or_else(|| needs(name), |names| names.iter().any(|wanted| wanted == name));
-        for server in gateway.servers()?.iter().filter(|server| !server.approved && self.can_ask() && wanted(&server.name)) {
+        let is_wanted = |server: &ServerStatus| name_in_code(&agent, server).is_some_and(wanted);
+        for server in agent.servers()?.iter().filter(|server| !server.approved && self.can_ask() && is_wanted(server)) {
             match gateway.enable_asking(&server.name).await {
                 Err(error @ (Error::NotApproved { .. } | Error::ServerDisabled { .. })) => tracing::info!("{error}"),
                 Err(Error::ConfigInvalid { .. }) if servers.is_none() => {}
                 other => other?,
             }
         }
-        enable(&gateway, servers)?;
-        Ok(gateway)
+        let registry_name = |name: &String| agent.server_info(name).map_or_else(|_| name.clone(), |info| info.status.name);
+        let names: Option<Vec<_>> = servers.map(|names| names.iter().map(registry_name).collect());
+        enable(&gateway, names.as_deref())?;
+        Ok((gateway, agent))
     }
 
     /// Opens the gateway for a host: nobody is asked at this terminal, as standard input is the host's. No server but `servers` is ever enabled.
@@ -165,6 +171,15 @@ impl Session {
             }
         }
         self.terminal.leave();
+    }
+}
+
+/// Returns the name by which the agent's code knows a server that is listed for the agent. `None` for variants of other agents, which are listed for the
+/// operator.
+pub(super) fn name_in_code<'s>(agent: &Agent, server: &'s ServerStatus) -> Option<&'s str> {
+    match &server.variant_of {
+        None => Some(&server.name),
+        Some(name) => agent.name().map(|_| name.as_str()),
     }
 }
 

@@ -9,8 +9,9 @@ use super::filters::UriFilter;
 use super::oauth::OAuthDefinition;
 use super::source::ServerSource;
 use super::template::Template;
+use super::variant::SettingPlace;
 use crate::error::Error;
-use crate::text::{Position, Problem, displayed};
+use crate::text::{Position, Problem, displayed, marked_name};
 
 /// Decides which calls need a person's permission: `confirm` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -235,10 +236,10 @@ pub struct ServerDefinition {
 }
 
 impl ServerDefinition {
-    /// Returns the name by which runs know the server: the registry's name of a task's own server has `@` and a digest of its entry behind it.
+    /// Returns the name by which runs know the server: the registry's name without its mark.
     #[must_use]
     pub fn given_name(&self) -> &str {
-        self.name.split_once('@').map_or(&self.name, |(name, _)| name)
+        marked_name(&self.name).0
     }
 
     /// Returns the key under which approvals, tokens and facts of the server are kept: [`ServerSource::key`].
@@ -255,6 +256,8 @@ pub struct Origin {
     field: String,
     /// Positions by the field's path below the server: `env.TOKEN`, `args[1]`.
     positions: BTreeMap<String, (usize, usize)>,
+    /// The places of values that a profile sets, by the same paths.
+    pub(super) elsewhere: BTreeMap<String, SettingPlace>,
 }
 
 impl Origin {
@@ -266,7 +269,7 @@ impl Origin {
     /// ```
     #[must_use]
     pub fn new(file: impl Into<String>, field: impl Into<String>) -> Self {
-        Self { file: file.into(), field: field.into(), positions: BTreeMap::new() }
+        Self { file: file.into(), field: field.into(), ..Self::default() }
     }
 
     #[must_use]
@@ -287,6 +290,12 @@ impl Origin {
     }
 
     pub(super) fn problem(&self, key: &str, problem: impl Into<String>) -> Problem {
+        match self.elsewhere.get(key) {
+            Some(place) if place.file == self.file => return Problem::new(&place.field, place.position, problem),
+            // The entry is in another file, whose name stands before the problem.
+            Some(place) => return Problem::new(Problem::new("", place.position, &place.field).in_file(&place.file), None, problem),
+            None => {}
+        }
         let position = self.positions.get(key).map(|&(line, column)| Position { line, column });
         Problem::new(format!("{}.{}", self.field, displayed(key)), position, problem)
     }

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::inputs::Inputs;
 use super::pattern::Pattern;
 use super::profiles::ProfileDefinition;
 use super::tree::{Entry, Node};
+use super::variant::variants_of;
 use crate::text::{Position, Problem, displayed, nearest};
 
 /// The most patterns of one toolbox.
@@ -91,13 +93,15 @@ pub fn parse_patterns(texts: &[String]) -> Result<Vec<Pattern>, (usize, String)>
 /// The sections of one config, while they are read.
 pub(super) struct GrantReader<'a> {
     pub(super) file: &'a str,
+    /// The inputs to which values of profiles can refer.
+    pub(super) inputs: &'a Inputs,
     pub(super) settings: GrantSettings,
     pub(super) problems: Vec<Problem>,
 }
 
 impl<'a> GrantReader<'a> {
-    pub(super) fn new(file: &'a str) -> Self {
-        Self { file, settings: GrantSettings::default(), problems: Vec::new() }
+    pub(super) fn new(file: &'a str, inputs: &'a Inputs) -> Self {
+        Self { file, inputs, settings: GrantSettings::default(), problems: Vec::new() }
     }
 
     pub(super) fn problem(&mut self, field: impl Into<String>, position: Option<Position>, problem: impl Into<String>) {
@@ -196,6 +200,16 @@ impl<'a> GrantReader<'a> {
                     self.problem(format!("agents.{}.{key}[{index}]", displayed(&entry.name)), item.position, problem);
                 }
             }
+            self.check_conflicts(entry);
+        }
+    }
+
+    /// Notes the profiles of an agent of which two set something differently.
+    fn check_conflicts(&mut self, agent: &Entry) {
+        let Some(chosen) = agent.node.get("profiles") else { return };
+        let names = chosen.items().unwrap_or_default().iter().filter_map(Node::text);
+        if let Err(conflict) = variants_of(names.filter_map(|name| self.settings.profiles.get_key_value(name))) {
+            self.problem(format!("agents.{}.profiles", displayed(&agent.name)), chosen.position, conflict.to_string());
         }
     }
 }

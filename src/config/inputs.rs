@@ -51,18 +51,6 @@ impl Inputs {
         self.usable.iter().any(|input| input.id == id && input.secret)
     }
 
-    /// Returns the defaults that apply if nobody answers, by the input's id.
-    pub(super) fn defaults_of(&self, ids: Vec<String>) -> Vec<(String, SecretString)> {
-        let default = |id: String| Some((self.usable.iter().find(|input| input.id == id)?.default.clone()?, id));
-        ids.into_iter().filter_map(default).map(|(default, id)| (id, default)).collect()
-    }
-
-    /// Returns the questions that a person is asked, by the input's id. An input without a question, or with an empty one, is left out.
-    pub(super) fn descriptions_of(&self, ids: Vec<String>) -> Vec<(String, String)> {
-        let description = |id: String| Some((self.usable.iter().find(|input| input.id == id)?.description.clone()?, id));
-        ids.into_iter().filter_map(description).filter(|(text, _)| !text.is_empty()).map(|(text, id)| (id, text)).collect()
-    }
-
     fn item(&mut self, field: &str, item: &Node) {
         let mut problems = Vec::new();
         let mut wrong = |key: &str, node: Option<&Node>, problem: &str| {
@@ -114,4 +102,16 @@ impl Inputs {
             self.broken.entry(id).or_default().extend(problems);
         }
     }
+}
+
+/// Returns the defaults that apply if nobody answers, by the input's id.
+pub(super) fn defaults_of(usable: &[InputDefinition], ids: &[String]) -> Vec<(String, SecretString)> {
+    let default = |id: &String| Some((id.clone(), usable.iter().find(|input| input.id == *id)?.default.clone()?));
+    ids.iter().filter_map(default).collect()
+}
+
+/// Returns the questions that a person is asked, by the input's id. An input without a question, or with an empty one, is left out.
+pub(super) fn descriptions_of(usable: &[InputDefinition], ids: &[String]) -> Vec<(String, String)> {
+    let description = |id: &String| Some((id.clone(), usable.iter().find(|input| input.id == *id)?.description.clone()?));
+    ids.iter().filter_map(description).filter(|(_, text)| !text.is_empty()).collect()
 }

@@ -27,6 +27,7 @@ mod substitute;
 mod template;
 mod tree;
 mod uri_forms;
+mod variant;
 mod workspace;
 
 #[cfg(test)]
@@ -67,5 +68,6 @@ pub use source::{ServerSource, SourceKind, server_of_key};
 pub(crate) use substitute::INPUT_ADVICE;
 pub use substitute::{ResolvedCommand, ResolvedHttp, Surroundings, resolve_command, resolve_http, resolve_roots};
 pub use template::{Part, Placeholder, Template};
+pub use variant::{Changes, ProfileConflict, SetValue, Setting, Variant, variants_of};
 pub use workspace::{Locality, NEUTRAL_FOLDER};
 pub(crate) use workspace::{is_of_workspace, mentions_workspace};

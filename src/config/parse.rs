@@ -89,7 +89,7 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
     let mut warnings = sources.warnings;
     warnings.extend(inputs.problems.iter().cloned());
     let mut fatal = sources.fatal;
-    let grants = read_grants(&tree.root, file, &mut fatal);
+    let grants = read_grants(&tree.root, (file, &inputs), &mut fatal);
     let is_fatal = !fatal.is_empty();
     for section in &sources.sections {
         for entry in section.entries {
@@ -115,8 +115,8 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
 }
 
 /// Reads the sections about agents. Their problems make the whole config unusable.
-fn read_grants(root: &Node, file: &str, fatal: &mut Vec<Problem>) -> GrantSettings {
-    let mut reader = GrantReader::new(file);
+fn read_grants(root: &Node, (file, inputs): (&str, &Inputs), fatal: &mut Vec<Problem>) -> GrantSettings {
+    let mut reader = GrantReader::new(file, inputs);
     for Entry { name, node, .. } in root.entries().unwrap_or_default() {
         match name.as_str() {
             "toolboxes" => reader.toolboxes(node),

@@ -1,4 +1,4 @@
-//! Reads `profiles`: named sets of servers, each with overrides that narrow it. A mistake makes the whole config unusable, as in `grants`.
+//! Reads `profiles`: named sets of servers, each with overrides that narrow it, or that make it a variant. A mistake makes the whole config unusable, as in `grants`.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,10 @@ use super::definition::{Confirm, ToolFilter};
 use super::filters::{UriFilter, check_pattern};
 use super::grants::{GrantReader, check_label};
 use super::tree::{Entry, Node, Value};
-use crate::text::{Position, displayed, nearest};
+use super::variant::Changes;
+use crate::text::{Position, TASK_MARK, displayed, nearest};
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
     "allowTools",
     "denyTools",
     "allowResources",
@@ -18,11 +19,13 @@ const KEYS: [&str; 9] = [
     "timeoutMs",
     "maxCallTimeoutMs",
     "confirm",
+    "env",
+    "headers",
 ];
-/// Keys of a server that decide what would be started. A profile cannot set them.
-const STARTING_KEYS: [&str; 9] = ["command", "args", "env", "envFile", "cwd", "url", "headers", "oauth", "roots"];
+/// Keys of a server that decide what would be started, and that a profile cannot set.
+const STARTING_KEYS: [&str; 7] = ["command", "args", "envFile", "cwd", "url", "oauth", "roots"];
 
-/// The restrictions that profiles put on one server. All filters must admit an item.
+/// The restrictions that profiles put on one server, and what they change of it. All filters must admit an item.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     pub tools: Vec<ToolFilter>,
@@ -31,6 +34,8 @@ pub struct Overrides {
     pub call_timeout_ms: Option<u64>,
     pub max_call_timeout_ms: Option<u64>,
     pub confirm: Option<Confirm>,
+    /// With any of them, the server becomes a variant.
+    pub changes: Changes,
 }
 
 /// A profile of the config.
@@ -61,6 +66,11 @@ impl GrantReader<'_> {
             }
             let place = self.place(&field, entry.position);
             let servers = servers.unwrap_or_default();
+            if entry.name.starts_with(TASK_MARK) && servers.values().any(|overrides| !overrides.changes.is_empty()) {
+                let problem =
+                    format!("a profile that sets env or headers cannot have a name that begins with \"{TASK_MARK}\": choose another");
+                self.problem(&field, entry.position, problem);
+            }
             self.settings.profiles.insert(entry.name.clone(), ProfileDefinition { servers, place });
         }
     }
@@ -91,10 +101,12 @@ impl GrantReader<'_> {
                 "timeoutMs" => overrides.call_timeout_ms = self.milliseconds(&key, node),
                 "maxCallTimeoutMs" => overrides.max_call_timeout_ms = self.milliseconds(&key, node),
                 "confirm" => overrides.confirm = self.confirm(&key, node),
+                "env" => self.variables(&key, node, &mut overrides.changes),
+                "headers" => self.headers(&key, node, &mut overrides.changes),
                 other if STARTING_KEYS.contains(&other) => self.problem(
                     key,
                     *position,
-                    "a profile cannot change what is started or reached: define a second server with it under another name, and name that one here",
+                    "a profile sets env and headers, and nothing else of what is started or reached: define a second server with it under another name, and name that one here",
                 ),
                 other => self.unknown_key(field, other, *position, &KEYS),
             }
@@ -173,8 +185,8 @@ mod tests {
     fn what_a_profile_cannot_set_is_named_with_its_place() {
         for (text, told) in [
             (
-                r#"{ "profiles": { "p": { "servers": { "a": { "env": { "A": "b" } } } } } }"#,
-                "c.json:1:44: profiles.p.servers.a.env: a profile cannot",
+                r#"{ "profiles": { "p": { "servers": { "a": { "command": "x" } } } } }"#,
+                "c.json:1:44: profiles.p.servers.a.command: a profile sets env and headers, and nothing else",
             ),
             (r#"{ "profiles": { "p": { "servers": { "a": { "timeout": 1 } } } } }"#, "this key is unknown; did you mean timeoutMs?"),
             (r#"{ "profiles": { "p": { "servers": { "a": { "timeoutMs": 0 } } } } }"#, "at least 1"),

@@ -12,7 +12,7 @@ use super::inputs::Inputs;
 use super::source::ServerSource;
 use super::template::{Allowed, Template};
 use super::tree::{Entry, Node, Value};
-use super::{address, rules};
+use super::{address, inputs, rules};
 use crate::limits::MAX_PARALLEL_CALLS;
 use crate::text::{Position, Problem, displayed, displayed_within};
 
@@ -137,8 +137,8 @@ impl<'a> Reader<'a> {
             name: name.to_owned(),
             source: ServerSource::default(),
             secret_inputs: inputs_in(&transport).into_iter().filter(|id| self.inputs.is_secret(id)).collect(),
-            input_defaults: self.inputs.defaults_of(inputs_in(&transport)),
-            input_descriptions: self.inputs.descriptions_of(inputs_in(&transport)),
+            input_defaults: inputs::defaults_of(&self.inputs.usable, &inputs_in(&transport)),
+            input_descriptions: inputs::descriptions_of(&self.inputs.usable, &inputs_in(&transport)),
             transport,
             filter,
             call_timeout_ms,

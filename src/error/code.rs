@@ -27,6 +27,7 @@ impl Error {
             Self::NotGranted { .. } => "ERR_NOT_GRANTED",
             Self::UnknownToolbox { .. } => "ERR_UNKNOWN_TOOLBOX",
             Self::GrantInConfig { .. } => "ERR_GRANT_IN_CONFIG",
+            Self::ProfileConflict { .. } => "ERR_PROFILE_CONFLICT",
             Self::DigestChanged { .. } | Self::ProviderDigestChanged { .. } => "ERR_DIGEST_CHANGED",
             Self::UnknownProvider { .. } => "ERR_UNKNOWN_PROVIDER",
             Self::Provider { .. } => "ERR_PROVIDER",

@@ -37,6 +37,7 @@ impl Error {
             // For a model, what it is not granted does not exist.
             Self::NotGranted { instead, .. } => return instead.for_model(),
             Self::GrantInConfig { .. } => "the config says which agent may use what",
+            Self::ProfileConflict { .. } => "two profiles of this agent contradict each other: the user has to choose one of them",
             Self::UnknownServer { server, place, known } => {
                 let known = known.iter().filter(|name| is_server_name(name.shown())).cloned().collect();
                 return Self::UnknownServer { server: server.clone(), place, known }.to_string();

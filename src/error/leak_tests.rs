@@ -53,6 +53,7 @@ fn every_variant() -> Vec<(Holds, Error)> {
         ),
         (Foreign, Error::UnknownToolbox { toolbox: quoted(), known: vec![quoted()] }),
         (Foreign, Error::GrantInConfig { what: quoted(), place: quoted() }),
+        (Foreign, Error::ProfileConflict { problem: quoted() }),
         (Nothing, Error::DigestChanged { server: server() }),
         (Foreign, Error::ProviderDigestChanged { provider: quoted() }),
         (Foreign, Error::UnknownProvider { provider: quoted(), known: vec![quoted()] }),

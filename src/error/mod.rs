@@ -88,6 +88,10 @@ pub enum Error {
     #[error("{} is defined in the config, and can be changed only there: {}", .what.shown(), .place.shown())]
     GrantInConfig { what: ErrorText, place: ErrorText },
 
+    /// Two profiles of one agent set something of a server differently.
+    #[error("{}", .problem.shown())]
+    ProfileConflict { problem: ErrorText },
+
     /// The digest that was approved is not the current one: the config or the server changed after the request was shown.
     #[error(
         "the approved digest of server \"{server}\" is out of date, as its config or its tools have changed: show approvalRequest(\"{server}\") again and approve its new digest"

@@ -100,6 +100,7 @@ impl Error {
             NotGranted { agent, server, item, reason, instead }
             UnknownToolbox { toolbox, known }
             GrantInConfig { what, place }
+            ProfileConflict { problem }
             DigestChanged { server }
             ProviderDigestChanged { provider }
             UnknownProvider { provider, known }

@@ -120,8 +120,13 @@ impl Agents {
 
     /// Returns the oldest agent of this name that has not ended.
     pub(super) fn named(&self, name: &str) -> Option<Arc<Identity>> {
-        let all: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
-        all.into_iter().find(|identity| identity.name() == Some(name))
+        self.all().into_iter().find(|identity| identity.name() == Some(name))
+    }
+
+    /// Returns the agents that have not ended, besides the operator's own.
+    pub(super) fn all(&self) -> Vec<Arc<Identity>> {
+        // Whoever gets them must not hold the lock when it drops them: the last handle of an agent removes it from the list.
+        self.open.lock().values().filter_map(Weak::upgrade).collect()
     }
 
     /// Returns the numbers of all agents that have not ended, the operator's own among them.
@@ -131,9 +136,7 @@ impl Agents {
 
     /// Takes back what persons have allowed any agent for the session, of one server.
     pub(super) fn forget_allowed_calls(&self, server: &str) {
-        // Not while the list is locked: the last handle of an agent may be dropped here, and that removes it from the list.
-        let all: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
-        for identity in &all {
+        for identity in &self.all() {
             identity.allowed_calls.forget(server);
         }
     }
@@ -237,7 +240,10 @@ impl Identity {
 impl Drop for Identity {
     fn drop(&mut self) {
         if let Some(core) = self.core.upgrade() {
+            // Of an agent that was closed, the servers have ended.
+            let servers = if self.closed.is_cancelled() { BTreeSet::new() } else { core.servers_by_profiles(self) };
             core.forget_agent(self.id);
+            core.end_left_soon(servers);
         }
     }
 }
@@ -255,11 +261,14 @@ impl Agent {
     /// Makes an agent of a gateway.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for a name that is not well-formed, `ERR_CLOSED`.
+    /// `ERR_INVALID_OPTION` for a name that is not well-formed, `ERR_PROFILE_CONFLICT`, `ERR_CLOSED`.
     pub(super) fn open(core: &Arc<Core>, name: &str, options: IdentityOptions) -> Result<Self> {
         core.check_open()?;
         check_name(name)?;
         check_profiles(core, name, &options)?;
+        if let Some(profiles) = &options.profiles {
+            core.take_up_profiles(profiles)?;
+        }
         let id = AgentId(core.agents.next.fetch_add(1, Ordering::Relaxed));
         let callbacks = core.people.callbacks.for_agent(options.callbacks.clone());
         let identity = Arc::new(Identity::new(id, Some(name.into()), Arc::downgrade(core), callbacks, options, &core.closed));
@@ -313,13 +322,15 @@ impl Agent {
     }
 
     /// Ends the runs, calls and sandboxes of the agent with `ERR_CLOSED`, waits for that, and forgets what people allowed its calls, its saved values and
-    /// subscriptions. Servers stay connected for other agents.
+    /// subscriptions. Servers stay connected for other agents. A server that only agents with its profiles have ends with the last of them.
     pub async fn close(&self) {
         self.begin_close();
         self.identity.work.close();
         self.identity.work.wait().await;
+        let servers = self.core.servers_by_profiles(&self.identity);
         self.core.forget_agent(self.identity.id);
         self.identity.forget();
+        self.core.end_left(servers).await;
     }
 
     /// Does work that ends with the agent, and for which the agent's end waits.

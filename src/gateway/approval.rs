@@ -158,6 +158,7 @@ impl Gateway {
     /// closed.
     pub async fn revoke(&self, name: &str) -> Result<()> {
         self.core.check_open()?;
+        self.core.registry.make_variant_named(name);
         // An entry that has become invalid can still have an approval, which a person may want to revoke.
         let key = match self.core.registry.server(name) {
             Err(error @ Error::UnknownServer { .. }) => return Err(self.core.redacted(error)),
@@ -223,6 +224,7 @@ impl Agent {
         self.identity.check_open()?;
         self.check_exists(name)?;
         let server = self.known_server(name)?;
+        let name = server.name.as_str();
         if server.disabled {
             return Err(Error::ServerDisabled { server: name.to_owned() });
         }
@@ -244,7 +246,8 @@ impl Agent {
     pub async fn disable_as(&self, name: &str, decider: Decider) -> Result<()> {
         self.identity.check_open()?;
         self.check_exists(name)?;
-        self.known_server(name)?;
+        let server = self.known_server(name)?;
+        let name = server.name.as_str();
         match decider {
             Decider::Person => self.core.end(name, EndReason::Disabled).await,
             Decider::Model => self.core.end_for(name, &self.identity).await,

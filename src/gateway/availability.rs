@@ -107,7 +107,7 @@ impl Core {
         self.check_plugin_on()?;
         let mut visible = BTreeMap::new();
         let granted = viewer.granted;
-        for (name, server) in self.servers_of(viewer.id, attached).into_iter().filter(|(name, _)| granted.reaches(name)) {
+        for (name, server) in self.servers_of(viewer, attached) {
             if let ApprovalStatus::Full(approved) = self.approval_status_by(&server, approval_read)?
                 && let Some(manifest) = granted.manifest(&server.name, &approved)
             {
@@ -117,16 +117,17 @@ impl Core {
         Ok(visible)
     }
 
-    /// The enabled servers that an agent has: those that are always there, and those that its task attaches, which take the place of others of their
-    /// name.
-    fn servers_of(&self, agent: AgentId, attached: &AttachedServers) -> BTreeMap<String, Arc<ServerDefinition>> {
-        let identity = self.agents.get(agent);
-        let name = identity.as_ref().and_then(|identity| identity.name());
-        let always = self.registry.enabled_servers(agent).into_iter();
-        let always = always.filter(|server| presence(&server.source, name) == Presence::Always).map(|server| (server.name.clone(), server));
-        let attached = attached.0.iter().filter(|(_, known)| self.registry.is_enabled(known, agent));
+    /// The enabled servers that an agent has, by the names by which its code knows them: those that are always there, and those that its task attaches,
+    /// which take the place of others of their name.
+    fn servers_of(&self, viewer: &Viewer<'_>, attached: &AttachedServers) -> BTreeMap<String, Arc<ServerDefinition>> {
+        let Viewer { id, granted } = *viewer;
+        let identity = self.agents.get(id);
+        let agent = identity.as_ref().and_then(|identity| identity.name());
+        let always = self.registry.enabled_servers(id).into_iter().filter(|server| presence(&server.source, agent) == Presence::Always);
+        let always = always.filter_map(|server| Some((granted.name_in_code(&server.name)?.to_owned(), server)));
+        let attached = attached.0.iter().filter(|(_, known)| self.registry.is_enabled(known, id) && granted.reaches(known));
         let all = always.chain(attached.filter_map(|(name, known)| Some((name.clone(), self.registry.server(known).ok()?))));
-        all.filter(|(_, server)| self.may_use(server, agent)).collect()
+        all.filter(|(_, server)| self.may_use(server, id)).collect()
     }
 }
 
@@ -135,7 +136,7 @@ pub(super) fn exists_for(source: &ServerSource, identity: &Identity) -> bool {
     identity.is_operator() || added_servers::may_use(source, identity.own_source().as_ref())
 }
 
-/// The servers that a task attaches: the names by which its runs know them, with their names in the registry.
+/// The servers that a task attaches: the names by which its runs know them, with the registry's names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct AttachedServers(pub(super) BTreeMap<String, String>);
 

@@ -8,6 +8,7 @@ use super::agent_modules::agent_guest_modules;
 use super::approval_cache::ApprovalRead;
 use super::availability::{AttachedServers, Viewer};
 use super::core::Core;
+use super::granted::granted_name;
 use super::sandbox::Sandbox;
 use super::server_details::ServerDetails;
 use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
@@ -157,6 +158,8 @@ impl Agent {
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`, and the errors of [`Agent::declarations`].
     pub fn tool_info(&self, server: &str, tool: &str, errors: ToolErrors) -> Result<ToolInfo> {
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let server = granted.name_in_code(server).unwrap_or(server);
         let info = self.catalog(errors)?.tool_info(server, tool).map_err(|error| self.core.redacted(error))?;
         let direct_names = match &info.function.tool {
             Some(raw) => self.names_of(server, raw)?,
@@ -171,7 +174,11 @@ impl Agent {
     /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
     pub(crate) fn server_offer(&self, name: &str) -> Result<ServerInfo> {
         let granted = self.granted(ApprovalRead::Fresh)?;
+        let name = granted.registry_name(name);
         let unknown = || self.core.redacted(self.core.unknown_server(name, &granted));
+        if granted.is_everything() {
+            self.core.registry.make_variant_named(name);
+        }
         let entry = match self.core.registry.entry(name) {
             Ok(entry) => entry,
             Err(_) if !granted.is_everything() => return Err(unknown()),
@@ -184,7 +191,7 @@ impl Agent {
         let style = self.core.declaration_style(ToolErrors::default());
         let offer = match approval_status {
             Some(ApprovalStatus::Full(approved)) => {
-                granted.manifest(name, &approved).map(|manifest| Catalog::server_offer(name, &manifest, &style))
+                granted.manifest(name, &approved).map(|manifest| Catalog::server_offer(granted_name(name), &manifest, &style))
             }
             _ => None,
         };

@@ -71,7 +71,9 @@ impl Core {
             self.end_if_unapproved(&server.name).await;
             return Err(self.redacted(error));
         }
-        if connection.origin() != LeaseOrigin::Shared {
+        let is_new = connection.origin() != LeaseOrigin::Shared;
+        self.note_use(server, is_new, scope);
+        if is_new {
             self.connected(server, &connection, scope);
         }
         let live = connection.manifest_for(|| self.caller(scope, control)).await?;

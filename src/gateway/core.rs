@@ -1,7 +1,7 @@
 //! The state that a gateway and its sandboxes share.
 
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 
 use secrecy::SecretString;
@@ -60,6 +60,8 @@ pub(super) struct Core {
     pub(super) people: People,
     /// Agents besides the operator's own.
     pub(super) agents: Agents,
+    /// Servers that the operator's own runs and calls have used, so that they stay connected where no agent has them any more.
+    pub(super) used_by_operator: Mutex<BTreeSet<String>>,
     pub(super) sandboxes: Sandboxes,
     pub(super) runs: RunDefaults,
     pub(super) limits: Arc<Limits>,
@@ -123,6 +125,7 @@ impl Core {
     /// Returns the definition of a server, while the gateway is open.
     pub(super) fn open_server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
         self.check_open()?;
+        self.registry.make_variant_named(name);
         self.registry.server(name).map_err(|error| self.redacted(error))
     }
 

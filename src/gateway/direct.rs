@@ -31,7 +31,7 @@ impl Agent {
         for (server, manifest) in
             self.core.visible_servers(&Viewer { id: self.identity.id, granted: &granted }, &AttachedServers::default())?
         {
-            let names = self.names_by_tool(&server)?;
+            let names = self.names_by_tool(granted.registry_name(&server))?;
             // A tool without a name was approved a moment ago.
             let named = manifest.distinct_tools().filter_map(|tool| Some((tool, names.get(&tool.name)?)));
             tools.extend(named.filter_map(|(tool, names)| {
@@ -48,15 +48,18 @@ impl Agent {
     /// `ERR_UNKNOWN_TOOL` with the nearest name, `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
     pub fn tool_named(&self, name: &str) -> Result<(String, String)> {
         self.identity.check_open()?;
-        let found = self.core.trust.approvals.tool_named(name).map_err(|error| self.core.redacted(error))?;
+        let found = self.core.trust.approvals.tools_named(name).map_err(|error| self.core.redacted(error))?;
         let granted = self.granted(ApprovalRead::Fresh)?;
-        // A server that is configured no longer keeps its approval, and so does one that a server of another source hides.
-        if let Some((key, tool)) = found
-            && let Ok(server) = self.core.registry.server(server_of_key(&key))
-            && server.key() == key
-            && granted.allows(&server.name, Item::Tool(&tool))
-        {
-            return Ok((server.name.clone(), tool));
+        for (key, tool) in found {
+            // A server that is configured no longer keeps its approval, and so does one that a server of another source hides. Of a server and its
+            // variants, which share the names of tools, the agent has at most one.
+            if let Ok(server) = self.core.registry.server(server_of_key(&key))
+                && server.key() == key
+                && granted.allows(&server.name, Item::Tool(&tool))
+                && let Some(server) = granted.name_in_code(&server.name)
+            {
+                return Ok((server.to_owned(), tool));
+            }
         }
         let style = if name.contains('-') { NameStyle::Hyphen } else { NameStyle::Underscore };
         let known = self.direct_tools(style)?.into_iter().map(|tool| ErrorText::from(tool.name)).collect();
@@ -68,10 +71,11 @@ impl Agent {
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
     pub fn names_of(&self, server: &str, tool: &str) -> Result<Option<DirectNames>> {
-        Ok(self.names_by_tool(server).map_err(|error| self.core.redacted(error))?.remove(tool))
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        Ok(self.names_by_tool(granted.registry_name(server)).map_err(|error| self.core.redacted(error))?.remove(tool))
     }
 
-    /// Returns the names of a server's approved tools, by raw name. None if there is no such server.
+    /// Returns the names of the approved tools of a server of the registry, by raw name. None if there is no such server.
     fn names_by_tool(&self, server: &str) -> Result<BTreeMap<String, DirectNames>> {
         let Ok(server) = self.core.registry.server(server) else { return Ok(BTreeMap::new()) };
         self.core.trust.approvals.direct_names(&server.key())

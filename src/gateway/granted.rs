@@ -10,10 +10,11 @@ use super::core::Core;
 use super::grant_rows;
 use crate::bridge::ToolSearch;
 use crate::catalog::{Kept, Manifest};
-use crate::config::{Confirm, GrantSettings, Item, ServerDefinition, SourceKind};
+use crate::config::{Confirm, GrantSettings, Item, ProfileConflict, ServerDefinition, SourceKind};
 use crate::error::{Error, ErrorText, OwnText, Result};
 use crate::registry::{Access, Grants, Stack};
 use crate::store::{Kind, Rows};
+use crate::text::{NameMark, marked_name};
 
 const STORE: &str = "store.sqlite3";
 /// Names that an error for an unknown server gets.
@@ -55,16 +56,40 @@ impl Granted {
         self.own.contains(server)
     }
 
-    /// Returns whether the agent may know that there is a server of this name.
+    /// Returns the registry's name of the server that the agent knows by a name: that of the variant, if its profiles make one.
+    pub(super) fn registry_name<'s>(&'s self, server: &'s str) -> &'s str {
+        match &self.stack {
+            Some(stack) if !self.own.contains(server) => stack.registry_name(server),
+            _ => server,
+        }
+    }
+
+    /// Returns the name by which the agent's code knows a server of the registry. `None` if the server stands for no module of the agent: another variant,
+    /// or a server in whose place the agent has a variant.
+    pub(super) fn name_in_code<'s>(&self, registry_name: &'s str) -> Option<&'s str> {
+        let name = match marked_name(registry_name) {
+            (_, NameMark::Task) => registry_name,
+            (name, NameMark::None | NameMark::Variant(_)) => name,
+        };
+        (self.registry_name(name) == registry_name && self.reaches(registry_name)).then_some(name)
+    }
+
+    /// Returns whether the agent may know that there is a server of this name in the registry.
     pub(super) fn reaches(&self, server: &str) -> bool {
-        let server = granted_name(server);
-        self.own.contains(server) || self.access.reaches(server) && self.stack.as_ref().is_none_or(|stack| stack.has(server))
+        let name = granted_name(server);
+        self.own.contains(name) || self.access.reaches(name) && self.stack.as_ref().is_none_or(|stack| stack.reaches(server))
+    }
+
+    /// Returns the registry's names of the servers that the agent has by its profiles.
+    pub(super) fn by_profiles(&self) -> impl Iterator<Item = &str> {
+        self.stack.iter().flat_map(Stack::registry_names).filter(|server| self.reaches(server))
     }
 
     /// Returns whether the agent may use an item of a server.
     pub(super) fn allows(&self, server: &str, item: Item<'_>) -> bool {
-        let server = granted_name(server);
-        self.own.contains(server) || self.access.allows(server, item) && self.stack.as_ref().is_none_or(|stack| stack.allows(server, item))
+        let name = granted_name(server);
+        let by_profiles = || self.stack.as_ref().is_none_or(|stack| stack.reaches(server) && stack.allows(name, item));
+        self.own.contains(name) || self.access.allows(name, item) && by_profiles()
     }
 
     /// Returns which calls of a server ask a person: as its entry says, or stricter.
@@ -129,9 +154,14 @@ impl Granted {
     }
 }
 
-/// Returns the name by which grants know a server. The name of a server that a task brings has a mark behind it, which is not a part of it.
-fn granted_name(server: &str) -> &str {
-    server.split_once('@').map_or(server, |(name, _)| name)
+/// Returns the name by which grants know a server of the registry: without its mark.
+pub(super) fn granted_name(server: &str) -> &str {
+    marked_name(server).0
+}
+
+/// Returns the error for profiles that contradict each other.
+pub(super) fn profile_conflict(conflict: &ProfileConflict) -> Error {
+    Error::ProfileConflict { problem: conflict.to_string().into() }
 }
 
 /// The grants of a gateway, and what was computed of them.
@@ -187,20 +217,22 @@ impl Core {
     /// Returns what an agent of this name, opened with these profiles, is granted now.
     pub(super) fn granted_to(&self, granted_name: Option<&str>, own_profiles: &[String], read: ApprovalRead) -> Result<Arc<Granted>> {
         let own = granted_name.map(|name| self.added_by(name)).unwrap_or_default();
-        self.with_loaded(read, |loaded| {
+        let granted = self.with_loaded(read, |loaded| {
             let name = granted_name.filter(|name| loaded.grants.toolboxes_of(name).is_some());
             let profiles = loaded.grants.profiles_of(granted_name, own_profiles);
             let key = (name.map(str::to_owned), profiles.to_vec(), own.clone());
             if let Some(known) = loaded.granted.get(&key) {
-                return Arc::clone(known);
+                return Ok(Arc::clone(known));
             }
-            let granted = match (loaded.grants.access(name), loaded.grants.stack(profiles)) {
+            let stack = loaded.grants.stack(profiles).map_err(|conflict| profile_conflict(&conflict))?;
+            let granted = match (loaded.grants.access(name), stack) {
                 (Access::All, None) if own.is_empty() => Arc::clone(&self.grants.everything),
                 (access, stack) => Arc::new(Granted::new(access, stack, own)),
             };
             loaded.granted.insert(key, Arc::clone(&granted));
-            granted
-        })
+            Ok(granted)
+        });
+        granted?
     }
 
     /// Returns the grants as they are now.
@@ -244,9 +276,12 @@ impl Core {
         Ok(work(slot.insert(loaded)))
     }
 
-    /// Returns the definition of a server of which an agent may know. Any other name is unknown, whether there is such a server or not.
+    /// Returns the definition of a server of which an agent may know, by the agent's name for it or the registry's. Any other name is unknown, whether
+    /// there is such a server or not.
     pub(super) fn known_server(&self, name: &str, granted: &Granted) -> Result<Arc<ServerDefinition>> {
+        let name = granted.registry_name(name);
         if granted.is_everything() {
+            self.registry.make_variant_named(name);
             return self.registry.server(name);
         }
         if !granted.reaches(name) {
@@ -267,7 +302,7 @@ impl Core {
         Error::UnknownServer {
             server: name.to_owned(),
             place: "in the config",
-            known: known.map(|server| ErrorText::from(server.name.as_str())).collect(),
+            known: known.map(|server| ErrorText::from(granted.name_in_code(&server.name).unwrap_or(&server.name))).collect(),
         }
     }
 

@@ -8,6 +8,7 @@ use super::callbacks::CallScope;
 use super::core::Core;
 use super::events::Event;
 use super::grant_rows;
+use super::granted::granted_name;
 use super::{Agent, Gateway};
 use crate::config::{Item, check_label, parse_patterns};
 use crate::error::{Error, ErrorText, Result};
@@ -117,7 +118,7 @@ impl Gateway {
     pub fn explain_grant(&self, agent: &str, server: &str, item: Item<'_>) -> Result<Verdict> {
         self.core.check_open()?;
         let grants = self.core.grants_now(ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?;
-        Ok(grants.explain(Some(agent), server, item))
+        Ok(grants.explain(Some(agent), granted_name(server), item))
     }
 
     /// Checks a change against the grants as they are now. Rows that another program has changed are no obstacle: the change replaces them.
@@ -198,7 +199,7 @@ impl Core {
                 approved.readable(uri).next().is_some() || approved.resource_templates.iter().any(|known| known.uri_template == uri)
             }
         });
-        let verdict = self.grants_now(ApprovalRead::Fresh).ok()?.explain(identity.granted_name.as_deref(), server, item);
+        let verdict = self.grants_now(ApprovalRead::Fresh).ok()?.explain(identity.granted_name.as_deref(), granted_name(server), item);
         (exists && !verdict.granted).then_some(verdict.reason)
     }
 }

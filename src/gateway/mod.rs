@@ -50,6 +50,7 @@ mod spans;
 mod status;
 mod subject;
 mod tasks;
+mod variants;
 mod watch;
 
 use parking_lot::Mutex;
@@ -263,6 +264,7 @@ impl Gateway {
             people: People::new(core, callbacks, &grants.everything, &closed),
             grants,
             agents: Agents::default(),
+            used_by_operator: Mutex::default(),
             sandboxes: options.sandboxes(&limits),
             runs,
             limits,
@@ -307,7 +309,8 @@ impl Gateway {
     /// two agents.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for a name that is not well-formed, `ERR_CLOSED`.
+    /// `ERR_INVALID_OPTION` for a name that is not well-formed and a profile that the config does not have, `ERR_PROFILE_CONFLICT` for two profiles that
+    /// set something of one server differently, `ERR_GRANT_IN_CONFIG` for other profiles than those of the agent's entry, `ERR_CLOSED`.
     pub fn agent(&self, name: &str, options: IdentityOptions) -> Result<Agent> {
         Agent::open(&self.core, name, options)
     }
@@ -373,6 +376,7 @@ impl Gateway {
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`.
     pub fn logs(&self, name: &str, lines: usize) -> Result<Vec<LogLine>> {
+        self.core.registry.make_variant_named(name);
         self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
         Ok(self.core.events.server_logs.read(name, lines))
     }
@@ -466,6 +470,7 @@ impl Agent {
         check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)
             .map_err(|error| self.core.redacted(error))?;
         let granted = self.granted(ApprovalRead::Fresh)?;
+        let name = granted.registry_name(name);
         let viewer = Viewer { id: self.identity.id, granted: &granted };
         let arguments = self.core.check_arguments(&viewer, name, tool, arguments)?;
         let request = Request::CallTool { tool: tool.into(), arguments: Arc::new(arguments) };

@@ -1,5 +1,7 @@
 //! Methods of the gateway that a model's tools use.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value as Json;
 
 use super::events::Event;
@@ -51,14 +53,27 @@ impl Agent {
         for (approval_status, server) in approval_statuses {
             let ApprovalStatus::Full(whole) = approval_status.map_err(|error| self.core.redacted(error))? else { continue };
             let Some(manifest) = granted.manifest(&server.name, &whole) else { continue };
+            // Other variants, and a server in whose place the agent has a variant, are no modules of its code.
+            let Some(name) = granted.name_in_code(&server.name) else { continue };
             let asks = |name: &str| manifest.tool(name).is_some_and(|tool| gate(granted.confirm(&server), tool) != Gate::Open);
-            let functions = server_module(&server.name, &manifest).functions;
+            let functions = server_module(name, &manifest).functions;
             approved.push(ApprovedServer {
                 asking: functions.iter().filter(|function| asks(&function.target)).count(),
                 functions: functions.into_iter().map(|function| function.name).collect(),
                 digest: manifest_digest(&manifest),
-                name: server.name.clone(),
+                name: name.to_owned(),
             });
+        }
+        Ok(approved)
+    }
+
+    /// Returns the digests of all approved manifests, by the registry's names of the servers. Variants are among them, which only their agents see.
+    pub(crate) fn approved_manifests(&self) -> Result<BTreeMap<String, String>> {
+        let mut approved = BTreeMap::new();
+        for server in self.core.registry.servers() {
+            if let ApprovalStatus::Full(manifest) = self.core.approval_status(&server).map_err(|error| self.core.redacted(error))? {
+                approved.insert(server.name.clone(), manifest_digest(&manifest));
+            }
         }
         Ok(approved)
     }
@@ -97,9 +112,9 @@ impl Agent {
     /// # Errors
     /// The errors of [`Gateway::test_as`].
     pub(crate) async fn test_for_model(&self, name: &str) -> Result<ConnectionReport> {
-        self.known_server(name)?;
+        let server = self.known_server(name)?;
         let reconnect = if self.is_operator() { Reconnect::Yes } else { Reconnect::No };
-        self.gateway().connected_as(name, Decider::Model, reconnect).await
+        self.gateway().connected_as(&server.name, Decider::Model, reconnect).await
     }
 
     /// Makes the approval request of a server for the agent's model.
@@ -107,8 +122,8 @@ impl Agent {
     /// # Errors
     /// The errors of [`Gateway::approval_request_as`].
     pub(crate) async fn request_for_model(&self, name: &str) -> Result<ApprovalRequest> {
-        self.known_server(name)?;
-        self.gateway().approval_request_as(name, Decider::Model).await
+        let server = self.known_server(name)?;
+        self.gateway().approval_request_as(&server.name, Decider::Model).await
     }
 
     /// Returns the gateway, for the part of a model's tools that the operator has to decide.

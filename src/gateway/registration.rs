@@ -24,9 +24,10 @@ impl Agent {
         }
         let approval_status = self.core.approval_status_by(&server, approval_read);
         self.core.refresh_if_cached(approval_read);
-        let approved = approval_status.map_err(|error| self.core.redacted(error))?.require_full(name)?;
-        let manifest = granted.manifest(name, &approved).ok_or_else(|| self.core.redacted(self.core.unknown_server(name, &granted)))?;
-        Ok(server_module(name, &manifest))
+        let approved = approval_status.map_err(|error| self.core.redacted(error))?.require_full(&server.name)?;
+        let manifest =
+            granted.manifest(&server.name, &approved).ok_or_else(|| self.core.redacted(self.core.unknown_server(name, &granted)))?;
+        Ok(server_module(granted.name_in_code(&server.name).unwrap_or(name), &manifest))
     }
 
     /// Calls a tool by its raw name. Returns what a guest would get, also for failures.

@@ -14,7 +14,7 @@ use crate::blocking::blocking;
 use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations, ServerDefinition};
 use crate::error::{Error, Result};
 use crate::registry::{Entry, Registry};
-use crate::text::is_server_name;
+use crate::text::is_registry_name;
 use crate::trust::{Canonical, Circumstances, Subject};
 
 /// The result of `reload()`, with names of servers.
@@ -34,7 +34,7 @@ impl ReloadReport {
     #[must_use]
     pub fn for_model(&self) -> Json {
         let Self { added, removed, changed, invalid, warnings } = self;
-        let names = |names: &[String]| -> Json { names.iter().filter(|name| is_server_name(name)).cloned().collect() };
+        let names = |names: &[String]| -> Json { names.iter().filter(|name| is_registry_name(name)).cloned().collect() };
         let mut told = json!({
             "added": names(added),
             "removed": names(removed),
@@ -62,6 +62,7 @@ impl Gateway {
         let (config, (servers, added_warnings)) = read.await.map_err(|error| self.core.redacted(error))?;
         let warnings: Vec<String> = config.warnings.iter().cloned().chain(added_warnings).collect();
         let brought = self.core.brought_layers(&config).await.map_err(|error| self.core.redacted(error))?;
+        let held = self.core.held_by_profiles();
         // Before the servers, so that no agent sees a new server by its earlier grants.
         self.core.grants.replace(config.grants.clone());
         let change = |registry: &Registry| {
@@ -73,6 +74,8 @@ impl Gateway {
             }
         };
         let ServerChanges { added, removed, changed } = self.core.apply_layers(change).await?;
+        // A profile that is gone leaves the servers that no agent has any more.
+        self.core.end_left(held).await;
         let report = ReloadReport {
             added,
             removed,

@@ -14,6 +14,7 @@ use super::availability::{AttachedServers, Viewer};
 use super::callbacks::{CallScope, CallbackChain, Callbacks};
 use super::core::Core;
 use super::events::EventListener;
+use super::granted::Granted;
 use super::plugin_switch::ActivePeriod;
 use super::request::RunRequests;
 use super::results::check_budget;
@@ -279,7 +280,7 @@ impl Sandbox {
         let viewer = Viewer { id: self.identity.id, granted: &scope.granted };
         let manifests: BTreeMap<_, _> = self.core.visible_servers(&viewer, &attached)?;
         let servers: BTreeMap<&str, _> =
-            manifests.keys().filter_map(|name| Some((name.as_str(), self.definition(name, &attached)?))).collect();
+            manifests.keys().filter_map(|name| Some((name.as_str(), self.definition(name, &attached, &scope.granted)?))).collect();
         let visible: Vec<_> = servers.iter().map(|(name, server)| (*name, &**server)).collect();
         warnings.into_iter().chain(self.core.readiness_warnings(visible.iter().copied())).for_each(|warning| scope.warn(warning));
         let errors = tool_errors.unwrap_or(self.tool_errors);
@@ -303,8 +304,8 @@ impl Sandbox {
     }
 
     /// Returns the definition of a server by the name that a run has for it.
-    fn definition(&self, name: &str, attached: &AttachedServers) -> Option<Arc<ServerDefinition>> {
-        self.core.registry.server(attached.0.get(name).map_or(name, String::as_str)).ok()
+    fn definition(&self, name: &str, attached: &AttachedServers, granted: &Granted) -> Option<Arc<ServerDefinition>> {
+        self.core.registry.server(granted.registry_name(attached.0.get(name).map_or(name, String::as_str))).ok()
     }
 
     pub(super) fn modules(&self) -> MutexGuard<'_, AgentModules> {

@@ -103,7 +103,7 @@ impl Agent {
     /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
     pub fn server_info(&self, name: &str) -> Result<ServerInfo> {
         let info = self.server_offer(name)?;
-        let Ok(server) = self.core.registry.server(name) else { return Ok(info) };
+        let Ok(server) = self.core.registry.server(&info.status.name) else { return Ok(info) };
         let details = self.details(&server).map_err(|error| self.core.redacted(error))?;
         Ok(ServerInfo { details: Some(Box::new(details)), ..info })
     }
@@ -150,10 +150,10 @@ impl Agent {
 
     fn tool_details(&self, server: &ServerDefinition, manifest: &Arc<Manifest>) -> Result<Vec<ToolDetails>> {
         let mut direct_names = self.core.trust.approvals.direct_names(&server.key())?;
-        let servers = BTreeMap::from([(server.name.clone(), Arc::clone(manifest))]);
+        let servers = BTreeMap::from([(server.given_name().to_owned(), Arc::clone(manifest))]);
         let catalog = Catalog::new(servers, Vec::new(), self.core.declaration_style(ToolErrors::default()));
         let details = manifest.distinct_tools().map(|tool| {
-            let (_, function) = catalog.tool_line(&server.name, &tool.name)?;
+            let (_, function) = catalog.tool_line(server.given_name(), &tool.name)?;
             Ok(ToolDetails {
                 name: function.name,
                 tool: tool.name.clone(),

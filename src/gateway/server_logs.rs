@@ -20,6 +20,7 @@ use super::events::Event;
 use crate::error::Error;
 use crate::files;
 use crate::redact::Redactor;
+use crate::text::is_registry_name;
 
 const FOLDER: &str = "logs";
 /// The size at which a log file is renamed to the older one of two files. The logs of a server take at most about twice this size.
@@ -199,7 +200,7 @@ impl ServerLogs {
     /// Returns the last lines of a server's log, the oldest first.
     pub(super) fn read(&self, server: &str, lines: usize) -> Vec<LogLine> {
         // The name of an invalid entry may have any characters, and such a server has no log.
-        if !server.chars().all(|character| character.is_ascii_alphanumeric() || character == '-') {
+        if !is_registry_name(server) {
             return Vec::new();
         }
         self.flush_now();
@@ -372,7 +373,8 @@ fn rotate(path: &Path) -> std::io::Result<()> {
 
 /// Names of valid servers contain only characters that are safe in a file name.
 fn path_of(folder: &Path, server: &str) -> PathBuf {
-    folder.join(format!("{server}.jsonl"))
+    // The name of a variant may have a dot, and `a.old` must not be the older file of `a`.
+    folder.join(format!("{}.jsonl", server.replace('.', "%2E")))
 }
 
 fn older(path: &Path) -> PathBuf {

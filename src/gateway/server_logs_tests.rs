@@ -146,3 +146,13 @@ fn a_server_that_holds_its_log_or_puts_a_pipe_there_keeps_nobody_from_writing_an
     let within = folder.path().to_owned();
     assert!(at_once(move || append(&within, "s", "lost\n").is_err() && lines_of(&path).is_empty()));
 }
+
+#[test]
+fn no_server_and_no_variant_has_the_log_of_another() {
+    let folder = Path::new("logs");
+    let names = ["a", "a@x", "a@x.old", "a@x.y", "a@x+y", "a@task-0f"];
+    let paths: std::collections::BTreeSet<_> =
+        names.iter().map(|name| path_of(folder, name)).flat_map(|path| [older(&path), path]).collect();
+    assert_eq!(paths.len(), 2 * names.len());
+    assert!(paths.iter().all(|path| path.parent() == Some(folder)));
+}

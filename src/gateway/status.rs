@@ -8,6 +8,7 @@ use crate::client::ConnectionState;
 use crate::config::{InvalidServer, Item, ServerDefinition, SourceKind, missing_variables};
 use crate::error::Result;
 use crate::registry::{Entry, LastError, ServerState, ServerStatus};
+use crate::text::variant_of;
 use crate::trust::ApprovalStatus;
 
 impl Agent {
@@ -89,6 +90,7 @@ impl Agent {
             enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_plugin_on().is_ok(),
             disabled_by_person: registry.is_disabled_by_person(&server.name),
             display_name: self.core.display_name(server),
+            variant_of: variant_of(&server.name).map(str::to_owned),
             source: server.source.clone(),
             hides: registry.hidden_by(&server.name),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
@@ -110,6 +112,8 @@ impl Agent {
             enabled: false,
             disabled_by_person: false,
             display_name: None,
+            // The name of an entry with an error may be any text.
+            variant_of: None,
             source: server.source.clone(),
             hides: self.core.registry.hidden_by(&server.name),
             tools: Vec::new(),

@@ -18,6 +18,7 @@ use super::granted::Granted;
 use crate::config::{ServerDefinition, ServerSource, SourceKind, missing_variables, parse_object};
 use crate::error::{Error, Result};
 use crate::registry::{AgentId, AttachDecision, AttachReason, Candidate, Decider, Entry, Obstacle, Presence, TaskWishes, attach};
+use crate::text::variant_of;
 use crate::trust::ApprovalStatus;
 
 /// Maximum length of a task's text, in bytes.
@@ -290,12 +291,16 @@ impl Core {
     /// text and capabilities, each with its reason. Changes nothing.
     pub(super) fn decide(&self, agent: AgentView<'_>, task: &ReadTask, approval_read: ApprovalRead) -> Result<Vec<DecidedServer>> {
         let others = self.registry.entries();
-        let is_another = |entry: &&Entry| entry.source().kind != SourceKind::Task && !task.own.contains_key(entry.name());
+        // Of a server and its variants, the agent knows one, by the name of the server.
+        let is_another = |entry: &&Entry| {
+            let is_of_registry = entry.source().kind != SourceKind::Task && variant_of(entry.name()).is_none();
+            is_of_registry && !task.own.contains_key(entry.name())
+        };
         let own = task.own.keys().map(|name| Candidate { name, presence: Presence::OnRequest, keywords: &[], capabilities: &[] });
         let candidates: Vec<_> = own.chain(others.iter().filter(is_another).map(|entry| candidate(entry, agent))).collect();
         let entry = |name: &str| match task.own.get(name) {
             Some(server) => Some(Entry::Valid(Arc::clone(server))),
-            None => self.registry.entry(name).ok().filter(|entry| entry.source().kind != SourceKind::Task),
+            None => self.registry.entry(agent.granted.registry_name(name)).ok().filter(|entry| entry.source().kind != SourceKind::Task),
         };
         let named: BTreeSet<&str> = task.wishes.servers.iter().map(String::as_str).collect();
         let failure = RefCell::new(None);

@@ -71,7 +71,8 @@ impl Agent {
     }
 
     /// Closes the agent: ends its runs, calls and sandboxes with `ERR_CLOSED`, waits for their end, and forgets its `session` answers, saved values
-    /// and subscriptions. Servers stay connected, and other agents are not affected. An agent that is garbage collected leaves nothing either.
+    /// and subscriptions. Servers stay connected, and other agents are not affected; a server that only agents have by their profiles ends with the last
+    /// of these agents. An agent that is garbage collected leaves nothing either.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let Caller { core, agent, .. } = self.caller.clone();
@@ -96,7 +97,7 @@ impl Gateway {
     /// is seen by another. The gateway's own methods are those of the operator. `onInput`, `onAuthorize` and `onIssuer` are questions about a
     /// connection, which all agents share: they are the operator's, and not options of an agent. Two agents of one name are two agents.
     ///
-    /// Throws `ERR_INVALID_OPTION`, `ERR_CLOSED`.
+    /// Throws `ERR_INVALID_OPTION`, `ERR_PROFILE_CONFLICT`, `ERR_CLOSED`.
     ///
     /// ```js
     /// const agent = gateway.agent('support-desk', { onApproval: () => 'once' })

@@ -95,7 +95,8 @@ export interface LogEntry {
 export interface AgentOptions extends CallerCallbacks {
   /**
    * Names of profiles of the config: the agent has only their servers, each as narrow as all of them say. Default: those of the agent's entry in the
-   * config. Once the config has profiles, an agent without any has no server. A name that the config does not have is `ERR_INVALID_OPTION`.
+   * config. Once the config has profiles, an agent without any has no server. A name that the config does not have is `ERR_INVALID_OPTION`, and two
+   * profiles that set one variable or header of a server differently are `ERR_PROFILE_CONFLICT`.
    */
   profiles?: string[]
 }
@@ -437,6 +438,8 @@ export interface ServerStatus {
   disabledByPerson?: true
   /** The name that an agent gave a server that it has added: free text, which says nothing about the server. */
   displayName?: string
+  /** The server of which this is a variant by profiles. The code of an agent with these profiles knows the variant by this name. */
+  variantOf?: string
   /** Who brought the server. */
   source: ServerSource
   /** Other sources that have a server of this name, which is not used. */

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Entry;
+use super::variants::{Variants, can_vary, entry_of};
 use crate::config::{InputDefinition, ServerSource, SourceKind};
 use crate::error::Error;
 
@@ -44,6 +45,7 @@ pub(super) struct Layers {
     pub(super) by_rank: BTreeMap<Rank, Vec<Entry>>,
     /// The inputs of the operator's config.
     pub(super) inputs: Vec<InputDefinition>,
+    pub(super) variants: Variants,
 }
 
 /// The view that all callers share.
@@ -77,6 +79,7 @@ impl Layers {
                 }
             }
         }
+        let mut valid = self.with_variants(valid, &mut invalid);
         valid.append(&mut invalid);
         let mut index = HashMap::with_capacity(valid.len());
         for (position, entry) in valid.iter().enumerate() {
@@ -84,6 +87,24 @@ impl Layers {
         }
         let has_other_sources = self.by_rank.keys().any(|rank| !rank.source.is_operators_config());
         Merged { entries: valid, index, hidden, inputs: self.inputs.clone(), has_other_sources }
+    }
+
+    /// Returns the servers, each before its variants.
+    fn with_variants(&self, servers: Vec<Entry>, invalid: &mut Vec<Entry>) -> Vec<Entry> {
+        let by_server = self.variants.by_server();
+        if by_server.is_empty() {
+            return servers;
+        }
+        let mut all = Vec::with_capacity(servers.len());
+        for entry in servers {
+            all.push(entry.clone());
+            let Entry::Valid(server) = &entry else { continue };
+            for variant in by_server.get(&server.name).into_iter().flatten().filter(|_| can_vary(server.source.kind)) {
+                let variant = entry_of(variant, server, &self.inputs);
+                if matches!(variant, Entry::Valid(_)) { all.push(variant) } else { invalid.push(variant) }
+            }
+        }
+        all
     }
 }
 

@@ -8,6 +8,7 @@ mod merged;
 mod profiles;
 pub mod providers;
 mod status;
+mod variants;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,10 +25,12 @@ pub use profiles::Stack;
 pub use status::{LastError, ServerState, ServerStatus};
 
 use self::merged::{Layers, Merged, Rank};
+use self::variants::Variants;
 
 use crate::catalog::Manifest;
 use crate::config::{Config, InputDefinition, InvalidServer, ServerDefinition, ServerSource};
 use crate::error::{Error, Result};
+use crate::text::variant_of;
 
 /// A server of any source.
 #[derive(Debug, Clone)]
@@ -161,8 +164,9 @@ impl Registry {
     /// Replaces the operator's config, and the base layers under it, with others.
     pub fn replace(&self, mut config: Config) {
         let (inputs, bases) = (std::mem::take(&mut config.inputs), std::mem::take(&mut config.bases));
+        let settings = std::mem::take(&mut config.grants);
         self.change(|layers| {
-            layers.inputs = inputs;
+            (layers.inputs, layers.variants.settings) = (inputs, settings);
             layers.by_rank.retain(|rank, _| !rank.is_config());
             layers.by_rank.insert(Rank::of(ServerSource::default()), entries_of(config.servers, config.invalid));
             for (position, base) in bases.into_iter().enumerate() {
@@ -184,13 +188,40 @@ impl Registry {
         });
     }
 
+    /// Makes the variants of profiles that are taken up together. They stay, as a person may decide about them later.
+    pub fn make_variants(&self, profiles: &[String]) {
+        self.make_variants_of(|_| Some(profiles.iter().cloned().collect()));
+    }
+
+    /// Makes the variant of this name, if it names profiles of the config. Returns whether anything was made.
+    pub fn make_variant_named(&self, name: &str) -> bool {
+        self.make_variants_of(|variants| variants.stack_in(name))
+    }
+
+    fn make_variants_of(&self, stack: impl FnOnce(&Variants) -> Option<BTreeSet<String>>) -> bool {
+        let stack = {
+            let layers = self.layers.lock();
+            // The variants of one profile are always there.
+            stack(&layers.variants).filter(|stack| stack.len() > 1 && !layers.variants.stacks.contains(stack))
+        };
+        let is_new = stack.is_some();
+        if let Some(stack) = stack {
+            self.change(|layers| {
+                layers.variants.stacks.insert(stack);
+            });
+        }
+        is_new
+    }
+
     fn change(&self, change: impl FnOnce(&mut Layers)) {
         let mut layers = self.layers.lock();
         change(&mut layers);
         let merged = layers.merged();
         if let Some(only) = &self.only {
             // Before anybody can find the new servers.
-            for entry in merged.entries.iter().filter(|entry| !only.contains(entry.name())) {
+            // Who limits servers names them as code does.
+            let is_named = |name: &str| only.contains(name) || variant_of(name).is_some_and(|server| only.contains(server));
+            for entry in merged.entries.iter().filter(|entry| !is_named(entry.name())) {
                 self.live().entry(entry.name().to_owned()).or_default().decision = PersonDecision::Off;
             }
         }

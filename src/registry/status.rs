@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::config::ServerSource;
 use crate::error::Error;
-use crate::text::is_server_name;
+use crate::text::is_registry_name;
 
 /// The current status of a server of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -21,6 +21,9 @@ pub struct ServerStatus {
     /// The name that an agent gave the server that it has added: free text, which says nothing about the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
+    /// The server of which this is a variant by profiles. The code of an agent with these profiles knows the variant by this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variant_of: Option<String>,
     /// Who brought the server.
     pub source: ServerSource,
     /// Other sources that have a server of this name, which is not used.
@@ -47,8 +50,7 @@ impl ServerStatus {
     pub fn for_model(&self) -> Self {
         let mut status = self.clone();
         status.display_name = None;
-        // The name of a task's own server has a digest behind it.
-        if !is_server_name(self.name.split_once("@task-").map_or(self.name.as_str(), |(name, _)| name)) {
+        if !is_registry_name(&self.name) {
             NO_NAME.clone_into(&mut status.name);
         }
         if !self.approved {

@@ -57,6 +57,7 @@ pub(super) async fn watch(shared: Weak<Shared>, closed: CancellationToken) {
             Err(error) => tracing::warn!(code = error.code(), "the approvals could not be read"),
         }
         served.handles.end_left(Instant::now());
+        served.held_agents.end_left(Instant::now());
         served.paused_calls.end_left();
         drop(served);
         tokio::select! {

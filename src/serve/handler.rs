@@ -107,9 +107,13 @@ impl Handler {
         let client = context.client_info();
         let name = CallerName { of_token: self.caller.agent.as_deref(), of_client: client.as_ref().map(|client| client.name.as_str()) };
         // Without a session, the connection ends with this request.
-        let told = stateless::owner(context).is_none().then(|| ClientNotification::Client(context.peer.clone()));
+        let is_stateless = stateless::owner(context).is_some();
+        let told = (!is_stateless).then(|| ClientNotification::Client(context.peer.clone()));
         let opened = Session::open(&self.served.0, name, told);
         let opened = opened.map_err(|error| refused(&error))?;
+        if is_stateless {
+            self.served.0.hold_servers_of(&opened.agent).map_err(|error| refused(&error))?;
+        }
         Ok(Arc::clone(self.session_cell.get_or_init(|| opened)))
     }
 

@@ -14,6 +14,7 @@ mod changes;
 mod direct;
 mod handler;
 mod handles;
+mod held_agents;
 mod held_arguments;
 pub mod http;
 mod listeners;
@@ -33,11 +34,12 @@ mod unreadable;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
-use crate::gateway::{Gateway, IdentityOptions};
+use crate::gateway::{Agent, Gateway, IdentityOptions};
 use crate::trust::AllowedWrites;
 
 pub use crate::catalog::NameStyle;
@@ -48,6 +50,7 @@ pub use stdio::serve_stdio;
 
 use self::changes::Changes;
 use self::handles::Handles;
+use self::held_agents::HeldAgents;
 use self::held_arguments::ArgumentMemory;
 use self::http::{Metrics, Principal};
 use self::paused_calls::PausedCalls;
@@ -80,6 +83,8 @@ struct Shared {
     paused_calls: PausedCalls,
     /// Sessions that callers without one have left, for their saved values.
     handles: Handles<Session>,
+    /// Agents of callers without a session.
+    held_agents: HeldAgents<Agent>,
     /// What the sessions have saved.
     saved_shares: SavedShares<Session>,
     tasks: Tasks,
@@ -113,6 +118,7 @@ impl Served {
             changes: Changes::default(),
             paused_calls: PausedCalls::new(&key, &closed),
             handles: Handles::new(&key, max_bytes, max_age),
+            held_agents: HeldAgents::default(),
             saved_shares: SavedShares::new(max_bytes),
             tasks: Tasks::new(runtime, &closed),
             arguments: ArgumentMemory::default(),
@@ -150,6 +156,7 @@ impl Served {
         self.0.closed.cancel();
         self.0.paused_calls.clear();
         self.0.handles.clear();
+        self.0.held_agents.clear();
     }
 
     fn enable_approved(&self) -> Result<()> {
@@ -158,6 +165,12 @@ impl Served {
 }
 
 impl Shared {
+    /// Keeps the servers connected that the agent of a caller without a session has by its profiles. The agent itself ends with the request.
+    fn hold_servers_of(&self, agent: &Agent) -> Result<()> {
+        let Some(name) = agent.granted_name().filter(|_| agent.has_servers_by_profiles()) else { return Ok(()) };
+        self.held_agents.hold(name, Instant::now(), || self.gateway.agent(name, IdentityOptions::default()))
+    }
+
     /// Enables the approved servers that no person has disabled. Returns what clients can see of all servers, as one text that changes with it.
     fn enable_approved(&self) -> Result<String> {
         let gateway = &self.gateway;
@@ -169,8 +182,7 @@ impl Shared {
                 }
             }
         }
-        let seen: Vec<_> =
-            gateway.approved_servers(crate::gateway::ApprovalRead::Fresh)?.into_iter().map(|server| (server.name, server.digest)).collect();
+        let seen = gateway.approved_manifests()?;
         // With damaged grants, agents see nothing.
         let grants = gateway.toolboxes().ok();
         Ok(format!("{seen:?} {grants:?}"))

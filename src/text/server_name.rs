@@ -27,6 +27,62 @@ pub fn is_server_name(name: &str) -> bool {
     check_server_name(name).is_ok()
 }
 
+/// The sign between a server's name and the mark that tells it apart from others of the name.
+const MARK_SIGN: char = '@';
+/// The beginning of the mark of a server that a task brings. A profile that makes variants has no such name.
+pub(crate) const TASK_MARK: &str = "task-";
+/// The sign between the names of profiles in the mark of a variant. No profile's name has it.
+pub(crate) const PROFILE_SIGN: char = '+';
+
+/// The mark behind the name of a server in the registry: `weather@staging`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameMark<'a> {
+    /// The server is the only one of its name.
+    None,
+    /// The server is one that a task brings.
+    Task,
+    /// The server is a variant by profiles, whose names are joined: `staging`, `a+b`.
+    Variant(&'a str),
+}
+
+/// Splits the registry's name of a server into the name by which code knows the server, and its mark.
+///
+/// ```
+/// use hyperlight_mcp::text::{NameMark, marked_name};
+/// assert_eq!(marked_name("weather"), ("weather", NameMark::None));
+/// assert_eq!(marked_name("weather@staging"), ("weather", NameMark::Variant("staging")));
+/// assert_eq!(marked_name("weather@task-0f"), ("weather", NameMark::Task));
+/// ```
+#[must_use]
+pub fn marked_name(name: &str) -> (&str, NameMark<'_>) {
+    match name.split_once(MARK_SIGN) {
+        None => (name, NameMark::None),
+        Some((name, mark)) if mark.starts_with(TASK_MARK) => (name, NameMark::Task),
+        Some((name, mark)) => (name, NameMark::Variant(mark)),
+    }
+}
+
+/// Returns the registry's name of a server with a mark.
+pub(crate) fn with_mark(name: &str, mark: &str) -> String {
+    format!("{name}{MARK_SIGN}{mark}")
+}
+
+/// Returns the name of the server of which this is a variant. `None` if the name is no variant's.
+#[must_use]
+pub fn variant_of(name: &str) -> Option<&str> {
+    match marked_name(name) {
+        (server, NameMark::Variant(_)) => Some(server),
+        (_, NameMark::Task | NameMark::None) => None,
+    }
+}
+
+/// Returns whether a server of the registry can have this name. The rule for names holds, and a mark has only characters that names of profiles have.
+pub(crate) fn is_registry_name(name: &str) -> bool {
+    let is_of_mark = |next: char| next.is_ascii_alphanumeric() || matches!(next, '-' | '_' | '.' | PROFILE_SIGN);
+    let mark = name.split_once(MARK_SIGN).map_or("", |(_, mark)| mark);
+    is_server_name(marked_name(name).0) && mark.chars().all(is_of_mark)
+}
+
 /// Name of a server whose display name has no letter that a name may have.
 const FALLBACK_NAME: &str = "server";
 
@@ -100,6 +156,26 @@ mod tests {
         }
         for name in ["A", "1a", "a_b", "", "-a", "mcp", "fs-read", "gateway", "ha:x", "host:x", "é", &"a".repeat(65)] {
             assert!(check_server_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_mark_is_of_a_task_or_of_profiles_and_never_of_both() {
+        for (name, expected) in [
+            ("a", ("a", NameMark::None)),
+            ("a@b", ("a", NameMark::Variant("b"))),
+            ("a@b+c", ("a", NameMark::Variant("b+c"))),
+            ("a@task-0123", ("a", NameMark::Task)),
+            ("a@x+task-0123", ("a", NameMark::Variant("x+task-0123"))),
+            ("a@b@c", ("a", NameMark::Variant("b@c"))),
+        ] {
+            assert_eq!(marked_name(name), expected);
+        }
+        assert_eq!((variant_of("a@b"), variant_of("a@task-0"), variant_of("a")), (Some("a"), None, None));
+        for (name, expected) in
+            [("a", true), ("a@Staging.1+b_c", true), ("a@task-0f", true), ("a@b c", false), ("A@b", false), ("a@b@c", false)]
+        {
+            assert_eq!(is_registry_name(name), expected, "{name}");
         }
     }
 

@@ -16,6 +16,7 @@ mod grants_states;
 mod hostile;
 mod lifecycle;
 mod managed;
+mod profiles;
 mod programs;
 mod protocol;
 mod questions;

@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::config::SourceKind;
-use hyperlight_mcp::gateway::{ResolveOptions, RunOptions, RunReport, Sandbox, SandboxOptions, Task, TaskServer};
+use hyperlight_mcp::gateway::{
+    Answer, ApprovalQuestion, Callbacks, ResolveOptions, RunOptions, RunReport, Sandbox, SandboxOptions, Task, TaskServer,
+};
 use hyperlight_mcp::registry::{ServerState, ServerStatus};
 use hyperlight_mcp::sandbox::Value;
+use hyperlight_mcp::trust::Decision;
 use hyperlight_mcp::{Gateway, GatewayOptions};
 use serde_json::{Value as Json, json};
 
@@ -88,6 +91,29 @@ async fn a_server_that_a_task_brings_needs_an_approval_of_its_own_and_ends_with_
     let mut changed = own.clone();
     changed["env"] = json!({ "LEVEL": "other" });
     assert!(sandbox_of_run(&gateway, &changed).await.warnings[0].contains("it is not approved"));
+    gateway.close().await;
+}
+
+/// A person who allows each call once.
+struct Agreeing;
+
+impl Callbacks for Agreeing {
+    fn approve_call(&self, _question: &ApprovalQuestion) -> Option<Answer<Decision>> {
+        Some(Box::pin(async { Ok(Decision::Once) }))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_can_allow_a_call_of_a_server_that_a_task_brings() {
+    let test_folder = TestFolder::new();
+    let mut options = options(&test_folder, json!({ "mcpServers": {} }));
+    options.callbacks = Some(Arc::new(Agreeing));
+    let gateway = Gateway::open(options).unwrap();
+    let mut own = entry(&test_folder, "own");
+    own["confirm"] = json!("always");
+    let sandbox = sandbox(&gateway, bringing("extra", &own));
+    gateway.approve(&of_tasks(&gateway)[0].name, None, None).await.unwrap();
+    assert_eq!(value(run(&sandbox, ECHO).await), json!({ "value": 1 }));
     gateway.close().await;
 }
 

@@ -190,11 +190,11 @@ impl Agent {
     /// Makes a request without a run: it ends with `stop` and with the agent, and its warnings are events.
     pub(super) async fn request_without_run(&self, server: &str, request: &Request, options: CallOptions, stop: &Stop) -> Result<Json> {
         let CallOptions { timeout_ms, callbacks, on_event, trace, audience } = options;
-        let server: Arc<str> = server.into();
         let (core, identity) = (&self.core, &self.identity);
         identity.check_open()?;
         let _work = identity.work.token();
         let granted = self.granted(ApprovalRead::Fresh)?;
+        let server: Arc<str> = granted.registry_name(server).into();
         let scope = CallScope::new(identity, granted, &identity.callbacks, callbacks, None, on_event);
         let scope = Arc::new(scope.with_trace(trace));
         let outcome = tokio::select! {

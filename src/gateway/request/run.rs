@@ -30,7 +30,9 @@ impl RunRequests {
         control: Option<RunControl>,
     ) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
         let (core, scope) = (self.core.upgrade(), Arc::clone(&self.scope));
-        let server = self.names.get(&*server).map_or(server, |name| name.as_str().into());
+        let known = self.scope.granted.registry_name(self.names.get(&*server).map_or(&*server, String::as_str));
+        let other = (*known != *server).then(|| Arc::from(known));
+        let server = other.unwrap_or(server);
         Box::pin(async move {
             let Some(core) = core else { return Err(Error::Closed { what: "gateway" }) };
             core.request(&server, &request, Requester { scope: &scope, control: control.as_ref(), timeout_ms: None }).await

@@ -144,7 +144,8 @@ impl Agent {
     /// The errors of [`Agent::subscribe`].
     pub async fn unsubscribe(&self, name: &str, uri: &str) -> Result<()> {
         self.identity.check_open()?;
-        if self.core.requests.subscriptions.remove(name, uri, self.identity.id) {
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        if self.core.requests.subscriptions.remove(granted.registry_name(name), uri, self.identity.id) {
             return Ok(());
         }
         let request = Request::Unsubscribe(uri.to_owned());
@@ -157,15 +158,22 @@ impl Core {
     pub(in crate::gateway) fn tell_resource_updated(&self, server: &str, uri: &str) {
         let agents = self.requests.subscriptions.agents(server, uri);
         let is_unknown = agents.is_empty();
-        let event = Event::ResourceUpdated { server: server.to_owned(), uri: uri.to_owned(), is_subscribed: !is_unknown };
+        let told = |server: &str| Event::ResourceUpdated { server: server.to_owned(), uri: uri.to_owned(), is_subscribed: !is_unknown };
         // An agent may have lost sight of the server while it subscribed.
         let seeing = agents.into_iter().filter(|agent| self.registry.is_enabled(server, *agent) && self.may_read_now(*agent, server, uri));
-        let listeners: Vec<_> = seeing.map(|agent| self.agents.get(agent).and_then(|identity| identity.listener.clone())).collect();
+        let listeners: Vec<_> = seeing
+            .map(|agent| {
+                let identity = self.agents.get(agent)?;
+                let granted = self.granted(&identity, ApprovalRead::Cached).ok()?;
+                // An agent has subscribed by the name that its code has for the server.
+                Some((identity.listener.clone()?, told(granted.name_in_code(server).unwrap_or(server))))
+            })
+            .collect();
         // The gateway's listener hears it once, for the operator and for all agents that have no listener.
         if is_unknown || listeners.iter().any(Option::is_none) {
-            self.events.send(&event);
+            self.events.send(&told(server));
         }
-        listeners.iter().flatten().for_each(|listener| self.events.send_to(Some(listener), &event));
+        listeners.iter().flatten().for_each(|(listener, event)| self.events.send_to(Some(listener), event));
     }
 
     /// Returns whether an agent that has subscribed to a resource is still granted it. Uses the grants that were read last.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub use explain::Verdict;
 
 use super::profiles::Stack;
-use crate::config::{AgentDefinition, DefaultGrant, GrantSettings, Item, Pattern};
+use crate::config::{AgentDefinition, DefaultGrant, GrantSettings, Item, Pattern, ProfileConflict};
 
 /// The patterns of all toolboxes of one agent, in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -174,13 +174,15 @@ impl Grants {
 
     /// Stacks profiles. `None` if the config has none and none is named: then all servers are there. Once there are profiles, an agent that names
     /// none has no server, and neither has one that names a profile which does not exist.
-    #[must_use]
-    pub fn stack(&self, profiles: &[String]) -> Option<Stack> {
+    ///
+    /// # Errors
+    /// Two profiles that set something of one server differently.
+    pub fn stack(&self, profiles: &[String]) -> Result<Option<Stack>, ProfileConflict> {
         if self.settings.profiles.is_empty() && profiles.is_empty() {
-            return None;
+            return Ok(None);
         }
-        let all: Option<Vec<_>> = profiles.iter().map(|name| self.settings.profiles.get(name)).collect();
-        Some(Stack::of(all.unwrap_or_default()))
+        let all: Option<Vec<_>> = profiles.iter().map(|name| self.settings.profiles.get_key_value(name)).collect();
+        Stack::of(all.unwrap_or_default()).map(Some)
     }
 
     /// Returns the names of an agent's toolboxes. `None` if nothing says what it is granted.

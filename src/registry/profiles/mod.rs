@@ -1,37 +1,47 @@
 //! Profiles: named sets of servers with overrides, of which an agent takes up one or several. A pure function of the config's settings.
 //!
-//! Stacked: the union of the servers; for a server of several profiles all of their filters, and the stricter of each limit and of `confirm`. A
-//! profile that has a server without overrides does not loosen what another one says.
+//! Stacked: the union of the servers; for a server of several profiles all of their filters, the stricter of each limit and of `confirm`, and all that
+//! they change of it. A profile that has a server without overrides does not loosen what another one says.
 
 use std::collections::BTreeMap;
 
-use crate::config::{Confirm, Item, Overrides, ProfileDefinition};
+use crate::config::{Confirm, Item, Overrides, ProfileConflict, ProfileDefinition, variants_of};
+use crate::text::{NameMark, marked_name};
 
 /// The servers that an agent has by its profiles, each with what narrows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stack {
     servers: BTreeMap<String, Overrides>,
+    /// The registry's names of the variants, by the servers that they stand for.
+    variants: BTreeMap<String, String>,
 }
 
 impl Stack {
     /// Stacks profiles. Their order does not matter.
     ///
+    /// # Errors
+    /// Two profiles that set something of one server differently.
+    ///
     /// ```
     /// use hyperlight_mcp::config::{Confirm, parse_text};
     /// use hyperlight_mcp::registry::Stack;
     /// let text = r#"{ "profiles": { "a": { "servers": { "files": { "timeoutMs": 500 } } },
-    ///     "b": { "servers": { "files": { "timeoutMs": 900, "confirm": "always" }, "web": {} } } } }"#;
+    ///     "b": { "servers": { "files": { "timeoutMs": 900, "confirm": "always" }, "web": { "env": { "STAGE": "b" } } } } } }"#;
     /// let profiles = parse_text(text, "config.json", 20).unwrap().grants.profiles;
-    /// let stack = Stack::of(profiles.values());
+    /// let stack = Stack::of(&profiles).unwrap();
     /// assert!(stack.has("web") && !stack.has("other"));
     /// assert_eq!(stack.stricter_timeout_ms("files", 700), 500);
     /// assert_eq!(stack.stricter_confirm("files", Confirm::Never), Confirm::Always);
+    /// assert_eq!((stack.registry_name("web"), stack.registry_name("files")), ("web@b", "files"));
     /// ```
-    pub fn of<'p>(profiles: impl IntoIterator<Item = &'p ProfileDefinition>) -> Self {
+    pub fn of<'p>(profiles: impl IntoIterator<Item = (&'p String, &'p ProfileDefinition)>) -> Result<Self, ProfileConflict> {
+        let profiles: BTreeMap<_, _> = profiles.into_iter().collect();
+        let variants = variants_of(profiles.iter().map(|(name, profile)| (*name, *profile)))?;
+        let variants = variants.into_iter().map(|(server, variant)| (server, variant.name())).collect();
         let mut servers: BTreeMap<String, Overrides> = BTreeMap::new();
-        for (name, overrides) in profiles.into_iter().flat_map(|profile| &profile.servers) {
+        for (name, overrides) in profiles.into_values().flat_map(|profile| &profile.servers) {
             let stacked = servers.entry(name.clone()).or_default();
-            let Overrides { tools, resources, prompts, call_timeout_ms, max_call_timeout_ms, confirm } = overrides;
+            let Overrides { tools, resources, prompts, call_timeout_ms, max_call_timeout_ms, confirm, changes: _ } = overrides;
             stacked.tools.extend_from_slice(tools);
             stacked.resources.extend_from_slice(resources);
             stacked.prompts.extend_from_slice(prompts);
@@ -39,13 +49,33 @@ impl Stack {
             stacked.max_call_timeout_ms = least(stacked.max_call_timeout_ms, *max_call_timeout_ms);
             stacked.confirm = stricter(stacked.confirm, *confirm);
         }
-        Self { servers }
+        Ok(Self { servers, variants })
     }
 
-    /// Returns whether a profile has the server.
+    /// Returns whether a profile has the server. `server` is the name by which code knows it.
     #[must_use]
     pub fn has(&self, server: &str) -> bool {
         self.servers.contains_key(server)
+    }
+
+    /// Returns the registry's name of the server that code knows by a name: that of the variant, if the profiles make one.
+    #[must_use]
+    pub fn registry_name<'s>(&'s self, server: &'s str) -> &'s str {
+        self.variants.get(server).map_or(server, String::as_str)
+    }
+
+    /// Returns whether the profiles have a server of the registry: the variant that they make, and not the server that it stands for.
+    #[must_use]
+    pub fn reaches(&self, registry_name: &str) -> bool {
+        match marked_name(registry_name) {
+            (server, NameMark::Task) => self.has(server),
+            (server, NameMark::None | NameMark::Variant(_)) => self.has(server) && self.registry_name(server) == registry_name,
+        }
+    }
+
+    /// Returns the registry's names of the servers that the profiles have.
+    pub fn registry_names(&self) -> impl Iterator<Item = &str> {
+        self.servers.keys().map(|server| self.registry_name(server))
     }
 
     /// Returns whether all filters of the profiles admit an item.

@@ -33,8 +33,13 @@ fn any_overrides() -> impl Strategy<Value = Overrides> {
             call_timeout_ms,
             max_call_timeout_ms,
             confirm,
+            ..Overrides::default()
         },
     )
+}
+
+fn named(profiles: &[ProfileDefinition]) -> BTreeMap<String, ProfileDefinition> {
+    profiles.iter().enumerate().map(|(number, profile)| (format!("p{number}"), profile.clone())).collect()
 }
 
 fn any_profiles() -> impl Strategy<Value = Vec<ProfileDefinition>> {
@@ -45,7 +50,7 @@ fn any_profiles() -> impl Strategy<Value = Vec<ProfileDefinition>> {
 proptest! {
     #[test]
     fn a_stack_is_as_strict_as_each_of_its_profiles(profiles in any_profiles(), server in "[abc]", own in 0_usize..3, limit in 1_u64..9) {
-        let stack = Stack::of(&profiles);
+        let stack = Stack::of(&named(&profiles)).unwrap();
         let having: Vec<&Overrides> = profiles.iter().filter_map(|profile| profile.servers.get(&server)).collect();
         prop_assert_eq!(stack.has(&server), !having.is_empty());
         for name in ["x", "y", "z"] {
@@ -75,9 +80,39 @@ proptest! {
 
     #[test]
     fn the_order_of_profiles_does_not_matter(profiles in any_profiles(), server in "[ab]", name in "[xyz]") {
-        let (forward, backward) = (Stack::of(&profiles), Stack::of(profiles.iter().rev()));
+        let named = named(&profiles);
+        let (forward, backward) = (Stack::of(&named).unwrap(), Stack::of(named.iter().rev()).unwrap());
         prop_assert_eq!(forward.allows(&server, Item::Tool(&name)), backward.allows(&server, Item::Tool(&name)));
         prop_assert_eq!(forward.stricter_timeout_ms(&server, 9), backward.stricter_timeout_ms(&server, 9));
         prop_assert_eq!(forward.stricter_confirm(&server, Confirm::Never), backward.stricter_confirm(&server, Confirm::Never));
+    }
+}
+
+#[test]
+fn a_stack_reaches_the_variant_that_it_makes_and_neither_the_server_nor_another_variant() {
+    let text = r#"{ "profiles": { "a": { "servers": { "web": { "env": { "X": "1" } }, "files": {} } }, "b": { "servers": { "web": { "env": { "Y": "1" } } } },
+        "c": { "servers": ["web"] } } }"#;
+    let profiles = crate::config::parse_text(text, "c.json", 9).unwrap().grants.profiles;
+    let reached = |names: &[&str]| {
+        let stack = Stack::of(profiles.iter().filter(|(name, _)| names.contains(&name.as_str()))).unwrap();
+        let all = ["web", "web@a", "web@b", "web@a+b", "web@task-0f", "files", "files@a", "other", "other@task-0f"];
+        (
+            all.into_iter().filter(|name| stack.reaches(name)).collect::<Vec<_>>(),
+            stack.registry_names().map(str::to_owned).collect::<Vec<_>>(),
+        )
+    };
+    for (names, expected) in [
+        (&["a"][..], &["web@a", "web@task-0f", "files"][..]),
+        (&["b", "c"], &["web@b", "web@task-0f"]),
+        (&["a", "b"], &["web@a+b", "web@task-0f", "files"]),
+        (&["c"], &["web", "web@task-0f"]),
+        (&[], &[]),
+    ] {
+        let (reached, named) = reached(names);
+        assert_eq!(reached, expected);
+        assert!(
+            named.iter().all(|name| expected.contains(&name.as_str()))
+                && named.len() == expected.iter().filter(|name| !name.contains("task")).count()
+        );
     }
 }

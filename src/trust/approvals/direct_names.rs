@@ -7,11 +7,12 @@ use super::ApprovalStore;
 use crate::catalog::{DirectNames, TakenNames};
 use crate::config::server_of_key;
 use crate::error::Result;
+use crate::text::variant_of;
 use crate::trust::document::{Approval, Approvals};
 
 impl Approvals {
     /// Names the approved tools that have no names yet, those of earlier approvals first. A name that a tool has is kept until the tool is approved no
-    /// longer. The result depends on the approvals alone, so that the tools of a file without names get the same names in every process, until they are
+    /// longer. A server and its variants share the names of their tools. The result depends on the approvals alone, so that the tools of a file without names get the same names in every process, until they are
     /// written with the next change.
     pub(in crate::trust) fn name_tools(&mut self) {
         self.servers.values_mut().filter(|approval| holds_others(approval)).for_each(|approval| forget_others(Arc::make_mut(approval)));
@@ -21,12 +22,17 @@ impl Approvals {
         }
         unnamed.sort_by_key(|(key, approval)| (approval.approved_at, *key));
         let mut taken = TakenNames::new(self.servers.values().flat_map(|approval| approval.direct_names.values()));
+        let mut known: BTreeMap<(&str, &str), DirectNames> = BTreeMap::new();
+        for (key, approval) in &self.servers {
+            known.extend(approval.direct_names.iter().map(|(tool, names)| ((shared_key(key), tool.as_str()), names.clone())));
+        }
         let mut given: BTreeMap<String, Vec<(String, DirectNames)>> = BTreeMap::new();
         for (key, approval) in unnamed {
-            let server = server_of_key(key);
+            let shared = shared_key(key);
             // In the order of their names, so that the order of the server's list does not matter.
             let tools: BTreeSet<_> = approval.unnamed().collect();
-            let named = tools.into_iter().map(|tool| (tool.to_owned(), taken.assign(server, tool)));
+            let mut names_of = |tool| known.entry((shared, tool)).or_insert_with(|| taken.assign(server_of_key(shared), tool)).clone();
+            let named = tools.into_iter().map(|tool| (tool.to_owned(), names_of(tool)));
             given.insert(key.clone(), named.collect());
         }
         for (key, names) in given {
@@ -35,6 +41,13 @@ impl Approvals {
             }
         }
     }
+}
+
+/// Returns the key whose server gives the tools of an approval their names: that of the server of which this is a variant. An agent has one of them, and
+/// knows its tools by one name.
+fn shared_key(key: &str) -> &str {
+    let server = server_of_key(key);
+    variant_of(server).map_or(key, |base| &key[..key.len() - (server.len() - base.len())])
 }
 
 impl Approval {
@@ -69,15 +82,16 @@ impl ApprovalStore {
         Ok(self.counting(&approvals, key).map(|approval| approval.direct_names.clone()).unwrap_or_default())
     }
 
-    /// Returns the key of the server and the raw name of the approved tool that has this name, in any style.
+    /// Returns the keys of the servers and the raw names of the approved tools that have this name, in any style. Only a server and its variants share
+    /// names.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE` if the approvals cannot be read.
-    pub fn tool_named(&self, name: &str) -> Result<Option<(String, String)>> {
+    pub fn tools_named(&self, name: &str) -> Result<Vec<(String, String)>> {
         let approvals = self.read()?;
         let counting = approvals.servers.keys().filter_map(|key| Some((key, self.counting(&approvals, key)?)));
-        let mut named = counting.flat_map(|(key, approval)| approval.direct_names.iter().map(move |(tool, names)| (key, tool, names)));
-        Ok(named.find(|(_, _, names)| names.has(name)).map(|(key, tool, _)| (key.clone(), tool.clone())))
+        let named = counting.flat_map(|(key, approval)| approval.direct_names.iter().map(move |(tool, names)| (key, tool, names)));
+        Ok(named.filter(|(_, _, names)| names.has(name)).map(|(key, tool, _)| (key.clone(), tool.clone())).collect())
     }
 }
 
@@ -133,9 +147,9 @@ mod tests {
         let second = name(&store, "b-a", "c");
         assert_eq!(name(&store, "b", "a_c"), "mcp_b_a_c");
         assert!(second.starts_with("mcp_b_a_c_"), "{second}");
-        assert_eq!(store.tool_named("mcp_b_a_c").unwrap(), Some(("b".to_owned(), "a_c".to_owned())));
-        assert_eq!(store.tool_named(&second).unwrap(), Some(("b-a".to_owned(), "c".to_owned())));
-        assert_eq!(store.tool_named(&second.replace('_', "-")["mcp-".len()..]).unwrap(), Some(("b-a".to_owned(), "c".to_owned())));
+        assert_eq!(store.tools_named("mcp_b_a_c").unwrap(), [("b".to_owned(), "a_c".to_owned())]);
+        assert_eq!(store.tools_named(&second).unwrap(), [("b-a".to_owned(), "c".to_owned())]);
+        assert_eq!(store.tools_named(&second.replace('_', "-")["mcp-".len()..]).unwrap(), [("b-a".to_owned(), "c".to_owned())]);
         // In another process, and when either of them is approved again, also with another command or more tools.
         let elsewhere = open(folder.path());
         approve(&elsewhere, "b-a", "2", &["new", "c"]);
@@ -146,12 +160,36 @@ mod tests {
     }
 
     #[test]
+    fn a_server_and_its_variants_share_the_names_of_their_tools() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        approve(&store, "b@staging", "1", &["a_c", "more"]);
+        approve(&store, "b-a", "1", &["c"]);
+        approve(&store, "b", "2", &["a_c"]);
+        approve(&store, "b@x+y", "3", &["a_c"]);
+        for server in ["b", "b@staging", "b@x+y"] {
+            assert_eq!(name(&store, server, "a_c"), "mcp_b_a_c");
+        }
+        assert_eq!(name(&store, "b@staging", "more"), "mcp_b_more");
+        assert_ne!(name(&store, "b-a", "c"), "mcp_b_a_c");
+        // A server of a task is no variant.
+        approve(&store, "b@task-0f", "4", &["a_c"]);
+        assert_eq!(name(&store, "b@task-0f", "a_c"), "mcp_b_task_0f_a_c");
+        let named = |store: &ApprovalStore| store.tools_named("mcp_b_a_c").unwrap().into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+        assert_eq!(named(&store), ["b", "b@staging", "b@x+y"]);
+        store.revoke("b").unwrap();
+        assert_eq!(named(&store), ["b@staging", "b@x+y"]);
+        approve(&store, "b", "2", &["a_c"]);
+        assert_eq!(named(&store), ["b", "b@staging", "b@x+y"], "a name is kept as long as one of them has it");
+    }
+
+    #[test]
     fn a_name_is_free_again_after_a_revocation_and_not_before() {
         let folder = tempfile::tempdir().unwrap();
         let store = open(folder.path());
         approve(&store, "b", "1", &["a_c"]);
         store.revoke("b").unwrap();
-        assert_eq!(store.tool_named("mcp_b_a_c").unwrap(), None);
+        assert_eq!(store.tools_named("mcp_b_a_c").unwrap(), []);
         approve(&store, "b-a", "1", &["c"]);
         assert_eq!(name(&store, "b-a", "c"), "mcp_b_a_c");
         approve(&store, "b", "1", &["a_c"]);

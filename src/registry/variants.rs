@@ -1,0 +1,63 @@
+//! The variants of the servers that exist now: those of each profile alone, of the profiles of each agent in the config, and of the profiles that agents
+//! were opened with. A pure function of the config's settings and the merged servers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::Entry;
+use crate::config::{GrantSettings, InputDefinition, InvalidServer, ServerDefinition, SourceKind, Variant, variants_of};
+use crate::text::{NameMark, PROFILE_SIGN, marked_name};
+
+/// The profiles of the config, and the stacks of them for which there are variants.
+#[derive(Debug, Default)]
+pub(super) struct Variants {
+    pub(super) settings: GrantSettings,
+    /// Names of profiles that agents were opened with together, or that a person has named together.
+    pub(super) stacks: BTreeSet<BTreeSet<String>>,
+}
+
+impl Variants {
+    /// Returns all variants, by the servers that they stand for. A stack with a conflict, or with a profile that is gone, makes none.
+    pub(super) fn by_server(&self) -> BTreeMap<String, Vec<Variant>> {
+        let GrantSettings { profiles, agents, .. } = &self.settings;
+        let alone = profiles.keys().map(|name| vec![name]);
+        let of_agents = agents.values().filter_map(|agent| Some(agent.profiles.as_ref()?.iter().collect()));
+        let opened = self.stacks.iter().map(|stack| stack.iter().collect());
+        let mut all: BTreeMap<String, Variant> = BTreeMap::new();
+        for names in alone.chain(of_agents).chain(opened) {
+            let stack: Option<Vec<_>> = names.iter().map(|name| profiles.get_key_value(*name)).collect();
+            let variants = variants_of(stack.unwrap_or_default()).unwrap_or_default();
+            all.extend(variants.into_values().map(|variant| (variant.name(), variant)));
+        }
+        let mut by_server: BTreeMap<String, Vec<Variant>> = BTreeMap::new();
+        for variant in all.into_values() {
+            by_server.entry(variant.server().to_owned()).or_default().push(variant);
+        }
+        by_server
+    }
+
+    /// Returns the profiles that make a variant of this name. `None` if those in the name make none, or another.
+    pub(super) fn stack_in(&self, name: &str) -> Option<BTreeSet<String>> {
+        let (server, NameMark::Variant(mark)) = marked_name(name) else { return None };
+        let stack: BTreeSet<String> = mark.split(PROFILE_SIGN).map(str::to_owned).collect();
+        let profiles: Option<Vec<_>> = stack.iter().map(|profile| self.settings.profiles.get_key_value(profile)).collect();
+        let variants = variants_of(profiles?).ok()?;
+        variants.get(server).is_some_and(|variant| variant.name() == name).then_some(stack)
+    }
+}
+
+/// Returns the entry of a variant. It has the source of the server, so that no other source inherits its approval.
+pub(super) fn entry_of(variant: &Variant, server: &ServerDefinition, inputs: &[InputDefinition]) -> Entry {
+    match variant.of(server, inputs) {
+        Ok(server) => Entry::Valid(Arc::new(server)),
+        Err(error) => Entry::Invalid(Arc::new(InvalidServer { name: variant.name(), source: server.source.clone(), error })),
+    }
+}
+
+/// Returns whether profiles can change servers of this kind. What an agent has added, or a task brings, is theirs alone.
+pub(super) fn can_vary(kind: SourceKind) -> bool {
+    match kind {
+        SourceKind::Config | SourceKind::Provider | SourceKind::Generated | SourceKind::Catalogue => true,
+        SourceKind::Agent | SourceKind::Task => false,
+    }
+}
