@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::filters::UriFilter;
 use super::oauth::OAuthDefinition;
+use super::pattern::ServerRef;
 use super::source::ServerSource;
 use super::template::Template;
 use crate::error::Error;
@@ -239,6 +240,12 @@ impl ServerDefinition {
     #[must_use]
     pub fn given_name(&self) -> &str {
         self.name.split_once('@').map_or(&self.name, |(name, _)| name)
+    }
+
+    /// Returns the server as patterns of grants know it. The name of a server that a task brings has a mark behind it, which is not a part of it.
+    #[must_use]
+    pub fn as_granted(&self) -> ServerRef<'_> {
+        ServerRef::of(self.given_name(), &self.source)
     }
 
     /// Returns the key under which approvals, tokens and facts of the server are kept: [`ServerSource::key`].

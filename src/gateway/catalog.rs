@@ -180,11 +180,11 @@ impl Agent {
         let status = self.status(&entry, &granted, ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?.ok_or_else(unknown)?;
         let server = self.core.registry.server(name).ok();
         let approval_status =
-            server.map(|server| self.core.approval_status(&server)).transpose().map_err(|error| self.core.redacted(error))?;
+            server.as_ref().map(|server| self.core.approval_status(server)).transpose().map_err(|error| self.core.redacted(error))?;
         let style = self.core.declaration_style(ToolErrors::default());
-        let offer = match approval_status {
-            Some(ApprovalStatus::Full(approved)) => {
-                granted.manifest(name, &approved).map(|manifest| Catalog::server_offer(name, &manifest, &style))
+        let offer = match (server, approval_status) {
+            (Some(server), Some(ApprovalStatus::Full(approved))) => {
+                granted.manifest(&server, &approved).map(|manifest| Catalog::server_offer(name, &manifest, &style))
             }
             _ => None,
         };

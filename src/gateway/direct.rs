@@ -54,7 +54,7 @@ impl Agent {
         if let Some((key, tool)) = found
             && let Ok(server) = self.core.registry.server(server_of_key(&key))
             && server.key() == key
-            && granted.allows(&server.name, Item::Tool(&tool))
+            && granted.allows(server.as_granted(), Item::Tool(&tool))
         {
             return Ok((server.name.clone(), tool));
         }

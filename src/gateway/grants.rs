@@ -11,7 +11,7 @@ use super::grant_rows;
 use super::{Agent, Gateway};
 use crate::config::{Item, check_label, parse_patterns};
 use crate::error::{Error, ErrorText, Result};
-use crate::registry::{GrantInfo, GrantList, GrantSource, Grants, Verdict};
+use crate::registry::{Entry, GrantInfo, GrantList, GrantSource, Grants, Verdict};
 use crate::store::audit::GrantChange;
 use crate::store::{Kind, Rows};
 
@@ -117,7 +117,8 @@ impl Gateway {
     pub fn explain_grant(&self, agent: &str, server: &str, item: Item<'_>) -> Result<Verdict> {
         self.core.check_open()?;
         let grants = self.core.grants_now(ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?;
-        Ok(grants.explain(Some(agent), server, item))
+        let entry = self.core.registry.entry(server).ok();
+        Ok(grants.explain(Some(agent), entry.as_ref().map_or(server.into(), Entry::as_granted), item))
     }
 
     /// Checks a change against the grants as they are now. Rows that another program has changed are no obstacle: the change replaces them.
@@ -198,7 +199,7 @@ impl Core {
                 approved.readable(uri).next().is_some() || approved.resource_templates.iter().any(|known| known.uri_template == uri)
             }
         });
-        let verdict = self.grants_now(ApprovalRead::Fresh).ok()?.explain(identity.granted_name.as_deref(), server, item);
+        let verdict = self.grants_now(ApprovalRead::Fresh).ok()?.explain(identity.granted_name.as_deref(), definition.as_granted(), item);
         (exists && !verdict.granted).then_some(verdict.reason)
     }
 }

@@ -19,13 +19,13 @@ impl Agent {
         self.core.check_open()?;
         let granted = self.granted(approval_read)?;
         let server = self.core.known_server(name, &granted).map_err(|error| self.core.redacted(error))?;
-        if !exists_for(&server.source, &self.identity) {
+        if !exists_for(server.as_granted(), &self.identity, &granted) {
             return Err(self.core.redacted(self.core.unknown_server(name, &granted)));
         }
         let approval_status = self.core.approval_status_by(&server, approval_read);
         self.core.refresh_if_cached(approval_read);
         let approved = approval_status.map_err(|error| self.core.redacted(error))?.require_full(name)?;
-        let manifest = granted.manifest(name, &approved).ok_or_else(|| self.core.redacted(self.core.unknown_server(name, &granted)))?;
+        let manifest = granted.manifest(&server, &approved).ok_or_else(|| self.core.redacted(self.core.unknown_server(name, &granted)))?;
         Ok(server_module(name, &manifest))
     }
 

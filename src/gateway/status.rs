@@ -48,21 +48,23 @@ impl Agent {
 
     /// Returns the status of a server as the agent sees it. `None` if the server does not exist for the agent.
     pub(super) fn status(&self, entry: &Entry, granted: &Granted, approval_read: ApprovalRead) -> Result<Option<ServerStatus>> {
-        if !granted.reaches(entry.name()) {
+        let known = entry.as_granted();
+        if !granted.reaches(known) || !exists_for(known, &self.identity, granted) {
             return Ok(None);
         }
-        if !exists_for(entry.source(), &self.identity) {
-            return Ok(None);
-        }
+        let is_of_another = granted.is_of_another(known);
         let server = match entry {
             Entry::Valid(server) => server,
+            Entry::Invalid(_) if is_of_another => return Ok(None),
             Entry::Invalid(server) => return Ok(Some(self.invalid_status(server))),
         };
         let approval_status = match self.core.approval_status_by(server, approval_read)? {
-            ApprovalStatus::Full(approved) => match granted.manifest(&server.name, &approved) {
+            ApprovalStatus::Full(approved) => match granted.manifest(server, &approved) {
                 Some(seen) => ApprovalStatus::Full(seen),
                 None => return Ok(None),
             },
+            // Its name is the choice of another agent, and nobody has approved it.
+            _ if is_of_another => return Ok(None),
             other => other,
         };
         let registry = &self.core.registry;
@@ -88,13 +90,14 @@ impl Agent {
             // While a plugin is off, enabled servers are reported as not enabled; they become enabled again when the plugin is switched on.
             enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_plugin_on().is_ok(),
             disabled_by_person: registry.is_disabled_by_person(&server.name),
-            display_name: self.core.display_name(server),
+            // Nobody approves a display name, which the other agent has chosen.
+            display_name: self.core.display_name(server).filter(|_| !is_of_another),
             source: server.source.clone(),
             hides: registry.hidden_by(&server.name),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
             quarantined: {
                 let mut changed = self.quarantined(server, &approval_status, approval_read);
-                changed.retain(|tool| granted.allows(&server.name, Item::Tool(tool)));
+                changed.retain(|tool| granted.allows(known, Item::Tool(tool)));
                 changed
             },
             missing,

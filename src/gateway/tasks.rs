@@ -318,7 +318,7 @@ impl Core {
     /// Returns the reason why an agent may not use a server. A server that is on request, or that the task names, need not be enabled before.
     fn obstacle(&self, agent: AgentView<'_>, entry: &Entry, is_named: bool, approval_read: ApprovalRead) -> Result<Option<Obstacle>> {
         // First, so that no other reason tells an agent of a server that does not exist for it.
-        if !agent.granted.reaches(entry.name()) {
+        if !agent.granted.reaches(entry.as_granted()) {
             return Ok(Some(Obstacle::NotGranted));
         }
         let Entry::Valid(server) = entry else { return Ok(Some(Obstacle::Invalid)) };
@@ -329,15 +329,15 @@ impl Core {
             return Ok(Some(Obstacle::DisabledByPerson));
         }
         // What another agent has added is that agent's.
-        if server.source.kind == SourceKind::Agent && presence(&server.source, agent.name) == Presence::OnRequest {
+        let presence = presence(&server.name, &server.source, agent.name, agent.granted);
+        if server.source.kind == SourceKind::Agent && presence == Presence::OnRequest {
             return Ok(Some(Obstacle::NotGranted));
         }
-        let is_enabled =
-            is_named || presence(&server.source, agent.name) == Presence::OnRequest || self.registry.is_enabled(&server.name, agent.id);
+        let is_enabled = is_named || presence == Presence::OnRequest || self.registry.is_enabled(&server.name, agent.id);
         Ok(match self.approval_status_by(server, approval_read)? {
             ApprovalStatus::Unapproved(_) => Some(Obstacle::NotApproved),
             ApprovalStatus::Command => Some(Obstacle::ToolsNotApproved),
-            ApprovalStatus::Full(approved) if agent.granted.manifest(&server.name, &approved).is_none() => Some(Obstacle::NotGranted),
+            ApprovalStatus::Full(approved) if agent.granted.manifest(server, &approved).is_none() => Some(Obstacle::NotGranted),
             ApprovalStatus::Full(_) if !is_enabled => Some(Obstacle::NotEnabled),
             ApprovalStatus::Full(_) => None,
         })
@@ -393,7 +393,7 @@ fn candidate<'e>(entry: &'e Entry, agent: AgentView<'_>) -> Candidate<'e> {
         Entry::Valid(server) => (&server.keywords[..], &server.capabilities[..]),
         Entry::Invalid(_) => (&[][..], &[][..]),
     };
-    Candidate { name: entry.name(), presence: presence(entry.source(), agent.name), keywords, capabilities }
+    Candidate { name: entry.name(), presence: presence(entry.name(), entry.source(), agent.name, agent.granted), keywords, capabilities }
 }
 
 /// Says which variables a server lacks.

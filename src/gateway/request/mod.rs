@@ -150,7 +150,7 @@ impl Core {
             Err(error) if is_unknown(error) => self.tell_if_not_granted(requester.scope, server, request.target().item()),
             _ => {}
         }
-        let outcome = outcome.map_err(|error| self.redacted(requester.scope.granted.screened(error)));
+        let outcome = outcome.map_err(|error| self.redacted(self.screened(&requester.scope.identity, &requester.scope.granted, error)));
         recorded.end(&outcome);
         traced.end(error_type(&outcome));
         let (tool, error) = (request.label(), outcome.as_ref().err().map(Error::code));

@@ -53,7 +53,8 @@ impl Pipeline<'_> {
         // The number is read first, so that a decision made after this point invalidates the permission.
         let decisions = self.core.registry.decisions(self.name, self.agent());
         let server = self.find_again(found)?.server;
-        let approval = self.core.trust.approvals.full_approval_of(self.name, |approval| self.core.current_subject(&server, approval))?;
+        let approval =
+            self.core.trust.approvals.full_approval_of(&server.key(), |approval| self.core.current_subject(&server, approval))?;
         let name = self.name.to_owned();
         let Some((approval, manifest)) = approval.and_then(|approval| approval.manifest.clone().map(|manifest| (approval, manifest)))
         else {
@@ -61,7 +62,7 @@ impl Pipeline<'_> {
         };
         // The permission names the id of this approval. A person may have approved anew since the item was found, so the item is found again in it.
         let granted = self.viewer().granted;
-        let seen = granted.manifest(&name, &manifest).unwrap_or_default();
+        let seen = granted.manifest(&server, &manifest).unwrap_or_default();
         if ApprovedItem::find(&server, &seen, granted, self.request.target())? != found.item {
             return Err(found.item.changed(self.name));
         }
