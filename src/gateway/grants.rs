@@ -50,9 +50,13 @@ impl Gateway {
     /// `ERR_INVALID_OPTION` if the agent does not have a toolbox, and the errors of [`Gateway::grant`].
     pub fn ungrant(&self, agent: &str, toolboxes: &[String]) -> Result<GrantInfo> {
         const METHOD: &str = "Gateway.ungrant";
+        let mut taken = toolboxes.to_vec();
         self.changing(METHOD, agent, |grants| {
             check_agent_is_ours(grants, agent)?;
             let given = grants.toolboxes_of(agent).ok_or_else(|| invalid(METHOD, format!("agent \"{agent}\" has no grant")))?;
+            if toolboxes.is_empty() {
+                taken = given.to_vec();
+            }
             match toolboxes.iter().find(|toolbox| !given.contains(toolbox)) {
                 Some(other) => Err(invalid(METHOD, format!("agent \"{agent}\" does not have the toolbox \"{other}\""))),
                 None => Ok(()),
@@ -62,7 +66,7 @@ impl Gateway {
             given.retain(|toolbox| !toolboxes.is_empty() && !toolboxes.contains(toolbox));
             Ok(())
         })
-        .inspect(|_| self.core.record_grants(agent, toolboxes, GrantChange::Ungranted))
+        .inspect(|_| self.core.record_grants(agent, &taken, GrantChange::Ungranted))
     }
 
     /// Lists all toolboxes, the agents that have them, and what other agents get. Blocks.
@@ -100,13 +104,19 @@ impl Gateway {
             }
         })?;
         let change = |rows: &mut Rows| {
-            match patterns {
+            let before = match patterns {
                 Some(patterns) => rows.insert(name.to_owned(), grant_rows::body(patterns)),
                 None => rows.remove(name),
             };
-            Ok(())
+            Ok(before)
         };
-        self.core.store.change(Kind::Toolbox, change).map_err(|error| self.core.redacted(error))?;
+        let before = self.core.store.change(Kind::Toolbox, change).map_err(|error| self.core.redacted(error))?;
+        match (before, patterns) {
+            (Some(before), Some(patterns)) if before == grant_rows::body(patterns) => {}
+            (None, _) => self.core.record_toolbox(name, patterns, GrantChange::Added),
+            (Some(_), Some(_)) => self.core.record_toolbox(name, patterns, GrantChange::Changed),
+            (Some(_), None) => self.core.record_toolbox(name, None, GrantChange::Removed),
+        }
         self.toolboxes()
     }
 

@@ -20,6 +20,7 @@ mod drift;
 mod ending;
 mod events;
 mod form;
+mod grant_records;
 mod grant_rows;
 mod granted;
 mod grants;
@@ -248,7 +249,7 @@ impl Gateway {
             registry: Registry::limited_to(options.only.as_deref(), config),
             source,
             reloading: tokio::sync::Mutex::default(),
-            audit: audit::open(&store, options, &events),
+            audit: audit::open(&store, options, &grants.settings(), &events),
             telemetry,
             store,
             trust,

@@ -63,7 +63,9 @@ impl Gateway {
         let warnings: Vec<String> = config.warnings.iter().cloned().chain(added_warnings).collect();
         let brought = self.core.brought_layers(&config).await.map_err(|error| self.core.redacted(error))?;
         // Before the servers, so that no agent sees a new server by its earlier grants.
-        self.core.grants.replace(config.grants.clone());
+        let (grants_before, grants) = (self.core.grants.settings(), config.grants.clone());
+        self.core.record_config_grants(&grants_before, &grants);
+        self.core.grants.replace(grants);
         let change = |registry: &Registry| {
             registry.replace(config);
             // Another process may have changed these as well.

@@ -17,7 +17,9 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use chain::AuditReport;
-pub use event::{ApprovalStage, AuditEvent, AuditParty, CallOutcome, CallRecord, ConnectionChange, GrantChange, ServerChange};
+pub use event::{
+    ApprovalStage, AuditEvent, AuditParty, CallOutcome, CallRecord, ConfigGrants, ConnectionChange, GrantChange, GrantRecord, ServerChange,
+};
 pub use row::{AuditAction, AuditDetails, AuditKind, AuditRow};
 
 use self::presence::Presence;
@@ -43,6 +45,8 @@ pub struct AuditOptions {
     pub max_age: Duration,
     /// True if the arguments of calls are kept as they are, without secrets.
     pub content: bool,
+    /// The grants of the config. They are recorded before the first event, unless the last ones of the audit were the same.
+    pub config_grants: Vec<GrantRecord>,
     /// Removes secrets from names and contents.
     pub redactor: Arc<Redactor>,
     pub on_problem: ProblemListener,
@@ -83,6 +87,7 @@ pub struct AuditQuery {
 ///     max_bytes: 1 << 20,
 ///     max_age: Duration::from_secs(3600),
 ///     content: false,
+///     config_grants: Vec::new(),
 ///     redactor: Arc::new(Redactor::new(None, None)),
 ///     on_problem: Arc::new(|error| eprintln!("{error}")),
 /// });

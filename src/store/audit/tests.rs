@@ -25,6 +25,7 @@ impl Scene {
             max_bytes: 1 << 20,
             max_age: Duration::from_hours(1),
             content: false,
+            config_grants: Vec::new(),
             redactor: Arc::clone(&self.redactor),
             on_problem: Arc::new(move |error| problems.lock().push(error.in_full())),
         }
@@ -130,18 +131,58 @@ fn a_name_with_a_secret_is_redacted_and_an_endless_one_is_cut() {
     assert!(servers[0] == "of [redacted]" && servers[1].len() < 300, "{servers:?}");
 }
 
+fn given(change: GrantChange) -> GrantRecord {
+    let text = |text: &str| Some(text.to_owned());
+    GrantRecord {
+        agent: text("researcher"),
+        subject: text("readers"),
+        patterns: Some(vec!["files/*".to_owned()]),
+        change,
+        by: AuditParty::Config,
+    }
+}
+
+#[test]
+fn the_grants_of_a_config_are_recorded_before_the_first_event_and_again_where_they_are_others() {
+    let scene = Scene::new();
+    let open = |config_grants: Vec<GrantRecord>| scene.open_with(AuditOptions { config_grants, ..scene.options() });
+    let told = |audit: &Audit| {
+        let told = |row: AuditRow| json!([row.kind, row.details.action]).to_string();
+        rows(audit).into_iter().map(told).collect::<Vec<_>>()
+    };
+    let (call, config, granted) = (r#"["revocation","revoked"]"#, r#"["grant","config"]"#, r#"["grant","granted"]"#);
+    let audit = open(Vec::new());
+    audit.record(revocation("a"));
+    assert_eq!(told(&audit), [call], "there are none, and there were none");
+    audit.close(FLUSHING);
+    for _ in 0..2 {
+        let audit = open(vec![given(GrantChange::Granted)]);
+        assert!(rows(&audit).len() == 1 || told(&audit).ends_with(&[call.to_owned()]), "nothing is written before the first event");
+        audit.record(revocation("a"));
+        audit.close(FLUSHING);
+    }
+    let audit = open(Vec::new());
+    assert_eq!(told(&audit), [call, config, granted, call, call], "the same grants are told once");
+    assert_eq!(rows(&audit)[2].details.patterns.as_deref(), Some(&["files/*".to_owned()][..]));
+    audit.record(revocation("a"));
+    assert_eq!(told(&audit)[5..], [config, call], "the config has none any more");
+    let changes = Some(vec![given(GrantChange::Granted)]);
+    audit.record(AuditEvent::ConfigGrants(ConfigGrants { listing: vec![given(GrantChange::Granted)], changes }));
+    assert_eq!(told(&audit)[7..], [config, granted]);
+    audit.close(FLUSHING);
+    let audit = open(vec![given(GrantChange::Granted)]);
+    audit.record(revocation("a"));
+    assert_eq!(told(&audit)[9..], [call], "a reload has told them");
+    assert!(audit.verify().unwrap().whole);
+}
+
 #[test]
 fn a_query_gives_the_last_rows_that_fit_all_it_says() {
     let scene = Scene::new();
     let audit = scene.open();
     audit.record(revocation("a"));
     audit.record(call(json!({})));
-    audit.record(AuditEvent::Grant {
-        agent: "researcher".to_owned(),
-        toolbox: "readers".to_owned(),
-        change: GrantChange::Granted,
-        by: AuditParty::Person,
-    });
+    audit.record(AuditEvent::Grant(given(GrantChange::Granted)));
     audit.record(revocation("b"));
     let numbers = |query: AuditQuery| audit.rows(&query).unwrap().iter().map(|row| row.number).collect::<Vec<_>>();
     let text = |text: &str| Some(text.to_owned());

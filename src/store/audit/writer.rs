@@ -6,7 +6,7 @@ use super::presence::{Counted, Presence};
 use super::queue::{Batch, Noted, Queue};
 use super::row::{AuditAction, Entry, Recorder};
 use super::table::{Bounds, Table};
-use super::{AuditOptions, now};
+use super::{AuditEvent, AuditOptions, ConfigGrants, now};
 use crate::error::Result;
 use crate::store::Store;
 use crate::store::database::{Database, Reader};
@@ -42,6 +42,7 @@ impl Writer {
     pub(super) fn run(mut self) {
         // What others have left behind is said first, as it happened before.
         self.committed(Writer::tell_left_behind);
+        self.committed(Writer::tell_config_grants);
         let mut spare = Vec::new();
         loop {
             let Batch { mut events, dropped, told, flushed, is_last } = self.queue.next(spare);
@@ -72,12 +73,35 @@ impl Writer {
         }
     }
 
+    /// Records the grants of the config, unless the last ones of the audit are the same.
+    fn tell_config_grants(&mut self) -> Result<()> {
+        let grants = ConfigGrants { listing: std::mem::take(&mut self.options.config_grants), changes: None };
+        let has_none = grants.listing.is_empty();
+        let entries = self.recorder().entries(now(), AuditEvent::ConfigGrants(grants));
+        let digest = entries.first().and_then(Entry::digest_of_grants);
+        let (known, bounds, store) = (self.known, self.options.bounds(), Arc::clone(&self.store));
+        let last = self.database()?.transaction(|reader| {
+            let table = Table { reader, key: store.key() };
+            let before = table.config_grants()?;
+            // Without a row, nothing says that there ever were any.
+            if before == digest || (before.is_none() && has_none) {
+                return Ok(None);
+            }
+            table.append(&entries, known, now(), bounds).map(Some)
+        })?;
+        self.known = last.unwrap_or(self.known);
+        Ok(())
+    }
+
+    fn recorder(&self) -> Recorder<'_> {
+        Recorder { key: self.store.key(), redactor: &self.options.redactor, content: self.options.content, pid: std::process::id() }
+    }
+
     fn take(&mut self, events: &mut Vec<Noted>, dropped: u64) {
-        let recorder =
-            Recorder { key: self.store.key(), redactor: &self.options.redactor, content: self.options.content, pid: std::process::id() };
         let room = MAX_UNWRITTEN.saturating_sub(self.unwritten.len()).min(events.len());
         self.lost += dropped + (events.len() - room) as u64;
-        self.unwritten.extend(events.drain(..).take(room).map(|Noted { at, event }| recorder.entry(at, event)));
+        let entries: Vec<_> = events.drain(..).take(room).flat_map(|Noted { at, event }| self.recorder().entries(at, event)).collect();
+        self.unwritten.extend(entries);
     }
 
     /// Commits the rows that wait, in one transaction.
