@@ -25,7 +25,7 @@ pub use row::{AuditAction, AuditDetails, AuditKind, AuditRow};
 use self::presence::Presence;
 use self::queue::Queue;
 use self::table::{Bounds, Table};
-use self::writer::{Writer, tell_left_behind};
+use self::writer::{Writer, anchored_number, tell_left_behind};
 use super::Store;
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
@@ -146,15 +146,16 @@ impl Audit {
     /// # Errors
     /// `ERR_STORE`.
     pub fn verify(&self) -> Result<AuditReport> {
-        #[expect(clippy::redundant_closure_for_method_calls, reason = "the method itself is for one lifetime only")]
-        self.read(|table| table.verify())
+        // The anchor first: the audit only grows, so it is not behind because of rows that come between.
+        let anchored = self.store.anchored_audit()?;
+        self.read(|table| table.verify(anchored))
     }
 
     /// Reads on a connection of its own, after what has happened so far is written.
     fn read<T>(&self, read: impl FnOnce(&Table<'_>) -> Result<T>) -> Result<T> {
         self.flush();
         let mut database = self.store.audit_database()?;
-        if let Err(error) = tell_left_behind(&mut database, &self.store, self.options.bounds()) {
+        if let Err(error) = tell_left_behind(&mut database, &self.store, anchored_number(&self.store), self.options.bounds()) {
             tracing::debug!(%error, "gaps of processes that have ended cannot be told");
         }
         database.reading(|reader| read(&Table { reader, key: self.store.key() }))

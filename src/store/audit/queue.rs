@@ -101,14 +101,20 @@ impl Queue {
         self.waiting.lock().told
     }
 
-    /// Waits for the next batch. `spare` is an empty list whose memory is used again. After the last batch, returns batches that are last again.
-    pub(super) fn next(&self, spare: Vec<Noted>) -> Batch {
+    /// Waits for the next batch, or for at most `patience`: then the batch is empty. `spare` is an empty list whose memory is used again. After the
+    /// last batch, returns batches that are last again.
+    pub(super) fn next(&self, spare: Vec<Noted>, patience: Option<Duration>) -> Batch {
         let mut waiting = self.waiting.lock();
         waiting.is_idle = true;
         let has_work = |now: &Waiting| !now.events.is_empty() || !now.flushed.is_empty() || now.is_closed;
-        self.changed.wait_while(&mut waiting, |now| !has_work(now));
+        match patience {
+            Some(patience) => drop(self.changed.wait_while_for(&mut waiting, |now| !has_work(now), patience)),
+            None => self.changed.wait_while(&mut waiting, |now| !has_work(now)),
+        }
         waiting.is_idle = false;
-        self.changed.wait_while_for(&mut waiting, |now| !now.is_urgent && !now.is_closed, GATHERING);
+        if has_work(&waiting) {
+            self.changed.wait_while_for(&mut waiting, |now| !now.is_urgent && !now.is_closed, GATHERING);
+        }
         waiting.is_urgent = false;
         Batch {
             events: std::mem::replace(&mut waiting.events, spare),
@@ -135,12 +141,18 @@ mod tests {
         for number in 0..MAX_WAITING + 5 {
             queue.push(0, event(&number.to_string()));
         }
-        let batch = queue.next(Vec::new());
+        let batch = queue.next(Vec::new(), None);
         assert_eq!((batch.events.len(), batch.dropped, batch.told), (MAX_WAITING, 5, MAX_WAITING as u64 + 5));
         assert_eq!([&batch.events[0], &batch.events[MAX_WAITING - 1]].map(|noted| &noted.event), [&event("0"), &event("8191")]);
         queue.push(0, event("later"));
-        let batch = queue.next(Vec::new());
+        let batch = queue.next(Vec::new(), None);
         assert_eq!((batch.events.len(), batch.dropped), (1, 0));
+    }
+
+    #[test]
+    fn a_writer_that_has_something_else_to_do_waits_no_longer_than_it_may() {
+        let batch = Queue::default().next(Vec::new(), Some(Duration::from_millis(1)));
+        assert!(batch.events.is_empty() && !batch.is_last);
     }
 
     #[test]
@@ -149,8 +161,8 @@ mod tests {
         queue.push(0, event("a"));
         queue.close();
         assert_eq!(queue.push(0, event("b")), None);
-        let batch = queue.next(Vec::new());
+        let batch = queue.next(Vec::new(), None);
         assert!(batch.is_last && batch.events.len() == 1);
-        assert!(queue.next(Vec::new()).is_last);
+        assert!(queue.next(Vec::new(), None).is_last);
     }
 }

@@ -7,6 +7,7 @@ use super::row::{AuditDetails, AuditKind, AuditRow, Entry};
 use super::{AuditQuery, AuditReport};
 use crate::error::Result;
 use crate::store::MachineKey;
+use crate::store::anchor::{AnchoredAudit, AuditEnd};
 use crate::store::database::Reader;
 
 const COLUMNS: &str = "number, at, kind, agent, server, tool, body, digest";
@@ -112,6 +113,16 @@ impl Table<'_> {
         Ok(statement.query_row([], read).optional()?.unwrap_or(HeadFound::Missing))
     }
 
+    /// Writes the head once more, so that the transaction waits for the disk, and returns the end of the chain. `None` if there is no sound head.
+    pub(super) fn rewritten_end(&self) -> Result<Option<AuditEnd>> {
+        let rewritten = || {
+            let HeadFound::Sound(head) = self.head()? else { return Ok(None) };
+            self.write_head(&head)?;
+            Ok((head.last > 0).then(|| AuditEnd { number: head.last, digest: hex::encode(&head.digest) }))
+        };
+        rewritten().map_err(|error| self.reader.failed(&error))
+    }
+
     fn write_head(&self, head: &Head) -> rusqlite::Result<()> {
         let Head { first, anchor, last, digest, bytes } = head;
         let mut statement =
@@ -138,9 +149,10 @@ impl Table<'_> {
         Ok(rows)
     }
 
-    pub(super) fn verify(&self) -> Result<AuditReport> {
+    /// Verifies all rows. `anchored` was read before.
+    pub(super) fn verify(&self, anchored: AnchoredAudit) -> Result<AuditReport> {
         let verified = || {
-            let mut verification = Verification::new(self.key, self.head()?);
+            let mut verification = Verification::new(self.key, self.head()?, anchored);
             let mut statement = self.reader.transaction.prepare(&format!("SELECT {COLUMNS} FROM audit ORDER BY number"))?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {

@@ -266,6 +266,50 @@ fn a_gateway_that_is_open_notices_that_the_store_was_put_back_to_an_earlier_time
 }
 
 #[test]
+fn an_older_copy_of_the_store_is_told_also_if_no_gateway_was_open_when_it_was_put_in_place() {
+    let scene = Scene::new();
+    let record = |server: &str| {
+        let audit = scene.open();
+        audit.record(revocation(server));
+        audit.close(FLUSHING);
+    };
+    record("a");
+    let earlier = scene.folder.path().join("earlier.sqlite3");
+    scene.raw().execute("VACUUM INTO ?1", [earlier.to_str().unwrap()]).unwrap();
+    record("b");
+    assert!(scene.open().verify().unwrap().whole);
+    scene.raw().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    for rest in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(scene.folder.path().join(format!("store.sqlite3{rest}")));
+    }
+    std::fs::rename(&earlier, scene.folder.path().join("store.sqlite3")).unwrap();
+    let report = scene.open().verify().unwrap();
+    assert_eq!(report.problems, ["the audit ends with row 1, and row 2 was written: it is an older copy, or its end was cut"]);
+    // It stays told after more was written.
+    for server in ["c", "d", "e"] {
+        record(server);
+    }
+    let audit = scene.open();
+    let report = audit.verify().unwrap();
+    assert!(report.problems.iter().any(|problem| problem.contains("another program has changed the audit")), "{report:?}");
+    assert_eq!(servers(&audit), ["a", "c", "d", "e"]);
+}
+
+#[test]
+fn the_end_of_an_audit_that_goes_on_is_anchored_before_it_is_closed() {
+    let scene = Scene::new();
+    let store = Arc::new(Store::open(scene.folder.path(), Arc::new(|_| ())).unwrap());
+    let audit = Audit::open(&store, scene.options());
+    audit.record(revocation("a"));
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    while anchored_number(&store) == 0 {
+        assert!(std::time::Instant::now() < until, "nothing is anchored");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(anchored_number(&store) == 1 && audit.verify().unwrap().whole);
+}
+
+#[test]
 fn several_gateways_at_once_make_one_chain_and_lose_nothing() {
     let scene = Scene::new();
     std::thread::scope(|scope| {

@@ -1,6 +1,7 @@
 //! The thread that writes the audit of one open gateway: it turns events into rows, and commits them in batches.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::presence::{Counted, Presence};
 use super::queue::{Batch, Noted, Queue};
@@ -9,10 +10,14 @@ use super::table::{Bounds, Table};
 use super::{AuditEvent, AuditOptions, ConfigGrants, now};
 use crate::error::Result;
 use crate::store::Store;
+use crate::store::anchor::AnchoredAudit;
 use crate::store::database::{Database, Reader};
 
 /// The most rows that wait for a store that cannot be written. With more, the newest are lost, and a row says how many.
 const MAX_UNWRITTEN: usize = 8192;
+
+/// The time after which the end of the audit is anchored. Each time waits for the disk, so not every batch can be.
+const ANCHORING: Duration = Duration::from_secs(5);
 
 /// The number of events of a gateway whose gap is told.
 const ALL_TOLD: u64 = i64::MAX as u64;
@@ -29,28 +34,47 @@ pub(super) struct Writer {
     lost: u64,
     /// The last row that this process has seen.
     known: u64,
+    /// The time since which rows are written that are not anchored.
+    unanchored_since: Option<Instant>,
     /// True if the store could not be written the last time, and a listener knows that.
     is_failing: bool,
 }
 
 impl Writer {
     pub(super) fn new(store: Arc<Store>, queue: Arc<Queue>, presence: Option<Arc<Presence>>, options: AuditOptions) -> Self {
-        Self { store, queue, presence, options, database: None, unwritten: Vec::new(), lost: 0, known: 0, is_failing: false }
+        Self {
+            store,
+            queue,
+            presence,
+            options,
+            database: None,
+            unwritten: Vec::new(),
+            lost: 0,
+            known: 0,
+            unanchored_since: None,
+            is_failing: false,
+        }
     }
 
     /// Writes until the queue is closed.
     pub(super) fn run(mut self) {
+        // An audit that is behind what was anchored is another one: the first row says so.
+        self.known = anchored_number(&self.store);
         // What others have left behind is said first, as it happened before.
         self.committed(Writer::tell_left_behind);
         self.committed(Writer::tell_config_grants);
         let mut spare = Vec::new();
         loop {
-            let Batch { mut events, dropped, told, flushed, is_last } = self.queue.next(spare);
+            let patience = self.unanchored_since.map(|since| ANCHORING.saturating_sub(since.elapsed()));
+            let Batch { mut events, dropped, told, flushed, is_last } = self.queue.next(spare, patience);
             self.take(&mut events, dropped);
             let is_written = self.committed(|writer| writer.write(told));
             for done in flushed {
                 // The receiver may have stopped waiting.
                 let _ = done.send(());
+            }
+            if is_last || self.unanchored_since.is_some_and(|since| since.elapsed() >= ANCHORING) {
+                self.anchor();
             }
             if is_last {
                 // Without this, another process says that rows are missing here.
@@ -89,12 +113,34 @@ impl Writer {
             }
             table.append(&entries, known, now(), bounds).map(Some)
         })?;
-        self.known = last.unwrap_or(self.known);
+        if let Some(last) = last {
+            self.note_last(last);
+        }
         Ok(())
     }
 
     fn recorder(&self) -> Recorder<'_> {
         Recorder { key: self.store.key(), redactor: &self.options.redactor, content: self.options.content, pid: std::process::id() }
+    }
+
+    /// Writes the end of the audit into the anchor, by which an older copy of the store is noticed. The rows are on the disk before, so that a power
+    /// failure does not look like one. If it fails, the next time does it.
+    fn anchor(&mut self) {
+        if self.unanchored_since.take().is_none() {
+            return;
+        }
+        let store = Arc::clone(&self.store);
+        let anchored = self.database().and_then(|database| {
+            let end = database.durable_transaction(|reader| Table { reader, key: store.key() }.rewritten_end())?;
+            match end {
+                Some(end) => database.transaction(|reader| store.anchor_audit(end, reader)),
+                None => Ok(()),
+            }
+        });
+        if let Err(error) = anchored {
+            tracing::debug!(%error, "the end of the audit was not anchored");
+            self.unanchored_since = Some(Instant::now());
+        }
     }
 
     fn take(&mut self, events: &mut Vec<Noted>, dropped: u64) {
@@ -124,7 +170,7 @@ impl Writer {
         });
         match written {
             Ok(last) => {
-                self.known = last;
+                self.note_last(last);
                 self.lost = 0;
                 Ok(())
             }
@@ -138,8 +184,17 @@ impl Writer {
 
     fn tell_left_behind(&mut self) -> Result<()> {
         let (store, bounds) = (Arc::clone(&self.store), self.options.bounds());
-        self.known = tell_left_behind(self.database()?, &store, bounds)?.unwrap_or(self.known);
+        let known = self.known;
+        if let Some(last) = tell_left_behind(self.database()?, &store, known, bounds)? {
+            self.note_last(last);
+        }
         Ok(())
+    }
+
+    /// Notes the last row that was just written.
+    fn note_last(&mut self, last: u64) {
+        self.known = last;
+        self.unanchored_since.get_or_insert_with(Instant::now);
     }
 
     fn database(&mut self) -> Result<&mut Database> {
@@ -165,8 +220,17 @@ impl Writer {
     }
 }
 
-/// Writes a row for each gateway whose process has ended with events that were not written. Returns the last row, if one was written.
-pub(super) fn tell_left_behind(database: &mut Database, store: &Store, bounds: Bounds) -> Result<Option<u64>> {
+/// Returns the number of the last row that was anchored, or 0.
+pub(super) fn anchored_number(store: &Store) -> u64 {
+    match store.anchored_audit() {
+        Ok(AnchoredAudit::At(end)) => end.number,
+        Ok(AnchoredAudit::Nothing | AnchoredAudit::Lost) | Err(_) => 0,
+    }
+}
+
+/// Writes a row for each gateway whose process has ended with events that were not written. `known` is the last row that was seen. Returns the last
+/// row, if one was written.
+pub(super) fn tell_left_behind(database: &mut Database, store: &Store, known: u64, bounds: Bounds) -> Result<Option<u64>> {
     let mut last = None;
     for left in Presence::left(store.folder()) {
         let told = database.transaction(|reader| {
@@ -174,7 +238,7 @@ pub(super) fn tell_left_behind(database: &mut Database, store: &Store, bounds: B
             let Some(gap) = gap_of(left.counted, table.written_by(&left.id)?) else { return Ok(None) };
             // The gap is told once, also if this process ends before it has removed what was left.
             table.note_writer(&left.id, ALL_TOLD)?;
-            table.append(&[gap], 0, now(), bounds).map(Some)
+            table.append(&[gap], known, now(), bounds).map(Some)
         })?;
         last = told.or(last);
         left.remove();
