@@ -17,6 +17,8 @@ use crate::store::{Kind, Rows};
 
 /// The most toolboxes of one agent.
 const MAX_TOOLBOXES: usize = 64;
+/// The item of an event that is about a server as a whole, as patterns have it.
+const ALL: &str = "*";
 /// The most refused items of one agent of which the operator is told.
 const MAX_TOLD: usize = 256;
 
@@ -176,27 +178,43 @@ impl Core {
         self.redacted(error)
     }
 
-    /// Tells the operator, in the background, of an item that an agent asked for and is not granted. An item that does not exist costs the same.
-    pub(super) fn tell_if_not_granted(&self, scope: &CallScope, server: &str, item: Item<'_>) {
+    /// Tells the operator, in the background, of an item that an agent asked for and is not granted, or of a server as a whole (`None`). What does not
+    /// exist costs the same.
+    pub(super) fn tell_if_not_granted(&self, scope: &CallScope, server: &str, item: Option<Item<'_>>) {
         if scope.granted.is_everything() {
             return;
         }
         let Some(runtime) = self.trust.approval_cache.runtime() else { return };
         let (core, identity, server) = (self.weak.clone(), Arc::clone(&scope.identity), server.to_owned());
-        let asked: (OwnedKind, String) = owned(item);
+        let asked: Option<(OwnedKind, String)> = item.map(owned);
         drop(runtime.spawn_blocking(move || {
             let Some(core) = core.upgrade() else { return };
-            let item = asked.0.item(&asked.1);
-            let Some(reason) = core.why_not_granted(&identity, &server, item) else { return };
+            let item = asked.as_ref().map(|(kind, name)| kind.item(name));
+            let reason = match item {
+                Some(item) => core.why_not_granted(&identity, &server, item),
+                None => core.why_no_server(&identity, &server),
+            };
+            let Some(reason) = reason else { return };
+            let item = item.map_or_else(|| ALL.to_owned(), |item| item.to_string());
             let is_new = {
                 let mut refused = identity.refused.lock();
                 refused.len() < MAX_TOLD && refused.insert(format!("{server}/{item}"))
             };
             if is_new {
                 let agent = identity.name().unwrap_or_default().to_owned();
-                core.events.send(&Event::NotGranted { agent, server, item: item.to_string(), reason });
+                core.events.send(&Event::NotGranted { agent, server, item, reason });
             }
         }));
+    }
+
+    /// Returns why an agent may use nothing of an approved server. `None` if there is no such server, or another reason than the grants.
+    fn why_no_server(&self, identity: &Identity, server: &str) -> Option<String> {
+        let definition = self.registry.server(server).ok()?;
+        self.last_approved(&definition)?;
+        let grants = self.grants_now(ApprovalRead::Fresh).ok()?;
+        let verdict = grants.explain(identity.granted_name.as_deref(), definition.as_granted(), Item::Tool(ALL));
+        // The text of an item that is called `*`.
+        (!verdict.granted).then(|| verdict.reason.replace(&format!("{server}/tool:{ALL}"), &format!("{server}/{ALL}")))
     }
 
     /// Returns why an agent may not use an item that exists. `None` if it does not exist, or if the agent is granted it.

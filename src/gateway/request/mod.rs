@@ -147,7 +147,7 @@ impl Core {
         };
         match &outcome {
             Err(Error::NotApproved { .. }) => self.end_if_unapproved(server).await,
-            Err(error) if is_unknown(error) => self.tell_if_not_granted(requester.scope, server, request.target().item()),
+            Err(error) if is_unknown(error) => self.tell_if_not_granted(requester.scope, server, Some(request.target().item())),
             _ => {}
         }
         let outcome = outcome.map_err(|error| self.redacted(self.screened(&requester.scope.identity, &requester.scope.granted, error)));
