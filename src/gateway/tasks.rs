@@ -15,6 +15,7 @@ use super::availability::{AttachedServers, presence};
 use super::core::Core;
 use super::ending::EndReason;
 use super::granted::Granted;
+use crate::client::ConnectionState;
 use crate::config::{ServerDefinition, ServerSource, SourceKind, missing_variables, parse_object};
 use crate::error::{Error, Result};
 use crate::registry::{AgentId, AttachDecision, AttachReason, Candidate, Decider, Entry, Obstacle, Presence, TaskWishes, attach};
@@ -380,10 +381,19 @@ impl Core {
         Ok(attachment)
     }
 
-    /// Returns a sentence for each of these servers that will not start as it is, because variables are not set.
+    /// Returns a sentence for each of these servers that will not start as it is, because variables are not set, or that did not when it was last
+    /// needed. Connects to none.
     pub(super) fn readiness_warnings<'s>(&self, servers: impl Iterator<Item = (&'s str, &'s ServerDefinition)>) -> Vec<String> {
-        let missing = servers.map(|(name, server)| (name, missing_variables(server, &self.surroundings.environment)));
-        missing.filter(|(_, missing)| !missing.is_empty()).map(|(name, missing)| not_ready(name, &missing)).collect()
+        let warning = |(name, server): (&str, &ServerDefinition)| {
+            let missing = missing_variables(server, &self.surroundings.environment);
+            let is_down = !matches!(self.connections.state(&server.name), ConnectionState::Connected | ConnectionState::Connecting);
+            match self.registry.last_error(&server.name).filter(|_| is_down) {
+                _ if !missing.is_empty() => Some(not_ready(name, &missing)),
+                Some(error) => Some(last_failed(name, error.code)),
+                None => None,
+            }
+        };
+        servers.filter_map(warning).collect()
     }
 }
 
@@ -400,6 +410,11 @@ fn candidate<'e>(entry: &'e Entry, agent: AgentView<'_>) -> Candidate<'e> {
 pub(super) fn not_ready(name: &str, missing: &[String]) -> String {
     let (noun, verb) = if missing.len() == 1 { ("variable", "is") } else { ("variables", "are") };
     format!("server \"{name}\" is not ready: the {noun} {} {verb} not set", missing.join(", "))
+}
+
+/// Says that the last connection failed. The words of the error may be those of the server, so only its code is told.
+fn last_failed(name: &str, code: &str) -> String {
+    format!("server \"{name}\" may not be ready: its last connection failed with {code}. The next call tries again")
 }
 
 #[cfg(test)]
