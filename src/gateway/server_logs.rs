@@ -1,4 +1,4 @@
-//! The log file of each server in the state folder, with the server's standard error, its connections and its calls. Other processes read the file to
+//! The log file of each server, by its source and name, in the state folder, with the server's standard error, its connections and its calls. Other processes read the file to
 //! see why a server failed. A thread of its own writes it, so that no call waits for the disk; entries that cannot be written are lost. Lines of
 //! calls wait for a moment and are written together. All other lines are written at once.
 
@@ -10,13 +10,15 @@ use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
+use sha2::{Digest as _, Sha256};
 
 use super::events::Event;
+use crate::config::server_of_key;
 use crate::error::Error;
 use crate::files;
 use crate::redact::Redactor;
@@ -68,7 +70,12 @@ impl Note {
 }
 
 enum Order {
-    Write { server: String, at: u64, note: Note },
+    /// `file` is the name of the server's file, without its ending.
+    Write {
+        file: String,
+        at: u64,
+        note: Note,
+    },
     Flush(Sender<()>),
 }
 
@@ -150,10 +157,15 @@ impl Drop for Writer {
     }
 }
 
+/// Returns the key (`ServerDefinition::key`) of the server that has a name now. `None` if there is none.
+type KeyOf = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
 /// The log files of one gateway's servers. Clones are cheap.
 #[derive(Clone)]
 pub(super) struct ServerLogs {
     folder: Arc<PathBuf>,
+    /// For events, which name their server. Unset while the gateway is made.
+    key_of: Arc<OnceLock<KeyOf>>,
     redactor: Arc<Redactor>,
     writer: Arc<Writer>,
 }
@@ -161,19 +173,25 @@ pub(super) struct ServerLogs {
 impl ServerLogs {
     pub(super) fn new(state_folder: &Path, redactor: Arc<Redactor>) -> Self {
         let writer = Writer { queue: Arc::default(), begins: Once::new() };
-        Self { folder: Arc::new(state_folder.join(FOLDER)), redactor, writer: Arc::new(writer) }
+        Self { folder: Arc::new(state_folder.join(FOLDER)), key_of: Arc::default(), redactor, writer: Arc::new(writer) }
     }
 
-    pub(super) fn note(&self, server: &str, note: Note) {
+    /// Sets how the key of a server is found by its name.
+    pub(super) fn find_keys_by(&self, key_of: impl Fn(&str) -> Option<String> + Send + Sync + 'static) {
+        let _ = self.key_of.set(Box::new(key_of));
+    }
+
+    /// Adds an entry to the log of the server that has this key.
+    pub(super) fn note(&self, key: &str, note: Note) {
         self.begin();
-        self.writer.queue.add(Order::Write { server: server.to_owned(), at: now(), note });
+        self.writer.queue.add(Order::Write { file: file_of(key), at: now(), note });
     }
 
     /// Adds an entry for an event that concerns a server.
     pub(super) fn event(&self, event: Event) {
-        if let Some(server) = subject_of(&event).map(str::to_owned) {
-            self.note(&server, Note::Event(Box::new(event)));
-        }
+        let Some(server) = subject_of(&event) else { return };
+        let key = self.key_of.get().and_then(|key_of| key_of(server)).unwrap_or_else(|| server.to_owned());
+        self.note(&key, Note::Event(Box::new(event)));
     }
 
     /// Resolves once all entries so far are written, or after a second.
@@ -196,14 +214,11 @@ impl ServerLogs {
         }
     }
 
-    /// Returns the last lines of a server's log, the oldest first.
-    pub(super) fn read(&self, server: &str, lines: usize) -> Vec<LogLine> {
-        // The name of an invalid entry may have any characters, and such a server has no log.
-        if !server.chars().all(|character| character.is_ascii_alphanumeric() || character == '-') {
-            return Vec::new();
-        }
+    /// Returns the last lines of a server's log, the oldest first. `key` is the server's key.
+    pub(super) fn read(&self, key: &str, lines: usize) -> Vec<LogLine> {
         self.flush_now();
-        let (old, new) = (older(&path_of(&self.folder, server)), path_of(&self.folder, server));
+        let new = path_of(&self.folder, &file_of(key));
+        let old = older(&new);
         let mut all: Vec<LogLine> = [old, new].iter().flat_map(|path| lines_of(path)).collect();
         all.drain(..all.len().saturating_sub(lines));
         all
@@ -310,18 +325,18 @@ fn write_all(queue: &Queue, folder: &Path, redactor: &Redactor) {
         let mut flushed = Vec::new();
         for order in orders {
             match order {
-                Order::Write { server, at, note } => {
-                    let text = lines.entry(server.clone()).or_default();
+                Order::Write { file, at, note } => {
+                    let text = lines.entry(file.clone()).or_default();
                     let _ = writeln!(text, "{}", line_of(at, note, redactor));
                     if text.len() > MAX_PIECE_BYTES {
-                        write_out(folder, &server, text);
+                        write_out(folder, &file, text);
                     }
                 }
                 Order::Flush(done) => flushed.push(done),
             }
         }
-        for (server, mut text) in lines.drain() {
-            write_out(folder, &server, &mut text);
+        for (file, mut text) in lines.drain() {
+            write_out(folder, &file, &mut text);
         }
         for done in flushed {
             // The receiver may have stopped waiting.
@@ -330,20 +345,20 @@ fn write_all(queue: &Queue, folder: &Path, redactor: &Redactor) {
     }
 }
 
-fn write_out(folder: &Path, server: &str, text: &mut String) {
+fn write_out(folder: &Path, file: &str, text: &mut String) {
     if text.is_empty() {
         return;
     }
-    if let Err(error) = append(folder, server, text) {
-        tracing::debug!(server, %error, "the server's log cannot be written");
+    if let Err(error) = append(folder, file, text) {
+        tracing::debug!(file, %error, "the server's log cannot be written");
     }
     text.clear();
 }
 
 /// Appends whole lines with a single write, so that lines of several processes do not mix.
-fn append(folder: &Path, server: &str, lines: &str) -> std::io::Result<()> {
+fn append(folder: &Path, file: &str, lines: &str) -> std::io::Result<()> {
     folder.parent().filter(|parent| parent.is_dir()).ok_or(ErrorKind::NotFound)?;
-    let path = path_of(&files::private_folder(folder)?.path, server);
+    let path = path_of(&files::private_folder(folder)?.path, file);
     rotate(&path)?;
     files::append_own(&path)?.write_all(lines.as_bytes())
 }
@@ -370,9 +385,21 @@ fn rotate(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Names of valid servers contain only characters that are safe in a file name.
-fn path_of(folder: &Path, server: &str) -> PathBuf {
-    folder.join(format!("{server}.jsonl"))
+/// Returns the name of a server's file, without its ending: the name of a server of the operator's config, and for all others the name and a digest
+/// of the key, as two sources may have servers of one name. A key has characters that a file name must not have.
+fn file_of(key: &str) -> String {
+    const MOST_CHARS: usize = 64;
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || character == '-';
+    if key.chars().all(is_plain) && key.len() <= MOST_CHARS {
+        return key.to_owned();
+    }
+    let name: String = server_of_key(key).chars().filter(|character| is_plain(*character)).take(MOST_CHARS).collect();
+    let digest = hex::encode(Sha256::digest(key.as_bytes()));
+    format!("{name}.{}", &digest[..16])
+}
+
+fn path_of(folder: &Path, file: &str) -> PathBuf {
+    folder.join(format!("{file}.jsonl"))
 }
 
 fn older(path: &Path) -> PathBuf {
