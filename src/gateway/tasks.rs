@@ -312,7 +312,19 @@ impl Core {
         });
         match failure.into_inner() {
             Some(error) => Err(error),
-            None => Ok(decisions.into_iter().map(|decision| DecidedServer { entry: entry(&decision.server), decision }).collect()),
+            None => Ok(decisions
+                .into_iter()
+                .map(|decision| DecidedServer { entry: entry(&decision.server), decision: self.with_denial(agent, decision) })
+                .collect()),
+        }
+    }
+
+    /// Replaces the obstacle of a name that no server has, if the policy for providers is the reason.
+    fn with_denial(&self, agent: AgentView<'_>, decision: AttachDecision) -> AttachDecision {
+        let is_told = decision.obstacle == Some(Obstacle::Unknown) && agent.granted.reaches(decision.server.as_str().into());
+        match self.providers.denial_of(&decision.server).filter(|_| is_told) {
+            Some(rule) => AttachDecision { obstacle: Some(Obstacle::Denied(rule)), ..decision },
+            None => decision,
         }
     }
 
