@@ -232,6 +232,8 @@ pub struct ServerDefinition {
     /// Variables of this process that the server needs: `envRequired` of a provider's definition, always empty for an entry of the config. A
     /// server that lacks one is not ready.
     pub required_environment: Vec<String>,
+    /// The words of a provider's definition about the server, or of the catalogue's. They are for people and decide nothing.
+    pub description: Option<String>,
     pub origin: Origin,
 }
 

@@ -198,6 +198,8 @@ fn with_call_settings(form: Canonical, server: &ServerDefinition) -> Canonical {
         capabilities: _,
         // A change is a change of the environment or the headers as well, which are in the digest of the approval.
         required_environment: _,
+        // Words for people.
+        description: _,
         // The position of an entry in the file may change without effect.
         origin: _,
     } = server;

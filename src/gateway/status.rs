@@ -10,6 +10,9 @@ use crate::error::Result;
 use crate::registry::{Entry, LastError, ServerState, ServerStatus};
 use crate::trust::ApprovalStatus;
 
+/// Maximum length of the words of others about a server or a provider.
+pub(super) const MAX_DESCRIPTION_CHARS: usize = 300;
+
 impl Agent {
     /// Lists the present status of all servers that exist for the agent: first those that agents have added and that wait for a decision, then the
     /// others in the order of the config; servers whose entry has an error come last. Blocks.
@@ -91,6 +94,7 @@ impl Agent {
             enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_plugin_on().is_ok(),
             disabled_by_person: registry.is_disabled_by_person(&server.name),
             // Nobody approves a display name, which the other agent has chosen.
+            description: self.description(server, &approval_status),
             display_name: self.core.display_name(server).filter(|_| !is_of_another),
             source: server.source.clone(),
             hides: registry.hidden_by(&server.name),
@@ -105,6 +109,13 @@ impl Agent {
         }))
     }
 
+    /// Returns the words of others about a server. Agents get them once the server is approved.
+    fn description(&self, server: &ServerDefinition, approval_status: &ApprovalStatus) -> Option<String> {
+        let may_see = self.identity.is_operator() || matches!(approval_status, ApprovalStatus::Full(_));
+        let description = server.description.as_deref().filter(|_| may_see)?;
+        Some(self.core.redactor.readable_line(description, MAX_DESCRIPTION_CHARS)).filter(|text| !text.is_empty())
+    }
+
     fn invalid_status(&self, server: &InvalidServer) -> ServerStatus {
         ServerStatus {
             name: server.name.clone(),
@@ -113,6 +124,7 @@ impl Agent {
             enabled: false,
             disabled_by_person: false,
             display_name: None,
+            description: None,
             source: server.source.clone(),
             hides: self.core.registry.hidden_by(&server.name),
             tools: Vec::new(),

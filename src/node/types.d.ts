@@ -437,6 +437,11 @@ export interface ServerStatus {
   disabledByPerson?: true
   /** The name that an agent gave a server that it has added: free text, which says nothing about the server. */
   displayName?: string
+  /**
+   * The words of a provider, or of the catalogue, about the server, in one line and without secrets. Nobody approves them, so no model is given them. An
+   * agent gets them once the server is approved.
+   */
+  description?: string
   /** Who brought the server. */
   source: ServerSource
   /** Other sources that have a server of this name, which is not used. */
