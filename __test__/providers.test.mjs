@@ -232,6 +232,30 @@ test('The words of a provider and of its definitions are for people: cleaned, an
   assert.doesNotMatch(JSON.stringify(said), /Ignore all/)
 })
 
+test('/mcp providers lists them, shows what the code of one is, and approves it for a person alone', async (t) => {
+  const path = folder(t)
+  install(path, 'acme-mcp', CODE.good)
+  const { gateway } = await open(t, path, { providers: ['acme-mcp'] })
+  const listed = await gateway.command('/mcp providers')
+  assert.deepEqual(
+    listed.data.providers.map(({ name, state }) => [name, state]),
+    [['acme-mcp', 'unapproved']],
+  )
+  assert.match(listed.text, /\/mcp providers acme-mcp/)
+  const shown = await gateway.command('/mcp providers acme-mcp')
+  const { digest } = shown.data.request
+  assert.match(shown.text, new RegExp(`all rights of this program[\\s\\S]*/mcp providers acme-mcp ${digest}`))
+  const byModel = await gateway.command(`/mcp providers acme-mcp ${digest}`, { speaker: 'model' })
+  assert.deepEqual([byModel.ok, byModel.data.error.code], [false, 'ERR_INVALID_OPTION'])
+  assert.deepEqual((await gateway.command('/mcp providers', { speaker: 'model' })).data, {
+    providers: [{ name: 'acme-mcp', state: 'unapproved', servers: 0 }],
+  })
+  assert.equal((await gateway.command(`/mcp providers acme-mcp ${'0'.repeat(64)}`)).data.error.code, 'ERR_DIGEST_CHANGED')
+  const approved = await gateway.command(`/mcp providers acme-mcp ${digest}`)
+  assert.deepEqual([approved.data.state, approved.data.servers.length], ['ready', 2])
+  assert.match(approved.text, /Each server needs its own approval: \/mcp approve acme-mcp--/)
+})
+
 test('Servers of two sources that have one name have logs of their own', async (t) => {
   const path = folder(t)
   const { gateway, write } = await open(t, path, { mcpServers: {} })
