@@ -92,6 +92,14 @@ impl Core {
         }
     }
 
+    /// Returns the reason as an agent may know it.
+    pub(super) fn refusal_for(&self, name: &str, granted: &Granted) -> Error {
+        match self.refusal(name) {
+            Error::UnknownServer { .. } => self.unknown_server(name, granted),
+            other => other,
+        }
+    }
+
     fn not_enabled(&self, name: &str) -> Error {
         let server = name.to_owned();
         let disabled = self.registry.server(name).is_ok_and(|server| server.disabled);

@@ -252,9 +252,6 @@ impl Core {
 
     /// Returns the definition of a server of which an agent may know. Any other name is unknown, whether there is such a server or not.
     pub(super) fn known_server(&self, name: &str, granted: &Granted) -> Result<Arc<ServerDefinition>> {
-        if granted.is_everything() {
-            return self.registry.server(name);
-        }
         match self.registry.entry(name) {
             Ok(entry) if granted.reaches(entry.as_granted()) => self.registry.server(name).map_err(|error| match error {
                 Error::UnknownServer { .. } => self.unknown_server(name, granted),
@@ -285,11 +282,11 @@ impl Core {
         };
         let seen = |server: &Arc<ServerDefinition>| is_named(server) && self.sees(server, granted);
         let known = self.registry.servers().into_iter().filter(seen).take(KNOWN_NAMES);
-        Error::UnknownServer {
-            server: name.to_owned(),
-            place: "in the config",
-            known: known.map(|server| ErrorText::from(server.name.as_str())).collect(),
-        }
+        let place = match self.registry.entry(name) {
+            Err(Error::UnknownServer { place, .. }) if granted.is_everything() => place,
+            _ => "in the config",
+        };
+        Error::UnknownServer { server: name.to_owned(), place, known: known.map(|server| ErrorText::from(server.name.as_str())).collect() }
     }
 
     /// Returns whether a server exists for an agent. Of a server that is not approved, only the name is known, so the patterns alone decide. What

@@ -142,7 +142,7 @@ impl Core {
         let pipeline = Pipeline::new(self, server, request, requester).with_trace(traced.context);
         let outcome = tokio::select! {
             biased;
-            () = ended.cancelled() => Err(self.refusal(server)),
+            () = ended.cancelled() => Err(self.refusal_for(server, &requester.scope.granted)),
             outcome = pipeline.run() => outcome,
         };
         match &outcome {
