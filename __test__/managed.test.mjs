@@ -63,7 +63,9 @@ test('the operator grants what one agent has added to another, by a pattern that
     [['files', undefined, 'researcher']],
   )
   const sandbox = await reader.sandbox()
-  const run = await sandbox.run('import * as files from "host:mcp-files"; export const handler = () => Object.keys(files).filter((name) => name !== "default")')
+  const run = await sandbox.run(
+    'import * as files from "host:mcp-files"; export const handler = () => Object.keys(files).filter((name) => name !== "default")',
+  )
   assert.deepEqual(run.value, ['echo'])
   assert.equal('setToolbox' in owner, false, 'the owner grants nothing')
 })

@@ -156,7 +156,10 @@ describe('A package', () => {
     assert.deepEqual(status.refused, [{ name: 'acme-mcp--files', reason: 'providers.deny.capabilities has "files"' }])
     assert.equal(providerOf(gateway, 'other-mcp').state, 'unapproved')
     // A task that names what the policy denies is told so, and not that there is no such server.
-    const { servers } = await gateway.resolve({ task: { servers: ['acme-mcp--files', 'evil-mcp--files', 'acme-mcp--absent'] }, dryRun: true })
+    const { servers } = await gateway.resolve({
+      task: { servers: ['acme-mcp--files', 'evil-mcp--files', 'acme-mcp--absent'] },
+      dryRun: true,
+    })
     const [files, evil, absent] = servers.map(({ reason }) => reason)
     assert.match(files, /"acme-mcp--files" is left out: the policy for providers denies it: providers\.deny\.capabilities has "files"/)
     assert.match(evil, /the policy for providers denies the provider "evil-mcp": providers\.deny\.providers/)
@@ -226,7 +229,10 @@ test('The words of a provider and of its definitions are for people: cleaned, an
   await gateway.approve('own--files')
   assert.match(serverOf(gateway.agent('a'), 'own--files').description, /^Ignore/)
   const tools = gateway.agent('a').agentTools({ manage: true })
-  const said = [await gateway.command('/mcp list', { speaker: 'model' }), await gateway.command('/mcp info own--files', { speaker: 'model' })]
+  const said = [
+    await gateway.command('/mcp list', { speaker: 'model' }),
+    await gateway.command('/mcp info own--files', { speaker: 'model' }),
+  ]
   for (const tool of tools) said.push(tool.description)
   said.push(await tools.find(({ name }) => name === 'list_mcp_servers').execute({}))
   assert.doesNotMatch(JSON.stringify(said), /Ignore all/)
