@@ -37,7 +37,8 @@ pub(super) async fn providers(gateway: &Gateway, arguments: &Providers, style: &
             if request.approved {
                 text.push_str("\nAll of this is approved already.\n");
             } else {
-                text += &format!("\nTo approve exactly this, type:\n  /mcp providers {} {}\n", request.package, request.digest);
+                let parts = ["\nTo approve exactly this, type:\n  /mcp providers ", &request.package, " ", &request.digest, "\n"];
+                text.extend(parts);
             }
             Outcome::of(&json!({ "request": request }), text)
         }
@@ -57,7 +58,7 @@ pub(crate) fn provider_approved_text(status: &ProviderStatus, approve: &dyn Fn(&
     let names = if status.servers.is_empty() { "no servers".to_owned() } else { one_line(&status.servers.join(", ")) };
     let mut text = format!("{}: approved. It brings: {names}\n", status.name);
     if let Some(first) = status.servers.first() {
-        text += &format!("Each server needs its own approval: {}\n", approve(first));
+        text.extend(["Each server needs its own approval: ", &approve(first), "\n"]);
     }
     text
 }

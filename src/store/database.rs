@@ -48,7 +48,7 @@ pub(super) enum Durability {
 }
 
 impl Durability {
-    /// Returns the word for SQLite's `synchronous`.
+    /// Returns the word for `SQLite`'s `synchronous`.
     fn word(self) -> &'static str {
         match self {
             // What was approved or revoked is still so after a power failure.

@@ -367,7 +367,7 @@ impl World {
                 handle.declarations(None, ToolErrors::Return).unwrap(),
                 handle.system_message(None, ToolErrors::Return).unwrap(),
                 json!(handle.list_modules().unwrap()).to_string(),
-                statuses.iter().map(|status| format!(" {} ", status.name)).collect(),
+                statuses.iter().flat_map(|status| [" ", &status.name, " "]).collect(),
                 handle.server_info("absent").unwrap_err().to_string(),
             ]
             .concat();

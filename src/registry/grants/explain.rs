@@ -38,17 +38,13 @@ impl Grants {
         let Access::Only(patterns) = &access else {
             return verdict(true, "it may use everything".to_owned());
         };
-        match patterns.deciding(server, item) {
-            Some(pattern) => {
-                let does = if pattern.denies() { "denies" } else { "allows" };
-                let of = self.owner_of(toolboxes, pattern.as_str());
-                verdict(!pattern.denies(), format!("the pattern \"{}\" of the toolbox \"{of}\" {does} {what}", pattern.as_str()))
-            }
-            None => {
-                let remedy = self.remedy(name, server, item);
-                verdict(false, format!("no pattern of its toolboxes matches {what}{remedy}{}", of_added(server)))
-            }
-        }
+        let Some(pattern) = patterns.deciding(server, item) else {
+            let remedy = self.remedy(name, server, item);
+            return verdict(false, format!("no pattern of its toolboxes matches {what}{remedy}{}", of_added(server)));
+        };
+        let does = if pattern.denies() { "denies" } else { "allows" };
+        let of = self.owner_of(toolboxes, pattern.as_str());
+        verdict(!pattern.denies(), format!("the pattern \"{}\" of the toolbox \"{of}\" {does} {what}", pattern.as_str()))
     }
 
     /// Names the toolboxes that would allow an item, as the end of a sentence.

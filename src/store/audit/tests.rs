@@ -301,7 +301,7 @@ fn the_end_of_an_audit_that_goes_on_is_anchored_before_it_is_closed() {
     let store = Arc::new(Store::open(scene.folder.path(), Arc::new(|_| ())).unwrap());
     let audit = Audit::open(&store, scene.options());
     audit.record(revocation("a"));
-    let until = std::time::Instant::now() + Duration::from_secs(60);
+    let until = std::time::Instant::now() + Duration::from_mins(1);
     while anchored_number(&store) == 0 {
         assert!(std::time::Instant::now() < until, "nothing is anchored");
         std::thread::sleep(Duration::from_millis(50));
