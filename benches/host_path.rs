@@ -71,11 +71,12 @@ impl ToolCaller for Canned {
             audit.record(AuditEvent::Call(CallRecord {
                 agent: None,
                 run_id: Some(1),
-                server: server.clone(),
-                tool: tool.clone(),
+                server,
+                tool,
                 arguments: Arc::clone(&arguments),
                 outcome: CallOutcome::Ok,
-                duration: started.elapsed(),
+                started,
+                ended: Instant::now(),
                 result_bytes: None,
             }));
         }

@@ -2,14 +2,16 @@
 #
 # lane NAME FUNCTION…  begins these functions one after the other, beside whatever else runs; join_lanes waits for all lanes.
 #
-# Afterwards, $log contains the output of all steps, ${failed[@]} the names of failed steps, and ${timings[@]} the duration of each step.
+# Afterwards, $log contains the output of all steps, ${failed[@]} the names of failed steps, ${timings[@]} the duration of each step, and $reasons
+# the part of the output of each failed step that says why.
 
 # Time limit of a step in seconds, including the start of an emulated machine.
 STEP_LIMIT=${STEP_LIMIT-1800}
 
 work=$(mktemp -d)
 log=$work/log
-touch "$log"
+reasons=$work/reasons
+touch "$log" "$reasons"
 marker=''
 # shellcheck disable=SC2317,SC2329 # called by the trap
 tidy_up() {
@@ -64,7 +66,20 @@ step() {
   marker=''
   wait "$follower"
   cat "$output" >>"$log"
+  ((status == 0)) || { printf '\n%s:\n' "$name"; reason "$output"; } >>"$work/reasons"
   ended "$name" "$status" "$began"
+}
+
+# Prints the part of a failed step's output that says why: Node's list of failing tests, Rust's panics, or else the end. Lines of the whole output
+# are far apart, and a log that keeps only its end would lose them.
+reason() {
+  if grep -q '^✖ failing tests:' "$1"; then
+    sed -n '/^✖ failing tests:/,$p' "$1"
+  elif grep -q 'panicked at' "$1"; then
+    grep -A 4 'panicked at' "$1"
+  else
+    tail -n 40 "$1"
+  fi | head -n 60 | cut -c 1-300
 }
 
 # Records the result and the duration of a step.
@@ -133,6 +148,7 @@ join_lanes() {
     mapfile -t -O "${#failed[@]}" failed < <(grep . "$work/$name/failed")
     mapfile -t -O "${#timings[@]}" timings < <(grep . "$work/$name/timings")
     cat "$work/$name/log" >>"$log"
+    [[ ! -f $work/$name/reasons ]] || cat "$work/$name/reasons" >>"$reasons"
   done
   trap - INT
   lane_names=() lane_processes=()

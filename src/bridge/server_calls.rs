@@ -28,9 +28,9 @@ use crate::text::json::json_bytes;
 /// A tool call to send.
 #[derive(Debug)]
 pub struct ToolCall {
-    pub server: String,
+    pub server: Arc<str>,
     /// The tool's raw name.
-    pub tool: String,
+    pub tool: Arc<str>,
     pub arguments: Map<String, Json>,
     /// The control of the call's run, whose clock stops while a person is asked.
     pub control: Option<RunControl>,
@@ -190,8 +190,9 @@ impl ServerCalls {
         let (arguments, warning) = checked.map_err(|error| self.clean(error))?;
         self.warn(warning);
         let turn = self.lanes.enter(server, turn_of_call(self.concurrency(server), approved));
-        let (server, tool) = (server.to_owned(), tool.to_owned());
-        let sent = self.caller.call(ToolCall { server: server.clone(), tool: tool.clone(), arguments, control: Some(control.clone()) });
+        let (server, tool): (Arc<str>, Arc<str>) = (server.into(), tool.into());
+        let sent =
+            self.caller.call(ToolCall { server: Arc::clone(&server), tool: Arc::clone(&tool), arguments, control: Some(control.clone()) });
         let waiting = control.wait_for_turn();
         let this = Arc::clone(self);
         Ok(async move {

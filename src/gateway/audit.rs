@@ -46,7 +46,7 @@ pub(super) fn open(store: &Arc<Store>, options: &GatewayOptions, grants: &GrantS
 /// Records a request when it has ended, also if its caller has given it up and nobody waits for its answer.
 pub(super) struct RecordedRequest<'a> {
     core: &'a Core,
-    server: &'a str,
+    server: &'a Arc<str>,
     request: &'a Request,
     scope: &'a CallScope,
     started: Instant,
@@ -55,7 +55,7 @@ pub(super) struct RecordedRequest<'a> {
 }
 
 impl<'a> RecordedRequest<'a> {
-    pub(super) fn begin(core: &'a Core, server: &'a str, request: &'a Request, requester: Requester<'a>, started: Instant) -> Self {
+    pub(super) fn begin(core: &'a Core, server: &'a Arc<str>, request: &'a Request, requester: Requester<'a>, started: Instant) -> Self {
         Self { core, server, request, scope: requester.scope, started, outcome: CallOutcome::Cancelled, result_bytes: None }
     }
 
@@ -77,11 +77,12 @@ impl Drop for RecordedRequest<'_> {
         self.core.audit.record(AuditEvent::Call(CallRecord {
             agent: self.scope.identity.name.clone(),
             run_id: self.scope.run_id,
-            server: self.server.to_owned(),
-            tool: self.request.label().to_owned(),
+            server: Arc::clone(self.server),
+            tool: self.request.shared_label(),
             arguments: self.request.arguments(),
             outcome: self.outcome,
-            duration: self.started.elapsed(),
+            started: self.started,
+            ended: Instant::now(),
             result_bytes: self.result_bytes,
         }));
     }

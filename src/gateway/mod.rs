@@ -471,7 +471,7 @@ impl Agent {
         let granted = self.granted(ApprovalRead::Fresh)?;
         let viewer = Viewer { id: self.identity.id, granted: &granted };
         let arguments = self.core.check_arguments(&viewer, name, tool, arguments)?;
-        let request = Request::CallTool { tool: tool.to_owned(), arguments: Arc::new(arguments) };
+        let request = Request::CallTool { tool: tool.into(), arguments: Arc::new(arguments) };
         let result = self.request_without_run(name, &request, options, stop).await?;
         self.core.check_result(name, tool, &result).map_err(|error| self.core.redacted(error))?;
         let result = tool_result(result);

@@ -18,6 +18,10 @@ const READY_VM_BYTES: u64 = 4 << 20;
 /// The time that a new keeper thread waits for a run before it makes the first VM.
 const GRACE: Duration = Duration::from_millis(15);
 
+/// The most VMs of ended runs that wait for the keeper. With more runs than processors the keeper cannot drop them as fast as runs end, so a run
+/// drops its VM itself.
+const MAX_USED: usize = 4;
+
 /// The VMs that are kept ready: `warm` in `Gateway.open`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -145,12 +149,19 @@ impl Pool {
         ready.map_or_else(|| image.start(), Ok).inspect_err(|_| self.shared.lock().running -= 1)
     }
 
-    /// Ends a run and drops its VM, whatever the VM's state.
+    /// Ends a run and drops its VM, whatever the VM's state: soon, on the keeper's thread, or at once if too many wait there.
     pub(super) fn give_back(&self, image: &GuestImage, vm: Vm) {
         let mut state = self.shared.lock();
         state.running -= 1;
-        state.used.push(vm);
+        let dropped_here = if state.used.len() < MAX_USED {
+            state.used.push(vm);
+            None
+        } else {
+            Some(vm)
+        };
         self.wake(image, &mut state);
+        drop(state);
+        drop(dropped_here);
     }
 
     /// Drops the VMs that are kept ready, until the next run.

@@ -87,8 +87,9 @@ async fn an_abort_ends_the_question_and_the_server_hears_of_it() {
         assert!(took < scaled(Duration::from_millis(100)), "{took:?}");
         if flags.is_empty() {
             let id = setup.test_folder.called(ONE, "elicit").await;
-            setup.test_folder.logged(ONE, "notification", |told| told["params"]["requestId"] == id).await;
-            setup.test_folder.logged(ONE, "response", |told| told["message"]["result"] == cancel()).await;
+            setup.test_folder.cancelled(ONE, &id).await;
+            let answers = setup.test_folder.events(ONE).into_iter().filter(|entry| entry["event"] == "response");
+            assert!(answers.map(|answer| answer["message"]["result"].clone()).all(|answer| answer == cancel()));
         } else {
             // Here the call was answered with the question: nothing is pending at the server that could be cancelled.
             assert_eq!(setup.test_folder.count(ONE, "notification"), 0);
@@ -112,14 +113,16 @@ async fn a_server_hears_of_an_abort_before_the_answer_to_what_the_call_asked() {
         let arguments = if tool == "sample" { json!({ "prompt": "?" }) } else { json!({}) };
         let (result, ()) = tokio::join!(setup.call_with(tool, arguments, for_person(&person), &stop), aborting);
         assert_eq!(result.unwrap_err().code(), "ERR_ABORTED");
-        setup.test_folder.logged(ONE, "response", |_| true).await;
+        let id = setup.test_folder.called(ONE, tool).await;
+        setup.test_folder.cancelled(ONE, &id).await;
         let told = setup.test_folder.events(ONE).into_iter().filter(|entry| match entry["event"].as_str() {
             Some("response") => true,
             Some("notification") => entry["method"] == "notifications/cancelled",
             _ => false,
         });
         let order: Vec<_> = told.map(|entry| entry["event"].as_str().unwrap().to_owned()).collect();
-        assert_eq!(order, ["notification", "response"], "{tool}");
+        // A server that has read the cancellation withdraws its question, which then gets no answer (MCP 2025-11-25, basic/utilities/cancellation).
+        assert!(order == ["notification", "response"] || order == ["notification"], "{tool}: {order:?}");
     }
 }
 

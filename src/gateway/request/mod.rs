@@ -42,7 +42,7 @@ use crate::text::json::{json_bytes, object_bytes};
 #[derive(Debug, Clone)]
 pub(super) enum Request {
     CallTool {
-        tool: String,
+        tool: Arc<str>,
         /// The arguments, shared because the request may be sent a second time.
         arguments: Arc<Map<String, Json>>,
     },
@@ -69,6 +69,14 @@ impl Request {
         match self {
             Self::CallTool { tool, .. } => tool,
             _ => self.method(),
+        }
+    }
+
+    /// Returns the same name for the audit, which keeps it longer than the request.
+    pub(super) fn shared_label(&self) -> Arc<str> {
+        match self {
+            Self::CallTool { tool, .. } => Arc::clone(tool),
+            _ => self.method().into(),
         }
     }
 
@@ -133,7 +141,7 @@ pub(super) struct Requester<'a> {
 
 impl Core {
     /// Sends a request to an approved and enabled server. Fails at once if the server is revoked or disabled meanwhile.
-    pub(super) async fn request(&self, server: &str, request: &Request, requester: Requester<'_>) -> Result<Json> {
+    pub(super) async fn request(&self, server: &Arc<str>, request: &Request, requester: Requester<'_>) -> Result<Json> {
         let started = Instant::now();
         // Around all steps, so that a request that is refused or given up is recorded too.
         let recorded = RecordedRequest::begin(self, server, request, requester, started);
@@ -154,11 +162,11 @@ impl Core {
         recorded.end(&outcome);
         traced.end(error_type(&outcome));
         let (tool, error) = (request.label(), outcome.as_ref().err().map(Error::code));
-        tracing::debug!(server, tool, error, "call");
+        tracing::debug!(server = &**server, tool, error, "call");
         // Sizes are only computed if a listener gets them, because large values would be serialised again.
         let traced = self.events.traces();
         self.events.trace(Event::Call {
-            server: server.to_owned(),
+            server: server.to_string(),
             tool: tool.to_owned(),
             duration_ms: started.elapsed().as_secs_f64() * 1000.0,
             argument_bytes: if traced { request.argument_bytes() } else { 0 },
@@ -182,6 +190,7 @@ impl Agent {
     /// Makes a request without a run: it ends with `stop` and with the agent, and its warnings are events.
     pub(super) async fn request_without_run(&self, server: &str, request: &Request, options: CallOptions, stop: &Stop) -> Result<Json> {
         let CallOptions { timeout_ms, callbacks, on_event, trace, audience } = options;
+        let server: Arc<str> = server.into();
         let (core, identity) = (&self.core, &self.identity);
         identity.check_open()?;
         let _work = identity.work.token();
@@ -192,12 +201,12 @@ impl Agent {
             biased;
             () = stop.stopped() => Err(stop.error("call", 0)),
             () = identity.closed.cancelled() => Err(identity.closed_error()),
-            outcome = core.request(server, request, Requester { scope: &scope, control: None, timeout_ms }) => outcome,
+            outcome = core.request(&server, request, Requester { scope: &scope, control: None, timeout_ms }) => outcome,
         };
         scope.take_warnings().into_iter().for_each(|warning| core.events.warn(warning));
         let outcome = match audience {
             Audience::Model => outcome,
-            Audience::Author => outcome.map_err(|error| core.explained(identity, server, request.target().item(), error)),
+            Audience::Author => outcome.map_err(|error| core.explained(identity, &server, request.target().item(), error)),
         };
         unless_ended(identity, stop, outcome)
     }

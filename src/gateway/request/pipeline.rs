@@ -134,7 +134,7 @@ impl<'a> Pipeline<'a> {
     ) -> std::result::Result<Json, CallFailure> {
         match self.request {
             Request::CallTool { tool, arguments } => {
-                let (tool, arguments, caller) = (tool.clone(), Arc::clone(arguments), Arc::clone(caller));
+                let (tool, arguments, caller) = (tool.to_string(), Arc::clone(arguments), Arc::clone(caller));
                 let as_task = found.item.runs_as_task();
                 Box::pin(connection.call(ToolRequest { tool, arguments, as_task, limits, caller })).await
             }

@@ -24,9 +24,14 @@ pub(in crate::gateway) struct RunRequests {
 }
 
 impl RunRequests {
-    fn request(&self, server: String, request: Request, control: Option<RunControl>) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
+    fn request(
+        &self,
+        server: Arc<str>,
+        request: Request,
+        control: Option<RunControl>,
+    ) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
         let (core, scope) = (self.core.upgrade(), Arc::clone(&self.scope));
-        let server = self.names.get(&server).cloned().unwrap_or(server);
+        let server = self.names.get(&*server).map_or(server, |name| name.as_str().into());
         Box::pin(async move {
             let Some(core) = core else { return Err(Error::Closed { what: "gateway" }) };
             core.request(&server, &request, Requester { scope: &scope, control: control.as_ref(), timeout_ms: None }).await
@@ -50,6 +55,6 @@ impl ToolCaller for RunRequests {
 impl ResourceOrPromptCaller for RunRequests {
     fn request_resource_or_prompt(&self, call: ResourceOrPromptCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
         let ResourceOrPromptCall { server, request, control } = call;
-        self.request(server, Request::ResourceOrPrompt(request), control)
+        self.request(server.into(), Request::ResourceOrPrompt(request), control)
     }
 }

@@ -13,6 +13,7 @@
 //! - `metrics`: counters and gauges in the text format of Prometheus
 
 mod access;
+mod answer_body;
 mod callers;
 mod connection;
 mod jwt;

@@ -1,9 +1,7 @@
 //! The routes, and the guards that a request passes: draining, `Host` and `Origin`, the caller, its rate, and the limits on requests and bodies.
 
 use std::cell::Cell;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
@@ -14,21 +12,21 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use http_body::Frame;
 use http_body_util::{BodyExt as _, Full};
 use rmcp::ServerHandler;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::CancellationToken;
 
 use super::access::{Access, Denied, Principal};
+use super::answer_body::AnswerBody;
 use super::callers::{Callers, Service};
 use super::connection::ConnectionAddresses;
 use super::metrics::{Metrics, Refusal};
 use super::options::HttpLimits;
 use super::origin::{Allowed, Forbidden};
 use super::rate::{Client, Rates};
-use super::sessions::{InUse, NO_SESSION_LEFT};
+use super::sessions::{ANSWER_KEPT, NO_SESSION_LEFT};
 use super::streams::RequestKind;
 
 const SESSION_ID: &str = "mcp-session-id";
@@ -186,7 +184,8 @@ async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request
         return shared.refuse(Refusal::Sessions);
     }
     let ended = (kind != RequestKind::Call).then(|| Box::pin(shared.draining.clone().cancelled_owned()));
-    response.map(|body| Body::new(CountedBody { body: Body::new(body), ended, _slots: slots, _session: session }))
+    let kept_for = (session.is_some() && kind == RequestKind::Call).then_some(ANSWER_KEPT);
+    response.map(|body| Body::new(AnswerBody::new(Body::new(body), ended, slots, session, kept_for)))
 }
 
 fn session_id(headers: &HeaderMap) -> Option<&str> {
@@ -304,34 +303,5 @@ struct BodyBytes {
 impl AsRef<[u8]> for BodyBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
-    }
-}
-
-/// The body of a response, with the request's places in the limits until it ends.
-struct CountedBody {
-    body: Body,
-    /// Ends a stream when the server drains.
-    ended: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    _slots: Vec<OwnedSemaphorePermit>,
-    _session: Option<InUse>,
-}
-
-impl http_body::Body for CountedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if self.ended.as_mut().is_some_and(|ended| ended.as_mut().poll(context).is_ready()) {
-            return Poll::Ready(None);
-        }
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.body.size_hint()
     }
 }

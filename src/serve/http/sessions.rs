@@ -20,6 +20,10 @@ tokio::task_local! {
     pub(super) static NO_SESSION_LEFT: Cell<bool>;
 }
 
+/// The time for which rmcp keeps a copy of each answer, for a client that has lost its connection and asks for the answer again. It is longer than the
+/// three seconds after which a client does so (`retry` of the stream).
+pub(super) const ANSWER_KEPT: Duration = Duration::from_secs(5);
+
 /// Numbers of sessions that are allowed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SessionLimits {
@@ -89,6 +93,7 @@ impl Sessions {
         let mut inner = LocalSessionManager::default();
         // rmcp's own time does not know open streams and running calls, so `end_left` does this.
         inner.session_config.keep_alive = None;
+        inner.session_config.completed_cache_ttl = ANSWER_KEPT;
         Self { inner, open: Mutex::default(), count: Arc::default(), most, metrics }
     }
 

@@ -1,10 +1,12 @@
 //! What can happen that the audit records, as a gateway tells it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
+
+use crate::text::json::object_bytes;
 
 /// An event for the audit. An agent of `None` is the operator's own.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,13 +55,14 @@ pub struct CallRecord {
     pub agent: Option<Arc<str>>,
     /// The number of the run in its process. `None` for a call without a run.
     pub run_id: Option<u64>,
-    pub server: String,
+    pub server: Arc<str>,
     /// A tool's raw name, or the method of another request.
-    pub tool: String,
+    pub tool: Arc<str>,
     /// Shared with the request, so that their digest is made after it, on another thread.
     pub arguments: Arc<Map<String, Json>>,
     pub outcome: CallOutcome,
-    pub duration: Duration,
+    pub started: Instant,
+    pub ended: Instant,
     /// Approximate size of the result.
     pub result_bytes: Option<usize>,
 }
@@ -151,6 +154,22 @@ pub enum AuditParty {
 }
 
 impl AuditEvent {
+    /// Returns when the event has happened, if it is recorded now.
+    pub(super) fn at(&self) -> Instant {
+        // A clock is read once for a call.
+        if let Self::Call(call) = self { call.ended } else { Instant::now() }
+    }
+
+    /// Returns whether so little memory belongs to the event that it may stay after the event is written.
+    pub(super) fn is_light(&self) -> bool {
+        const LIGHT_BYTES: usize = 4096;
+        match self {
+            Self::Call(call) => object_bytes(&call.arguments) <= LIGHT_BYTES,
+            Self::ConfigGrants(_) => false,
+            _ => true,
+        }
+    }
+
     /// Returns whether the event is heavy: its arguments should not wait in memory for others.
     pub(super) fn is_heavy(&self) -> bool {
         // A few of the first texts are looked at, as this runs on the path of a call.

@@ -125,7 +125,7 @@ impl Audit {
 
     /// Records an event. Neither waits nor writes to a disk.
     pub fn record(&self, event: AuditEvent) {
-        if let Some(told) = self.queue.push(now(), event) {
+        if let Some(told) = self.queue.push(event) {
             if let Some(presence) = &self.presence {
                 presence.tell(told);
             }

@@ -1,8 +1,11 @@
 //! The events that wait to be written. A call only pushes; one thread takes them out and writes them.
+//!
+//! Written events go back to the threads that push: each push drops one of them. Otherwise the thread that writes would free what the threads that
+//! make calls have allocated, and the next allocations of a call would take the allocator's slow path (two thirds of what recording a call took).
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::event::AuditEvent;
 
@@ -10,12 +13,36 @@ use super::event::AuditEvent;
 pub(super) const MAX_WAITING: usize = 8192;
 /// The time for which an event waits for further events. With the time of writing, it stays below 100 ms.
 const GATHERING: Duration = Duration::from_millis(50);
+/// The most written events that stay until a push drops them.
+const MAX_SPENT: usize = 512;
 
 /// An event with its time.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Noted {
-    pub(super) at: u64,
+    pub(super) at: Instant,
     pub(super) event: AuditEvent,
+}
+
+/// A moment on both clocks.
+pub(super) struct Moment {
+    monotonic: Instant,
+    /// Milliseconds since 1970.
+    wall: u64,
+}
+
+impl Moment {
+    pub(super) fn now() -> Self {
+        Self { monotonic: Instant::now(), wall: milliseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()) }
+    }
+
+    /// Returns an earlier time in milliseconds since 1970.
+    pub(super) fn wall_time_of(&self, earlier: Instant) -> u64 {
+        self.wall.saturating_sub(milliseconds(self.monotonic.saturating_duration_since(earlier)))
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The events to write next.
@@ -35,6 +62,8 @@ pub(super) struct Batch {
 #[derive(Default)]
 struct Waiting {
     events: Vec<Noted>,
+    /// Events that are written.
+    spent: Vec<Noted>,
     dropped: u64,
     told: u64,
     flushed: Vec<Sender<()>>,
@@ -54,8 +83,8 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Adds an event. Returns the number of all events so far, or `None` if the queue is closed.
-    pub(super) fn push(&self, at: u64, event: AuditEvent) -> Option<u64> {
-        let is_heavy = event.is_heavy();
+    pub(super) fn push(&self, event: AuditEvent) -> Option<u64> {
+        let (at, is_heavy) = (event.at(), event.is_heavy());
         let mut waiting = self.waiting.lock();
         if waiting.is_closed {
             return None;
@@ -66,11 +95,12 @@ impl Queue {
         } else {
             waiting.dropped += 1;
         }
-        let told = waiting.told;
+        let (told, spent) = (waiting.told, waiting.spent.pop());
         waiting.is_urgent |= is_heavy || waiting.events.len() >= MAX_WAITING / 2;
         // A writer that already gathers is not woken for a further event.
         let wakes = waiting.is_urgent || waiting.is_idle;
         drop(waiting);
+        drop(spent);
         if wakes {
             self.changed.notify_one();
         }
@@ -101,10 +131,14 @@ impl Queue {
         self.waiting.lock().told
     }
 
-    /// Waits for the next batch, or for at most `patience`: then the batch is empty. `spare` is an empty list whose memory is used again. After the
-    /// last batch, returns batches that are last again.
-    pub(super) fn next(&self, spare: Vec<Noted>, patience: Option<Duration>) -> Batch {
+    /// Waits for the next batch, after the events of the last one are written, or for at most `patience`: then the batch is empty. After the last
+    /// batch, returns batches that are last again.
+    pub(super) fn next(&self, mut written: Vec<Noted>, patience: Option<Duration>) -> Batch {
+        written.truncate(MAX_SPENT);
+        written.retain(|noted| noted.event.is_light());
         let mut waiting = self.waiting.lock();
+        let mut spare = std::mem::replace(&mut waiting.spent, written);
+        MutexGuard::unlocked(&mut waiting, || spare.clear());
         waiting.is_idle = true;
         let has_work = |now: &Waiting| !now.events.is_empty() || !now.flushed.is_empty() || now.is_closed;
         match patience {
@@ -139,12 +173,12 @@ mod tests {
     fn what_has_no_room_is_counted_and_what_has_comes_in_order() {
         let queue = Queue::default();
         for number in 0..MAX_WAITING + 5 {
-            queue.push(0, event(&number.to_string()));
+            queue.push(event(&number.to_string()));
         }
         let batch = queue.next(Vec::new(), None);
         assert_eq!((batch.events.len(), batch.dropped, batch.told), (MAX_WAITING, 5, MAX_WAITING as u64 + 5));
         assert_eq!([&batch.events[0], &batch.events[MAX_WAITING - 1]].map(|noted| &noted.event), [&event("0"), &event("8191")]);
-        queue.push(0, event("later"));
+        queue.push(event("later"));
         let batch = queue.next(Vec::new(), None);
         assert_eq!((batch.events.len(), batch.dropped), (1, 0));
     }
@@ -158,9 +192,9 @@ mod tests {
     #[test]
     fn a_closed_queue_gives_what_waits_and_takes_no_more() {
         let queue = Queue::default();
-        queue.push(0, event("a"));
+        queue.push(event("a"));
         queue.close();
-        assert_eq!(queue.push(0, event("b")), None);
+        assert_eq!(queue.push(event("b")), None);
         let batch = queue.next(Vec::new(), None);
         assert!(batch.is_last && batch.events.len() == 1);
         assert!(queue.next(Vec::new(), None).is_last);

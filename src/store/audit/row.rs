@@ -225,14 +225,14 @@ pub(super) struct Recorder<'a> {
 
 impl Recorder<'_> {
     /// Returns the rows of an event.
-    pub(super) fn entries(&self, at: u64, event: AuditEvent) -> Vec<Entry> {
+    pub(super) fn entries(&self, at: u64, event: &AuditEvent) -> Vec<Entry> {
         match event {
             AuditEvent::ConfigGrants(grants) => self.config_grants(at, grants),
             other => vec![self.entry(at, other)],
         }
     }
 
-    fn entry(&self, at: u64, event: AuditEvent) -> Entry {
+    fn entry(&self, at: u64, event: &AuditEvent) -> Entry {
         let details = AuditDetails { pid: self.pid, ..AuditDetails::default() };
         match event {
             AuditEvent::Approval { server, stage, digest, by } => {
@@ -240,49 +240,56 @@ impl Recorder<'_> {
                     ApprovalStage::Command => AuditAction::Command,
                     ApprovalStage::Manifest => AuditAction::Manifest,
                 };
-                let details = AuditDetails { action: Some(action), by: Some(by), subject: Some(digest), ..details };
-                Entry { server: Some(self.name(&server)), ..Entry::new(at, AuditKind::Approval, &details) }
+                let details = AuditDetails { action: Some(action), by: Some(*by), subject: Some(digest.clone()), ..details };
+                Entry { server: Some(self.name(server)), ..Entry::new(at, AuditKind::Approval, &details) }
             }
             AuditEvent::Revocation { server, by } => {
-                let details = AuditDetails { action: Some(AuditAction::Revoked), by: Some(by), ..details };
-                Entry { server: Some(self.name(&server)), ..Entry::new(at, AuditKind::Revocation, &details) }
+                let details = AuditDetails { action: Some(AuditAction::Revoked), by: Some(*by), ..details };
+                Entry { server: Some(self.name(server)), ..Entry::new(at, AuditKind::Revocation, &details) }
             }
             AuditEvent::Server { server, change, agent, source, by } => {
-                let subject = source.map(|source| self.name(&source));
-                let details = AuditDetails { action: Some(change.into()), by: Some(by), subject, ..details };
-                Entry { server: Some(self.name(&server)), agent: self.agent(agent), ..Entry::new(at, AuditKind::Server, &details) }
+                let subject = source.as_ref().map(|source| self.name(source));
+                let details = AuditDetails { action: Some((*change).into()), by: Some(*by), subject, ..details };
+                Entry { server: Some(self.name(server)), agent: self.agent(agent.as_ref()), ..Entry::new(at, AuditKind::Server, &details) }
             }
             AuditEvent::Grant(record) => self.grant(at, record),
             // Of these, the first row is the digest: `entries` gives the others.
             AuditEvent::ConfigGrants(grants) => self.config_digest(at, &grants.listing),
             AuditEvent::Connection { server, change, agent, duration } => {
-                let (action, outcome) = connection_words(change);
+                let (action, outcome) = connection_words(*change);
                 let details = AuditDetails { action: Some(action), outcome, duration_ms: duration.map(milliseconds), ..details };
-                Entry { server: Some(self.name(&server)), agent: self.agent(agent), ..Entry::new(at, AuditKind::Connection, &details) }
+                Entry {
+                    server: Some(self.name(server)),
+                    agent: self.agent(agent.as_ref()),
+                    ..Entry::new(at, AuditKind::Connection, &details)
+                }
             }
             AuditEvent::Call(call) => self.call(at, call, details),
         }
     }
 
-    fn grant(&self, at: u64, record: GrantRecord) -> Entry {
+    fn grant(&self, at: u64, record: &GrantRecord) -> Entry {
         let GrantRecord { agent, subject, patterns, change, by } = record;
-        let is_kept = |patterns: &Vec<String>| patterns.iter().map(String::len).sum::<usize>() <= MAX_CONTENT_BYTES;
+        let is_kept = |patterns: &&Vec<String>| patterns.iter().map(String::len).sum::<usize>() <= MAX_CONTENT_BYTES;
         let details = AuditDetails {
             pid: self.pid,
-            action: Some(change.into()),
-            by: Some(by),
-            subject: subject.map(|subject| self.name(&subject)),
-            patterns: patterns.filter(is_kept).map(|patterns| patterns.iter().map(|pattern| self.redactor.readable(pattern)).collect()),
+            action: Some((*change).into()),
+            by: Some(*by),
+            subject: subject.as_ref().map(|subject| self.name(subject)),
+            patterns: patterns
+                .as_ref()
+                .filter(is_kept)
+                .map(|patterns| patterns.iter().map(|pattern| self.redactor.readable(pattern)).collect()),
             ..AuditDetails::default()
         };
-        Entry { agent: agent.map(|agent| self.name(&agent)), ..Entry::new(at, AuditKind::Grant, &details) }
+        Entry { agent: agent.as_ref().map(|agent| self.name(agent)), ..Entry::new(at, AuditKind::Grant, &details) }
     }
 
     /// Returns a row with the digest of the config's grants, and one for each grant that is to be told.
-    fn config_grants(&self, at: u64, grants: ConfigGrants) -> Vec<Entry> {
+    fn config_grants(&self, at: u64, grants: &ConfigGrants) -> Vec<Entry> {
         let ConfigGrants { listing, changes } = grants;
-        let first = self.config_digest(at, &listing);
-        let others = changes.unwrap_or(listing).into_iter().map(|record| self.grant(at, record));
+        let first = self.config_digest(at, listing);
+        let others = changes.as_ref().unwrap_or(listing).iter().map(|record| self.grant(at, record));
         std::iter::once(first).chain(others).collect()
     }
 
@@ -297,34 +304,34 @@ impl Recorder<'_> {
         Entry::new(at, AuditKind::Grant, &AuditDetails { pid: self.pid, action, by, subject, ..AuditDetails::default() })
     }
 
-    fn call(&self, at: u64, call: CallRecord, details: AuditDetails) -> Entry {
-        let CallRecord { agent, run_id, server, tool, arguments, outcome, duration, result_bytes } = call;
-        let bytes = object_bytes(&arguments);
-        let form = Canonical::new("hyperlight-mcp audit arguments 1").fields(&arguments);
+    fn call(&self, at: u64, call: &CallRecord, details: AuditDetails) -> Entry {
+        let CallRecord { agent, run_id, server, tool, arguments, outcome, started, ended, result_bytes } = call;
+        let bytes = object_bytes(arguments);
+        let form = Canonical::new("hyperlight-mcp audit arguments 1").fields(arguments);
         let details = AuditDetails {
-            run_id,
+            run_id: *run_id,
             outcome: Some(outcome.as_str().to_owned()),
-            duration_ms: Some(milliseconds(duration)),
+            duration_ms: Some(milliseconds(ended.saturating_duration_since(*started))),
             arguments_digest: Some(self.key.authenticate(&form)),
             arguments: (self.content && bytes <= MAX_CONTENT_BYTES).then(|| self.redacted(arguments)),
             argument_bytes: Some(bytes),
-            result_bytes,
+            result_bytes: *result_bytes,
             ..details
         };
-        let (server, tool) = (Some(self.name(&server)), Some(self.name(&tool)));
-        Entry { agent: self.agent(agent), server, tool, ..Entry::new(at, AuditKind::Call, &details) }
+        let (server, tool) = (Some(self.name(server)), Some(self.name(tool)));
+        Entry { agent: self.agent(agent.as_ref()), server, tool, ..Entry::new(at, AuditKind::Call, &details) }
     }
 
-    fn redacted(&self, arguments: Arc<Map<String, Json>>) -> Map<String, Json> {
-        match self.redactor.redact_json(&Json::Object(Arc::unwrap_or_clone(arguments))) {
+    fn redacted(&self, arguments: &Map<String, Json>) -> Map<String, Json> {
+        match self.redactor.redact_json(&Json::Object(arguments.clone())) {
             Json::Object(fields) => fields,
             // The whole value was replaced.
             other => Map::from_iter([("redacted".to_owned(), other)]),
         }
     }
 
-    fn agent(&self, agent: Option<Arc<str>>) -> Option<String> {
-        agent.map(|agent| self.name(&agent))
+    fn agent(&self, agent: Option<&Arc<str>>) -> Option<String> {
+        agent.map(|agent| self.name(agent))
     }
 
     /// A model can ask for a tool of any name.

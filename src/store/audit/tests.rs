@@ -4,6 +4,8 @@ use rusqlite::Connection;
 use serde_json::{Map, Value as Json, json};
 use tempfile::TempDir;
 
+use std::time::Instant;
+
 use super::*;
 
 struct Scene {
@@ -51,14 +53,16 @@ fn revocation(server: &str) -> AuditEvent {
 
 fn call(arguments: Json) -> AuditEvent {
     let Json::Object(arguments) = arguments else { panic!("no object") };
+    let started = Instant::now();
     AuditEvent::Call(CallRecord {
         agent: Some("researcher".into()),
         run_id: Some(4),
-        server: "files".to_owned(),
-        tool: "read".to_owned(),
+        server: "files".into(),
+        tool: "read".into(),
         arguments: Arc::new(arguments),
         outcome: CallOutcome::Failed("ERR_CALL_DENIED"),
-        duration: Duration::from_micros(1500),
+        started,
+        ended: started + Duration::from_micros(1500),
         result_bytes: Some(12),
     })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::presence::{Counted, Presence};
-use super::queue::{Batch, Noted, Queue};
+use super::queue::{Batch, Moment, Noted, Queue};
 use super::row::{AuditAction, Entry, Recorder};
 use super::table::{Bounds, Table};
 use super::{AuditEvent, AuditOptions, ConfigGrants, now};
@@ -63,11 +63,11 @@ impl Writer {
         // What others have left behind is said first, as it happened before.
         self.committed(Writer::tell_left_behind);
         self.committed(Writer::tell_config_grants);
-        let mut spare = Vec::new();
+        let mut written = Vec::new();
         loop {
             let patience = self.unanchored_since.map(|since| ANCHORING.saturating_sub(since.elapsed()));
-            let Batch { mut events, dropped, told, flushed, is_last } = self.queue.next(spare, patience);
-            self.take(&mut events, dropped);
+            let Batch { events, dropped, told, flushed, is_last } = self.queue.next(written, patience);
+            self.take(&events, dropped);
             let is_written = self.committed(|writer| writer.write(told));
             for done in flushed {
                 // The receiver may have stopped waiting.
@@ -83,7 +83,7 @@ impl Writer {
                 }
                 return;
             }
-            spare = events;
+            written = events;
         }
     }
 
@@ -101,7 +101,7 @@ impl Writer {
     fn tell_config_grants(&mut self) -> Result<()> {
         let grants = ConfigGrants { listing: std::mem::take(&mut self.options.config_grants), changes: None };
         let has_none = grants.listing.is_empty();
-        let entries = self.recorder().entries(now(), AuditEvent::ConfigGrants(grants));
+        let entries = self.recorder().entries(now(), &AuditEvent::ConfigGrants(grants));
         let digest = entries.first().and_then(Entry::digest_of_grants);
         let (known, bounds, store) = (self.known, self.options.bounds(), Arc::clone(&self.store));
         let last = self.database()?.transaction(|reader| {
@@ -143,10 +143,13 @@ impl Writer {
         }
     }
 
-    fn take(&mut self, events: &mut Vec<Noted>, dropped: u64) {
+    fn take(&mut self, events: &[Noted], dropped: u64) {
+        let recorder = self.recorder();
         let room = MAX_UNWRITTEN.saturating_sub(self.unwritten.len()).min(events.len());
+        let now = Moment::now();
+        let entries = |Noted { at, event }: &Noted| recorder.entries(now.wall_time_of(*at), event);
+        let entries: Vec<_> = events[..room].iter().flat_map(entries).collect();
         self.lost += dropped + (events.len() - room) as u64;
-        let entries: Vec<_> = events.drain(..).take(room).flat_map(|Noted { at, event }| self.recorder().entries(at, event)).collect();
         self.unwritten.extend(entries);
     }
 

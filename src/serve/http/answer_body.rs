@@ -1,0 +1,133 @@
+//! The body of a response, which holds the places of its request in the limits.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::Frame;
+use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::sleep;
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use super::sessions::InUse;
+
+/// The largest answer whose copy in its session takes no place. The rate of requests bounds the memory of such copies.
+const LIGHT_BYTES: usize = 64 * 1024;
+
+/// The body of a response, with its request's places in the limits until it ends.
+///
+/// rmcp keeps a copy of each answer in a session for some seconds, for a client that has lost its connection. The places of a large answer are
+/// given back after this time. Otherwise one client could fill the memory with large answers, one after the other.
+pub(super) struct AnswerBody {
+    body: Body,
+    /// Ends a stream when the server drains.
+    ended: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    slots: Vec<OwnedSemaphorePermit>,
+    /// The time for which the session keeps a copy of the answer.
+    kept_for: Option<Duration>,
+    sent: usize,
+    is_whole: bool,
+    _session: Option<InUse>,
+}
+
+impl AnswerBody {
+    pub(super) fn new(
+        body: Body,
+        ended: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+        slots: Vec<OwnedSemaphorePermit>,
+        session: Option<InUse>,
+        kept_for: Option<Duration>,
+    ) -> Self {
+        Self { body, ended, slots, kept_for, sent: 0, is_whole: false, _session: session }
+    }
+
+    /// Returns how long a large copy of the answer is kept. The size of an answer that its client did not read to the end is not known.
+    fn large_copy_kept_for(&self) -> Option<Duration> {
+        let is_whole = self.is_whole || http_body::Body::is_end_stream(&self.body);
+        self.kept_for.filter(|_| !is_whole || self.sent > LIGHT_BYTES)
+    }
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        let Some(kept_for) = self.large_copy_kept_for() else { return };
+        // Without a runtime, the server has ended.
+        if let Ok(runtime) = Handle::try_current() {
+            let slots = std::mem::take(&mut self.slots);
+            runtime.spawn(async move {
+                sleep(kept_for).await;
+                drop(slots);
+            });
+        }
+    }
+}
+
+impl http_body::Body for AnswerBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.ended.as_mut().is_some_and(|ended| ended.as_mut().poll(context).is_ready()) {
+            return Poll::Ready(None);
+        }
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => self.sent += frame.data_ref().map_or(0, Bytes::len),
+            Poll::Ready(None) => self.is_whole = true,
+            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http_body_util::BodyExt as _;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    const NEVER: Duration = Duration::from_hours(24);
+
+    /// Returns the place of an answer of so many bytes, which was read to its end or dropped unread.
+    async fn place_after(bytes: usize, kept_for: Option<Duration>, is_read: bool) -> Arc<Semaphore> {
+        let places = Arc::new(Semaphore::new(1));
+        let slots = vec![places.clone().try_acquire_owned().unwrap()];
+        let body = AnswerBody::new(Body::from(vec![b'x'; bytes]), None, slots, None, kept_for);
+        if is_read {
+            assert_eq!(body.collect().await.unwrap().to_bytes().len(), bytes);
+        } else {
+            drop(body);
+        }
+        places
+    }
+
+    #[tokio::test]
+    async fn a_large_answer_holds_its_place_as_long_as_its_copy_is_kept() {
+        for is_read in [true, false] {
+            assert_eq!(place_after(LIGHT_BYTES + 1, Some(NEVER), is_read).await.available_permits(), 0);
+            let places = place_after(LIGHT_BYTES + 1, Some(Duration::from_millis(1)), is_read).await;
+            assert!(places.acquire().await.is_ok());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_small_answer_or_one_without_a_copy_holds_no_place_after_its_end() {
+        assert_eq!(place_after(LIGHT_BYTES, Some(NEVER), true).await.available_permits(), 1);
+        assert_eq!(place_after(LIGHT_BYTES + 1, None, true).await.available_permits(), 1);
+        assert_eq!(place_after(LIGHT_BYTES + 1, None, false).await.available_permits(), 1);
+    }
+}
