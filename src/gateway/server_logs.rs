@@ -69,13 +69,15 @@ impl Note {
     }
 }
 
+/// The server of an entry.
+enum Subject {
+    Key(String),
+    /// The server that has this name when the entry is written. So nothing is looked up on the path of a call.
+    Named(String),
+}
+
 enum Order {
-    /// `file` is the name of the server's file, without its ending.
-    Write {
-        file: String,
-        at: u64,
-        note: Note,
-    },
+    Write { server: Subject, at: u64, note: Note },
     Flush(Sender<()>),
 }
 
@@ -183,15 +185,19 @@ impl ServerLogs {
 
     /// Adds an entry to the log of the server that has this key.
     pub(super) fn note(&self, key: &str, note: Note) {
+        self.add(Subject::Key(key.to_owned()), note);
+    }
+
+    fn add(&self, server: Subject, note: Note) {
         self.begin();
-        self.writer.queue.add(Order::Write { file: file_of(key), at: now(), note });
+        self.writer.queue.add(Order::Write { server, at: now(), note });
     }
 
     /// Adds an entry for an event that concerns a server.
     pub(super) fn event(&self, event: Event) {
-        let Some(server) = subject_of(&event) else { return };
-        let key = self.key_of.get().and_then(|key_of| key_of(server)).unwrap_or_else(|| server.to_owned());
-        self.note(&key, Note::Event(Box::new(event)));
+        if let Some(server) = subject_of(&event).map(str::to_owned) {
+            self.add(Subject::Named(server), Note::Event(Box::new(event)));
+        }
     }
 
     /// Resolves once all entries so far are written, or after a second.
@@ -230,8 +236,9 @@ impl ServerLogs {
         }
         self.writer.begins.call_once(|| {
             let (queue, folder, redactor) = (Arc::clone(&self.writer.queue), Arc::clone(&self.folder), Arc::clone(&self.redactor));
+            let key_of = Arc::clone(&self.key_of);
             let thread = std::thread::Builder::new().name("hyperlight-mcp-logs".to_owned());
-            if let Err(error) = thread.spawn(move || write_all(&queue, &folder, &redactor)) {
+            if let Err(error) = thread.spawn(move || write_all(&queue, &folder, &redactor, &key_of)) {
                 tracing::warn!(%error, "cannot start the thread that writes the logs of servers");
             }
         });
@@ -318,14 +325,18 @@ fn line_of(at: u64, note: Note, redactor: &Redactor) -> Json {
 }
 
 /// Writes all entries. Creates the folder only at the start; if the folder is deleted later, it is not created again.
-fn write_all(queue: &Queue, folder: &Path, redactor: &Redactor) {
+fn write_all(queue: &Queue, folder: &Path, redactor: &Redactor, key_of: &OnceLock<KeyOf>) {
     let _ = files::private_folder(folder);
     let mut lines: HashMap<String, String> = HashMap::new();
     while let Some(orders) = queue.next() {
         let mut flushed = Vec::new();
         for order in orders {
             match order {
-                Order::Write { file, at, note } => {
+                Order::Write { server, at, note } => {
+                    let file = match server {
+                        Subject::Key(key) => file_of(&key),
+                        Subject::Named(name) => file_of(&key_of.get().and_then(|key_of| key_of(&name)).unwrap_or(name)),
+                    };
                     let text = lines.entry(file.clone()).or_default();
                     let _ = writeln!(text, "{}", line_of(at, note, redactor));
                     if text.len() > MAX_PIECE_BYTES {
