@@ -124,9 +124,9 @@ run_lane() {
   failed=()
   timings=()
   for function in "${@:2}"; do
-    # run_rust and node_tests are the stages rust and node.
+    # run_rust is the stage rust, and first_node_parts is one of the stage node.
     stage=${function#run_}
-    stage=${stage%_tests}
+    [[ $function != *_node_part* ]] || stage=node
     "$function"
   done
   printf '%s\n' "${failed[@]}" >"$work/failed"

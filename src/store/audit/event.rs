@@ -162,7 +162,7 @@ impl AuditEvent {
 
     /// Returns whether so little memory belongs to the event that it may stay after the event is written.
     pub(super) fn is_light(&self) -> bool {
-        const LIGHT_BYTES: usize = 4096;
+        const LIGHT_BYTES: usize = 1024;
         match self {
             Self::Call(call) => object_bytes(&call.arguments) <= LIGHT_BYTES,
             Self::ConfigGrants(_) => false,

@@ -124,6 +124,7 @@ impl Audit {
     }
 
     /// Records an event. Neither waits nor writes to a disk.
+    #[inline]
     pub fn record(&self, event: AuditEvent) {
         if let Some(told) = self.queue.push(event) {
             if let Some(presence) = &self.presence {

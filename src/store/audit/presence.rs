@@ -4,12 +4,11 @@
 //! The sign is a locked file in the state folder: the system unlocks it when its process ends. The number is in the system's shared memory, where a
 //! write takes no disk: each event raises it. Where there is no shared memory, the number of missing events is not known.
 
-use parking_lot::RwLock;
+use parking_lot::Mutex;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::files;
 
@@ -22,14 +21,15 @@ pub(super) struct Presence {
     pub(super) id: String,
     folder: PathBuf,
     /// `None` once all events are written.
-    files: RwLock<Option<PresenceFiles>>,
-    told: AtomicU64,
+    files: Mutex<Option<PresenceFiles>>,
 }
 
 struct PresenceFiles {
     /// Locked as long as it is open.
     _lock: File,
     counter: Option<File>,
+    /// The number in the counter.
+    told: u64,
 }
 
 impl Presence {
@@ -45,31 +45,26 @@ impl Presence {
         fs::rename(&new, lock_path(&folder, &id))?;
         let start = [0_u64, u64::from(std::process::id())].map(u64::to_ne_bytes).concat();
         let counter = create(&counter_path(&id)).ok().filter(|counter| counter.write_all_at(&start, 0).is_ok());
-        let files = RwLock::new(Some(PresenceFiles { _lock: lock, counter }));
-        Ok(Self { id, folder, files, told: AtomicU64::new(0) })
+        let files = Mutex::new(Some(PresenceFiles { _lock: lock, counter, told: 0 }));
+        Ok(Self { id, folder, files })
     }
 
-    /// Notes the number of all events so far.
+    /// Notes the number of all events so far. Another thread may have noted a higher one before.
     pub(super) fn tell(&self, told: u64) {
-        let files = self.files.read();
-        let Some(counter) = files.as_ref().and_then(|files| files.counter.as_ref()) else { return };
-        let mut latest = self.told.fetch_max(told, Ordering::SeqCst).max(told);
-        loop {
-            // An error leaves a number that is too low. No call may fail for that.
-            let _ = counter.write_all_at(&latest.to_ne_bytes(), 0);
-            // Another thread may have written a higher number in between, which this one has replaced.
-            let now = self.told.load(Ordering::SeqCst);
-            if now == latest {
-                return;
-            }
-            latest = now;
+        let mut files = self.files.lock();
+        if let Some(PresenceFiles { counter: Some(counter), told: latest, .. }) = &mut *files
+            && told > *latest
+        {
+            *latest = told;
+            // An error leaves a number that is too low. No call may fail for that. The C library would take most of the time of this write.
+            let _ = rustix::io::pwrite(counter, &told.to_ne_bytes(), 0);
         }
     }
 
     /// Takes the sign away, as all events are written.
     pub(super) fn end(&self) {
         remove(&self.folder, &self.id);
-        *self.files.write() = None;
+        *self.files.lock() = None;
     }
 
     /// Returns the gateways of this state folder whose processes have ended without taking their sign away.
