@@ -442,6 +442,11 @@ export interface ServerStatus {
   displayName?: string
   /** The server of which this is a variant by profiles. The code of an agent with these profiles knows the variant by this name. */
   variantOf?: string
+  /**
+   * The words of a provider, or of the catalogue, about the server, in one line and without secrets. Nobody approves them, so no model is given them. An
+   * agent gets them once the server is approved.
+   */
+  description?: string
   /** Who brought the server. */
   source: ServerSource
   /** Other sources that have a server of this name, which is not used. */
@@ -826,7 +831,7 @@ export interface NotGrantedEvent {
   type: 'not-granted'
   agent: string
   server: string
-  /** The tool's name, `resource:` with a URI, or `prompt:` with a name. */
+  /** The tool's name, `resource:` with a URI, `prompt:` with a name, or `*`: code of the agent asked for the server as a whole. */
   item: string
   /** The reason, and which toolbox has it. It must not be shown to a model. */
   reason: string
@@ -1614,7 +1619,8 @@ export interface AuditQuery {
 export type AuditKind = 'approval' | 'revocation' | 'server' | 'grant' | 'connection' | 'call' | 'gap' | 'damage'
 
 /**
- * The action that a row records. `command` and `manifest` are the stages of an approval. `queue-full`: events came faster than they could be written.
+ * The action that a row records. `command` and `manifest` are the stages of an approval. `default`: what agents without a grant get was changed.
+ * `config`: the rows that follow, of the same process, say what has changed in the config's grants; if the gateway was just opened, all of them. `queue-full`: events came faster than they could be written.
  * `process-ended`: a process ended without closing its gateway. `head-changed`: the end of the chain was changed, or is older than what was written.
  */
 export type AuditAction =
@@ -1628,6 +1634,8 @@ export type AuditAction =
   | 'disabled'
   | 'granted'
   | 'ungranted'
+  | 'default'
+  | 'config'
   | 'opened'
   | 'failed'
   | 'lost'
@@ -1657,8 +1665,13 @@ export interface AuditRow {
   /** What has happened, for each kind but `call`. */
   action?: AuditAction
   by?: AuditParty
-  /** The digest that was approved; the source of a server; the toolbox of a grant. */
+  /**
+   * The digest that was approved; the source of a server; the toolbox of a grant, or `profile:` with the name of a profile; `all` or `none` of a default; the
+   * digest of all grants of a config.
+   */
   subject?: string
+  /** The patterns of the toolbox, or the servers of the profile, if they have at most 64 KiB. */
+  patterns?: string[]
   /** The number of the run in its process. Missing for a call without a run. */
   runId?: number
   /**
@@ -1755,8 +1768,8 @@ export interface CommandOutcome {
   /**
    * The result for programs. `list` gives `{ servers }`; `info` gives a server with its offer; `enable`, `disable`, `revoke`, and `approve` with a
    * digest give a `ServerStatus`; `approve` without a digest gives `{ request }`; `test` gives a `ConnectionReport`; `search` gives `{ matches }`;
-   * `reload` gives a `ReloadReport`; `logs` gives `{ server, lines }`; `help` gives `{ help }`. If `ok` is false, it is `{ error: { code, message }
-   * }`.
+   * `reload` gives a `ReloadReport`; `logs` gives `{ server, lines }`; `providers` gives `{ providers }`, with a name `{ request }`, and with its digest
+   * too a `ProviderStatus`; `help` gives `{ help }`. If `ok` is false, it is `{ error: { code, message } }`.
    */
   data: unknown
   /** The result as text for people. */
@@ -1872,7 +1885,7 @@ export interface ServerDefinition {
   capabilities?: string[]
   /** Words in the text of a task that ask for the server. Default: none. */
   keywords?: string[]
-  /** A sentence for people who read the definition. It has no effect. */
+  /** A sentence for people: `description` of `servers()`. It decides nothing. */
   description?: string
   [key: string]: unknown
 }
@@ -1885,6 +1898,8 @@ export interface ProviderStatus {
   package?: string
   /** The version that is installed. */
   version?: string
+  /** The package's words about itself, from its `package.json`, in one line and without secrets. */
+  description?: string
   /** The config names the package, it is installed and was found, or the agent's author has registered the provider. */
   origin: 'config' | 'discovered' | 'registered'
   /**
@@ -1942,8 +1957,9 @@ export declare class Agent {
   /** Does the same as `Gateway.servers`, for the servers that exist for the agent. */
   servers(): ServerStatus[]
   /**
-   * Adds a server for this agent alone, and resolves with its status. Its name follows from the display name: `My Café!` becomes `my-cafe`, with a
-   * number if another server has the name. It is kept for the next gateway with the same `stateDir`, and for the next agent of this name. Nothing
+   * Adds a server for this agent, and resolves with its status. Other agents have it only by a toolbox with a pattern like
+   * `agent:researcher:my-files/*`. Its name follows from the display name: `My Café!` becomes `my-cafe`, with a number if another server has the
+   * name. It is kept for the next gateway with the same `stateDir`, and for the next agent of this name. Nothing
    * of it runs before a person has approved it: its state is `pending-approval`, and an event `server-proposed` has what they must see.
    *
    * Rejects with `ERR_INVALID_OPTION` for an entry that could not be used, `ERR_TOO_MANY_PROPOSALS` for more than 20 servers, `ERR_STORE`.
@@ -2034,7 +2050,7 @@ export declare class Agent {
  * ```
  */
 export declare class Gateway {
-  /** Does the same as `Agent.addServer`, for the operator's own agent. No other agent can use the server. */
+  /** Does the same as `Agent.addServer`, for the operator's own agent. Other agents have the server only by a toolbox with a pattern like `agent::my-files/*`. */
   addServer(server: NewServer): Promise<ServerStatus>
   /** Does the same as `Agent.updateServer`, for servers that the operator's own agent has added. */
   updateServer(name: string, change: ServerChange): Promise<ServerStatus>
@@ -2293,6 +2309,7 @@ export declare class Gateway {
   toolboxes(): Promise<GrantList>
   /**
    * Makes or replaces a toolbox: a list of patterns like `weather/*`, `github/list_*`, `!github/delete_*`, of which the last that matches decides.
+   * A server that an agent has added is granted to others by `agent:NAME:SERVER/*` alone.
    * `null` removes the toolbox, unless an agent has it.
    *
    * Rejects with `ERR_INVALID_OPTION`, `ERR_GRANT_IN_CONFIG` if the config defines the toolbox, `ERR_UNKNOWN_TOOLBOX`, `ERR_STORE`.

@@ -40,6 +40,36 @@ test('an agent adds, changes and removes servers, and nothing of them comes back
   assert.match((await failure(agent.addServer({ name: 'A', command: 5 }), 'ERR_INVALID_OPTION')).message, /command/)
 })
 
+test('the operator grants what one agent has added to another, by a pattern that names both', async (t) => {
+  const gateway = await openGateway(t, {})
+  const owner = gateway.agent('researcher')
+  const reader = gateway.agent('reader')
+  await owner.addServer({ name: 'Files', ...gated('--tools', 'echo,count') })
+  for (let stage = 0; stage < 2; stage++) await gateway.approve('files', (await gateway.approvalRequest('files')).digest)
+  await gateway.enable('files')
+  await gateway.setToolbox('all', ['*/*', 'files/*'])
+  await gateway.grant('reader', 'all')
+  await failure(reader.callTool('files', 'echo', { value: 1 }), 'ERR_NOT_GRANTED')
+  assert.deepEqual(reader.servers(), [])
+  const { granted, reason } = await gateway.explainGrant('reader', 'files', 'echo')
+  assert.deepEqual([granted, /only patterns that begin with agent:researcher:files\//.test(reason)], [false, true])
+
+  await failure(gateway.setToolbox('named', ['agent:researcher:*/echo']), 'ERR_INVALID_OPTION')
+  await gateway.setToolbox('named', ['agent:researcher:files/echo'])
+  await gateway.grant('reader', 'named')
+  assert.deepEqual((await reader.callTool('files', 'echo', { value: 1 })).structuredContent, { value: 1 })
+  assert.deepEqual(
+    reader.servers().map(({ name, displayName, source }) => [name, displayName, source.name]),
+    [['files', undefined, 'researcher']],
+  )
+  const sandbox = await reader.sandbox()
+  const run = await sandbox.run(
+    'import * as files from "host:mcp-files"; export const handler = () => Object.keys(files).filter((name) => name !== "default")',
+  )
+  assert.deepEqual(run.value, ['echo'])
+  assert.equal('setToolbox' in owner, false, 'the owner grants nothing')
+})
+
 test('onServerApproval is asked for each stage, and only true approves', async (t) => {
   const stages = []
   let answer = true
@@ -168,6 +198,16 @@ test('what agents propose comes first in list and doctor, and a person decides a
   ]
   const approved = await atTerminal(at, ['approve', 'zeta'], yes)
   assert.match(approved.text, /the agent "researcher" has added this server, and calls it "Zeta"[\s\S]*zeta: approved/)
+  // Another agent has it once a toolbox names it, and not by a wider one.
+  const has = async () => /zeta/.test((await run(at, ['list', '--agent', 'reader', '--json'])).stdout)
+  for (const [pattern, granted] of [
+    ['*/*', false],
+    ['agent:researcher:zeta/echo', true],
+  ]) {
+    assert.equal((await run(at, ['toolboxes', 'named', pattern])).code, 0)
+    assert.equal((await run(at, ['grant', 'reader', 'named'])).code, 0)
+    assert.equal(await has(), granted, pattern)
+  }
   assert.equal((await run(at, ['remove', 'refused'])).code, 0)
   const { stderr } = await run(at, ['list'])
   assert.doesNotMatch(stderr, /proposes/)

@@ -52,6 +52,7 @@ impl Recording {
             max_bytes: 64 * MIB as u64,
             max_age: Duration::from_hours(1),
             content: false,
+            config_grants: Vec::new(),
             redactor: Arc::new(Redactor::new(None, None)),
             on_problem: Arc::new(|error| eprintln!("{error}")),
         };
@@ -60,6 +61,8 @@ impl Recording {
 }
 
 impl ToolCaller for Canned {
+    fn note_missing(&self, _: &str, _: Option<&str>) {}
+
     fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
         let started = Instant::now();
         let ToolCall { server, tool, arguments, .. } = call;

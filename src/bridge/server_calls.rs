@@ -40,6 +40,9 @@ pub struct ToolCall {
 pub trait ToolCaller: Send + Sync {
     /// Returns the server's result, unparsed. Dropping the future cancels the call.
     fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
+
+    /// Notes that code asked for a tool, or for a server as a whole, that its run does not have. Must not wait.
+    fn note_missing(&self, server: &str, tool: Option<&str>);
 }
 
 /// The checks of arguments and results against the approved schemas.
@@ -177,8 +180,11 @@ impl ServerCalls {
         arguments: Arguments,
         control: &RunControl,
     ) -> Result<impl Future<Output = Result<Json>> + Send + use<>> {
-        let manifest = Arc::clone(self.manifest(server)?);
-        let Some(approved) = manifest.tool(tool) else { return Err(manifest.unknown_tool(server, tool)) };
+        let manifest = Arc::clone(self.manifest_for(server, Some(tool))?);
+        let Some(approved) = manifest.tool(tool) else {
+            self.caller.note_missing(server, Some(tool));
+            return Err(manifest.unknown_tool(server, tool));
+        };
         let arguments = tool_arguments(&format!("{server}.{tool}"), arguments, self.limits.max_argument_bytes)?;
         let checked = self.checks.arguments.check(server, &manifest, tool, arguments);
         let (arguments, warning) = checked.map_err(|error| self.clean(error))?;
@@ -263,11 +269,31 @@ impl ServerCalls {
     }
 
     pub(super) fn manifest(&self, server: &str) -> Result<&Arc<Manifest>> {
-        self.manifests.get(server).ok_or_else(|| Error::UnknownServer {
-            server: server.to_owned(),
-            place: "in this run, which can use the servers that were approved and enabled when it started",
-            known: self.manifests.keys().map(ErrorText::from).collect(),
+        self.manifest_for(server, None)
+    }
+
+    fn manifest_for(&self, server: &str, tool: Option<&str>) -> Result<&Arc<Manifest>> {
+        self.manifests.get(server).ok_or_else(|| {
+            self.caller.note_missing(server, tool);
+            Error::UnknownServer {
+                server: server.to_owned(),
+                place: "in this run, which can use the servers that were approved and enabled when it started",
+                known: self.manifests.keys().map(ErrorText::from).collect(),
+            }
         })
+    }
+
+    /// Returns whether the run has a module of a server, or `mcp`. Notes a server that it does not have.
+    #[must_use]
+    pub fn has_module(&self, module: &str) -> bool {
+        match server_of(module) {
+            Some(server) if self.manifests.contains_key(server) => true,
+            Some(server) => {
+                self.caller.note_missing(server, None);
+                false
+            }
+            None => module == MCP_MODULE,
+        }
     }
 }
 

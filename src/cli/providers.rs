@@ -4,15 +4,9 @@ use serde_json::json;
 
 use super::Exit;
 use super::error::CliError;
-use super::next_command::NextCommand;
 use super::session::Session;
-use crate::command::{Style, Tone, one_line};
+use crate::command::{provider_approved_text, provider_list_text, provider_request_text};
 use crate::gateway::{Gateway, ProviderRequest, ProviderState, ProviderStatus};
-
-/// Width of the column with the field names.
-const NAMES: usize = 16;
-const WARNING: &str = "The code of a package runs with all rights of this program, at each start. Approve it only if you trust who made it. \
-    The servers that it brings do not start until you approve each of them.";
 
 /// Lists the providers.
 pub(super) fn providers(session: &Session) -> Result<Exit, CliError> {
@@ -21,7 +15,9 @@ pub(super) fn providers(session: &Session) -> Result<Exit, CliError> {
     if session.json() {
         session.terminal.print_json(&json!({ "providers": all }));
     } else {
-        session.terminal.print(&list_text(&all, &session.next_command, &session.terminal.out));
+        session.terminal.print(&provider_list_text(&all, &session.terminal.out, &|name| {
+            session.next_command.with(&format!("approve --provider {name}"))
+        }));
     }
     Ok(Exit::Done)
 }
@@ -42,7 +38,7 @@ pub(super) async fn approve(session: &Session, name: &str, digest: Option<&str>)
         return Ok(Exit::Failed);
     }
     let dialog = session.terminal.dialog().await;
-    dialog.say(&request_text(&request, &session.terminal.err));
+    dialog.say(&provider_request_text(&request, &session.terminal.err));
     let is_approved = dialog.confirm("Approve?").await;
     drop(dialog);
     if !is_approved {
@@ -70,7 +66,7 @@ fn show(session: &Session, request: &ProviderRequest) {
         return session.terminal.print_json(&json!({ "provider": request.name, "approved": false, "request": request }));
     }
     let terminal = &session.terminal;
-    terminal.print(request_text(request, &terminal.out).trim_start());
+    terminal.print(provider_request_text(request, &terminal.out).trim_start());
     let sentence = "Not approved yet. After reading this, a person approves it with:";
     let command = session.next_command.with(&format!("approve --provider {} --digest {}", request.name, request.digest));
     terminal.print(&format!("\n{}  {command}\n", terminal.out.wrapped("", sentence)));
@@ -89,91 +85,9 @@ fn tell(session: &Session, status: &ProviderStatus) -> Exit {
     let is_ready = status.state == ProviderState::Ready;
     if session.json() {
         session.terminal.print_json(&json!({ "provider": status.name, "approved": is_ready, "status": status }));
-    } else if let Some(problem) = &status.problem {
-        session.terminal.print(&format!("{}: {}: {problem}\n", status.name, status.state.as_str()));
     } else {
-        session.terminal.print(&format!("{}: approved. It brings: {}\n", status.name, names_of(&status.servers)));
-        if !status.servers.is_empty() {
-            let advice = session.next_command.with(&format!("approve {}", status.servers[0]));
-            session.terminal.print(&format!("Each server needs its own approval: {advice}\n"));
-        }
+        let approve = |server: &str| session.next_command.with(&format!("approve {server}"));
+        session.terminal.print(&provider_approved_text(status, &approve));
     }
     if is_ready { Exit::Done } else { Exit::Failed }
-}
-
-fn names_of(servers: &[String]) -> String {
-    if servers.is_empty() { "no servers".to_owned() } else { one_line(&servers.join(", ")) }
-}
-
-fn list_text(all: &[ProviderStatus], next_command: &NextCommand, style: &Style) -> String {
-    if all.is_empty() {
-        return "the config names no providers, and none was found\n".to_owned();
-    }
-    let row = |status: &ProviderStatus| {
-        let package = status.package.iter().chain(&status.version).cloned().collect::<Vec<_>>().join("@");
-        vec![status.name.clone(), status.state.as_str().to_owned(), one_line(&package), status.servers.len().to_string()]
-    };
-    let mut text = style.table(&["PROVIDER", "STATE", "PACKAGE", "SERVERS"], all.iter().map(row).collect());
-    for status in all {
-        if let Some(problem) = &status.problem {
-            let title = style.paint(Tone::Warning, &format!("{}: {}", status.name, status.state.as_str()));
-            text.extend(["\n", &title, "\n"]);
-            text.push_str(&style.wrapped("  ", problem));
-        }
-        if status.state == ProviderState::Unapproved {
-            // The command is not wrapped, so that it can be copied.
-            text.extend(["  ", &next_command.with(&format!("approve --provider {}", status.name)), "\n"]);
-        }
-        for refused in &status.refused {
-            text.push_str(&style.wrapped("  ", &one_line(&format!("{} is denied: {}", refused.name, refused.reason))));
-        }
-    }
-    text
-}
-
-/// Formats everything that a person must see before the code of a package runs.
-fn request_text(request: &ProviderRequest, style: &Style) -> String {
-    let ProviderRequest { name, package, version, folder, file, files, bytes, digest, approved: _, approved_before } = request;
-    let mut text = format!("\n{}\n", style.paint(Tone::Warning, &format!("Provider {name}: the code of a package")));
-    let mut field = |name: &str, value: &str| text.push_str(&style.field(name, NAMES, value));
-    field("package", package);
-    field("version", version);
-    if let Some(before) = approved_before {
-        field("approved before", &format!("version {before}, with other files"));
-    }
-    field("folder", folder);
-    field("runs", file);
-    field("covers", &format!("all files of the folder: {files}, {bytes} bytes. What they import from elsewhere is refused"));
-    field("digest", digest);
-    text.push_str(&style.wrapped("", WARNING));
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn style() -> Style {
-        Style::new(false, Some(80))
-    }
-
-    #[test]
-    fn a_request_shows_all_that_is_approved() {
-        let request = ProviderRequest {
-            name: "acme-mcp".into(),
-            package: "acme-mcp".into(),
-            version: "1.2.0".into(),
-            folder: "/project/node_modules/acme-mcp".into(),
-            file: "provider.js".into(),
-            files: 2,
-            bytes: 512,
-            digest: "d".repeat(64),
-            approved: false,
-            approved_before: Some("1.1.0".into()),
-        };
-        let text = request_text(&request, &style());
-        for part in ["1.2.0", "1.1.0", "/project/node_modules/acme-mcp", "provider.js", "512 bytes", &"d".repeat(64), "all rights"] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
-    }
 }

@@ -40,6 +40,8 @@ pub enum Command {
     Reload,
     /// Show a server's standard error, connections and calls
     Logs(Logs),
+    /// List the providers; with a name, show what its code is, and with its digest approve it
+    Providers(Providers),
 }
 
 /// Name of a server as an argument.
@@ -56,6 +58,17 @@ pub struct Approve {
     /// The server's name in the config
     #[arg(value_name = "SERVER")]
     pub server: String,
+    /// Digest of the request that was read: approves exactly that request
+    #[arg(value_name = "DIGEST")]
+    pub digest: Option<String>,
+}
+
+/// Arguments of `providers`.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct Providers {
+    /// The name of a provider, or of its package
+    #[arg(value_name = "PROVIDER")]
+    pub provider: Option<String>,
     /// Digest of the request that was read: approves exactly that request
     #[arg(value_name = "DIGEST")]
     pub digest: Option<String>,

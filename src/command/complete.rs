@@ -60,7 +60,7 @@ mod tests {
     fn each_place_has_its_words() {
         let servers = ["weather", "wiki", "files"];
         assert_eq!(complete("/m", &servers), ["/mcp"]);
-        assert_eq!(complete("", &servers).len(), 11);
+        assert_eq!(complete("", &servers).len(), 12);
         assert_eq!(complete("/mcp help se", &servers), ["search"]);
         assert_eq!(complete("info ", &servers), ["files", "weather", "wiki"]);
         assert_eq!(complete("search x --server w", &servers), ["weather", "wiki"]);

@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 
 use super::args::{Approve, Command, Logs, Search};
 use super::parse::{METHOD, Parsed, parse};
+use super::providers::providers;
 use super::render;
 use super::request::{request_text, stage_of};
 use super::text::Style;
@@ -74,11 +75,11 @@ pub struct Outcome {
 
 impl Outcome {
     /// Returns an outcome whose text is its data as JSON.
-    fn for_model(data: &Json) -> Result<Self> {
+    pub(super) fn for_model(data: &Json) -> Result<Self> {
         Self::of(data, format!("{data}\n"))
     }
 
-    fn of(data: &impl Serialize, text: String) -> Result<Self> {
+    pub(super) fn of(data: &impl Serialize, text: String) -> Result<Self> {
         let data = serde_json::to_value(data).map_err(|error| Error::Internal(error.to_string().into()))?;
         Ok(Self { ok: true, data, text })
     }
@@ -169,6 +170,7 @@ pub async fn perform_as(gateway: &Gateway, agent: &Agent, command: &Command, sty
             Err(Error::InvalidOption { method: METHOD, problem: problem.into() })
         }
         Command::Logs(logs) => show_logs(gateway, logs, style),
+        Command::Providers(arguments) => providers(gateway, arguments, style, speaker).await,
     }
 }
 

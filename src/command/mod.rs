@@ -8,14 +8,16 @@ mod args;
 mod complete;
 mod execute;
 mod parse;
+mod providers;
 mod render;
 mod request;
 mod text;
 mod words;
 
-pub use args::{Approve, Command, Line, Logs, Search, Server};
+pub use args::{Approve, Command, Line, Logs, Providers, Search, Server};
 pub use complete::complete;
 pub use execute::{CommandOptions, Outcome, Speaker, execute, perform, perform_as};
+pub(crate) use providers::{provider_approved_text, provider_list_text, provider_request_text};
 pub use render::{logs_text, problem_text};
 pub(crate) use request::{bordered, quoted};
 pub use request::{request_text, stage_of};

@@ -105,7 +105,13 @@ pub(super) fn info_text(info: &ServerInfo, style: &Style) -> String {
     text.push_str(&style.field("  approved", NAMES, &yes_or_no(status.approved)));
     text.push_str(&style.field("  enabled", NAMES, &yes_or_no(status.enabled)));
     text.push_str(&style.field("  source", NAMES, &source_text(&status.source)));
-    let lines = [("  variant of", status.variant_of.clone()), ("  hidden", hidden_text(status)), ("  readiness", missing_text(status))];
+    let described = status.description.as_deref().map(|text| format!("\"{}\"", sanitise_line(text, MAX_ERROR_CHARS)));
+    let lines = [
+        ("  description", described),
+        ("  variant of", status.variant_of.clone()),
+        ("  hidden", hidden_text(status)),
+        ("  readiness", missing_text(status)),
+    ];
     for (name, line) in lines {
         if let Some(line) = line {
             text.push_str(&style.field(name, NAMES, &line));

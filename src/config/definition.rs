@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::filters::UriFilter;
 use super::oauth::OAuthDefinition;
+use super::pattern::ServerRef;
 use super::source::ServerSource;
 use super::template::Template;
 use super::variant::SettingPlace;
@@ -232,6 +233,8 @@ pub struct ServerDefinition {
     /// Variables of this process that the server needs: `envRequired` of a provider's definition, always empty for an entry of the config. A
     /// server that lacks one is not ready.
     pub required_environment: Vec<String>,
+    /// The words of a provider's definition about the server, or of the catalogue's. They are for people and decide nothing.
+    pub description: Option<String>,
     pub origin: Origin,
 }
 
@@ -240,6 +243,12 @@ impl ServerDefinition {
     #[must_use]
     pub fn given_name(&self) -> &str {
         marked_name(&self.name).0
+    }
+
+    /// Returns the server as patterns of grants know it. The name of a server that a task brings has a mark behind it, which is not a part of it.
+    #[must_use]
+    pub fn as_granted(&self) -> ServerRef<'_> {
+        ServerRef::of(&self.name, &self.source)
     }
 
     /// Returns the key under which approvals, tokens and facts of the server are kept: [`ServerSource::key`].

@@ -52,7 +52,7 @@ pub use loaders::loads_code;
 pub(crate) use loaders::loads_code_by_its_start;
 pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};
-pub use pattern::{Item, Pattern};
+pub use pattern::{Item, Pattern, ServerRef};
 pub use profiles::{Overrides, ProfileDefinition};
 pub use programs::{BaseFile, BaseLayer, Program, base_layer};
 pub(crate) use programs::{

@@ -2,13 +2,51 @@
 //! decides with several of them.
 
 use super::filters::{UriFilter, check_pattern};
-use crate::text::{has_invisible, is_server_name};
+use super::grants::check_label;
+use super::source::{ServerSource, SourceKind};
+use crate::text::{has_invisible, is_server_name, marked_name};
 
 /// The longest pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 1_000;
+const FORM: &str = "must be server/tool, like \"weather/*\", \"github/list_*\" or \"!github/delete_*\"";
 const RESOURCE: &str = "resource:";
 const PROMPT: &str = "prompt:";
 const TOOL: &str = "tool:";
+/// The beginning of a pattern for a server that an agent has added: `agent:researcher:my-files/*`.
+const AGENT: &str = "agent:";
+
+/// A server as patterns know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerRef<'a> {
+    /// The name that patterns match: that in the registry, without its mark.
+    pub name: &'a str,
+    /// The name in the registry. Profiles distinguish a server from its variants.
+    pub registry_name: &'a str,
+    /// The agent that has added the server; an empty text for the operator's own agent. `None`: no agent has added it.
+    pub added_by: Option<&'a str>,
+}
+
+impl<'a> ServerRef<'a> {
+    /// Describes a server of a source.
+    #[must_use]
+    pub fn of(registry_name: &'a str, source: &'a ServerSource) -> Self {
+        let added_by = (source.kind == SourceKind::Agent).then(|| source.name.as_deref().unwrap_or_default());
+        Self { added_by, ..Self::from(registry_name) }
+    }
+}
+
+/// Describes a server of this name that no agent has added.
+impl<'a> From<&'a str> for ServerRef<'a> {
+    fn from(registry_name: &'a str) -> Self {
+        Self { name: marked_name(registry_name).0, registry_name, added_by: None }
+    }
+}
+
+impl<'a> From<&'a String> for ServerRef<'a> {
+    fn from(name: &'a String) -> Self {
+        Self::from(name.as_str())
+    }
+}
 
 /// Something of a server that a pattern can name, by its raw name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +76,39 @@ impl<'a> Item<'a> {
     }
 }
 
+/// The servers that a pattern matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Servers {
+    /// Servers by a name with wildcards. Such a pattern allows nothing of a server that an agent has added: the agent chooses the name, and would
+    /// get what was granted of another server.
+    Named(String),
+    /// The one server of this name that this agent has added.
+    Added { agent: String, server: String },
+}
+
+impl Servers {
+    fn parse(text: &str) -> Result<Self, String> {
+        let Some(added) = text.strip_prefix(AGENT) else {
+            // A wildcard may stand for any part of a name, so it is checked as a letter.
+            let is_well_formed = !text.is_empty() && text.chars().all(|next| next == '*' || is_server_name(&format!("a{next}")));
+            let problem = || format!("{FORM}; a server's name has small letters, digits, \"-\", and here \"*\"");
+            return is_well_formed.then(|| Self::Named(text.to_owned())).ok_or_else(problem);
+        };
+        let (agent, server) = added.split_once(':').unwrap_or_default();
+        if is_server_name(server) && (agent.is_empty() || check_label(agent).is_ok()) {
+            return Ok(Self::Added { agent: agent.to_owned(), server: server.to_owned() });
+        }
+        Err("must be agent:NAME:SERVER/tool for a server that an agent has added, with both names in full and without \"*\"".to_owned())
+    }
+
+    fn matches(&self, server: ServerRef<'_>, denies: bool) -> bool {
+        match self {
+            Self::Named(name) => (denies || server.added_by.is_none()) && matches_text(name, server.name),
+            Self::Added { agent, server: name } => server.added_by == Some(agent) && name == server.name,
+        }
+    }
+}
+
 /// The items of a server that a pattern matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Items {
@@ -56,8 +127,8 @@ enum Items {
 /// ```
 /// use hyperlight_mcp::config::{Item, Pattern};
 /// let pattern = Pattern::parse("github/list_*").unwrap();
-/// assert!(pattern.matches("github", Item::Tool("list_issues")) && !pattern.matches("github", Item::Tool("delete_repo")));
-/// assert!(!pattern.matches("gitlab", Item::Tool("list_issues")) && !pattern.denies());
+/// assert!(pattern.matches("github".into(), Item::Tool("list_issues")) && !pattern.matches("github".into(), Item::Tool("delete_repo")));
+/// assert!(!pattern.matches("gitlab".into(), Item::Tool("list_issues")) && !pattern.denies());
 /// assert!(Pattern::parse("!github/delete_*").unwrap().denies());
 /// assert!(Pattern::parse("github").unwrap_err().contains("server/tool"));
 /// ```
@@ -65,8 +136,7 @@ enum Items {
 pub struct Pattern {
     text: String,
     denies: bool,
-    /// The server's name, with wildcards.
-    server: String,
+    servers: Servers,
     items: Items,
 }
 
@@ -80,12 +150,8 @@ impl Pattern {
             return Err(format!("must have at most {MAX_PATTERN_BYTES} bytes, and no control or invisible characters"));
         }
         let (denies, rest) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
-        let form = "must be server/tool, like \"weather/*\", \"github/list_*\" or \"!github/delete_*\"";
-        let (server, item) = rest.split_once('/').filter(|(server, item)| !server.is_empty() && !item.is_empty()).ok_or(form)?;
-        // A wildcard may stand for any part of a name, so it is checked as a letter.
-        if server.chars().any(|next| next != '*' && !is_server_name(&format!("a{next}"))) {
-            return Err(format!("{form}; a server's name has small letters, digits, \"-\", and here \"*\""));
-        }
+        let (server, item) = rest.split_once('/').filter(|(server, item)| !server.is_empty() && !item.is_empty()).ok_or(FORM)?;
+        let servers = Servers::parse(server)?;
         let items = if item == "*" {
             Items::All
         } else if let Some(uri) = item.strip_prefix(RESOURCE) {
@@ -101,7 +167,7 @@ impl Pattern {
         } else {
             Items::Tools(item.strip_prefix(TOOL).unwrap_or(item).to_owned())
         };
-        Ok(Self { text: text.to_owned(), denies, server: server.to_owned(), items })
+        Ok(Self { text: text.to_owned(), denies, servers, items })
     }
 
     /// Returns the pattern as it was written.
@@ -124,20 +190,20 @@ impl Pattern {
 
     /// Returns whether the pattern is for this server.
     #[must_use]
-    pub fn matches_server(&self, server: &str) -> bool {
-        matches_text(&self.server, server)
+    pub fn matches_server(&self, server: ServerRef<'_>) -> bool {
+        self.servers.matches(server, self.denies)
     }
 
     /// Returns whether the pattern is for every item of this server.
     #[must_use]
-    pub fn matches_all_of(&self, server: &str) -> bool {
+    pub fn matches_all_of(&self, server: ServerRef<'_>) -> bool {
         self.items == Items::All && self.matches_server(server)
     }
 
     /// Returns whether the pattern is for this item. A denying pattern for resources matches every spelling of its URI, and an allowing one only
     /// URIs that are written as it is, like `denyResources` and `allowResources` of a server.
     #[must_use]
-    pub fn matches(&self, server: &str, item: Item<'_>) -> bool {
+    pub fn matches(&self, server: ServerRef<'_>, item: Item<'_>) -> bool {
         self.matches_server(server)
             && match (&self.items, item) {
                 (Items::All, _) => true,
@@ -190,7 +256,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn matches(pattern: &str, server: &str, item: Item<'_>) -> bool {
-        Pattern::parse(pattern).unwrap().matches(server, item)
+        Pattern::parse(pattern).unwrap().matches(server.into(), item)
     }
 
     #[test]
@@ -221,6 +287,21 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_an_agent_has_added_is_allowed_by_its_agent_and_name_alone() {
+        let added = |by| ServerRef { added_by: Some(by), ..ServerRef::from("files") };
+        let matches = |pattern: &str, server: ServerRef<'_>| Pattern::parse(pattern).unwrap().matches(server, Item::Tool("read"));
+        for pattern in ["*/*", "files/*", "*/read", "f*/read", "agent:b:files/*", "agent:a:file/*", "agent::files/*"] {
+            assert!(!matches(pattern, added("a")), "{pattern}");
+        }
+        assert!(matches("agent:a:files/*", added("a")) && matches("agent:a:files/read", added("a")));
+        assert!(matches("agent::files/*", added("")), "the operator's own agent has no name");
+        assert!(!matches("agent:a:files/*", "files".into()), "a server of another source may take the name");
+        for pattern in ["!*/*", "!files/read", "!agent:a:files/*"] {
+            assert!(matches(pattern, added("a")), "{pattern}");
+        }
+    }
+
+    #[test]
     fn a_text_that_is_no_pattern_is_refused() {
         for text in [
             "",
@@ -234,6 +315,13 @@ mod tests {
             "a/b\n",
             "a/\u{200b}b",
             "a/resource:x*y",
+            "agent:a/*",
+            "agent:a:b",
+            "agent:a:*/x",
+            "agent:*:b/x",
+            "agent:a:b:c/x",
+            "agent:a:B/x",
+            "provider:a:b/x",
             &format!("a/{}", "b".repeat(1_000)),
         ] {
             assert!(Pattern::parse(text).is_err(), "{text}");

@@ -163,6 +163,7 @@ impl<'a> Reader<'a> {
             keywords,
             capabilities,
             required_environment: Vec::new(),
+            description: None,
             origin: std::mem::take(&mut self.origin),
         })
     }

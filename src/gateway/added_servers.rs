@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::availability::exists_for;
+use super::approval_cache::ApprovalRead;
 use super::core::Core;
 use super::{Agent, Gateway};
 use crate::blocking::blocking;
@@ -116,6 +116,12 @@ impl Core {
     /// Returns the name that an agent gave a server that it has added.
     pub(super) fn display_name(&self, server: &ServerDefinition) -> Option<String> {
         self.added.get(&server.name).filter(|added| added.definition.source == server.source).map(|added| added.display_name.clone())
+    }
+
+    /// Returns whether a toolbox names a server that an agent has added, so that it is not for this agent alone. Grants that cannot be read count as
+    /// one that does.
+    pub(super) fn is_granted_by_name(&self, server: &AddedServer) -> bool {
+        self.grants_now(ApprovalRead::Fresh).map_or(true, |grants| grants.names_addition(server.definition.as_granted()))
     }
 
     /// Returns whether a server that an agent has added is the one that its name stands for now, and no other source hides it.
@@ -295,7 +301,7 @@ impl Agent {
             Some(server) if rights == Rights::RemoveAll || Some(&server.definition.source) == self.identity.own_source().as_ref() => {
                 Ok(server)
             }
-            _ if self.core.registry.server(name).is_ok_and(|server| exists_for(&server.source, &self.identity)) => {
+            _ if self.exists(name)? => {
                 let problem =
                     "this agent has not added it. Servers of the config are changed by the user, with hyperlight-mcp set and remove";
                 Err(Error::OperatorOnly { what: "this server", problem })
@@ -334,23 +340,9 @@ impl Gateway {
     }
 }
 
-/// Returns whether an agent may use the servers of a source. Those that an agent has added are for agents of its name alone: `own` is the source of
-/// what this agent adds.
-pub(super) fn may_use(source: &ServerSource, own: Option<&ServerSource>) -> bool {
-    source.kind != SourceKind::Agent || own == Some(source)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_added_server_is_for_its_agent_alone() {
-        let [a, b, operators, config] = [source_of(Some("a")), source_of(Some("b")), source_of(None), ServerSource::default()];
-        assert!(may_use(&a, Some(&a)) && !may_use(&a, Some(&b)) && !may_use(&a, Some(&operators)) && !may_use(&a, None));
-        assert!(may_use(&operators, Some(&operators)) && !may_use(&operators, Some(&a)) && !may_use(&operators, None));
-        assert!([Some(&a), Some(&operators), None].into_iter().all(|own| may_use(&config, own)));
-    }
 
     #[test]
     fn models_of_one_name_make_a_limited_number_of_proposals_an_hour() {

@@ -292,7 +292,7 @@ impl Agent {
         self.core.check_open()?;
         let granted = self.granted(ApprovalRead::Fresh)?;
         let server = self.core.known_server(name, &granted).map_err(|error| self.core.redacted(error))?;
-        let exists = exists_for(&server.source, &self.identity) && self.core.sees(&server, &granted);
+        let exists = exists_for(server.as_granted(), &self.identity, &granted) && self.core.sees(&server, &granted);
         if exists { Ok(server) } else { Err(self.core.redacted(self.core.unknown_server(name, &granted))) }
     }
 

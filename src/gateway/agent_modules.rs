@@ -84,6 +84,10 @@ impl GuestModules for RunHost {
         self.servers.modules().names().into_iter().chain(self.agent.keys().cloned()).collect()
     }
 
+    fn has(&self, name: &str) -> bool {
+        if self.servers.owns(name) { self.servers.has_module(name) } else { self.agent.contains_key(name) }
+    }
+
     fn module(&self, name: &str) -> Option<GuestModule> {
         if self.servers.owns(name) {
             return self.servers.modules().module(name);

@@ -6,24 +6,27 @@ use std::time::{Duration, Instant};
 use serde_json::Value as Json;
 
 use super::Gateway;
+use super::approval_cache::ApprovalRead;
 use super::callbacks::CallScope;
 use super::core::Core;
 use super::events::Events;
+use super::grant_records;
 use super::options::GatewayOptions;
 use super::reload::ReloadReport;
 use super::request::{Request, Requester};
 use crate::blocking::blocking;
+use crate::config::GrantSettings;
 use crate::error::{Error, Result};
 use crate::registry::Decider;
 use crate::store::Store;
 use crate::store::audit::{
-    Audit, AuditEvent, AuditOptions, AuditParty, AuditQuery, AuditReport, AuditRow, CallOutcome, CallRecord, ConnectionChange, GrantChange,
-    ServerChange,
+    Audit, AuditEvent, AuditOptions, AuditParty, AuditQuery, AuditReport, AuditRow, CallOutcome, CallRecord, ConfigGrants,
+    ConnectionChange, GrantChange, GrantRecord, ServerChange,
 };
 use crate::text::json::approximate_bytes;
 
 /// Opens the audit of a gateway.
-pub(super) fn open(store: &Arc<Store>, options: &GatewayOptions, events: &Events) -> Audit {
+pub(super) fn open(store: &Arc<Store>, options: &GatewayOptions, grants: &GrantSettings, events: &Events) -> Audit {
     let told = events.clone();
     let on_problem = move |error: Error| {
         let error = error.redacted(&told.redactor);
@@ -33,6 +36,7 @@ pub(super) fn open(store: &Arc<Store>, options: &GatewayOptions, events: &Events
         max_bytes: options.limits.max_audit_bytes,
         max_age: Duration::from_millis(options.limits.max_audit_age_ms),
         content: options.audit_content,
+        config_grants: grant_records::listing(grants),
         redactor: Arc::clone(&events.redactor),
         on_problem: Arc::new(on_problem),
     };
@@ -103,12 +107,32 @@ impl Core {
         self.audit.record(AuditEvent::Server { server: server.to_owned(), change, agent, source: None, by: decider.into() });
     }
 
-    /// Records toolboxes that an agent was given, or that were taken from it; `*` stands for all.
+    /// Records toolboxes that an agent was given, with their patterns as they are now, or that were taken from it.
     pub(super) fn record_grants(&self, agent: &str, toolboxes: &[String], change: GrantChange) {
-        let all = ["*".to_owned()];
-        for toolbox in if toolboxes.is_empty() { &all } else { toolboxes } {
-            let (agent, toolbox) = (agent.to_owned(), toolbox.clone());
-            self.audit.record(AuditEvent::Grant { agent, toolbox, change, by: AuditParty::Person });
+        let grants = self.grants_now(ApprovalRead::Cached).ok();
+        let patterns = |toolbox: &String| {
+            let patterns = grants.as_ref()?.toolbox(toolbox)?;
+            Some(patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect())
+        };
+        for toolbox in toolboxes {
+            let patterns = if change == GrantChange::Granted { patterns(toolbox) } else { None };
+            let (agent, subject) = (Some(agent.to_owned()), Some(toolbox.clone()));
+            self.audit.record(AuditEvent::Grant(GrantRecord { agent, subject, patterns, change, by: AuditParty::Person }));
+        }
+    }
+
+    /// Records that a toolbox was made, changed or removed.
+    pub(super) fn record_toolbox(&self, toolbox: &str, patterns: Option<&[String]>, change: GrantChange) {
+        let (subject, patterns) = (Some(toolbox.to_owned()), patterns.map(<[String]>::to_vec));
+        self.audit.record(AuditEvent::Grant(GrantRecord { agent: None, subject, patterns, change, by: AuditParty::Person }));
+    }
+
+    /// Records what a changed config says about grants, if it is not what the one before said.
+    pub(super) fn record_config_grants(&self, before: &GrantSettings, now: &GrantSettings) {
+        let changes = grant_records::changes(before, now);
+        if !changes.is_empty() {
+            let listing = grant_records::listing(now);
+            self.audit.record(AuditEvent::ConfigGrants(ConfigGrants { listing, changes: Some(changes) }));
         }
     }
 

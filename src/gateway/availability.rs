@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::added_servers;
 use super::agent::Identity;
 use super::approval_cache::ApprovalRead;
 use super::core::Core;
 use super::granted::Granted;
 use crate::catalog::Manifest;
-use crate::config::{ServerDefinition, ServerSource, SourceKind};
+use crate::config::{ServerDefinition, ServerRef, ServerSource, SourceKind};
 use crate::error::{Error, Result};
 use crate::registry::{AgentId, Presence};
 use crate::trust::ApprovalStatus;
@@ -27,11 +26,16 @@ impl Core {
         self.check_plugin_on()?;
         // Another source may have taken the name meanwhile: what is granted to whoever added a server is not that source's.
         let is_taken = server.source.kind != SourceKind::Agent && viewer.granted.is_own(&server.name);
-        if is_taken || !self.may_use(server, viewer.id) {
+        if is_taken || !self.may_use(server, viewer) {
             return Err(self.unknown_server(&server.name, viewer.granted));
         }
-        let approved = self.approval_status(server)?.require_full(&server.name)?;
-        let manifest = viewer.granted.manifest(&server.name, &approved).ok_or_else(|| self.unknown_server(&server.name, viewer.granted))?;
+        let approved = match self.approval_status(server)? {
+            ApprovalStatus::Full(approved) => approved,
+            // Its name is the choice of another agent, and nobody has approved it.
+            _ if viewer.granted.is_of_another(server.as_granted()) => return Err(self.unknown_server(&server.name, viewer.granted)),
+            other => other.require_full(&server.name)?,
+        };
+        let manifest = viewer.granted.manifest(server, &approved).ok_or_else(|| self.unknown_server(&server.name, viewer.granted))?;
         if self.registry.is_enabled(&server.name, viewer.id) { Ok(manifest) } else { Err(self.not_enabled(&server.name)) }
     }
 
@@ -62,12 +66,15 @@ impl Core {
     }
 
     /// Returns whether an agent may use a server, as far as that depends on who brought it.
-    pub(super) fn may_use(&self, server: &ServerDefinition, agent: AgentId) -> bool {
-        if agent == self.people.operator.id {
-            return added_servers::may_use(&server.source, self.people.operator.own_source().as_ref());
+    pub(super) fn may_use(&self, server: &ServerDefinition, viewer: &Viewer<'_>) -> bool {
+        let server = server.as_granted();
+        if viewer.id == self.people.operator.id {
+            return is_for(server, &self.people.operator, viewer.granted);
         }
-        let own = self.agents.get(agent).and_then(|identity| identity.own_source());
-        added_servers::may_use(&server.source, own.as_ref())
+        match self.agents.get(viewer.id) {
+            Some(identity) => is_for(server, &identity, viewer.granted),
+            None => server.added_by.is_none(),
+        }
     }
 
     /// Returns whether at least one agent that has not ended sees the server.
@@ -82,6 +89,14 @@ impl Core {
         match approval_status.and_then(|approval_status| approval_status.require_full(name)) {
             Ok(_) => self.not_enabled(name),
             Err(error) => error,
+        }
+    }
+
+    /// Returns the reason as an agent may know it.
+    pub(super) fn refusal_for(&self, name: &str, granted: &Granted) -> Error {
+        match self.refusal(name) {
+            Error::UnknownServer { .. } => self.unknown_server(name, granted),
+            other => other,
         }
     }
 
@@ -109,7 +124,7 @@ impl Core {
         let granted = viewer.granted;
         for (name, server) in self.servers_of(viewer, attached) {
             if let ApprovalStatus::Full(approved) = self.approval_status_by(&server, approval_read)?
-                && let Some(manifest) = granted.manifest(&server.name, &approved)
+                && let Some(manifest) = granted.manifest(&server, &approved)
             {
                 visible.insert(name, manifest);
             }
@@ -123,17 +138,26 @@ impl Core {
         let Viewer { id, granted } = *viewer;
         let identity = self.agents.get(id);
         let agent = identity.as_ref().and_then(|identity| identity.name());
-        let always = self.registry.enabled_servers(id).into_iter().filter(|server| presence(&server.source, agent) == Presence::Always);
-        let always = always.filter_map(|server| Some((granted.name_in_code(&server.name)?.to_owned(), server)));
-        let attached = attached.0.iter().filter(|(_, known)| self.registry.is_enabled(known, id) && granted.reaches(known));
-        let all = always.chain(attached.filter_map(|(name, known)| Some((name.clone(), self.registry.server(known).ok()?))));
-        all.filter(|(_, server)| self.may_use(server, id)).collect()
+        let is_there = |server: &Arc<ServerDefinition>| presence(&server.name, &server.source, agent, granted) == Presence::Always;
+        let always = self.registry.enabled_servers(id).into_iter().filter(is_there);
+        let always = always.filter_map(|server| Some((granted.name_in_code(server.as_granted())?.to_owned(), server)));
+        let attached = attached.0.iter().filter(|(_, known)| self.registry.is_enabled(known, id));
+        let attached = attached.filter_map(|(name, known)| Some((name.clone(), self.registry.server(known).ok()?)));
+        let all = always.chain(attached.filter(|(_, server)| granted.reaches(server.as_granted())));
+        all.filter(|(_, server)| self.may_use(server, viewer)).collect()
     }
 }
 
-/// Returns whether the servers of a source exist for an agent.
-pub(super) fn exists_for(source: &ServerSource, identity: &Identity) -> bool {
-    identity.is_operator() || added_servers::may_use(source, identity.own_source().as_ref())
+/// Returns whether a server exists for an agent, as far as that depends on who brought it. For the operator, those of all agents do.
+pub(super) fn exists_for(server: ServerRef<'_>, identity: &Identity, granted: &Granted) -> bool {
+    identity.is_operator() || is_for(server, identity, granted)
+}
+
+/// Returns whether an agent may use a server, as far as that depends on who brought it: what an agent has added is for agents of its name, and for
+/// those that the operator has granted it by name.
+fn is_for(server: ServerRef<'_>, identity: &Identity, granted: &Granted) -> bool {
+    let own = if identity.is_operator() { Some("") } else { identity.granted_name.as_deref() };
+    server.added_by.is_none() || server.added_by == own || granted.has_addition(server)
 }
 
 /// The servers that a task attaches: the names by which its runs know them, with the registry's names.
@@ -141,10 +165,10 @@ pub(super) fn exists_for(source: &ServerSource, identity: &Identity) -> bool {
 pub(super) struct AttachedServers(pub(super) BTreeMap<String, String>);
 
 /// Returns whether a server of this source is there without a task, for an agent of this name; `None` is the operator's own agent.
-pub(super) fn presence(source: &ServerSource, agent: Option<&str>) -> Presence {
+pub(super) fn presence(server: &str, source: &ServerSource, agent: Option<&str>, granted: &Granted) -> Presence {
     match source.kind {
         SourceKind::Config => Presence::Always,
-        SourceKind::Agent if source.name.as_deref() == agent => Presence::Always,
+        SourceKind::Agent if source.name.as_deref() == agent || granted.has_addition(ServerRef::of(server, source)) => Presence::Always,
         SourceKind::Agent | SourceKind::Task | SourceKind::Provider | SourceKind::Generated | SourceKind::Catalogue => Presence::OnRequest,
     }
 }

@@ -159,7 +159,7 @@ impl Agent {
     /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`, and the errors of [`Agent::declarations`].
     pub fn tool_info(&self, server: &str, tool: &str, errors: ToolErrors) -> Result<ToolInfo> {
         let granted = self.granted(ApprovalRead::Fresh)?;
-        let server = granted.name_in_code(server).unwrap_or(server);
+        let server = granted.name_in_code(server.into()).unwrap_or(server);
         let info = self.catalog(errors)?.tool_info(server, tool).map_err(|error| self.core.redacted(error))?;
         let direct_names = match &info.function.tool {
             Some(raw) => self.names_of(server, raw)?,
@@ -181,17 +181,17 @@ impl Agent {
         }
         let entry = match self.core.registry.entry(name) {
             Ok(entry) => entry,
-            Err(_) if !granted.is_everything() => return Err(unknown()),
+            Err(_) if !self.is_operator() => return Err(unknown()),
             Err(error) => return Err(self.core.redacted(error)),
         };
         let status = self.status(&entry, &granted, ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?.ok_or_else(unknown)?;
         let server = self.core.registry.server(name).ok();
         let approval_status =
-            server.map(|server| self.core.approval_status(&server)).transpose().map_err(|error| self.core.redacted(error))?;
+            server.as_ref().map(|server| self.core.approval_status(server)).transpose().map_err(|error| self.core.redacted(error))?;
         let style = self.core.declaration_style(ToolErrors::default());
-        let offer = match approval_status {
-            Some(ApprovalStatus::Full(approved)) => {
-                granted.manifest(name, &approved).map(|manifest| Catalog::server_offer(granted_name(name), &manifest, &style))
+        let offer = match (server, approval_status) {
+            (Some(server), Some(ApprovalStatus::Full(approved))) => {
+                granted.manifest(&server, &approved).map(|manifest| Catalog::server_offer(granted_name(name), &manifest, &style))
             }
             _ => None,
         };

@@ -65,8 +65,8 @@ impl Core {
 
     /// Checks the result of a call without a guest. A warning is sent as an event.
     pub(super) fn check_result(&self, server: &str, tool: &str, result: &Json) -> Result<()> {
-        let definition = self.registry.server(server)?;
-        // The approval was revoked while the call was pending. The answer is returned without a check.
+        // The server was removed, or its approval revoked, while the call was pending. The answer is returned without a check.
+        let Ok(definition) = self.registry.server(server) else { return Ok(()) };
         let ApprovalStatus::Full(manifest) = self.approval_status(&definition)? else { return Ok(()) };
         let checked = self.output_checks(&[(server, &definition)]).check(server, &manifest, tool, result)?;
         if let Some(warning) = checked {

@@ -58,7 +58,7 @@ impl Core {
         if !matches!(outcome, Err(Error::Closed { .. } | Error::PluginOff | Error::NotApproved { .. } | Error::TooManyConnections { .. })) {
             self.registry.record(&server.name, &outcome);
             if let Err(error) = &outcome {
-                self.events.server_logs.note(&server.name, Note::Failed(error.clone()));
+                self.events.server_logs.note(&server.key(), Note::Failed(error.clone()));
                 self.record_connection(&server.name, ConnectionChange::Failed(error.code()), scope.identity.name.clone(), None);
             }
         }

@@ -55,8 +55,8 @@ impl Agent {
             // variants, which share the names of tools, the agent has at most one.
             if let Ok(server) = self.core.registry.server(server_of_key(&key))
                 && server.key() == key
-                && granted.allows(&server.name, Item::Tool(&tool))
-                && let Some(server) = granted.name_in_code(&server.name)
+                && granted.allows(server.as_granted(), Item::Tool(&tool))
+                && let Some(server) = granted.name_in_code(server.as_granted())
             {
                 return Ok((server.to_owned(), tool));
             }

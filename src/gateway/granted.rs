@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use super::agent::Identity;
 use super::approval_cache::ApprovalRead;
+use super::availability::exists_for;
 use super::core::Core;
 use super::grant_rows;
 use crate::bridge::ToolSearch;
 use crate::catalog::{Kept, Manifest};
-use crate::config::{Confirm, GrantSettings, Item, ProfileConflict, ServerDefinition, SourceKind};
+use crate::config::{Confirm, GrantSettings, Item, ProfileConflict, ServerDefinition, ServerRef};
 use crate::error::{Error, ErrorText, OwnText, Result};
 use crate::registry::{Access, Grants, Stack};
 use crate::store::{Kind, Rows};
@@ -66,30 +67,48 @@ impl Granted {
 
     /// Returns the name by which the agent's code knows a server of the registry. `None` if the server stands for no module of the agent: another variant,
     /// or a server in whose place the agent has a variant.
-    pub(super) fn name_in_code<'s>(&self, registry_name: &'s str) -> Option<&'s str> {
-        let name = match marked_name(registry_name) {
-            (_, NameMark::Task) => registry_name,
+    pub(super) fn name_in_code<'s>(&self, server: ServerRef<'s>) -> Option<&'s str> {
+        let name = match marked_name(server.registry_name) {
+            (_, NameMark::Task) => server.registry_name,
             (name, NameMark::None | NameMark::Variant(_)) => name,
         };
-        (self.registry_name(name) == registry_name && self.reaches(registry_name)).then_some(name)
+        (self.registry_name(name) == server.registry_name && self.reaches(server)).then_some(name)
+    }
+
+    /// Returns whether the agent itself has added this server.
+    fn has_added(&self, server: ServerRef<'_>) -> bool {
+        server.added_by.is_some() && self.own.contains(server.name)
+    }
+
+    /// Returns whether the operator has granted the agent a server by name that another agent has added.
+    pub(super) fn has_addition(&self, server: ServerRef<'_>) -> bool {
+        self.access.reaches_by_name(server) && self.is_of_profiles(server)
+    }
+
+    /// Returns whether another agent has added a server that this one is granted.
+    pub(super) fn is_of_another(&self, server: ServerRef<'_>) -> bool {
+        !self.has_added(server) && self.has_addition(server)
     }
 
     /// Returns whether the agent may know that there is a server of this name in the registry.
-    pub(super) fn reaches(&self, server: &str) -> bool {
-        let name = granted_name(server);
-        self.own.contains(name) || self.access.reaches(name) && self.stack.as_ref().is_none_or(|stack| stack.reaches(server))
+    pub(super) fn reaches(&self, server: ServerRef<'_>) -> bool {
+        self.has_added(server) || self.access.reaches(server) && self.is_of_profiles(server)
+    }
+
+    /// Returns whether the agent's profiles have a server of the registry. Without profiles, all servers are.
+    fn is_of_profiles(&self, server: ServerRef<'_>) -> bool {
+        self.stack.as_ref().is_none_or(|stack| stack.reaches(server.registry_name))
     }
 
     /// Returns the registry's names of the servers that the agent has by its profiles.
     pub(super) fn by_profiles(&self) -> impl Iterator<Item = &str> {
-        self.stack.iter().flat_map(Stack::registry_names).filter(|server| self.reaches(server))
+        self.stack.iter().flat_map(Stack::registry_names).filter(|server| self.reaches((*server).into()))
     }
 
     /// Returns whether the agent may use an item of a server.
-    pub(super) fn allows(&self, server: &str, item: Item<'_>) -> bool {
-        let name = granted_name(server);
-        let by_profiles = || self.stack.as_ref().is_none_or(|stack| stack.reaches(server) && stack.allows(name, item));
-        self.own.contains(name) || self.access.allows(name, item) && by_profiles()
+    pub(super) fn allows(&self, server: ServerRef<'_>, item: Item<'_>) -> bool {
+        let in_stack = || self.stack.as_ref().is_none_or(|stack| stack.allows(server.name, item));
+        self.has_added(server) || self.access.allows(server, item) && self.is_of_profiles(server) && in_stack()
     }
 
     /// Returns which calls of a server ask a person: as its entry says, or stricter.
@@ -105,20 +124,20 @@ impl Granted {
     }
 
     /// Returns what the agent sees of an approved manifest. `None` if it sees nothing of the server.
-    pub(super) fn manifest(&self, server: &str, approved: &Arc<Manifest>) -> Option<Arc<Manifest>> {
+    pub(super) fn manifest(&self, server: &ServerDefinition, approved: &Arc<Manifest>) -> Option<Arc<Manifest>> {
         if self.is_everything() {
             return Some(Arc::clone(approved));
         }
         let mut all = self.reduced.lock();
-        if let Some((_, reduced)) = all.get(server).filter(|(known, _)| Arc::ptr_eq(known, approved)) {
+        if let Some((_, reduced)) = all.get(&server.name).filter(|(known, _)| Arc::ptr_eq(known, approved)) {
             return reduced.clone();
         }
-        let reduced = self.reduce(server, approved);
-        all.insert(server.to_owned(), (Arc::clone(approved), reduced.clone()));
+        let reduced = self.reduce(server.as_granted(), approved);
+        all.insert(server.name.clone(), (Arc::clone(approved), reduced.clone()));
         reduced
     }
 
-    fn reduce(&self, server: &str, approved: &Arc<Manifest>) -> Option<Arc<Manifest>> {
+    fn reduce(&self, server: ServerRef<'_>, approved: &Arc<Manifest>) -> Option<Arc<Manifest>> {
         if !self.reaches(server) {
             return None;
         }
@@ -140,17 +159,8 @@ impl Granted {
     }
 
     /// Returns whether the agent may read a URI, whichever entry of the manifest describes it.
-    pub(super) fn may_read(&self, server: &str, uri: &str) -> bool {
-        self.allows(server, Item::Resource(uri))
-    }
-
-    /// Removes names of servers from an error that the agent must not know.
-    pub(super) fn screened(&self, error: Error) -> Error {
-        let Error::TooManyConnections { server, limit, holders } = error else { return error };
-        let is_known = |holder: &OwnText| self.reaches(holder.as_str());
-        let (known, others): (Vec<_>, Vec<_>) = holders.into_iter().partition(is_known);
-        let more = (!others.is_empty()).then(|| OwnText::from(format!("{} of other agents", others.len())));
-        Error::TooManyConnections { server, limit, holders: known.into_iter().chain(more).collect() }
+    pub(super) fn may_read(&self, server: &ServerDefinition, uri: &str) -> bool {
+        self.allows(server.as_granted(), Item::Resource(uri))
     }
 }
 
@@ -282,34 +292,54 @@ impl Core {
         let name = granted.registry_name(name);
         if granted.is_everything() {
             self.registry.make_variant_named(name);
-            return self.registry.server(name);
         }
-        if !granted.reaches(name) {
-            return Err(self.unknown_server(name, granted));
+        match self.registry.entry(name) {
+            Ok(entry) if granted.reaches(entry.as_granted()) => self.registry.server(name).map_err(|error| match error {
+                Error::UnknownServer { .. } => self.unknown_server(name, granted),
+                other => other,
+            }),
+            _ => Err(self.unknown_server(name, granted)),
         }
-        self.registry.server(name).map_err(|error| match error {
-            Error::UnknownServer { .. } => self.unknown_server(name, granted),
-            other => other,
-        })
+    }
+
+    /// Removes names of servers from an error that the agent must not know.
+    pub(super) fn screened(&self, identity: &Identity, granted: &Granted, error: Error) -> Error {
+        let Error::TooManyConnections { server, limit, holders } = error else { return error };
+        let is_known = |holder: &OwnText| {
+            let entry = self.registry.entry(holder.as_str());
+            entry.is_ok_and(|entry| granted.reaches(entry.as_granted()) && exists_for(entry.as_granted(), identity, granted))
+        };
+        let (known, others): (Vec<_>, Vec<_>) = holders.into_iter().partition(is_known);
+        let more = (!others.is_empty()).then(|| OwnText::from(format!("{} of other agents", others.len())));
+        Error::TooManyConnections { server, limit, holders: known.into_iter().chain(more).collect() }
     }
 
     /// Returns the error for a server that does not exist for an agent. It names the servers that do.
     pub(super) fn unknown_server(&self, name: &str, granted: &Granted) -> Error {
         // What another agent has added does not exist for this one.
-        let is_named = |server: &ServerDefinition| server.source.kind != SourceKind::Agent || granted.is_own(&server.name);
+        let is_named = |server: &ServerDefinition| {
+            let server = server.as_granted();
+            server.added_by.is_none() || granted.has_added(server) || granted.has_addition(server)
+        };
         let seen = |server: &Arc<ServerDefinition>| is_named(server) && self.sees(server, granted);
         let known = self.registry.servers().into_iter().filter(seen).take(KNOWN_NAMES);
-        Error::UnknownServer {
-            server: name.to_owned(),
-            place: "in the config",
-            known: known.map(|server| ErrorText::from(granted.name_in_code(&server.name).unwrap_or(&server.name))).collect(),
-        }
+        let place = match self.registry.entry(name) {
+            Err(Error::UnknownServer { place, .. }) if granted.is_everything() => place,
+            _ => "in the config",
+        };
+        let name_of = |server: &ServerDefinition| ErrorText::from(granted.name_in_code(server.as_granted()).unwrap_or(&server.name));
+        Error::UnknownServer { server: name.to_owned(), place, known: known.map(|server| name_of(&server)).collect() }
     }
 
-    /// Returns whether a server exists for an agent. Of a server that is not approved, only the name is known, so the patterns alone decide.
+    /// Returns whether a server exists for an agent. Of a server that is not approved, only the name is known, so the patterns alone decide. What
+    /// another agent has added does not exist before it is approved, as that agent has chosen its name.
     pub(super) fn sees(&self, server: &ServerDefinition, granted: &Granted) -> bool {
+        let known = server.as_granted();
         granted.is_everything()
-            || granted.reaches(&server.name)
-                && self.last_approved(server).is_none_or(|manifest| granted.manifest(&server.name, &manifest).is_some())
+            || granted.reaches(known)
+                && match self.last_approved(server) {
+                    Some(manifest) => granted.manifest(server, &manifest).is_some(),
+                    None => !granted.is_of_another(known),
+                }
     }
 }

@@ -8,16 +8,17 @@ use super::callbacks::CallScope;
 use super::core::Core;
 use super::events::Event;
 use super::grant_rows;
-use super::granted::granted_name;
 use super::{Agent, Gateway};
 use crate::config::{Item, check_label, parse_patterns};
 use crate::error::{Error, ErrorText, Result};
-use crate::registry::{GrantInfo, GrantList, GrantSource, Grants, Verdict};
+use crate::registry::{Entry, GrantInfo, GrantList, GrantSource, Grants, Verdict};
 use crate::store::audit::GrantChange;
 use crate::store::{Kind, Rows};
 
 /// The most toolboxes of one agent.
 const MAX_TOOLBOXES: usize = 64;
+/// The item of an event that is about a server as a whole, as patterns have it.
+const ALL: &str = "*";
 /// The most refused items of one agent of which the operator is told.
 const MAX_TOLD: usize = 256;
 
@@ -51,9 +52,13 @@ impl Gateway {
     /// `ERR_INVALID_OPTION` if the agent does not have a toolbox, and the errors of [`Gateway::grant`].
     pub fn ungrant(&self, agent: &str, toolboxes: &[String]) -> Result<GrantInfo> {
         const METHOD: &str = "Gateway.ungrant";
+        let mut taken = toolboxes.to_vec();
         self.changing(METHOD, agent, |grants| {
             check_agent_is_ours(grants, agent)?;
             let given = grants.toolboxes_of(agent).ok_or_else(|| invalid(METHOD, format!("agent \"{agent}\" has no grant")))?;
+            if toolboxes.is_empty() {
+                taken = given.to_vec();
+            }
             match toolboxes.iter().find(|toolbox| !given.contains(toolbox)) {
                 Some(other) => Err(invalid(METHOD, format!("agent \"{agent}\" does not have the toolbox \"{other}\""))),
                 None => Ok(()),
@@ -63,7 +68,7 @@ impl Gateway {
             given.retain(|toolbox| !toolboxes.is_empty() && !toolboxes.contains(toolbox));
             Ok(())
         })
-        .inspect(|_| self.core.record_grants(agent, toolboxes, GrantChange::Ungranted))
+        .inspect(|_| self.core.record_grants(agent, &taken, GrantChange::Ungranted))
     }
 
     /// Lists all toolboxes, the agents that have them, and what other agents get. Blocks.
@@ -101,13 +106,19 @@ impl Gateway {
             }
         })?;
         let change = |rows: &mut Rows| {
-            match patterns {
+            let before = match patterns {
                 Some(patterns) => rows.insert(name.to_owned(), grant_rows::body(patterns)),
                 None => rows.remove(name),
             };
-            Ok(())
+            Ok(before)
         };
-        self.core.store.change(Kind::Toolbox, change).map_err(|error| self.core.redacted(error))?;
+        let before = self.core.store.change(Kind::Toolbox, change).map_err(|error| self.core.redacted(error))?;
+        match (before, patterns) {
+            (Some(before), Some(patterns)) if before == grant_rows::body(patterns) => {}
+            (None, _) => self.core.record_toolbox(name, patterns, GrantChange::Added),
+            (Some(_), Some(_)) => self.core.record_toolbox(name, patterns, GrantChange::Changed),
+            (Some(_), None) => self.core.record_toolbox(name, None, GrantChange::Removed),
+        }
         self.toolboxes()
     }
 
@@ -118,7 +129,8 @@ impl Gateway {
     pub fn explain_grant(&self, agent: &str, server: &str, item: Item<'_>) -> Result<Verdict> {
         self.core.check_open()?;
         let grants = self.core.grants_now(ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?;
-        Ok(grants.explain(Some(agent), granted_name(server), item))
+        let entry = self.core.registry.entry(server).ok();
+        Ok(grants.explain(Some(agent), entry.as_ref().map_or(server.into(), Entry::as_granted), item))
     }
 
     /// Checks a change against the grants as they are now. Rows that another program has changed are no obstacle: the change replaces them.
@@ -166,27 +178,43 @@ impl Core {
         self.redacted(error)
     }
 
-    /// Tells the operator, in the background, of an item that an agent asked for and is not granted. An item that does not exist costs the same.
-    pub(super) fn tell_if_not_granted(&self, scope: &CallScope, server: &str, item: Item<'_>) {
+    /// Tells the operator, in the background, of an item that an agent asked for and is not granted, or of a server as a whole (`None`). What does not
+    /// exist costs the same.
+    pub(super) fn tell_if_not_granted(&self, scope: &CallScope, server: &str, item: Option<Item<'_>>) {
         if scope.granted.is_everything() {
             return;
         }
         let Some(runtime) = self.trust.approval_cache.runtime() else { return };
         let (core, identity, server) = (self.weak.clone(), Arc::clone(&scope.identity), server.to_owned());
-        let asked: (OwnedKind, String) = owned(item);
+        let asked: Option<(OwnedKind, String)> = item.map(owned);
         drop(runtime.spawn_blocking(move || {
             let Some(core) = core.upgrade() else { return };
-            let item = asked.0.item(&asked.1);
-            let Some(reason) = core.why_not_granted(&identity, &server, item) else { return };
+            let item = asked.as_ref().map(|(kind, name)| kind.item(name));
+            let reason = match item {
+                Some(item) => core.why_not_granted(&identity, &server, item),
+                None => core.why_no_server(&identity, &server),
+            };
+            let Some(reason) = reason else { return };
+            let item = item.map_or_else(|| ALL.to_owned(), |item| item.to_string());
             let is_new = {
                 let mut refused = identity.refused.lock();
                 refused.len() < MAX_TOLD && refused.insert(format!("{server}/{item}"))
             };
             if is_new {
                 let agent = identity.name().unwrap_or_default().to_owned();
-                core.events.send(&Event::NotGranted { agent, server, item: item.to_string(), reason });
+                core.events.send(&Event::NotGranted { agent, server, item, reason });
             }
         }));
+    }
+
+    /// Returns why an agent may use nothing of an approved server. `None` if there is no such server, or another reason than the grants.
+    fn why_no_server(&self, identity: &Identity, server: &str) -> Option<String> {
+        let definition = self.registry.server(server).ok()?;
+        self.last_approved(&definition)?;
+        let grants = self.grants_now(ApprovalRead::Fresh).ok()?;
+        let verdict = grants.explain(identity.granted_name.as_deref(), definition.as_granted(), Item::Tool(ALL));
+        // The text of an item that is called `*`.
+        (!verdict.granted).then(|| verdict.reason.replace(&format!("{server}/tool:{ALL}"), &format!("{server}/{ALL}")))
     }
 
     /// Returns why an agent may not use an item that exists. `None` if it does not exist, or if the agent is granted it.
@@ -199,7 +227,7 @@ impl Core {
                 approved.readable(uri).next().is_some() || approved.resource_templates.iter().any(|known| known.uri_template == uri)
             }
         });
-        let verdict = self.grants_now(ApprovalRead::Fresh).ok()?.explain(identity.granted_name.as_deref(), granted_name(server), item);
+        let verdict = self.grants_now(ApprovalRead::Fresh).ok()?.explain(identity.granted_name.as_deref(), definition.as_granted(), item);
         (exists && !verdict.granted).then_some(verdict.reason)
     }
 }

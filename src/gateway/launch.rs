@@ -92,13 +92,13 @@ impl Core {
     fn launch_of(&self, server: &ServerDefinition, target: Target, clock: ConnectClock, caller: Arc<dyn Caller>) -> Result<Launch> {
         let roots = resolve_roots(server, &self.surroundings)?;
         let redactor = Arc::clone(&self.redactor);
-        let (server_logs, name) = (self.events.server_logs.clone(), server.name.clone());
+        let (server_logs, key) = (self.events.server_logs.clone(), server.key());
         let server_facts = self.server_facts.get(&server.key(), &self.subject(server).digest);
         Ok(Launch {
             server: server.name.clone(),
             target,
             redact: Arc::new(move |words| words.open(&redactor)),
-            on_stderr: Arc::new(move |line| server_logs.note(&name, Note::Stderr(line.to_owned()))),
+            on_stderr: Arc::new(move |line| server_logs.note(&key, Note::Stderr(line.to_owned()))),
             caller,
             clock,
             protocol_version: server.protocol_version.map(|version| version.as_str().to_owned()),

@@ -20,6 +20,7 @@ mod drift;
 mod ending;
 mod events;
 mod form;
+mod grant_records;
 mod grant_rows;
 mod granted;
 mod grants;
@@ -249,7 +250,7 @@ impl Gateway {
             registry: Registry::limited_to(options.only.as_deref(), config),
             source,
             reloading: tokio::sync::Mutex::default(),
-            audit: audit::open(&store, options, &events),
+            audit: audit::open(&store, options, &grants.settings(), &events),
             telemetry,
             store,
             trust,
@@ -286,6 +287,8 @@ impl Gateway {
 
     /// Begins the work of a gateway whose config was read.
     fn begin(&self, options: &GatewayOptions, warnings: Vec<String>) -> Result<()> {
+        let core = Arc::downgrade(&self.core);
+        self.core.events.server_logs.find_keys_by(move |name| Some(core.upgrade()?.registry.entry(name).ok()?.source().key(name)));
         self.warn_at_open(warnings);
         self.warn_of(self.core.load_added()?);
         self.core.read_all_approvals();
@@ -377,8 +380,8 @@ impl Gateway {
     /// `ERR_UNKNOWN_SERVER`.
     pub fn logs(&self, name: &str, lines: usize) -> Result<Vec<LogLine>> {
         self.core.registry.make_variant_named(name);
-        self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
-        Ok(self.core.events.server_logs.read(name, lines))
+        let entry = self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
+        Ok(self.core.events.server_logs.read(&entry.source().key(name), lines))
     }
 
     fn enable_at_open(&self, enable: &EnableAtOpen) -> Result<()> {

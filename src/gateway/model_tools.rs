@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
+use super::availability::Viewer;
 use super::events::Event;
 use super::{Agent, ApprovalRead, ConnectionReport, Gateway, Reconnect, Sandbox};
 use crate::bridge::{ToolErrors, server_module};
@@ -40,21 +41,22 @@ impl Agent {
     pub fn approved_servers(&self, approval_read: ApprovalRead) -> Result<Vec<ApprovedServer>> {
         self.identity.check_open()?;
         let granted = self.granted(approval_read)?;
+        let viewer = Viewer { id: self.identity.id, granted: &granted };
         let approval_statuses: Vec<_> = self
             .core
             .registry
             .servers()
             .into_iter()
-            .filter(|server| self.core.may_use(server, self.identity.id))
+            .filter(|server| self.core.may_use(server, &viewer))
             .map(|server| (self.core.approval_status_by(&server, approval_read), server))
             .collect();
         self.core.refresh_if_cached(approval_read);
         let mut approved = Vec::new();
         for (approval_status, server) in approval_statuses {
             let ApprovalStatus::Full(whole) = approval_status.map_err(|error| self.core.redacted(error))? else { continue };
-            let Some(manifest) = granted.manifest(&server.name, &whole) else { continue };
+            let Some(manifest) = granted.manifest(&server, &whole) else { continue };
             // Other variants, and a server in whose place the agent has a variant, are no modules of its code.
-            let Some(name) = granted.name_in_code(&server.name) else { continue };
+            let Some(name) = granted.name_in_code(server.as_granted()) else { continue };
             let asks = |name: &str| manifest.tool(name).is_some_and(|tool| gate(granted.confirm(&server), tool) != Gate::Open);
             let functions = server_module(name, &manifest).functions;
             approved.push(ApprovedServer {

@@ -19,7 +19,8 @@ const MAX_AT_OPEN: usize = 100;
 impl Gateway {
     /// Tells the operator of a server that was just added, or approves it if `requireApproval` is false and it needs no person.
     pub(super) async fn decide_about_added(&self, name: &str, identity: &Identity) -> Result<()> {
-        let added = self.core.added.get(name).filter(|server| !self.core.added.require_approval && server.needs_person().is_none());
+        let needs_person = |server: &AddedServer| server.needs_person().is_some() || self.core.is_granted_by_name(server);
+        let added = self.core.added.get(name).filter(|server| !self.core.added.require_approval && !needs_person(server));
         let Some(added) = added else { return self.propose_added(name).await };
         match self.approve_added(name, &added).await {
             Ok(()) => {
@@ -126,12 +127,19 @@ impl Agent {
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`.
     pub(crate) fn check_exists(&self, name: &str) -> Result<()> {
-        let exists = self.core.registry.server(name).map(|server| exists_for(&server.source, &self.identity));
-        match exists {
+        match self.core.registry.server(name) {
             Err(error @ Error::UnknownServer { .. }) if self.is_operator() => Err(self.core.redacted(error)),
-            Ok(false) | Err(Error::UnknownServer { .. }) => Err(self.unknown(name)?),
-            Ok(true) | Err(_) => Ok(()),
+            Ok(_) | Err(Error::UnknownServer { .. }) if !self.exists(name)? => Err(self.unknown(name)?),
+            Ok(_) | Err(_) => Ok(()),
         }
+    }
+
+    /// Returns whether a server of this name that can be used exists for this agent.
+    pub(super) fn exists(&self, name: &str) -> Result<bool> {
+        let Ok(server) = self.core.registry.server(name) else { return Ok(false) };
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let is_visible = self.is_operator() || server.source.kind != SourceKind::Agent || self.core.sees(&server, &granted);
+        Ok(is_visible && exists_for(server.as_granted(), &self.identity, &granted))
     }
 
     /// Returns the error for a server that does not exist for this agent.

@@ -19,15 +19,14 @@ impl Agent {
         self.core.check_open()?;
         let granted = self.granted(approval_read)?;
         let server = self.core.known_server(name, &granted).map_err(|error| self.core.redacted(error))?;
-        if !exists_for(&server.source, &self.identity) {
+        if !exists_for(server.as_granted(), &self.identity, &granted) {
             return Err(self.core.redacted(self.core.unknown_server(name, &granted)));
         }
         let approval_status = self.core.approval_status_by(&server, approval_read);
         self.core.refresh_if_cached(approval_read);
         let approved = approval_status.map_err(|error| self.core.redacted(error))?.require_full(&server.name)?;
-        let manifest =
-            granted.manifest(&server.name, &approved).ok_or_else(|| self.core.redacted(self.core.unknown_server(name, &granted)))?;
-        Ok(server_module(granted.name_in_code(&server.name).unwrap_or(name), &manifest))
+        let manifest = granted.manifest(&server, &approved).ok_or_else(|| self.core.redacted(self.core.unknown_server(name, &granted)))?;
+        Ok(server_module(granted.name_in_code(server.as_granted()).unwrap_or(name), &manifest))
     }
 
     /// Calls a tool by its raw name. Returns what a guest would get, also for failures.

@@ -64,7 +64,9 @@ impl Gateway {
         let brought = self.core.brought_layers(&config).await.map_err(|error| self.core.redacted(error))?;
         let held = self.core.held_by_profiles();
         // Before the servers, so that no agent sees a new server by its earlier grants.
-        self.core.grants.replace(config.grants.clone());
+        let (grants_before, grants) = (self.core.grants.settings(), config.grants.clone());
+        self.core.record_config_grants(&grants_before, &grants);
+        self.core.grants.replace(grants);
         let change = |registry: &Registry| {
             registry.replace(config);
             // Another process may have changed these as well.
@@ -199,6 +201,8 @@ fn with_call_settings(form: Canonical, server: &ServerDefinition) -> Canonical {
         capabilities: _,
         // A change is a change of the environment or the headers as well, which are in the digest of the approval.
         required_environment: _,
+        // Words for people.
+        description: _,
         // The position of an entry in the file may change without effect.
         origin: _,
     } = server;

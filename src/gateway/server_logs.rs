@@ -1,4 +1,4 @@
-//! The log file of each server in the state folder, with the server's standard error, its connections and its calls. Other processes read the file to
+//! The log file of each server, by its source and name, in the state folder, with the server's standard error, its connections and its calls. Other processes read the file to
 //! see why a server failed. A thread of its own writes it, so that no call waits for the disk; entries that cannot be written are lost. Lines of
 //! calls wait for a moment and are written together. All other lines are written at once.
 
@@ -10,17 +10,18 @@ use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
+use sha2::{Digest as _, Sha256};
 
 use super::events::Event;
+use crate::config::server_of_key;
 use crate::error::Error;
 use crate::files;
 use crate::redact::Redactor;
-use crate::text::is_registry_name;
 
 const FOLDER: &str = "logs";
 /// The size at which a log file is renamed to the older one of two files. The logs of a server take at most about twice this size.
@@ -68,8 +69,15 @@ impl Note {
     }
 }
 
+/// The server of an entry.
+enum Subject {
+    Key(String),
+    /// The server that has this name when the entry is written. So nothing is looked up on the path of a call.
+    Named(String),
+}
+
 enum Order {
-    Write { server: String, at: u64, note: Note },
+    Write { server: Subject, at: u64, note: Note },
     Flush(Sender<()>),
 }
 
@@ -151,10 +159,15 @@ impl Drop for Writer {
     }
 }
 
+/// Returns the key (`ServerDefinition::key`) of the server that has a name now. `None` if there is none.
+type KeyOf = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
 /// The log files of one gateway's servers. Clones are cheap.
 #[derive(Clone)]
 pub(super) struct ServerLogs {
     folder: Arc<PathBuf>,
+    /// For events, which name their server. Unset while the gateway is made.
+    key_of: Arc<OnceLock<KeyOf>>,
     redactor: Arc<Redactor>,
     writer: Arc<Writer>,
 }
@@ -162,18 +175,28 @@ pub(super) struct ServerLogs {
 impl ServerLogs {
     pub(super) fn new(state_folder: &Path, redactor: Arc<Redactor>) -> Self {
         let writer = Writer { queue: Arc::default(), begins: Once::new() };
-        Self { folder: Arc::new(state_folder.join(FOLDER)), redactor, writer: Arc::new(writer) }
+        Self { folder: Arc::new(state_folder.join(FOLDER)), key_of: Arc::default(), redactor, writer: Arc::new(writer) }
     }
 
-    pub(super) fn note(&self, server: &str, note: Note) {
+    /// Sets how the key of a server is found by its name.
+    pub(super) fn find_keys_by(&self, key_of: impl Fn(&str) -> Option<String> + Send + Sync + 'static) {
+        let _ = self.key_of.set(Box::new(key_of));
+    }
+
+    /// Adds an entry to the log of the server that has this key.
+    pub(super) fn note(&self, key: &str, note: Note) {
+        self.add(Subject::Key(key.to_owned()), note);
+    }
+
+    fn add(&self, server: Subject, note: Note) {
         self.begin();
-        self.writer.queue.add(Order::Write { server: server.to_owned(), at: now(), note });
+        self.writer.queue.add(Order::Write { server, at: now(), note });
     }
 
     /// Adds an entry for an event that concerns a server.
     pub(super) fn event(&self, event: Event) {
         if let Some(server) = subject_of(&event).map(str::to_owned) {
-            self.note(&server, Note::Event(Box::new(event)));
+            self.add(Subject::Named(server), Note::Event(Box::new(event)));
         }
     }
 
@@ -197,14 +220,11 @@ impl ServerLogs {
         }
     }
 
-    /// Returns the last lines of a server's log, the oldest first.
-    pub(super) fn read(&self, server: &str, lines: usize) -> Vec<LogLine> {
-        // The name of an invalid entry may have any characters, and such a server has no log.
-        if !is_registry_name(server) {
-            return Vec::new();
-        }
+    /// Returns the last lines of a server's log, the oldest first. `key` is the server's key.
+    pub(super) fn read(&self, key: &str, lines: usize) -> Vec<LogLine> {
         self.flush_now();
-        let (old, new) = (older(&path_of(&self.folder, server)), path_of(&self.folder, server));
+        let new = path_of(&self.folder, &file_of(key));
+        let old = older(&new);
         let mut all: Vec<LogLine> = [old, new].iter().flat_map(|path| lines_of(path)).collect();
         all.drain(..all.len().saturating_sub(lines));
         all
@@ -216,8 +236,9 @@ impl ServerLogs {
         }
         self.writer.begins.call_once(|| {
             let (queue, folder, redactor) = (Arc::clone(&self.writer.queue), Arc::clone(&self.folder), Arc::clone(&self.redactor));
+            let key_of = Arc::clone(&self.key_of);
             let thread = std::thread::Builder::new().name("hyperlight-mcp-logs".to_owned());
-            if let Err(error) = thread.spawn(move || write_all(&queue, &folder, &redactor)) {
+            if let Err(error) = thread.spawn(move || write_all(&queue, &folder, &redactor, &key_of)) {
                 tracing::warn!(%error, "cannot start the thread that writes the logs of servers");
             }
         });
@@ -304,7 +325,7 @@ fn line_of(at: u64, note: Note, redactor: &Redactor) -> Json {
 }
 
 /// Writes all entries. Creates the folder only at the start; if the folder is deleted later, it is not created again.
-fn write_all(queue: &Queue, folder: &Path, redactor: &Redactor) {
+fn write_all(queue: &Queue, folder: &Path, redactor: &Redactor, key_of: &OnceLock<KeyOf>) {
     let _ = files::private_folder(folder);
     let mut lines: HashMap<String, String> = HashMap::new();
     while let Some(orders) = queue.next() {
@@ -312,17 +333,21 @@ fn write_all(queue: &Queue, folder: &Path, redactor: &Redactor) {
         for order in orders {
             match order {
                 Order::Write { server, at, note } => {
-                    let text = lines.entry(server.clone()).or_default();
+                    let file = match server {
+                        Subject::Key(key) => file_of(&key),
+                        Subject::Named(name) => file_of(&key_of.get().and_then(|key_of| key_of(&name)).unwrap_or(name)),
+                    };
+                    let text = lines.entry(file.clone()).or_default();
                     let _ = writeln!(text, "{}", line_of(at, note, redactor));
                     if text.len() > MAX_PIECE_BYTES {
-                        write_out(folder, &server, text);
+                        write_out(folder, &file, text);
                     }
                 }
                 Order::Flush(done) => flushed.push(done),
             }
         }
-        for (server, mut text) in lines.drain() {
-            write_out(folder, &server, &mut text);
+        for (file, mut text) in lines.drain() {
+            write_out(folder, &file, &mut text);
         }
         for done in flushed {
             // The receiver may have stopped waiting.
@@ -331,20 +356,20 @@ fn write_all(queue: &Queue, folder: &Path, redactor: &Redactor) {
     }
 }
 
-fn write_out(folder: &Path, server: &str, text: &mut String) {
+fn write_out(folder: &Path, file: &str, text: &mut String) {
     if text.is_empty() {
         return;
     }
-    if let Err(error) = append(folder, server, text) {
-        tracing::debug!(server, %error, "the server's log cannot be written");
+    if let Err(error) = append(folder, file, text) {
+        tracing::debug!(file, %error, "the server's log cannot be written");
     }
     text.clear();
 }
 
 /// Appends whole lines with a single write, so that lines of several processes do not mix.
-fn append(folder: &Path, server: &str, lines: &str) -> std::io::Result<()> {
+fn append(folder: &Path, file: &str, lines: &str) -> std::io::Result<()> {
     folder.parent().filter(|parent| parent.is_dir()).ok_or(ErrorKind::NotFound)?;
-    let path = path_of(&files::private_folder(folder)?.path, server);
+    let path = path_of(&files::private_folder(folder)?.path, file);
     rotate(&path)?;
     files::append_own(&path)?.write_all(lines.as_bytes())
 }
@@ -371,10 +396,21 @@ fn rotate(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Names of valid servers contain only characters that are safe in a file name.
-fn path_of(folder: &Path, server: &str) -> PathBuf {
-    // The name of a variant may have a dot, and `a.old` must not be the older file of `a`.
-    folder.join(format!("{}.jsonl", server.replace('.', "%2E")))
+/// Returns the name of a server's file, without its ending: the name of a server of the operator's config, and for all others the name and a digest
+/// of the key, as two sources may have servers of one name. A key has characters that a file name must not have.
+fn file_of(key: &str) -> String {
+    const MOST_CHARS: usize = 64;
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || character == '-';
+    if key.chars().all(is_plain) && key.len() <= MOST_CHARS {
+        return key.to_owned();
+    }
+    let name: String = server_of_key(key).chars().filter(|character| is_plain(*character)).take(MOST_CHARS).collect();
+    let digest = hex::encode(Sha256::digest(key.as_bytes()));
+    format!("{name}.{}", &digest[..16])
+}
+
+fn path_of(folder: &Path, file: &str) -> PathBuf {
+    folder.join(format!("{file}.jsonl"))
 }
 
 fn older(path: &Path) -> PathBuf {

@@ -30,6 +30,41 @@ fn another_process_reads_what_was_noted_the_last_lines_of_it() {
 }
 
 #[test]
+fn servers_of_two_sources_have_logs_of_their_own_though_they_have_one_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let server_logs = server_logs(folder.path());
+    let keys = [
+        "files",
+        "agent:a:files",
+        "agent:b:files",
+        "provider:../..:files",
+        "task::files@task-0123456789abcdef",
+        "../../files",
+        "config::files",
+    ];
+    for key in keys {
+        server_logs.note(key, Note::Stderr(format!("of {key}")));
+    }
+    for key in keys {
+        let texts: Vec<_> = server_logs.read(key, 9).into_iter().map(|line| line.text).collect();
+        assert_eq!(texts, [format!("of {key}")]);
+    }
+    let files = fs::read_dir(folder.path().join(FOLDER)).unwrap();
+    let names: Vec<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    let is_plain = |name: &String| name.chars().all(|next| next.is_ascii_alphanumeric() || "-.".contains(next));
+    assert!(names.len() == keys.len() && names.contains(&"files.jsonl".to_owned()) && names.iter().all(is_plain), "{names:?}");
+}
+
+#[test]
+fn an_event_goes_to_the_log_of_the_server_that_has_the_name_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let server_logs = server_logs(folder.path());
+    server_logs.find_keys_by(|name| Some(format!("agent:a:{name}")));
+    server_logs.event(Event::ConnectionIdle { server: "files".to_owned() });
+    assert_eq!((server_logs.read("agent:a:files", 9).len(), server_logs.read("files", 9).len()), (1, 0));
+}
+
+#[test]
 fn a_log_does_not_grow_without_end_and_only_its_owner_reads_it() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();

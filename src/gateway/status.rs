@@ -11,6 +11,9 @@ use crate::registry::{Entry, LastError, ServerState, ServerStatus};
 use crate::text::variant_of;
 use crate::trust::ApprovalStatus;
 
+/// Maximum length of the words of others about a server or a provider.
+pub(super) const MAX_DESCRIPTION_CHARS: usize = 300;
+
 impl Agent {
     /// Lists the present status of all servers that exist for the agent: first those that agents have added and that wait for a decision, then the
     /// others in the order of the config; servers whose entry has an error come last. Blocks.
@@ -49,21 +52,23 @@ impl Agent {
 
     /// Returns the status of a server as the agent sees it. `None` if the server does not exist for the agent.
     pub(super) fn status(&self, entry: &Entry, granted: &Granted, approval_read: ApprovalRead) -> Result<Option<ServerStatus>> {
-        if !granted.reaches(entry.name()) {
+        let known = entry.as_granted();
+        if !granted.reaches(known) || !exists_for(known, &self.identity, granted) {
             return Ok(None);
         }
-        if !exists_for(entry.source(), &self.identity) {
-            return Ok(None);
-        }
+        let is_of_another = granted.is_of_another(known);
         let server = match entry {
             Entry::Valid(server) => server,
+            Entry::Invalid(_) if is_of_another => return Ok(None),
             Entry::Invalid(server) => return Ok(Some(self.invalid_status(server))),
         };
         let approval_status = match self.core.approval_status_by(server, approval_read)? {
-            ApprovalStatus::Full(approved) => match granted.manifest(&server.name, &approved) {
+            ApprovalStatus::Full(approved) => match granted.manifest(server, &approved) {
                 Some(seen) => ApprovalStatus::Full(seen),
                 None => return Ok(None),
             },
+            // Its name is the choice of another agent, and nobody has approved it.
+            _ if is_of_another => return Ok(None),
             other => other,
         };
         let registry = &self.core.registry;
@@ -89,19 +94,28 @@ impl Agent {
             // While a plugin is off, enabled servers are reported as not enabled; they become enabled again when the plugin is switched on.
             enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_plugin_on().is_ok(),
             disabled_by_person: registry.is_disabled_by_person(&server.name),
-            display_name: self.core.display_name(server),
+            // Nobody approves a display name, which the other agent has chosen.
+            description: self.description(server, &approval_status),
+            display_name: self.core.display_name(server).filter(|_| !is_of_another),
             variant_of: variant_of(&server.name).map(str::to_owned),
             source: server.source.clone(),
             hides: registry.hidden_by(&server.name),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
             quarantined: {
                 let mut changed = self.quarantined(server, &approval_status, approval_read);
-                changed.retain(|tool| granted.allows(&server.name, Item::Tool(tool)));
+                changed.retain(|tool| granted.allows(known, Item::Tool(tool)));
                 changed
             },
             missing,
             last_error,
         }))
+    }
+
+    /// Returns the words of others about a server. Agents get them once the server is approved.
+    fn description(&self, server: &ServerDefinition, approval_status: &ApprovalStatus) -> Option<String> {
+        let may_see = self.identity.is_operator() || matches!(approval_status, ApprovalStatus::Full(_));
+        let description = server.description.as_deref().filter(|_| may_see)?;
+        Some(self.core.redactor.readable_line(description, MAX_DESCRIPTION_CHARS)).filter(|text| !text.is_empty())
     }
 
     fn invalid_status(&self, server: &InvalidServer) -> ServerStatus {
@@ -114,6 +128,7 @@ impl Agent {
             display_name: None,
             // The name of an entry with an error may be any text.
             variant_of: None,
+            description: None,
             source: server.source.clone(),
             hides: self.core.registry.hidden_by(&server.name),
             tools: Vec::new(),

@@ -15,6 +15,7 @@ use super::availability::{AttachedServers, presence};
 use super::core::Core;
 use super::ending::EndReason;
 use super::granted::Granted;
+use crate::client::ConnectionState;
 use crate::config::{ServerDefinition, ServerSource, SourceKind, missing_variables, parse_object};
 use crate::error::{Error, Result};
 use crate::registry::{AgentId, AttachDecision, AttachReason, Candidate, Decider, Entry, Obstacle, Presence, TaskWishes, attach};
@@ -316,14 +317,26 @@ impl Core {
         });
         match failure.into_inner() {
             Some(error) => Err(error),
-            None => Ok(decisions.into_iter().map(|decision| DecidedServer { entry: entry(&decision.server), decision }).collect()),
+            None => Ok(decisions
+                .into_iter()
+                .map(|decision| DecidedServer { entry: entry(&decision.server), decision: self.with_denial(agent, decision) })
+                .collect()),
+        }
+    }
+
+    /// Replaces the obstacle of a name that no server has, if the policy for providers is the reason.
+    fn with_denial(&self, agent: AgentView<'_>, decision: AttachDecision) -> AttachDecision {
+        let is_told = decision.obstacle == Some(Obstacle::Unknown) && agent.granted.reaches(decision.server.as_str().into());
+        match self.providers.denial_of(&decision.server).filter(|_| is_told) {
+            Some(rule) => AttachDecision { obstacle: Some(Obstacle::Denied(rule)), ..decision },
+            None => decision,
         }
     }
 
     /// Returns the reason why an agent may not use a server. A server that is on request, or that the task names, need not be enabled before.
     fn obstacle(&self, agent: AgentView<'_>, entry: &Entry, is_named: bool, approval_read: ApprovalRead) -> Result<Option<Obstacle>> {
         // First, so that no other reason tells an agent of a server that does not exist for it.
-        if !agent.granted.reaches(entry.name()) {
+        if !agent.granted.reaches(entry.as_granted()) {
             return Ok(Some(Obstacle::NotGranted));
         }
         let Entry::Valid(server) = entry else { return Ok(Some(Obstacle::Invalid)) };
@@ -334,15 +347,15 @@ impl Core {
             return Ok(Some(Obstacle::DisabledByPerson));
         }
         // What another agent has added is that agent's.
-        if server.source.kind == SourceKind::Agent && presence(&server.source, agent.name) == Presence::OnRequest {
+        let presence = presence(&server.name, &server.source, agent.name, agent.granted);
+        if server.source.kind == SourceKind::Agent && presence == Presence::OnRequest {
             return Ok(Some(Obstacle::NotGranted));
         }
-        let is_enabled =
-            is_named || presence(&server.source, agent.name) == Presence::OnRequest || self.registry.is_enabled(&server.name, agent.id);
+        let is_enabled = is_named || presence == Presence::OnRequest || self.registry.is_enabled(&server.name, agent.id);
         Ok(match self.approval_status_by(server, approval_read)? {
             ApprovalStatus::Unapproved(_) => Some(Obstacle::NotApproved),
             ApprovalStatus::Command => Some(Obstacle::ToolsNotApproved),
-            ApprovalStatus::Full(approved) if agent.granted.manifest(&server.name, &approved).is_none() => Some(Obstacle::NotGranted),
+            ApprovalStatus::Full(approved) if agent.granted.manifest(server, &approved).is_none() => Some(Obstacle::NotGranted),
             ApprovalStatus::Full(_) if !is_enabled => Some(Obstacle::NotEnabled),
             ApprovalStatus::Full(_) => None,
         })
@@ -385,10 +398,19 @@ impl Core {
         Ok(attachment)
     }
 
-    /// Returns a sentence for each of these servers that will not start as it is, because variables are not set.
+    /// Returns a sentence for each of these servers that will not start as it is, because variables are not set, or that did not when it was last
+    /// needed. Connects to none.
     pub(super) fn readiness_warnings<'s>(&self, servers: impl Iterator<Item = (&'s str, &'s ServerDefinition)>) -> Vec<String> {
-        let missing = servers.map(|(name, server)| (name, missing_variables(server, &self.surroundings.environment)));
-        missing.filter(|(_, missing)| !missing.is_empty()).map(|(name, missing)| not_ready(name, &missing)).collect()
+        let warning = |(name, server): (&str, &ServerDefinition)| {
+            let missing = missing_variables(server, &self.surroundings.environment);
+            let is_down = !matches!(self.connections.state(&server.name), ConnectionState::Connected | ConnectionState::Connecting);
+            match self.registry.last_error(&server.name).filter(|_| is_down) {
+                _ if !missing.is_empty() => Some(not_ready(name, &missing)),
+                Some(error) => Some(last_failed(name, error.code)),
+                None => None,
+            }
+        };
+        servers.filter_map(warning).collect()
     }
 }
 
@@ -398,13 +420,18 @@ fn candidate<'e>(entry: &'e Entry, agent: AgentView<'_>) -> Candidate<'e> {
         Entry::Valid(server) => (&server.keywords[..], &server.capabilities[..]),
         Entry::Invalid(_) => (&[][..], &[][..]),
     };
-    Candidate { name: entry.name(), presence: presence(entry.source(), agent.name), keywords, capabilities }
+    Candidate { name: entry.name(), presence: presence(entry.name(), entry.source(), agent.name, agent.granted), keywords, capabilities }
 }
 
 /// Says which variables a server lacks.
 pub(super) fn not_ready(name: &str, missing: &[String]) -> String {
     let (noun, verb) = if missing.len() == 1 { ("variable", "is") } else { ("variables", "are") };
     format!("server \"{name}\" is not ready: the {noun} {} {verb} not set", missing.join(", "))
+}
+
+/// Says that the last connection failed. The words of the error may be those of the server, so only its code is told.
+fn last_failed(name: &str, code: &str) -> String {
+    format!("server \"{name}\" may not be ready: its last connection failed with {code}. The next call tries again")
 }
 
 #[cfg(test)]

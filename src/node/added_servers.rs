@@ -43,8 +43,9 @@ impl Agent {
         glue::call(env, "parse", FnArgs::from((json,)))
     }
 
-    /// Adds a server for this agent alone, and resolves with its status. Its name follows from the display name: `My Café!` becomes `my-cafe`, with a
-    /// number if another server has the name. It is kept for the next gateway with the same `stateDir`, and for the next agent of this name. Nothing
+    /// Adds a server for this agent, and resolves with its status. Other agents have it only by a toolbox with a pattern like
+    /// `agent:researcher:my-files/*`. Its name follows from the display name: `My Café!` becomes `my-cafe`, with a number if another server has the
+    /// name. It is kept for the next gateway with the same `stateDir`, and for the next agent of this name. Nothing
     /// of it runs before a person has approved it: its state is `pending-approval`, and an event `server-proposed` has what they must see.
     ///
     /// Rejects with `ERR_INVALID_OPTION` for an entry that could not be used, `ERR_TOO_MANY_PROPOSALS` for more than 20 servers, `ERR_STORE`.
@@ -79,7 +80,7 @@ impl Agent {
 
 #[napi]
 impl Gateway {
-    /// Does the same as `Agent.addServer`, for the operator's own agent. No other agent can use the server.
+    /// Does the same as `Agent.addServer`, for the operator's own agent. Other agents have the server only by a toolbox with a pattern like `agent::my-files/*`.
     #[napi(catch_unwind, ts_args_type = "server: NewServer", ts_return_type = "Promise<ServerStatus>")]
     pub fn add_server<'env>(&self, env: &'env Env, server: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.caller.add_server(env, "Gateway.addServer", server)

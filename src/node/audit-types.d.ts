@@ -21,7 +21,8 @@ export interface AuditQuery {
 export type AuditKind = 'approval' | 'revocation' | 'server' | 'grant' | 'connection' | 'call' | 'gap' | 'damage'
 
 /**
- * The action that a row records. `command` and `manifest` are the stages of an approval. `queue-full`: events came faster than they could be written.
+ * The action that a row records. `command` and `manifest` are the stages of an approval. `default`: what agents without a grant get was changed.
+ * `config`: the rows that follow, of the same process, say what has changed in the config's grants; if the gateway was just opened, all of them. `queue-full`: events came faster than they could be written.
  * `process-ended`: a process ended without closing its gateway. `head-changed`: the end of the chain was changed, or is older than what was written.
  */
 export type AuditAction =
@@ -35,6 +36,8 @@ export type AuditAction =
   | 'disabled'
   | 'granted'
   | 'ungranted'
+  | 'default'
+  | 'config'
   | 'opened'
   | 'failed'
   | 'lost'
@@ -64,8 +67,13 @@ export interface AuditRow {
   /** What has happened, for each kind but `call`. */
   action?: AuditAction
   by?: AuditParty
-  /** The digest that was approved; the source of a server; the toolbox of a grant. */
+  /**
+   * The digest that was approved; the source of a server; the toolbox of a grant, or `profile:` with the name of a profile; `all` or `none` of a default; the
+   * digest of all grants of a config.
+   */
   subject?: string
+  /** The patterns of the toolbox, or the servers of the profile, if they have at most 64 KiB. */
+  patterns?: string[]
   /** The number of the run in its process. Missing for a call without a run. */
   runId?: number
   /**

@@ -17,8 +17,8 @@ export interface CommandOutcome {
   /**
    * The result for programs. `list` gives `{ servers }`; `info` gives a server with its offer; `enable`, `disable`, `revoke`, and `approve` with a
    * digest give a `ServerStatus`; `approve` without a digest gives `{ request }`; `test` gives a `ConnectionReport`; `search` gives `{ matches }`;
-   * `reload` gives a `ReloadReport`; `logs` gives `{ server, lines }`; `help` gives `{ help }`. If `ok` is false, it is `{ error: { code, message }
-   * }`.
+   * `reload` gives a `ReloadReport`; `logs` gives `{ server, lines }`; `providers` gives `{ providers }`, with a name `{ request }`, and with its digest
+   * too a `ProviderStatus`; `help` gives `{ help }`. If `ok` is false, it is `{ error: { code, message } }`.
    */
   data: unknown
   /** The result as text for people. */

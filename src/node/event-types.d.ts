@@ -83,7 +83,7 @@ export interface NotGrantedEvent {
   type: 'not-granted'
   agent: string
   server: string
-  /** The tool's name, `resource:` with a URI, or `prompt:` with a name. */
+  /** The tool's name, `resource:` with a URI, `prompt:` with a name, or `*`: code of the agent asked for the server as a whole. */
   item: string
   /** The reason, and which toolbox has it. It must not be shown to a model. */
   reason: string

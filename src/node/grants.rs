@@ -63,6 +63,7 @@ impl Gateway {
     }
 
     /// Makes or replaces a toolbox: a list of patterns like `weather/*`, `github/list_*`, `!github/delete_*`, of which the last that matches decides.
+    /// A server that an agent has added is granted to others by `agent:NAME:SERVER/*` alone.
     /// `null` removes the toolbox, unless an agent has it.
     ///
     /// Rejects with `ERR_INVALID_OPTION`, `ERR_GRANT_IN_CONFIG` if the config defines the toolbox, `ERR_UNKNOWN_TOOLBOX`, `ERR_STORE`.

@@ -26,7 +26,7 @@ export interface ServerDefinition {
   capabilities?: string[]
   /** Words in the text of a task that ask for the server. Default: none. */
   keywords?: string[]
-  /** A sentence for people who read the definition. It has no effect. */
+  /** A sentence for people: `description` of `servers()`. It decides nothing. */
   description?: string
   [key: string]: unknown
 }
@@ -39,6 +39,8 @@ export interface ProviderStatus {
   package?: string
   /** The version that is installed. */
   version?: string
+  /** The package's words about itself, from its `package.json`, in one line and without secrets. */
+  description?: string
   /** The config names the package, it is installed and was found, or the agent's author has registered the provider. */
   origin: 'config' | 'discovered' | 'registered'
   /**

@@ -440,6 +440,11 @@ export interface ServerStatus {
   displayName?: string
   /** The server of which this is a variant by profiles. The code of an agent with these profiles knows the variant by this name. */
   variantOf?: string
+  /**
+   * The words of a provider, or of the catalogue, about the server, in one line and without secrets. Nobody approves them, so no model is given them. An
+   * agent gets them once the server is approved.
+   */
+  description?: string
   /** Who brought the server. */
   source: ServerSource
   /** Other sources that have a server of this name, which is not used. */

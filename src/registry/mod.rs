@@ -28,7 +28,7 @@ use self::merged::{Layers, Merged, Rank};
 use self::variants::Variants;
 
 use crate::catalog::Manifest;
-use crate::config::{Config, InputDefinition, InvalidServer, ServerDefinition, ServerSource};
+use crate::config::{Config, InputDefinition, InvalidServer, ServerDefinition, ServerRef, ServerSource};
 use crate::error::{Error, Result};
 use crate::text::variant_of;
 
@@ -46,6 +46,15 @@ impl Entry {
         match self {
             Self::Valid(server) => &server.name,
             Self::Invalid(server) => &server.name,
+        }
+    }
+
+    /// Returns the server as patterns of grants know it.
+    #[must_use]
+    pub fn as_granted(&self) -> ServerRef<'_> {
+        match self {
+            Self::Valid(server) => server.as_granted(),
+            Self::Invalid(server) => ServerRef::of(&server.name, &server.source),
         }
     }
 

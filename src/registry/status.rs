@@ -24,6 +24,9 @@ pub struct ServerStatus {
     /// The server of which this is a variant by profiles. The code of an agent with these profiles knows the variant by this name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variant_of: Option<String>,
+    /// The words of a provider or of the catalogue about the server, in one line. Nobody approves them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
     /// Who brought the server.
     pub source: ServerSource,
     /// Other sources that have a server of this name, which is not used.
@@ -44,12 +47,12 @@ pub struct ServerStatus {
 const NO_NAME: &str = "(a server whose name is not valid)";
 
 impl ServerStatus {
-    /// Returns the status for a model. Replaces the name of an invalid entry, which may be any text, and the error message, which may quote a
+    /// Returns the status for a model. Leaves out words that no approval covers. Replaces the name of an invalid entry, which may be any text, and the error message, which may quote a
     /// server.
     #[must_use]
     pub fn for_model(&self) -> Self {
         let mut status = self.clone();
-        status.display_name = None;
+        (status.display_name, status.description) = (None, None);
         if !is_registry_name(&self.name) {
             NO_NAME.clone_into(&mut status.name);
         }

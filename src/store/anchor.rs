@@ -1,5 +1,5 @@
-//! The anchor: a small file beside the database with the number of changes of each kind, authenticated by the machine's key. By it, a database that
-//! was put back from an earlier time is noticed. A change is committed before the anchor is raised, and the anchor exists before the first change. So
+//! The anchor: a small file beside the database with the number of changes of each kind, and with the end of the audit, authenticated by the machine's
+//! key. By it, a database that was put back from an earlier time is noticed. A change is committed before the anchor is raised, and the anchor exists before the first change. So
 //! whenever a process is killed, the database is at the anchor or ahead of it, and never behind.
 
 use std::collections::BTreeMap;
@@ -25,6 +25,27 @@ pub(super) struct Counts {
     /// A random id. Every seal of the database names it, so that no state of the database under another anchor fits.
     pub(super) id: String,
     changes: BTreeMap<String, u64>,
+    /// The end of the audit as it was anchored last.
+    audit: Option<AuditEnd>,
+}
+
+/// The last row of the audit at some moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AuditEnd {
+    pub(super) number: u64,
+    /// The digest of the row, in hexadecimal.
+    pub(super) digest: String,
+}
+
+/// The end of the audit that the anchor has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum AnchoredAudit {
+    At(AuditEnd),
+    /// The anchor is sound, and has none yet.
+    Nothing,
+    /// There is no sound anchor, so nothing is known.
+    Lost,
 }
 
 impl Counts {
@@ -65,6 +86,8 @@ struct File {
     format: String,
     id: String,
     changes: BTreeMap<String, u64>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    audit: Option<AuditEnd>,
     mac: String,
 }
 
@@ -109,7 +132,7 @@ impl Anchor {
     pub(super) fn renew(&self, key: &MachineKey, _alone: &Reader<'_>) -> Result<Counts> {
         let mut id = [0; ID_BYTES];
         getrandom::fill(&mut id).map_err(|error| self.failed(&std::io::Error::other(error)))?;
-        let counts = Counts { id: hex::encode(id), changes: BTreeMap::new() };
+        let counts = Counts { id: hex::encode(id), ..Counts::default() };
         self.write(&counts, key)?;
         Ok(counts)
     }
@@ -126,9 +149,29 @@ impl Anchor {
         if is_higher { self.write(&counts, key) } else { Ok(()) }
     }
 
+    /// Returns the end of the audit that was anchored last. A caller who compares it with the database reads the database afterwards.
+    pub(super) fn audit(&self, key: &MachineKey) -> Result<AnchoredAudit> {
+        Ok(match self.read(key)? {
+            Anchored::Sound(counts) => counts.audit.map_or(AnchoredAudit::Nothing, AnchoredAudit::At),
+            Anchored::Missing | Anchored::Unsound => AnchoredAudit::Lost,
+        })
+    }
+
+    /// Raises the anchored end of the audit to rows that are on the disk. The caller is in a transaction that excludes other writers. An anchor that is
+    /// missing or changed stays as it is: the rows that decide something are checked first.
+    pub(super) fn raise_audit(&self, key: &MachineKey, end: AuditEnd, _alone: &Reader<'_>) -> Result<()> {
+        let Anchored::Sound(mut counts) = self.read(key)? else { return Ok(()) };
+        if counts.audit.as_ref().is_some_and(|known| known.number >= end.number) {
+            return Ok(());
+        }
+        counts.audit = Some(end);
+        self.write(&counts, key)
+    }
+
     fn write(&self, counts: &Counts, key: &MachineKey) -> Result<()> {
-        let Counts { id, changes } = counts;
-        let file = File { format: FORMAT.to_owned(), id: id.clone(), changes: changes.clone(), mac: key.authenticate(&form(counts)) };
+        let Counts { id, changes, audit } = counts;
+        let (id, changes, audit) = (id.clone(), changes.clone(), audit.clone());
+        let file = File { format: FORMAT.to_owned(), id, changes, audit, mac: key.authenticate(&form(counts)) };
         let bytes = serde_json::to_vec(&file).map_err(|error| self.failed(&error.into()))?;
         files::replace(&self.path, &bytes, files::Writing::Durable).map_err(|error| self.failed(&error))
     }
@@ -140,15 +183,20 @@ impl Anchor {
 }
 
 fn parsed(bytes: &[u8], key: &MachineKey) -> Option<Counts> {
-    let File { format, id, changes, mac } = serde_json::from_slice(bytes).ok()?;
-    let counts = Counts { id, changes };
+    let File { format, id, changes, audit, mac } = serde_json::from_slice(bytes).ok()?;
+    let counts = Counts { id, changes, audit };
     (format == FORMAT && key.verify(&form(&counts), &mac)).then_some(counts)
 }
 
 fn form(counts: &Counts) -> Canonical {
-    let Counts { id, changes } = counts;
+    let Counts { id, changes, audit } = counts;
     let form = Canonical::new(FORMAT).text(id);
-    changes.iter().fold(form, |form, (kind, changes)| form.text(kind).text(&changes.to_string()))
+    let form = changes.iter().fold(form, |form, (kind, changes)| form.text(kind).text(&changes.to_string()));
+    match audit {
+        // Another number of texts than without it.
+        Some(AuditEnd { number, digest }) => form.text("audit").text(&number.to_string()).text(digest),
+        None => form,
+    }
 }
 
 #[cfg(test)]
@@ -161,12 +209,23 @@ mod tests {
         let key = MachineKey::open(folder.path()).unwrap();
         let anchor = Anchor::new(folder.path());
         assert_eq!(anchor.read(&key).unwrap(), Anchored::Missing);
-        let mut counts = Counts { id: "ab".to_owned(), changes: BTreeMap::new() };
+        let audit = Some(AuditEnd { number: 5, digest: "cd".to_owned() });
+        let mut counts = Counts { id: "ab".to_owned(), audit, ..Counts::default() };
         counts.raise(Kind::Grant, 7);
         anchor.write(&counts, &key).unwrap();
         assert_eq!(anchor.read(&key).unwrap(), Anchored::Sound(counts));
         let text = std::fs::read_to_string(&anchor.path).unwrap();
-        for changed in [text.replace('7', "6"), text.replace("\"ab\"", "\"ac\""), text.replace("grant", "server"), text[1..].to_owned()] {
+        let without_audit = text.replace(r#""audit":{"number":5,"digest":"cd"},"#, "");
+        assert_ne!(without_audit, text);
+        for changed in [
+            without_audit,
+            text.replace('5', "4"),
+            text.replace("\"cd\"", "\"ce\""),
+            text.replace('7', "6"),
+            text.replace("\"ab\"", "\"ac\""),
+            text.replace("grant", "server"),
+            text[1..].to_owned(),
+        ] {
             std::fs::write(&anchor.path, changed).unwrap();
             assert_eq!(anchor.read(&key).unwrap(), Anchored::Unsound);
         }
@@ -177,7 +236,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let key = MachineKey::open(folder.path()).unwrap();
         let anchor = Anchor::new(folder.path());
-        let counts = Counts { id: "ab".to_owned(), changes: BTreeMap::new() };
+        let counts = Counts { id: "ab".to_owned(), ..Counts::default() };
         anchor.write(&counts, &key).unwrap();
         anchor.note("ab", Kind::Grant, 3);
         anchor.note("ab", Kind::Grant, 2);

@@ -47,6 +47,17 @@ pub(super) enum Durability {
     Process,
 }
 
+impl Durability {
+    /// Returns the word for `SQLite`'s `synchronous`.
+    fn word(self) -> &'static str {
+        match self {
+            // What was approved or revoked is still so after a power failure.
+            Self::Full => "full",
+            Self::Process => "normal",
+        }
+    }
+}
+
 /// One connection.
 pub(super) struct Database {
     path: PathBuf,
@@ -116,6 +127,19 @@ impl Database {
         outcome
     }
 
+    /// Does the same as [`Self::transaction`], and waits until all changes so far, also those that were made before, are on the disk. `change` must
+    /// change something.
+    pub(super) fn durable_transaction<T>(&mut self, change: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
+        self.set_synchronous(Durability::Full)?;
+        let outcome = self.transaction(change);
+        self.set_synchronous(self.durability)?;
+        outcome
+    }
+
+    fn set_synchronous(&self, durability: Durability) -> Result<()> {
+        self.connection.pragma_update(None, "synchronous", durability.word()).map_err(|error| failed(&self.path, &error))
+    }
+
     fn set_patience(&self, time: Duration) -> Result<()> {
         self.connection.busy_timeout(time).map_err(|error| failed(&self.path, &error))
     }
@@ -162,12 +186,7 @@ fn connect(path: &Path, durability: Durability) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     connection.busy_timeout(BUSY_TIME).map_err(failed)?;
-    let synchronous = match durability {
-        // What was approved or revoked is still so after a power failure.
-        Durability::Full => "full",
-        Durability::Process => "normal",
-    };
-    connection.pragma_update(None, "synchronous", synchronous).map_err(failed)?;
+    connection.pragma_update(None, "synchronous", durability.word()).map_err(failed)?;
     connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
     // A connection that is dropped is closed without a write, as it may be dropped on a thread that must not wait.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;

@@ -18,7 +18,7 @@ use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 pub use canonical::Canonical;
 pub use key::MachineKey;
 
-use self::anchor::{Anchor, Anchored};
+use self::anchor::{Anchor, Anchored, AnchoredAudit, AuditEnd};
 use self::database::{BUSY_TIME, Database, Durability, Reader};
 use self::decisions::{Reading, Snapshot, current, is_unused, rows_now, set_all_aside, write_changed};
 use crate::error::{Error, Result};
@@ -268,6 +268,16 @@ impl Store {
     /// Opens a connection for the audit, so that nothing else waits for it. Its rows are many, and none of them decides anything.
     fn audit_database(&self) -> Result<Database> {
         Database::open(&self.folder, Durability::Process)
+    }
+
+    /// Returns the end of the audit that was anchored last.
+    fn anchored_audit(&self) -> Result<AnchoredAudit> {
+        self.anchor.audit(&self.key)
+    }
+
+    /// Anchors the end of the audit, whose rows are on the disk. `alone` excludes other writers.
+    fn anchor_audit(&self, end: AuditEnd, alone: &Reader<'_>) -> Result<()> {
+        self.anchor.raise_audit(&self.key, end, alone)
     }
 
     fn read<const N: usize>(&self, kinds: [Kind; N]) -> Result<[Snapshot; N]> {

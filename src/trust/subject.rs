@@ -127,8 +127,9 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
         keep_alive_ms: _,
         max_call_timeout_ms: _,
         protocol_version: _,
-        // This field decides how a default is shown, not its value.
+        // These fields decide how a default is shown, not its value, and what people read about the server.
         secret_inputs: _,
+        description: _,
         // These fields decide which tasks ask for the server.
         keywords: _,
         capabilities: _,
@@ -140,12 +141,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     let form = with_transport(Canonical::new("hyperlight-mcp command 2").text(name), key, transport);
     let form = with_source(form, source);
     let form = form.flag(allow.is_some()).list(allow.as_deref().unwrap_or_default().iter().map(String::as_str));
-    let confirm = match confirm {
-        Confirm::Never => "never",
-        Confirm::Writes => "writes",
-        Confirm::Always => "always",
-    };
-    let form = form.list(deny.iter().map(String::as_str)).text(confirm).flag(*pin_executable).flag(*pin_values);
+    let form = form.list(deny.iter().map(String::as_str)).text(word_of(*confirm)).flag(*pin_executable).flag(*pin_values);
     // If the config does not set these fields, the form is the same as before the fields existed, so that older approvals stay valid.
     let form = if *allow_insecure_http { form.text("allowInsecureHttp") } else { form };
     let form = if roots.is_empty() { form } else { form.text("roots").list(roots.iter().map(String::as_str)) };
@@ -158,6 +154,14 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     // The description is the question to which a person types a secret, so another question is another request.
     let form = form.text("inputDescriptions").text(&input_descriptions.len().to_string());
     input_descriptions.iter().fold(form, |form, (id, description)| form.text(id).text(description))
+}
+
+fn word_of(confirm: Confirm) -> &'static str {
+    match confirm {
+        Confirm::Never => "never",
+        Confirm::Writes => "writes",
+        Confirm::Always => "always",
+    }
 }
 
 /// Adds the source. A server of the operator's config has the form that it had before there were other sources.

@@ -10,7 +10,9 @@ use hyperlight_mcp::gateway::{CallOptions, IdentityOptions, RunOptions};
 use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::sandbox::{Stop, StopReason};
 use hyperlight_mcp::store::Store;
-use hyperlight_mcp::store::audit::{Audit, AuditEvent, AuditKind, AuditOptions, AuditParty, AuditQuery, AuditRow};
+use hyperlight_mcp::store::audit::{
+    Audit, AuditAction, AuditDetails, AuditEvent, AuditKind, AuditOptions, AuditParty, AuditQuery, AuditRow,
+};
 use hyperlight_mcp::{Gateway, GatewayOptions};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
@@ -77,12 +79,69 @@ async fn approvals_connections_and_revocations_are_recorded_with_what_was_approv
 async fn what_an_agent_is_granted_is_recorded() {
     let test_folder = TestFolder::new();
     let gateway = Gateway::open(options(&test_folder, json!({}))).unwrap();
-    gateway.set_toolbox("readers", Some(&["one/*".to_owned()])).unwrap();
+    for patterns in [["one/*"], ["one/*"], ["one/echo"]] {
+        gateway.set_toolbox("readers", Some(&patterns.map(str::to_owned))).unwrap();
+    }
     gateway.grant("researcher", &["readers".to_owned()]).unwrap();
     gateway.ungrant("researcher", &[]).unwrap();
-    let grants = rows(&gateway, AuditKind::Grant).await;
-    let told: Vec<_> = grants.iter().map(|row| json!([row.agent, row.details.action, row.details.subject])).collect();
-    assert_eq!(json!(told), json!([["researcher", "granted", "readers"], ["researcher", "ungranted", "*"]]));
+    gateway.set_toolbox("readers", None).unwrap();
+    assert_eq!(
+        grants(&gateway).await,
+        json!([
+            [null, "added", "readers", ["one/*"], "person"],
+            [null, "changed", "readers", ["one/echo"], "person"],
+            ["researcher", "granted", "readers", ["one/echo"], "person"],
+            ["researcher", "ungranted", "readers", null, "person"],
+            [null, "removed", "readers", null, "person"],
+        ])
+    );
+    gateway.close().await;
+}
+
+/// Returns the rows about grants: agent, action, toolbox, patterns, and who did it. The digest of a config's grants is left out.
+async fn grants(gateway: &Gateway) -> Json {
+    let rows = rows(gateway, AuditKind::Grant).await;
+    let told = |row: &AuditRow| {
+        let AuditDetails { action, subject, patterns, by, .. } = &row.details;
+        let subject = subject.as_ref().filter(|_| *action != Some(AuditAction::Config));
+        json!([row.agent, action, subject, patterns, by])
+    };
+    rows.iter().map(told).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_grants_of_the_config_are_recorded_and_what_a_reload_changes_in_them() {
+    let test_folder = TestFolder::new();
+    let write = |patterns: Json| {
+        let config =
+            json!({ "mcpServers": {}, "toolboxes": { "readers": patterns }, "agents": { "researcher": { "toolboxes": ["readers"] } } });
+        std::fs::write(test_folder.path("config.json"), config.to_string()).unwrap();
+    };
+    write(json!(["one/*"]));
+    let open = || {
+        let options = options(&test_folder, json!({}));
+        Gateway::open(GatewayOptions { config: None, config_path: Some(test_folder.path("config.json")), ..options }).unwrap()
+    };
+    let gateway = open();
+    gateway.set_toolbox("other", Some(&[])).unwrap();
+    write(json!(["one/echo"]));
+    gateway.reload().await.unwrap();
+    gateway.reload().await.unwrap();
+    let told = json!([
+        [null, "config", null, null, "config"],
+        [null, "added", "readers", ["one/*"], "config"],
+        ["researcher", "granted", "readers", ["one/*"], "config"],
+        [null, "added", "other", [], "person"],
+        [null, "config", null, null, "config"],
+        [null, "changed", "readers", ["one/echo"], "config"],
+    ]);
+    assert_eq!(grants(&gateway).await, told);
+    gateway.close().await;
+    let gateway = open();
+    gateway.set_toolbox("other", None).unwrap();
+    let rows = grants(&gateway).await;
+    assert_eq!(rows.as_array().unwrap().len(), told.as_array().unwrap().len() + 1, "the same grants are not told again: {rows}");
+    assert!(gateway.verify_audit().await.unwrap().whole);
     gateway.close().await;
 }
 
@@ -172,6 +231,7 @@ fn open_audit(folder: &str) -> Audit {
         max_bytes: 1 << 30,
         max_age: Duration::from_hours(1),
         content: false,
+        config_grants: Vec::new(),
         redactor: Arc::new(Redactor::new(None, None)),
         on_problem: Arc::new(|error| eprintln!("{error:?}")),
     };

@@ -236,6 +236,9 @@ async fn no_path_of_agent_code_leads_to_what_is_not_granted() {
         assert_eq!(failed["failed"], "ERR_CODE_SYNTAX", "{failed}");
         assert!(!failed["message"].as_str().unwrap().contains("count"), "{failed}");
     }
+    for (server, item) in [("left", "pid"), ("right", "echo"), ("right", "*")] {
+        until(item, || scene.told.all("not-granted").into_iter().find(|event| event["server"] == server && event["item"] == item)).await;
+    }
     scene.gateway.close().await;
 }
 

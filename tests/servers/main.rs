@@ -4,6 +4,7 @@
 #![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
 #![cfg(target_os = "linux")]
 
+mod added_states;
 mod agents;
 mod audit;
 mod client;

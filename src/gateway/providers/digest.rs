@@ -29,7 +29,8 @@ pub(super) struct PackageDigest {
 /// # Errors
 /// Returns the reason why the package cannot be approved.
 pub(super) fn package_digest(package: &FoundPackage) -> Result<PackageDigest, String> {
-    let FoundPackage { name, version, folder, file } = package;
+    // The description is in a file that the digest covers.
+    let FoundPackage { name, version, description: _, folder, file } = package;
     let mut walk = Walk { form: Canonical::new("hyperlight-mcp provider 1").text(name).text(version), files: 0, bytes: 0 };
     let file = file.to_str().ok_or("the name of its file is not UTF-8")?;
     walk.form = walk.form.text(file);
@@ -108,7 +109,13 @@ mod tests {
     use super::*;
 
     fn package(folder: &Path) -> FoundPackage {
-        FoundPackage { name: "acme-mcp".into(), version: "1.0.0".into(), folder: folder.to_owned(), file: "provider.js".into() }
+        FoundPackage {
+            name: "acme-mcp".into(),
+            version: "1.0.0".into(),
+            description: None,
+            folder: folder.to_owned(),
+            file: "provider.js".into(),
+        }
     }
 
     #[test]

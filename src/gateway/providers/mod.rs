@@ -45,6 +45,19 @@ impl Providers {
     pub(super) fn new(loader: Option<Arc<dyn ProviderLoader>>) -> Self {
         Self { loader, registered: Mutex::default(), settings: Mutex::default(), known: Mutex::default() }
     }
+
+    /// Returns the reason why the policy of the config denies the server of this name, or its provider. `None` if it does not.
+    pub(super) fn denial_of(&self, server: &str) -> Option<String> {
+        let known = self.known.lock();
+        let refused = known.iter().flat_map(|known| &known.status.refused).find(|refused| refused.name == server);
+        if let Some(refused) = refused {
+            return Some(format!("the policy for providers denies it: {}", refused.reason));
+        }
+        let (provider, _) = server.split_once("--")?;
+        let status = &known.iter().find(|known| known.status.name == provider && known.status.state == ProviderState::Denied)?.status;
+        let reason = status.problem.as_deref().unwrap_or_default();
+        Some(format!("the policy for providers denies the provider \"{provider}\": {reason}"))
+    }
 }
 
 /// The providers whose code runs again.

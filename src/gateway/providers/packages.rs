@@ -24,6 +24,8 @@ const KEY: &str = "hyperlight-mcp";
 pub(super) struct FoundPackage {
     pub(super) name: String,
     pub(super) version: String,
+    /// The words of `package.json` about the package, as they are.
+    pub(super) description: Option<String>,
     /// Without links.
     pub(super) folder: PathBuf,
     /// Relative to the folder. It has no `..`.
@@ -122,7 +124,8 @@ fn read(name: &str, folder: &Path) -> Result<Option<FoundPackage>, String> {
     let file =
         file.ok_or_else(|| format!("\"{KEY}\".provider of its package.json must be a path within the package, like \"./provider.js\""))?;
     let folder = fs::canonicalize(folder).map_err(|error| format!("its folder cannot be read: {error}"))?;
-    Ok(Some(FoundPackage { name: name.to_owned(), version, folder, file }))
+    let description = manifest["description"].as_str().map(str::to_owned);
+    Ok(Some(FoundPackage { name: name.to_owned(), version, description, folder, file }))
 }
 
 fn is_version(version: &str) -> bool {

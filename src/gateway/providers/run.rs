@@ -14,6 +14,7 @@ use crate::config::ProviderPolicy;
 use crate::error::Error;
 use crate::gateway::Answer;
 use crate::gateway::core::Core;
+use crate::gateway::status::MAX_DESCRIPTION_CHARS;
 use crate::registry::Entry;
 use crate::registry::providers::read_answer;
 
@@ -76,9 +77,20 @@ impl Core {
         let brought = outcome
             .and_then(|answer| read_answer(&name, &answer, policy).map_err(|problem| (ProviderState::Failed, problem)))
             .map_err(|(state, problem)| (state, self.redactor.readable_line(&problem, MAX_PROBLEM_CHARS)));
+        let description = found.as_ref().and_then(|found| found.description.as_deref());
+        let description = description.map(|text| self.redactor.readable_line(text, MAX_DESCRIPTION_CHARS)).filter(|text| !text.is_empty());
         let version = found.map(|found| found.version);
-        let status =
-            |state, problem| ProviderStatus { name, package, version, origin, state, problem, servers: Vec::new(), refused: Vec::new() };
+        let status = |state, problem| ProviderStatus {
+            name,
+            package,
+            version,
+            description,
+            origin,
+            state,
+            problem,
+            servers: Vec::new(),
+            refused: Vec::new(),
+        };
         match brought {
             Ok(brought) => {
                 brought.warnings.into_iter().for_each(|warning| self.events.warn(warning));

@@ -101,6 +101,9 @@ pub struct ProviderStatus {
     pub package: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// The words of the package about itself, in one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
     pub origin: ProviderOrigin,
     pub state: ProviderState,
     /// The reason for a state other than `ready`.

@@ -111,7 +111,7 @@ impl ApprovedItem {
                 None => Err(approved.unknown_tool(name, tool)),
             },
             Target::Resource(uri) => {
-                let may_read = granted.may_read(name, uri);
+                let may_read = granted.may_read(server, uri);
                 // The view of a tool belongs to the tool.
                 let is_granted = |readable: &Readable<'_>| may_read || matches!(readable, Readable::View(_));
                 let readable = approved.readable(uri).filter(|readable| server.resource_filter.admits(uri) && is_granted(readable));

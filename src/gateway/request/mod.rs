@@ -150,15 +150,15 @@ impl Core {
         let pipeline = Pipeline::new(self, server, request, requester).with_trace(traced.context);
         let outcome = tokio::select! {
             biased;
-            () = ended.cancelled() => Err(self.refusal(server)),
+            () = ended.cancelled() => Err(self.refusal_for(server, &requester.scope.granted)),
             outcome = pipeline.run() => outcome,
         };
         match &outcome {
             Err(Error::NotApproved { .. }) => self.end_if_unapproved(server).await,
-            Err(error) if is_unknown(error) => self.tell_if_not_granted(requester.scope, server, request.target().item()),
+            Err(error) if is_unknown(error) => self.tell_if_not_granted(requester.scope, server, Some(request.target().item())),
             _ => {}
         }
-        let outcome = outcome.map_err(|error| self.redacted(requester.scope.granted.screened(error)));
+        let outcome = outcome.map_err(|error| self.redacted(self.screened(&requester.scope.identity, &requester.scope.granted, error)));
         recorded.end(&outcome);
         traced.end(error_type(&outcome));
         let (tool, error) = (request.label(), outcome.as_ref().err().map(Error::code));

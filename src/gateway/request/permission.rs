@@ -62,7 +62,7 @@ impl Pipeline<'_> {
         };
         // The permission names the id of this approval. A person may have approved anew since the item was found, so the item is found again in it.
         let granted = self.viewer().granted;
-        let seen = granted.manifest(&name, &manifest).unwrap_or_default();
+        let seen = granted.manifest(&server, &manifest).unwrap_or_default();
         if ApprovedItem::find(&server, &seen, granted, self.request.target())? != found.item {
             return Err(found.item.changed(self.name));
         }

@@ -94,8 +94,8 @@ impl<'a> Pipeline<'a> {
 
     /// Finds the item again. Fails if the server's command, or the approved form of the item, has changed since.
     pub(super) fn find_again(&self, before: &FoundItem) -> Result<FoundItem> {
-        let server = self.core.registry.server(self.name)?;
         let viewer = self.viewer();
+        let server = self.core.known_server(self.name, viewer.granted)?;
         let manifest = self.core.usable(&server, &viewer)?;
         if self.core.subject(&server).digest != self.core.subject(&before.server).digest {
             return Err(Error::DigestChanged { server: self.name.to_owned() });

@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 
 use super::{Request, Requester};
 use crate::bridge::{ResourceOrPromptCall, ResourceOrPromptCaller, ToolCall, ToolCaller};
+use crate::config::Item;
 use crate::error::{Error, Result};
 use crate::gateway::callbacks::CallScope;
 use crate::gateway::core::Core;
@@ -44,6 +45,12 @@ impl ToolCaller for RunRequests {
     fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
         let ToolCall { server, tool, arguments, control } = call;
         self.request(server, Request::CallTool { tool, arguments: Arc::new(arguments) }, control)
+    }
+
+    fn note_missing(&self, server: &str, tool: Option<&str>) {
+        if let Some(core) = self.core.upgrade() {
+            core.tell_if_not_granted(&self.scope, server, tool.map(Item::Tool));
+        }
     }
 }
 

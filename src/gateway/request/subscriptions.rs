@@ -166,7 +166,7 @@ impl Core {
                 let identity = self.agents.get(agent)?;
                 let granted = self.granted(&identity, ApprovalRead::Cached).ok()?;
                 // An agent has subscribed by the name that its code has for the server.
-                Some((identity.listener.clone()?, told(granted.name_in_code(server).unwrap_or(server))))
+                Some((identity.listener.clone()?, told(granted.name_in_code(server.into()).unwrap_or(server))))
             })
             .collect();
         // The gateway's listener hears it once, for the operator and for all agents that have no listener.
@@ -179,7 +179,8 @@ impl Core {
     /// Returns whether an agent that has subscribed to a resource is still granted it. Uses the grants that were read last.
     fn may_read_now(&self, agent: AgentId, server: &str, uri: &str) -> bool {
         let Some(identity) = self.agents.get(agent) else { return agent == self.people.operator.id };
-        self.granted(&identity, ApprovalRead::Cached).is_ok_and(|granted| granted.may_read(server, uri))
+        let Ok(server) = self.registry.server(server) else { return false };
+        self.granted(&identity, ApprovalRead::Cached).is_ok_and(|granted| granted.may_read(&server, uri))
     }
 
     /// Takes back the subscriptions of an agent that has ended.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Access, Grants, Patterns};
-use crate::config::{DefaultGrant, Item};
+use crate::config::{DefaultGrant, Item, ServerRef};
 
 /// Whether an agent may use something, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -16,16 +16,21 @@ pub struct Verdict {
 impl Grants {
     /// Explains whether an agent may use an item of a server. `name` is as in [`Grants::access`].
     #[must_use]
-    pub fn explain(&self, name: Option<&str>, server: &str, item: Item<'_>) -> Verdict {
-        let what = format!("{server}/{item}");
+    pub fn explain(&self, name: Option<&str>, server: ServerRef<'_>, item: Item<'_>) -> Verdict {
+        let what = format!("{}/{item}", server.name);
         let verdict = |granted, reason: String| Verdict { granted, reason };
+        if name.is_some() && server.added_by == name {
+            return verdict(true, format!("it has added the server \"{}\" itself", server.name));
+        }
         let access = self.access(name);
         let Some(toolboxes) = name.and_then(|name| self.toolboxes_of(name)) else {
             let why = match self.default_grant() {
                 DefaultGrant::All => "gets everything that is approved and enabled",
                 DefaultGrant::Nothing => "gets nothing",
             };
-            return verdict(access == Access::All, format!("it has no grant, and an agent without one {why} (defaultGrant)"));
+            let granted = access == Access::All && server.added_by.is_none();
+            let but = if granted { String::new() } else { of_added(server) };
+            return verdict(granted, format!("it has no grant, and an agent without one {why} (defaultGrant){but}"));
         };
         if let Some(missing) = toolboxes.iter().find(|toolbox| self.toolbox(toolbox).is_none()) {
             return verdict(false, format!("its toolbox \"{missing}\" does not exist, so it has nothing"));
@@ -33,19 +38,18 @@ impl Grants {
         let Access::Only(patterns) = &access else {
             return verdict(true, "it may use everything".to_owned());
         };
-        match patterns.deciding(server, item) {
-            Some(pattern) => {
-                let does = if pattern.denies() { "denies" } else { "allows" };
-                let of = self.owner_of(toolboxes, pattern.as_str());
-                verdict(!pattern.denies(), format!("the pattern \"{}\" of the toolbox \"{of}\" {does} {what}", pattern.as_str()))
-            }
-            None => verdict(false, format!("no pattern of its toolboxes matches {what}{}", self.remedy(name, server, item))),
-        }
+        let Some(pattern) = patterns.deciding(server, item) else {
+            let remedy = self.remedy(name, server, item);
+            return verdict(false, format!("no pattern of its toolboxes matches {what}{remedy}{}", of_added(server)));
+        };
+        let does = if pattern.denies() { "denies" } else { "allows" };
+        let of = self.owner_of(toolboxes, pattern.as_str());
+        verdict(!pattern.denies(), format!("the pattern \"{}\" of the toolbox \"{of}\" {does} {what}", pattern.as_str()))
     }
 
     /// Names the toolboxes that would allow an item, as the end of a sentence.
     #[must_use]
-    pub fn remedy(&self, name: Option<&str>, server: &str, item: Item<'_>) -> String {
+    pub fn remedy(&self, name: Option<&str>, server: ServerRef<'_>, item: Item<'_>) -> String {
         let allows = |toolbox: &&str| {
             let patterns = Patterns::new(self.toolbox(toolbox).unwrap_or_default().to_vec());
             patterns.allows(server, item)
@@ -64,5 +68,19 @@ impl Grants {
     fn owner_of<'a>(&self, toolboxes: &'a [String], pattern: &str) -> &'a str {
         let has = |toolbox: &&String| self.toolbox(toolbox).unwrap_or_default().iter().any(|own| own.as_str() == pattern);
         toolboxes.iter().rev().find(has).map_or("", String::as_str)
+    }
+}
+
+/// Says which patterns give a server to others that an agent has added, as the end of a sentence.
+fn of_added(server: ServerRef<'_>) -> String {
+    match server.added_by {
+        Some("") => format!("; the operator's agent has added \"{0}\", so only patterns that begin with agent::{0}/ grant it", server.name),
+        Some(agent) => {
+            format!(
+                "; the agent \"{agent}\" has added \"{0}\", so only patterns that begin with agent:{agent}:{0}/ grant it to others",
+                server.name
+            )
+        }
+        None => String::new(),
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub use explain::Verdict;
 
 use super::profiles::Stack;
-use crate::config::{AgentDefinition, DefaultGrant, GrantSettings, Item, Pattern, ProfileConflict};
+use crate::config::{AgentDefinition, DefaultGrant, GrantSettings, Item, Pattern, ProfileConflict, ServerRef};
 
 /// The patterns of all toolboxes of one agent, in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,18 +30,18 @@ impl Patterns {
     /// use hyperlight_mcp::config::{Item, Pattern};
     /// use hyperlight_mcp::registry::Patterns;
     /// let patterns = |texts: &[&str]| Patterns::new(texts.iter().map(|text| Pattern::parse(text).unwrap()).collect());
-    /// let allows = |texts: &[&str]| patterns(texts).allows("github", Item::Tool("delete_repo"));
+    /// let allows = |texts: &[&str]| patterns(texts).allows("github".into(), Item::Tool("delete_repo"));
     /// assert!(allows(&["github/*"]) && !allows(&["github/*", "!github/delete_*"]) && allows(&["!github/delete_*", "github/*"]));
     /// assert!(!allows(&["!github/d*", "github/d*"]), "of the same length, the denial wins");
     /// ```
     #[must_use]
-    pub fn allows(&self, server: &str, item: Item<'_>) -> bool {
+    pub fn allows(&self, server: ServerRef<'_>, item: Item<'_>) -> bool {
         self.deciding(server, item).is_some_and(|pattern| !pattern.denies())
     }
 
     /// Returns the pattern that decides about an item. `None` if no pattern matches.
     #[must_use]
-    pub fn deciding(&self, server: &str, item: Item<'_>) -> Option<&Pattern> {
+    pub fn deciding(&self, server: ServerRef<'_>, item: Item<'_>) -> Option<&Pattern> {
         let matching: Vec<&Pattern> = self.0.iter().filter(|pattern| pattern.matches(server, item)).collect();
         let last = *matching.last()?;
         if last.denies() {
@@ -53,7 +53,7 @@ impl Patterns {
     /// Returns whether the patterns can allow anything of a server, whatever it offers. The name of a server that they cannot is unknown to the
     /// agent.
     #[must_use]
-    pub fn reaches(&self, server: &str) -> bool {
+    pub fn reaches(&self, server: ServerRef<'_>) -> bool {
         self.0.iter().enumerate().any(|(position, pattern)| {
             let is_overruled = |(at, other): (usize, &Pattern)| {
                 other.denies() && other.matches_all_of(server) && (at > position || other.length() == pattern.length())
@@ -66,7 +66,7 @@ impl Patterns {
 /// What an agent may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// Everything that is approved and enabled.
+    /// Everything that is approved and enabled. What another agent has added is not in it, as only a pattern that names it grants it.
     All,
     /// What the patterns allow.
     Only(Arc<Patterns>),
@@ -75,16 +75,25 @@ pub enum Access {
 impl Access {
     /// Returns whether the agent may use an item of a server.
     #[must_use]
-    pub fn allows(&self, server: &str, item: Item<'_>) -> bool {
+    pub fn allows(&self, server: ServerRef<'_>, item: Item<'_>) -> bool {
         match self {
             Self::All => true,
             Self::Only(patterns) => patterns.allows(server, item),
         }
     }
 
+    /// Returns whether a pattern names a server that another agent has added, and can allow anything of it.
+    #[must_use]
+    pub fn reaches_by_name(&self, server: ServerRef<'_>) -> bool {
+        match self {
+            Self::All => false,
+            Self::Only(patterns) => server.added_by.is_some() && patterns.reaches(server),
+        }
+    }
+
     /// Returns whether the agent may know that there is a server of this name.
     #[must_use]
-    pub fn reaches(&self, server: &str) -> bool {
+    pub fn reaches(&self, server: ServerRef<'_>) -> bool {
         match self {
             Self::All => true,
             Self::Only(patterns) => patterns.reaches(server),
@@ -236,6 +245,13 @@ impl Grants {
     pub fn holders(&self, toolbox: &str) -> Vec<&str> {
         let has = |agent: &&str| self.toolboxes_of(agent).is_some_and(|toolboxes| toolboxes.iter().any(|name| name == toolbox));
         self.agent_names().into_iter().filter(has).collect()
+    }
+
+    /// Returns whether any toolbox could give a server that an agent has added to another one, held by an agent or not.
+    #[must_use]
+    pub fn names_addition(&self, server: ServerRef<'_>) -> bool {
+        let allows = |pattern: &Pattern| !pattern.denies() && pattern.matches_server(server);
+        server.added_by.is_some() && self.toolbox_names().into_iter().flat_map(|name| self.toolbox(name).unwrap_or_default()).any(allows)
     }
 
     /// Lists all toolboxes and grants.

@@ -17,7 +17,7 @@ fn grants(config: &str, toolboxes: &[(&str, &[&str])], agents: &[(&str, &[&str])
 
 fn tools(grants: &Grants, agent: &str) -> Vec<&'static str> {
     let access = grants.access(Some(agent));
-    ["read", "write", "delete"].into_iter().filter(|tool| access.allows("files", Item::Tool(tool))).collect()
+    ["read", "write", "delete"].into_iter().filter(|tool| access.allows("files".into(), Item::Tool(tool))).collect()
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn without_any_grant_all_is_granted_and_from_the_first_one_on_only_what_is() {
 fn a_toolbox_that_is_missing_takes_all_from_its_agents_as_it_may_be_one_that_denies() {
     let granted = grants("{}", &[("t", &["files/*"])], &[("a", &["t", "gone"])]);
     assert!(tools(&granted, "a").is_empty());
-    let verdict = granted.explain(Some("a"), "files", Item::Tool("read"));
+    let verdict = granted.explain(Some("a"), "files".into(), Item::Tool("read"));
     assert!(!verdict.granted && verdict.reason.contains("\"gone\" does not exist"), "{}", verdict.reason);
 }
 
@@ -76,8 +76,33 @@ fn each_answer_is_a_sentence() {
         ),
         (Some("b"), "read", false, "it has no grant, and an agent without one gets nothing (defaultGrant)"),
     ] {
-        let verdict = granted.explain(agent, "files", Item::Tool(tool));
+        let verdict = granted.explain(agent, "files".into(), Item::Tool(tool));
         assert_eq!((verdict.granted, verdict.reason.as_str()), (is_granted, told));
+    }
+}
+
+#[test]
+fn what_an_agent_has_added_is_granted_to_others_by_patterns_that_name_it_and_by_no_others() {
+    let granted = grants(
+        r#"{ "defaultGrant": "all" }"#,
+        &[("wide", &["*/*", "files/*"]), ("named", &["agent:adder:files/*", "!files/delete"])],
+        &[("a", &["wide"]), ("b", &["named"]), ("adder", &["wide"])],
+    );
+    let added = ServerRef { added_by: Some("adder"), ..ServerRef::from("files") };
+    let reaches = |agent| granted.access(Some(agent)).reaches_by_name(added);
+    assert_eq!([reaches("a"), reaches("b"), reaches("c")], [false, true, false], "not by defaultGrant either");
+    let allows = |agent, tool| granted.access(Some(agent)).allows(added, Item::Tool(tool));
+    assert_eq!([allows("a", "read"), allows("b", "read"), allows("b", "delete")], [false, true, false]);
+    assert!(granted.names_addition(added) && !granted.names_addition("files".into()));
+    assert!(!granted.names_addition(ServerRef { added_by: Some("other"), ..added }));
+    for (agent, is_granted, told) in [
+        ("a", false, "only patterns that begin with agent:adder:files/ grant it to others"),
+        ("b", true, "the pattern \"agent:adder:files/*\" of the toolbox \"named\" allows files/read"),
+        ("c", false, "only patterns that begin with agent:adder:files/ grant it to others"),
+        ("adder", true, "it has added the server \"files\" itself"),
+    ] {
+        let verdict = granted.explain(Some(agent), added, Item::Tool("read"));
+        assert!(verdict.granted == is_granted && verdict.reason.ends_with(told), "{agent}: {}", verdict.reason);
     }
 }
 
@@ -147,14 +172,14 @@ proptest! {
     #[test]
     fn patterns_decide_as_the_rule_says(patterns in any_patterns(), server in "[abc]|ab", item in any_item()) {
         let parsed = Patterns::new(patterns.iter().map(|drawn| Pattern::parse(&drawn.text()).unwrap()).collect());
-        prop_assert_eq!(parsed.allows(&server, item), decided(&patterns, &server, item), "{:?} {} {}", patterns, server, item);
+        prop_assert_eq!(parsed.allows((&server).into(), item), decided(&patterns, &server, item), "{:?} {} {}", patterns, server, item);
         // A server of which something is allowed is known.
-        if parsed.allows(&server, item) {
-            prop_assert!(parsed.reaches(&server));
+        if parsed.allows((&server).into(), item) {
+            prop_assert!(parsed.reaches((&server).into()));
         }
         // A server that is denied as a whole by the last word is not.
         if patterns.iter().all(|drawn| drawn.denies) || patterns.last().is_some_and(|drawn| drawn.denies && drawn.item == "*" && drawn.server == "*") {
-            prop_assert!(!parsed.reaches(&server));
+            prop_assert!(!parsed.reaches((&server).into()));
         }
     }
 }

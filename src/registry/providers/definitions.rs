@@ -113,6 +113,7 @@ pub(crate) fn read_definition(definition: &Map<String, Json>, name: &str, source
                 (Some(mut server), _) => {
                     server.source = source.clone();
                     server.required_environment = required;
+                    server.description = definition.get("description").and_then(Json::as_str).map(str::to_owned);
                     Entry::Valid(Arc::new(server))
                 }
                 (None, Some(server)) => invalid_with(&server.name, source, server.error),

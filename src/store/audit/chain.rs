@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::row::{AuditKind, Entry};
+use crate::store::anchor::{AnchoredAudit, AuditEnd};
 use crate::store::{Canonical, MachineKey};
 
 /// The digest before the first row of all.
@@ -126,18 +127,20 @@ impl HeadFound {
 pub(super) struct Verification<'a> {
     key: &'a MachineKey,
     head: HeadFound,
+    anchored: AnchoredAudit,
     /// The number that the next row should have, and the digest before it. `None` before the first row where no head says it.
     next: Option<(u64, Vec<u8>)>,
     report: AuditReport,
 }
 
 impl<'a> Verification<'a> {
-    pub(super) fn new(key: &'a MachineKey, head: HeadFound) -> Self {
+    /// Begins a verification. `anchored` was read before the head, so that the audit is not behind because of rows that came between.
+    pub(super) fn new(key: &'a MachineKey, head: HeadFound, anchored: AnchoredAudit) -> Self {
         let next = match &head {
             HeadFound::Sound(head) => Some((head.first, head.anchor.clone())),
             HeadFound::Missing | HeadFound::Changed => None,
         };
-        Self { key, head, next, report: AuditReport::default() }
+        Self { key, head, anchored, next, report: AuditReport::default() }
     }
 
     pub(super) fn row(&mut self, row: &Linked) {
@@ -150,6 +153,12 @@ impl<'a> Verification<'a> {
             AuditKind::Gap => self.report.gaps += 1,
             AuditKind::Damage => {
                 self.problem(format!("row {number} says that another program has changed the audit before it"));
+            }
+            _ => {}
+        }
+        match &self.anchored {
+            AnchoredAudit::At(end) if end.number == *number && end.digest != hex::encode(digest) => {
+                self.problem(format!("row {number} is not the one that was anchored: the audit goes on from an older copy"));
             }
             _ => {}
         }
@@ -166,7 +175,31 @@ impl<'a> Verification<'a> {
         self.next = Some((number + 1, digest.clone()));
     }
 
+    /// Compares the end of the audit with the one that was anchored.
+    fn compare_with_anchor(&mut self) {
+        let last = match &self.head {
+            HeadFound::Sound(head) => head.last.max(self.report.last.unwrap_or_default()),
+            HeadFound::Missing | HeadFound::Changed => self.report.last.unwrap_or_default(),
+        };
+        let problem = match (&self.anchored, &self.head) {
+            (AnchoredAudit::At(AuditEnd { number, .. }), _) if last < *number => {
+                let ends = if last == 0 { "is empty".to_owned() } else { format!("ends with row {last}") };
+                format!("the audit {ends}, and row {number} was written: it is an older copy, or its end was cut")
+            }
+            // The row itself was removed by a bound, and its digest is the one before the first row.
+            (AnchoredAudit::At(end), HeadFound::Sound(head)) if end.number + 1 == head.first && end.digest != hex::encode(&head.anchor) => {
+                format!("the row before row {} is not the one that was anchored: the audit goes on from an older copy", head.first)
+            }
+            (AnchoredAudit::Lost, _) if last > 0 => {
+                "store.anchor is missing or was changed, so that nothing says whether the audit is an older copy".to_owned()
+            }
+            _ => return,
+        };
+        self.problem(problem);
+    }
+
     pub(super) fn end(mut self) -> AuditReport {
+        self.compare_with_anchor();
         match std::mem::replace(&mut self.head, HeadFound::Missing) {
             HeadFound::Missing if self.report.rows == 0 => {}
             HeadFound::Missing => self.problem("the head of the chain is missing, so that rows may be missing at both ends".to_owned()),

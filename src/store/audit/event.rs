@@ -17,12 +17,36 @@ pub enum AuditEvent {
     Revocation { server: String, by: AuditParty },
     /// A server was added, changed, removed, enabled or disabled. `source` is who brought it.
     Server { server: String, change: ServerChange, agent: Option<Arc<str>>, source: Option<String>, by: AuditParty },
-    /// A toolbox was given to an agent, or taken back.
-    Grant { agent: String, toolbox: String, change: GrantChange, by: AuditParty },
+    /// Something that decides who may call what has changed.
+    Grant(GrantRecord),
+    /// The config says something else about grants than before.
+    ConfigGrants(ConfigGrants),
     /// A connection to a server has begun or ended.
     Connection { server: String, change: ConnectionChange, agent: Option<Arc<str>>, duration: Option<Duration> },
     /// A request to a server has ended.
     Call(CallRecord),
+}
+
+/// A change of what an agent is granted, or of a toolbox or profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantRecord {
+    /// The agent. `None`: the record is about a toolbox, a profile or the default.
+    pub agent: Option<String>,
+    /// The toolbox, or `profile:` with the name of a profile; of a default, `all` or `none`. `None` if the agent has an empty list.
+    pub subject: Option<String>,
+    /// The toolbox's patterns after the change; of a profile, its servers.
+    pub patterns: Option<Vec<String>>,
+    pub change: GrantChange,
+    pub by: AuditParty,
+}
+
+/// The grants of a config that was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConfigGrants {
+    /// All of them.
+    pub listing: Vec<GrantRecord>,
+    /// The differences from the config that was read before. `None` if the gateway was just opened.
+    pub changes: Option<Vec<GrantRecord>>,
 }
 
 /// A request to a server that has ended.
@@ -85,11 +109,18 @@ pub enum ServerChange {
     Disabled,
 }
 
-/// How an agent's grants have changed.
+/// How something that decides who may call what has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GrantChange {
+    /// An agent was given the toolbox.
     Granted,
     Ungranted,
+    /// The toolbox is new.
+    Added,
+    Changed,
+    Removed,
+    /// What agents without an entry get.
+    Default,
 }
 
 /// How a connection has changed.
@@ -134,6 +165,7 @@ impl AuditEvent {
         const LIGHT_BYTES: usize = 1024;
         match self {
             Self::Call(call) => object_bytes(&call.arguments) <= LIGHT_BYTES,
+            Self::ConfigGrants(_) => false,
             _ => true,
         }
     }

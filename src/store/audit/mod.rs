@@ -17,13 +17,15 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use chain::AuditReport;
-pub use event::{ApprovalStage, AuditEvent, AuditParty, CallOutcome, CallRecord, ConnectionChange, GrantChange, ServerChange};
+pub use event::{
+    ApprovalStage, AuditEvent, AuditParty, CallOutcome, CallRecord, ConfigGrants, ConnectionChange, GrantChange, GrantRecord, ServerChange,
+};
 pub use row::{AuditAction, AuditDetails, AuditKind, AuditRow};
 
 use self::presence::Presence;
 use self::queue::Queue;
 use self::table::{Bounds, Table};
-use self::writer::{Writer, tell_left_behind};
+use self::writer::{Writer, anchored_number, tell_left_behind};
 use super::Store;
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
@@ -43,6 +45,8 @@ pub struct AuditOptions {
     pub max_age: Duration,
     /// True if the arguments of calls are kept as they are, without secrets.
     pub content: bool,
+    /// The grants of the config. They are recorded before the first event, unless the last ones of the audit were the same.
+    pub config_grants: Vec<GrantRecord>,
     /// Removes secrets from names and contents.
     pub redactor: Arc<Redactor>,
     pub on_problem: ProblemListener,
@@ -83,6 +87,7 @@ pub struct AuditQuery {
 ///     max_bytes: 1 << 20,
 ///     max_age: Duration::from_secs(3600),
 ///     content: false,
+///     config_grants: Vec::new(),
 ///     redactor: Arc::new(Redactor::new(None, None)),
 ///     on_problem: Arc::new(|error| eprintln!("{error}")),
 /// });
@@ -142,15 +147,16 @@ impl Audit {
     /// # Errors
     /// `ERR_STORE`.
     pub fn verify(&self) -> Result<AuditReport> {
-        #[expect(clippy::redundant_closure_for_method_calls, reason = "the method itself is for one lifetime only")]
-        self.read(|table| table.verify())
+        // The anchor first: the audit only grows, so it is not behind because of rows that come between.
+        let anchored = self.store.anchored_audit()?;
+        self.read(|table| table.verify(anchored))
     }
 
     /// Reads on a connection of its own, after what has happened so far is written.
     fn read<T>(&self, read: impl FnOnce(&Table<'_>) -> Result<T>) -> Result<T> {
         self.flush();
         let mut database = self.store.audit_database()?;
-        if let Err(error) = tell_left_behind(&mut database, &self.store, self.options.bounds()) {
+        if let Err(error) = tell_left_behind(&mut database, &self.store, anchored_number(&self.store), self.options.bounds()) {
             tracing::debug!(%error, "gaps of processes that have ended cannot be told");
         }
         database.reading(|reader| read(&Table { reader, key: self.store.key() }))

@@ -134,8 +134,9 @@ impl Queue {
         self.waiting.lock().told
     }
 
-    /// Waits for the next batch, after the events of the last one are written. After the last batch, returns batches that are last again.
-    pub(super) fn next(&self, mut written: Vec<Noted>) -> Batch {
+    /// Waits for the next batch, after the events of the last one are written, or for at most `patience`: then the batch is empty. After the last
+    /// batch, returns batches that are last again.
+    pub(super) fn next(&self, mut written: Vec<Noted>, patience: Option<Duration>) -> Batch {
         written.truncate(MAX_SPENT);
         written.retain(|noted| noted.event.is_light());
         let mut waiting = self.waiting.lock();
@@ -143,9 +144,14 @@ impl Queue {
         MutexGuard::unlocked(&mut waiting, || spare.clear());
         waiting.is_idle = true;
         let has_work = |now: &Waiting| !now.events.is_empty() || !now.flushed.is_empty() || now.is_closed;
-        self.changed.wait_while(&mut waiting, |now| !has_work(now));
+        match patience {
+            Some(patience) => drop(self.changed.wait_while_for(&mut waiting, |now| !has_work(now), patience)),
+            None => self.changed.wait_while(&mut waiting, |now| !has_work(now)),
+        }
         waiting.is_idle = false;
-        self.changed.wait_while_for(&mut waiting, |now| !now.is_urgent && !now.is_closed, GATHERING);
+        if has_work(&waiting) {
+            self.changed.wait_while_for(&mut waiting, |now| !now.is_urgent && !now.is_closed, GATHERING);
+        }
         waiting.is_urgent = false;
         Batch {
             events: std::mem::replace(&mut waiting.events, spare),
@@ -172,12 +178,18 @@ mod tests {
         for number in 0..MAX_WAITING + 5 {
             queue.push(event(&number.to_string()));
         }
-        let batch = queue.next(Vec::new());
+        let batch = queue.next(Vec::new(), None);
         assert_eq!((batch.events.len(), batch.dropped, batch.told), (MAX_WAITING, 5, MAX_WAITING as u64 + 5));
         assert_eq!([&batch.events[0], &batch.events[MAX_WAITING - 1]].map(|noted| &noted.event), [&event("0"), &event("8191")]);
         queue.push(event("later"));
-        let batch = queue.next(Vec::new());
+        let batch = queue.next(Vec::new(), None);
         assert_eq!((batch.events.len(), batch.dropped), (1, 0));
+    }
+
+    #[test]
+    fn a_writer_that_has_something_else_to_do_waits_no_longer_than_it_may() {
+        let batch = Queue::default().next(Vec::new(), Some(Duration::from_millis(1)));
+        assert!(batch.events.is_empty() && !batch.is_last);
     }
 
     #[test]
@@ -186,8 +198,8 @@ mod tests {
         queue.push(event("a"));
         queue.close();
         assert_eq!(queue.push(event("b")), None);
-        let batch = queue.next(Vec::new());
+        let batch = queue.next(Vec::new(), None);
         assert!(batch.is_last && batch.events.len() == 1);
-        assert!(queue.next(Vec::new()).is_last);
+        assert!(queue.next(Vec::new(), None).is_last);
     }
 }

@@ -6,14 +6,16 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::event::{ApprovalStage, AuditEvent, AuditParty, CallRecord, ConnectionChange, GrantChange, ServerChange};
+use super::event::{
+    ApprovalStage, AuditEvent, AuditParty, CallRecord, ConfigGrants, ConnectionChange, GrantChange, GrantRecord, ServerChange,
+};
 use crate::redact::Redactor;
 use crate::store::{Canonical, MachineKey};
 use crate::text::json::object_bytes;
 
 /// The most characters of a name in a row.
 const MAX_NAME_CHARS: usize = 256;
-/// The largest arguments whose content is kept.
+/// The largest arguments, or patterns of a toolbox, whose content is kept.
 const MAX_CONTENT_BYTES: usize = 64 * 1024;
 
 /// A row of the audit.
@@ -51,9 +53,13 @@ pub struct AuditDetails {
     /// The party that has decided it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub by: Option<AuditParty>,
-    /// The digest that was approved; the source of a server; the toolbox of a grant.
+    /// The digest that was approved; the source of a server; the toolbox of a grant, or `profile:` with the name of a profile; `all` or `none` of a
+    /// default; the digest of all grants of a config.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub subject: Option<String>,
+    /// The patterns of the toolbox, or the servers of the profile, if they have at most 64 KiB.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub patterns: Option<Vec<String>>,
     /// The number of the run in its process. Missing for a call without a run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run_id: Option<u64>,
@@ -146,6 +152,10 @@ pub enum AuditAction {
     Disabled,
     Granted,
     Ungranted,
+    /// What agents without a grant get was changed.
+    Default,
+    /// The rows after this one, of the same process, say what has changed in the config's grants; if the gateway was just opened, all of them.
+    Config,
     Opened,
     Failed,
     Lost,
@@ -184,6 +194,15 @@ impl Entry {
         (FIXED + texts + self.body.len()) as u64
     }
 
+    /// Returns the digest of a config's grants, if this is the row that has it.
+    pub(super) fn digest_of_grants(&self) -> Option<String> {
+        if self.kind != AuditKind::Grant || self.agent.is_some() {
+            return None;
+        }
+        let details: AuditDetails = serde_json::from_str(&self.body).ok()?;
+        details.subject.filter(|_| details.action == Some(AuditAction::Config))
+    }
+
     /// The row for events that are missing.
     pub(super) fn gap(at: u64, action: AuditAction, pid: u32, lost: Option<u64>) -> Self {
         Self::new(at, AuditKind::Gap, &AuditDetails { pid, action: Some(action), lost, ..AuditDetails::default() })
@@ -205,7 +224,15 @@ pub(super) struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    pub(super) fn entry(&self, at: u64, event: &AuditEvent) -> Entry {
+    /// Returns the rows of an event.
+    pub(super) fn entries(&self, at: u64, event: &AuditEvent) -> Vec<Entry> {
+        match event {
+            AuditEvent::ConfigGrants(grants) => self.config_grants(at, grants),
+            other => vec![self.entry(at, other)],
+        }
+    }
+
+    fn entry(&self, at: u64, event: &AuditEvent) -> Entry {
         let details = AuditDetails { pid: self.pid, ..AuditDetails::default() };
         match event {
             AuditEvent::Approval { server, stage, digest, by } => {
@@ -225,10 +252,9 @@ impl Recorder<'_> {
                 let details = AuditDetails { action: Some((*change).into()), by: Some(*by), subject, ..details };
                 Entry { server: Some(self.name(server)), agent: self.agent(agent.as_ref()), ..Entry::new(at, AuditKind::Server, &details) }
             }
-            AuditEvent::Grant { agent, toolbox, change, by } => {
-                let details = AuditDetails { action: Some((*change).into()), by: Some(*by), subject: Some(self.name(toolbox)), ..details };
-                Entry { agent: Some(self.name(agent)), ..Entry::new(at, AuditKind::Grant, &details) }
-            }
+            AuditEvent::Grant(record) => self.grant(at, record),
+            // Of these, the first row is the digest: `entries` gives the others.
+            AuditEvent::ConfigGrants(grants) => self.config_digest(at, &grants.listing),
             AuditEvent::Connection { server, change, agent, duration } => {
                 let (action, outcome) = connection_words(*change);
                 let details = AuditDetails { action: Some(action), outcome, duration_ms: duration.map(milliseconds), ..details };
@@ -240,6 +266,42 @@ impl Recorder<'_> {
             }
             AuditEvent::Call(call) => self.call(at, call, details),
         }
+    }
+
+    fn grant(&self, at: u64, record: &GrantRecord) -> Entry {
+        let GrantRecord { agent, subject, patterns, change, by } = record;
+        let is_kept = |patterns: &&Vec<String>| patterns.iter().map(String::len).sum::<usize>() <= MAX_CONTENT_BYTES;
+        let details = AuditDetails {
+            pid: self.pid,
+            action: Some((*change).into()),
+            by: Some(*by),
+            subject: subject.as_ref().map(|subject| self.name(subject)),
+            patterns: patterns
+                .as_ref()
+                .filter(is_kept)
+                .map(|patterns| patterns.iter().map(|pattern| self.redactor.readable(pattern)).collect()),
+            ..AuditDetails::default()
+        };
+        Entry { agent: agent.as_ref().map(|agent| self.name(agent)), ..Entry::new(at, AuditKind::Grant, &details) }
+    }
+
+    /// Returns a row with the digest of the config's grants, and one for each grant that is to be told.
+    fn config_grants(&self, at: u64, grants: &ConfigGrants) -> Vec<Entry> {
+        let ConfigGrants { listing, changes } = grants;
+        let first = self.config_digest(at, listing);
+        let others = changes.as_ref().unwrap_or(listing).iter().map(|record| self.grant(at, record));
+        std::iter::once(first).chain(others).collect()
+    }
+
+    fn config_digest(&self, at: u64, listing: &[GrantRecord]) -> Entry {
+        let form = listing.iter().fold(Canonical::new("hyperlight-mcp audit grants 1"), |form, record| {
+            let GrantRecord { agent, subject, patterns, change, by: _ } = record;
+            let patterns = patterns.as_deref().unwrap_or_default().iter().map(String::as_str);
+            form.optional(agent.as_deref()).optional(subject.as_deref()).list(patterns).text(&format!("{change:?}"))
+        });
+        let (action, by) = (Some(AuditAction::Config), Some(AuditParty::Config));
+        let subject = Some(self.key.authenticate(&form));
+        Entry::new(at, AuditKind::Grant, &AuditDetails { pid: self.pid, action, by, subject, ..AuditDetails::default() })
     }
 
     fn call(&self, at: u64, call: &CallRecord, details: AuditDetails) -> Entry {
@@ -295,6 +357,10 @@ impl From<GrantChange> for AuditAction {
         match change {
             GrantChange::Granted => Self::Granted,
             GrantChange::Ungranted => Self::Ungranted,
+            GrantChange::Added => Self::Added,
+            GrantChange::Changed => Self::Changed,
+            GrantChange::Removed => Self::Removed,
+            GrantChange::Default => Self::Default,
         }
     }
 }

@@ -7,9 +7,12 @@ use super::row::{AuditDetails, AuditKind, AuditRow, Entry};
 use super::{AuditQuery, AuditReport};
 use crate::error::Result;
 use crate::store::MachineKey;
+use crate::store::anchor::{AnchoredAudit, AuditEnd};
 use crate::store::database::Reader;
 
 const COLUMNS: &str = "number, at, kind, agent, server, tool, body, digest";
+/// The name under which the number of the row is noted that has the digest of the last config's grants. No gateway has this id.
+const CONFIG_GRANTS: &str = "config grants";
 /// Rows that one statement removes at the beginning of the chain.
 const TRIMMED_AT_ONCE: u64 = 1000;
 
@@ -53,6 +56,9 @@ impl Table<'_> {
         }
         self.trim(&mut head, now, bounds)?;
         self.write_head(&head)?;
+        if let Some(after) = entries.iter().rev().position(|entry| entry.digest_of_grants().is_some()) {
+            self.note(CONFIG_GRANTS, head.last - after as u64)?;
+        }
         Ok(head.last)
     }
 
@@ -107,6 +113,16 @@ impl Table<'_> {
         Ok(statement.query_row([], read).optional()?.unwrap_or(HeadFound::Missing))
     }
 
+    /// Writes the head once more, so that the transaction waits for the disk, and returns the end of the chain. `None` if there is no sound head.
+    pub(super) fn rewritten_end(&self) -> Result<Option<AuditEnd>> {
+        let rewritten = || {
+            let HeadFound::Sound(head) = self.head()? else { return Ok(None) };
+            self.write_head(&head)?;
+            Ok((head.last > 0).then(|| AuditEnd { number: head.last, digest: hex::encode(&head.digest) }))
+        };
+        rewritten().map_err(|error| self.reader.failed(&error))
+    }
+
     fn write_head(&self, head: &Head) -> rusqlite::Result<()> {
         let Head { first, anchor, last, digest, bytes } = head;
         let mut statement =
@@ -133,9 +149,10 @@ impl Table<'_> {
         Ok(rows)
     }
 
-    pub(super) fn verify(&self) -> Result<AuditReport> {
+    /// Verifies all rows. `anchored` was read before.
+    pub(super) fn verify(&self, anchored: AnchoredAudit) -> Result<AuditReport> {
         let verified = || {
-            let mut verification = Verification::new(self.key, self.head()?);
+            let mut verification = Verification::new(self.key, self.head()?, anchored);
             let mut statement = self.reader.transaction.prepare(&format!("SELECT {COLUMNS} FROM audit ORDER BY number"))?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
@@ -146,11 +163,23 @@ impl Table<'_> {
         verified().map_err(|error| self.reader.failed(&error))
     }
 
+    /// Returns the digest of the last config's grants that were recorded. `None` if none were, or the row is there no longer.
+    pub(super) fn config_grants(&self) -> Result<Option<String>> {
+        let Some(number) = self.written_by(CONFIG_GRANTS)? else { return Ok(None) };
+        let select = format!("SELECT {COLUMNS} FROM audit WHERE number = ?1");
+        let row = self.reader.transaction.query_row(&select, [number], linked).optional();
+        let row = row.map_err(|error| self.reader.failed(&error))?;
+        Ok(row.and_then(|row| row.entry.digest_of_grants()))
+    }
+
     /// Notes the number of events of a gateway that are written, or told as lost.
     pub(super) fn note_writer(&self, id: &str, told: u64) -> Result<()> {
-        let statement = self.reader.transaction.prepare_cached("INSERT OR REPLACE INTO audit_writers VALUES (?1, ?2)");
-        let noted = statement.and_then(|mut statement| statement.execute(params![id, told]));
-        noted.map(drop).map_err(|error| self.reader.failed(&error))
+        self.note(id, told).map_err(|error| self.reader.failed(&error))
+    }
+
+    fn note(&self, id: &str, number: u64) -> rusqlite::Result<()> {
+        let mut statement = self.reader.transaction.prepare_cached("INSERT OR REPLACE INTO audit_writers VALUES (?1, ?2)")?;
+        statement.execute(params![id, number]).map(drop)
     }
 
     /// Returns the number of events of a gateway that are written, or told as lost.

@@ -27,6 +27,7 @@ impl Scene {
             max_bytes: 1 << 20,
             max_age: Duration::from_hours(1),
             content: false,
+            config_grants: Vec::new(),
             redactor: Arc::clone(&self.redactor),
             on_problem: Arc::new(move |error| problems.lock().push(error.in_full())),
         }
@@ -134,18 +135,58 @@ fn a_name_with_a_secret_is_redacted_and_an_endless_one_is_cut() {
     assert!(servers[0] == "of [redacted]" && servers[1].len() < 300, "{servers:?}");
 }
 
+fn given(change: GrantChange) -> GrantRecord {
+    let text = |text: &str| Some(text.to_owned());
+    GrantRecord {
+        agent: text("researcher"),
+        subject: text("readers"),
+        patterns: Some(vec!["files/*".to_owned()]),
+        change,
+        by: AuditParty::Config,
+    }
+}
+
+#[test]
+fn the_grants_of_a_config_are_recorded_before_the_first_event_and_again_where_they_are_others() {
+    let scene = Scene::new();
+    let open = |config_grants: Vec<GrantRecord>| scene.open_with(AuditOptions { config_grants, ..scene.options() });
+    let told = |audit: &Audit| {
+        let told = |row: AuditRow| json!([row.kind, row.details.action]).to_string();
+        rows(audit).into_iter().map(told).collect::<Vec<_>>()
+    };
+    let (call, config, granted) = (r#"["revocation","revoked"]"#, r#"["grant","config"]"#, r#"["grant","granted"]"#);
+    let audit = open(Vec::new());
+    audit.record(revocation("a"));
+    assert_eq!(told(&audit), [call], "there are none, and there were none");
+    audit.close(FLUSHING);
+    for _ in 0..2 {
+        let audit = open(vec![given(GrantChange::Granted)]);
+        assert!(rows(&audit).len() == 1 || told(&audit).ends_with(&[call.to_owned()]), "nothing is written before the first event");
+        audit.record(revocation("a"));
+        audit.close(FLUSHING);
+    }
+    let audit = open(Vec::new());
+    assert_eq!(told(&audit), [call, config, granted, call, call], "the same grants are told once");
+    assert_eq!(rows(&audit)[2].details.patterns.as_deref(), Some(&["files/*".to_owned()][..]));
+    audit.record(revocation("a"));
+    assert_eq!(told(&audit)[5..], [config, call], "the config has none any more");
+    let changes = Some(vec![given(GrantChange::Granted)]);
+    audit.record(AuditEvent::ConfigGrants(ConfigGrants { listing: vec![given(GrantChange::Granted)], changes }));
+    assert_eq!(told(&audit)[7..], [config, granted]);
+    audit.close(FLUSHING);
+    let audit = open(vec![given(GrantChange::Granted)]);
+    audit.record(revocation("a"));
+    assert_eq!(told(&audit)[9..], [call], "a reload has told them");
+    assert!(audit.verify().unwrap().whole);
+}
+
 #[test]
 fn a_query_gives_the_last_rows_that_fit_all_it_says() {
     let scene = Scene::new();
     let audit = scene.open();
     audit.record(revocation("a"));
     audit.record(call(json!({})));
-    audit.record(AuditEvent::Grant {
-        agent: "researcher".to_owned(),
-        toolbox: "readers".to_owned(),
-        change: GrantChange::Granted,
-        by: AuditParty::Person,
-    });
+    audit.record(AuditEvent::Grant(given(GrantChange::Granted)));
     audit.record(revocation("b"));
     let numbers = |query: AuditQuery| audit.rows(&query).unwrap().iter().map(|row| row.number).collect::<Vec<_>>();
     let text = |text: &str| Some(text.to_owned());
@@ -226,6 +267,50 @@ fn a_gateway_that_is_open_notices_that_the_store_was_put_back_to_an_earlier_time
     audit.record(revocation("c"));
     let report = audit.verify().unwrap();
     assert!(!report.whole && servers(&audit) == ["a", "c"], "{report:?}");
+}
+
+#[test]
+fn an_older_copy_of_the_store_is_told_also_if_no_gateway_was_open_when_it_was_put_in_place() {
+    let scene = Scene::new();
+    let record = |server: &str| {
+        let audit = scene.open();
+        audit.record(revocation(server));
+        audit.close(FLUSHING);
+    };
+    record("a");
+    let earlier = scene.folder.path().join("earlier.sqlite3");
+    scene.raw().execute("VACUUM INTO ?1", [earlier.to_str().unwrap()]).unwrap();
+    record("b");
+    assert!(scene.open().verify().unwrap().whole);
+    scene.raw().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    for rest in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(scene.folder.path().join(format!("store.sqlite3{rest}")));
+    }
+    std::fs::rename(&earlier, scene.folder.path().join("store.sqlite3")).unwrap();
+    let report = scene.open().verify().unwrap();
+    assert_eq!(report.problems, ["the audit ends with row 1, and row 2 was written: it is an older copy, or its end was cut"]);
+    // It stays told after more was written.
+    for server in ["c", "d", "e"] {
+        record(server);
+    }
+    let audit = scene.open();
+    let report = audit.verify().unwrap();
+    assert!(report.problems.iter().any(|problem| problem.contains("another program has changed the audit")), "{report:?}");
+    assert_eq!(servers(&audit), ["a", "c", "d", "e"]);
+}
+
+#[test]
+fn the_end_of_an_audit_that_goes_on_is_anchored_before_it_is_closed() {
+    let scene = Scene::new();
+    let store = Arc::new(Store::open(scene.folder.path(), Arc::new(|_| ())).unwrap());
+    let audit = Audit::open(&store, scene.options());
+    audit.record(revocation("a"));
+    let until = std::time::Instant::now() + Duration::from_mins(1);
+    while anchored_number(&store) == 0 {
+        assert!(std::time::Instant::now() < until, "nothing is anchored");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(anchored_number(&store) == 1 && audit.verify().unwrap().whole);
 }
 
 #[test]

@@ -1,18 +1,23 @@
 //! The thread that writes the audit of one open gateway: it turns events into rows, and commits them in batches.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::presence::{Counted, Presence};
 use super::queue::{Batch, Moment, Noted, Queue};
 use super::row::{AuditAction, Entry, Recorder};
 use super::table::{Bounds, Table};
-use super::{AuditOptions, now};
+use super::{AuditEvent, AuditOptions, ConfigGrants, now};
 use crate::error::Result;
 use crate::store::Store;
+use crate::store::anchor::AnchoredAudit;
 use crate::store::database::{Database, Reader};
 
 /// The most rows that wait for a store that cannot be written. With more, the newest are lost, and a row says how many.
 const MAX_UNWRITTEN: usize = 8192;
+
+/// The time after which the end of the audit is anchored. Each time waits for the disk, so not every batch can be.
+const ANCHORING: Duration = Duration::from_secs(5);
 
 /// The number of events of a gateway whose gap is told.
 const ALL_TOLD: u64 = i64::MAX as u64;
@@ -29,27 +34,47 @@ pub(super) struct Writer {
     lost: u64,
     /// The last row that this process has seen.
     known: u64,
+    /// The time since which rows are written that are not anchored.
+    unanchored_since: Option<Instant>,
     /// True if the store could not be written the last time, and a listener knows that.
     is_failing: bool,
 }
 
 impl Writer {
     pub(super) fn new(store: Arc<Store>, queue: Arc<Queue>, presence: Option<Arc<Presence>>, options: AuditOptions) -> Self {
-        Self { store, queue, presence, options, database: None, unwritten: Vec::new(), lost: 0, known: 0, is_failing: false }
+        Self {
+            store,
+            queue,
+            presence,
+            options,
+            database: None,
+            unwritten: Vec::new(),
+            lost: 0,
+            known: 0,
+            unanchored_since: None,
+            is_failing: false,
+        }
     }
 
     /// Writes until the queue is closed.
     pub(super) fn run(mut self) {
+        // An audit that is behind what was anchored is another one: the first row says so.
+        self.known = anchored_number(&self.store);
         // What others have left behind is said first, as it happened before.
         self.committed(Writer::tell_left_behind);
+        self.committed(Writer::tell_config_grants);
         let mut written = Vec::new();
         loop {
-            let Batch { events, dropped, told, flushed, is_last } = self.queue.next(written);
+            let patience = self.unanchored_since.map(|since| ANCHORING.saturating_sub(since.elapsed()));
+            let Batch { events, dropped, told, flushed, is_last } = self.queue.next(written, patience);
             self.take(&events, dropped);
             let is_written = self.committed(|writer| writer.write(told));
             for done in flushed {
                 // The receiver may have stopped waiting.
                 let _ = done.send(());
+            }
+            if is_last || self.unanchored_since.is_some_and(|since| since.elapsed() >= ANCHORING) {
+                self.anchor();
             }
             if is_last {
                 // Without this, another process says that rows are missing here.
@@ -72,13 +97,60 @@ impl Writer {
         }
     }
 
+    /// Records the grants of the config, unless the last ones of the audit are the same.
+    fn tell_config_grants(&mut self) -> Result<()> {
+        let grants = ConfigGrants { listing: std::mem::take(&mut self.options.config_grants), changes: None };
+        let has_none = grants.listing.is_empty();
+        let entries = self.recorder().entries(now(), &AuditEvent::ConfigGrants(grants));
+        let digest = entries.first().and_then(Entry::digest_of_grants);
+        let (known, bounds, store) = (self.known, self.options.bounds(), Arc::clone(&self.store));
+        let last = self.database()?.transaction(|reader| {
+            let table = Table { reader, key: store.key() };
+            let before = table.config_grants()?;
+            // Without a row, nothing says that there ever were any.
+            if before == digest || (before.is_none() && has_none) {
+                return Ok(None);
+            }
+            table.append(&entries, known, now(), bounds).map(Some)
+        })?;
+        if let Some(last) = last {
+            self.note_last(last);
+        }
+        Ok(())
+    }
+
+    fn recorder(&self) -> Recorder<'_> {
+        Recorder { key: self.store.key(), redactor: &self.options.redactor, content: self.options.content, pid: std::process::id() }
+    }
+
+    /// Writes the end of the audit into the anchor, by which an older copy of the store is noticed. The rows are on the disk before, so that a power
+    /// failure does not look like one. If it fails, the next time does it.
+    fn anchor(&mut self) {
+        if self.unanchored_since.take().is_none() {
+            return;
+        }
+        let store = Arc::clone(&self.store);
+        let anchored = self.database().and_then(|database| {
+            let end = database.durable_transaction(|reader| Table { reader, key: store.key() }.rewritten_end())?;
+            match end {
+                Some(end) => database.transaction(|reader| store.anchor_audit(end, reader)),
+                None => Ok(()),
+            }
+        });
+        if let Err(error) = anchored {
+            tracing::debug!(%error, "the end of the audit was not anchored");
+            self.unanchored_since = Some(Instant::now());
+        }
+    }
+
     fn take(&mut self, events: &[Noted], dropped: u64) {
-        let recorder =
-            Recorder { key: self.store.key(), redactor: &self.options.redactor, content: self.options.content, pid: std::process::id() };
+        let recorder = self.recorder();
         let room = MAX_UNWRITTEN.saturating_sub(self.unwritten.len()).min(events.len());
-        self.lost += dropped + (events.len() - room) as u64;
         let now = Moment::now();
-        self.unwritten.extend(events[..room].iter().map(|Noted { at, event }| recorder.entry(now.wall_time_of(*at), event)));
+        let entries = |Noted { at, event }: &Noted| recorder.entries(now.wall_time_of(*at), event);
+        let entries: Vec<_> = events[..room].iter().flat_map(entries).collect();
+        self.lost += dropped + (events.len() - room) as u64;
+        self.unwritten.extend(entries);
     }
 
     /// Commits the rows that wait, in one transaction.
@@ -101,7 +173,7 @@ impl Writer {
         });
         match written {
             Ok(last) => {
-                self.known = last;
+                self.note_last(last);
                 self.lost = 0;
                 Ok(())
             }
@@ -115,8 +187,17 @@ impl Writer {
 
     fn tell_left_behind(&mut self) -> Result<()> {
         let (store, bounds) = (Arc::clone(&self.store), self.options.bounds());
-        self.known = tell_left_behind(self.database()?, &store, bounds)?.unwrap_or(self.known);
+        let known = self.known;
+        if let Some(last) = tell_left_behind(self.database()?, &store, known, bounds)? {
+            self.note_last(last);
+        }
         Ok(())
+    }
+
+    /// Notes the last row that was just written.
+    fn note_last(&mut self, last: u64) {
+        self.known = last;
+        self.unanchored_since.get_or_insert_with(Instant::now);
     }
 
     fn database(&mut self) -> Result<&mut Database> {
@@ -142,8 +223,17 @@ impl Writer {
     }
 }
 
-/// Writes a row for each gateway whose process has ended with events that were not written. Returns the last row, if one was written.
-pub(super) fn tell_left_behind(database: &mut Database, store: &Store, bounds: Bounds) -> Result<Option<u64>> {
+/// Returns the number of the last row that was anchored, or 0.
+pub(super) fn anchored_number(store: &Store) -> u64 {
+    match store.anchored_audit() {
+        Ok(AnchoredAudit::At(end)) => end.number,
+        Ok(AnchoredAudit::Nothing | AnchoredAudit::Lost) | Err(_) => 0,
+    }
+}
+
+/// Writes a row for each gateway whose process has ended with events that were not written. `known` is the last row that was seen. Returns the last
+/// row, if one was written.
+pub(super) fn tell_left_behind(database: &mut Database, store: &Store, known: u64, bounds: Bounds) -> Result<Option<u64>> {
     let mut last = None;
     for left in Presence::left(store.folder()) {
         let told = database.transaction(|reader| {
@@ -151,7 +241,7 @@ pub(super) fn tell_left_behind(database: &mut Database, store: &Store, bounds: B
             let Some(gap) = gap_of(left.counted, table.written_by(&left.id)?) else { return Ok(None) };
             // The gap is told once, also if this process ends before it has removed what was left.
             table.note_writer(&left.id, ALL_TOLD)?;
-            table.append(&[gap], 0, now(), bounds).map(Some)
+            table.append(&[gap], known, now(), bounds).map(Some)
         })?;
         last = told.or(last);
         left.remove();

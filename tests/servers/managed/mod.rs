@@ -1,6 +1,7 @@
 //! Servers that agents add at run time, through the crate's own API: who may use them, and when.
 
 mod attacks;
+mod granted;
 
 use std::sync::Arc;
 

@@ -22,7 +22,11 @@ fn chain(key: &MachineKey, length: u64) -> (Head, Vec<Linked>) {
 }
 
 fn verified(key: &MachineKey, head: HeadFound, rows: &[Linked]) -> AuditReport {
-    let mut verification = Verification::new(key, head);
+    verified_with(key, head, rows, AnchoredAudit::Nothing)
+}
+
+fn verified_with(key: &MachineKey, head: HeadFound, rows: &[Linked], anchored: AnchoredAudit) -> AuditReport {
+    let mut verification = Verification::new(key, head, anchored);
     for row in rows {
         verification.row(row);
     }
@@ -41,6 +45,34 @@ fn a_chain_as_it_was_written_is_whole_also_after_its_beginning_was_removed() {
     rows[..4].iter().for_each(|row| head.drop_first(row.clone()));
     let report = verified(&key, HeadFound::Sound(head.clone()), &rows[4..]);
     assert!(report.whole && report.first == Some(5) && head.bytes < bytes, "{report:?}");
+}
+
+#[test]
+fn an_older_copy_and_a_cut_end_are_told_by_the_anchor() {
+    let (_folder, key) = key();
+    let (old, _) = chain(&key, 4);
+    let (mut head, rows) = chain(&key, 9);
+    let at = |number: usize| AnchoredAudit::At(AuditEnd { number: number as u64, digest: hex::encode(&rows[number - 1].digest) });
+    let problems = |head: &Head, rows: &[Linked], anchored| verified_with(&key, HeadFound::Sound(head.clone()), rows, anchored).problems;
+    for number in 1..=9 {
+        assert!(problems(&head, &rows, at(number)).is_empty(), "{number}");
+    }
+    assert_eq!(
+        problems(&old, &rows[..4], at(5)),
+        ["the audit ends with row 4, and row 5 was written: it is an older copy, or its end was cut"]
+    );
+    let empty = verified_with(&key, HeadFound::Missing, &[], at(5)).problems;
+    assert_eq!(empty, ["the audit is empty, and row 5 was written: it is an older copy, or its end was cut"]);
+    // The older copy was used, and has other rows in the place of the anchored ones.
+    let other = AnchoredAudit::At(AuditEnd { number: 7, digest: "00".to_owned() });
+    assert!(problems(&head, &rows, other.clone())[0].contains("goes on from an older copy"));
+    assert!(problems(&head, &rows, AnchoredAudit::Lost)[0].contains("store.anchor is missing"));
+    assert!(verified_with(&key, HeadFound::Missing, &[], AnchoredAudit::Lost).whole, "there never was a row");
+    rows[..7].iter().for_each(|row| head.drop_first(row.clone()));
+    for number in 1..=9 {
+        assert!(problems(&head, &rows[7..], at(number)).is_empty(), "{number}");
+    }
+    assert!(problems(&head, &rows[7..], other)[0].contains("goes on from an older copy"));
 }
 
 #[test]
