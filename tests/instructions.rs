@@ -56,11 +56,11 @@ fn example() -> PathBuf {
     example
 }
 
-/// All instructions of the first thread in one run of the example: the path of a call, and not what is done beside it.
+/// All threads get their turns (`--fair-sched`), as they do without valgrind. All instructions of the first thread in one run of the example: the path of a call, and not what is done beside it.
 fn instructions(example: &Path, row: &Row, calls: u64) -> u64 {
     let out = tempfile::NamedTempFile::new().unwrap();
     let run = Command::new("valgrind")
-        .args(["--tool=callgrind", "--separate-threads=yes", &format!("--callgrind-out-file={}", out.path().display())])
+        .args(["--tool=callgrind", "--separate-threads=yes", "--fair-sched=yes", &format!("--callgrind-out-file={}", out.path().display())])
         .arg(example)
         .args(row.options)
         .args([row.kind, &calls.to_string()])

@@ -187,7 +187,7 @@ fn no_server_and_no_variant_has_the_log_of_another() {
     let folder = Path::new("logs");
     let names = ["a", "a@x", "a@x.old", "a@x.y", "a@x+y", "a@task-0f"];
     let paths: std::collections::BTreeSet<_> =
-        names.iter().map(|name| path_of(folder, name)).flat_map(|path| [older(&path), path]).collect();
+        names.iter().map(|name| path_of(folder, &file_of(name))).flat_map(|path| [older(&path), path]).collect();
     assert_eq!(paths.len(), 2 * names.len());
     assert!(paths.iter().all(|path| path.parent() == Some(folder)));
 }
