@@ -52,7 +52,7 @@ impl Core {
         };
         let outcome = outcome.map_err(|error| self.redacted(error));
         if let Err(error) = &outcome {
-            self.trace_connection(server, scope, started.elapsed(), Some(error));
+            self.trace_connection(server, scope, started.elapsed(), Err(error));
         }
         // These errors do not show that the server has a problem, so they are not recorded.
         if !matches!(outcome, Err(Error::Closed { .. } | Error::PluginOff | Error::NotApproved { .. } | Error::TooManyConnections { .. })) {
@@ -90,7 +90,7 @@ impl Core {
     fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope) {
         let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
         self.record_connection(&server.name, ConnectionChange::Opened, scope.identity.name.clone(), Some(connection.connect_time()));
-        self.trace_connection(server, scope, connection.connect_time(), None);
+        self.trace_connection(server, scope, connection.connect_time(), Ok(connection.protocol_version()));
         self.events.trace(Event::Connected { server: server.name.clone(), connect_ms });
         self.server_facts.note(&server.key(), &self.subject(server).digest, |server_facts| server_facts.era = Some(connection.era()));
         let why = match connection.origin() {

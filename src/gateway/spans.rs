@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::telemetry::{Span, SpanKind, TraceContext};
 
 const METHOD: &str = "mcp.method.name";
+const PROTOCOL: &str = "mcp.protocol.version";
 const SERVER: &str = "hyperlight_mcp.server";
 const AGENT: &str = "gen_ai.agent.name";
 const RUN: &str = "hyperlight_mcp.run.id";
@@ -28,6 +29,14 @@ pub(super) struct Traced {
 impl Traced {
     fn new(span: Option<Span>, parent: Option<TraceContext>) -> Self {
         Self { context: span.as_ref().and_then(Span::context).or(parent), span }
+    }
+
+    /// Notes the version of the protocol of the connection that a request has used, if it came so far.
+    pub(super) fn with_protocol(mut self, version: Option<String>) -> Self {
+        if let (Some(span), Some(version)) = (&mut self.span, version) {
+            span.set(PROTOCOL, version);
+        }
+        self
     }
 
     /// Notes how the work has ended, and ends the span.
@@ -75,16 +84,23 @@ impl Core {
         Traced::new(span, scope.trace)
     }
 
-    /// Records a connection that was opened, or could not be, in the time before now.
-    pub(super) fn trace_connection(&self, server: &ServerDefinition, scope: &CallScope, time: Duration, error: Option<&Error>) {
+    /// Records a connection that was opened, with the version of its protocol, or could not be, in the time before now.
+    pub(super) fn trace_connection(
+        &self,
+        server: &ServerDefinition,
+        scope: &CallScope,
+        time: Duration,
+        outcome: std::result::Result<String, &Error>,
+    ) {
         let Some(mut span) = self.telemetry.span(SpanKind::Client, scope.trace, || "initialize".to_owned()) else { return };
         span.began(time);
         span.set(METHOD, "initialize");
         span.set(SERVER, server.name.as_str());
         span.set(TRANSPORT, transport(server));
         describe_caller(&mut span, scope.identity.name.as_deref(), scope.run_id);
-        if let Some(error) = error {
-            span.fail(error.code());
+        match outcome {
+            Ok(version) => span.set(PROTOCOL, version),
+            Err(error) => span.fail(error.code()),
         }
     }
 }

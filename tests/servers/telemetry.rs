@@ -147,6 +147,9 @@ async fn runs_calls_and_connections_are_exported_within_the_callers_trace_and_se
     ] {
         assert_eq!(attribute(call, key), Some(value), "{key}");
     }
+    let protocol = attribute(call, "mcp.protocol.version");
+    assert!(protocol.is_some_and(|version| version.starts_with("20")), "{protocol:?}");
+    assert_eq!(attribute(named(&spans, "initialize"), "mcp.protocol.version"), protocol);
     assert!(call.get("status").is_none());
     // The server is told the place of the call itself.
     let at_server = told(&test_folder, "echo")[0].unwrap().to_string();

@@ -149,6 +149,12 @@ impl Connection {
         self.connect_time
     }
 
+    /// Returns the version of the protocol that the server speaks.
+    #[must_use]
+    pub fn protocol_version(&self) -> String {
+        self.manifest.read().protocol_version.clone()
+    }
+
     /// Returns the kind of handshake that the server uses.
     #[must_use]
     pub fn era(&self) -> Era {

@@ -160,7 +160,7 @@ impl Core {
         }
         let outcome = outcome.map_err(|error| self.redacted(self.screened(&requester.scope.identity, &requester.scope.granted, error)));
         recorded.end(&outcome);
-        traced.end(error_type(&outcome));
+        traced.with_protocol(pipeline.into_protocol()).end(error_type(&outcome));
         let (tool, error) = (request.label(), outcome.as_ref().err().map(Error::code));
         tracing::debug!(server = &**server, tool, error, "call");
         // Sizes are only computed if a listener gets them, because large values would be serialised again.

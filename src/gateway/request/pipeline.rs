@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value as Json;
 use tokio::sync::OwnedMutexGuard;
@@ -26,6 +26,8 @@ pub(super) struct Pipeline<'a> {
     pub(super) requester: Requester<'a>,
     /// The place of the request in a trace.
     trace: Option<TraceContext>,
+    /// The version of the protocol of the connection, if the request has a trace.
+    protocol: OnceLock<String>,
 }
 
 /// The server and the approved item of a request, at the time when they were found.
@@ -36,11 +38,15 @@ pub(super) struct FoundItem {
 
 impl<'a> Pipeline<'a> {
     pub(super) fn new(core: &'a Core, name: &'a str, request: &'a Request, requester: Requester<'a>) -> Self {
-        Self { core, name, request, requester, trace: None }
+        Self { core, name, request, requester, trace: None, protocol: OnceLock::new() }
     }
 
     pub(super) fn with_trace(self, trace: Option<TraceContext>) -> Self {
         Self { trace, ..self }
+    }
+
+    pub(super) fn into_protocol(self) -> Option<String> {
+        self.protocol.into_inner()
     }
 
     pub(super) async fn run(&self) -> Result<Json> {
@@ -109,6 +115,9 @@ impl<'a> Pipeline<'a> {
     async fn connect(&self, found: FoundItem, limits: CallLimits) -> Result<(FoundItem, Lease)> {
         let (leased, was_awaited) = with_was_awaited(self.lease(&found, limits)).await;
         let connection = leased?;
+        if self.trace.is_some() {
+            self.protocol.get_or_init(|| connection.protocol_version());
+        }
         self.compare(&found, &connection).await?;
         let found = if was_awaited { self.find_again(&found)? } else { found };
         Ok((found, connection))
