@@ -107,7 +107,8 @@ describe('A package', () => {
     assert.match(problem('ending'), /ended before it answered/)
     assert.match(problem('nonsense'), /not a list of definitions/)
     assert.match(problem('huge'), /more than 262144 bytes/)
-    assert.match(problem('posting'), /something else than an answer/)
+    // Nothing that the code posts or writes is read.
+    for (const name of ['posting', 'flooding', 'writing']) assert.match(problem(name), /did not answer within 2 s/, name)
     for (const name of ['outside', 'requiring']) assert.match(problem(name), /which is not in its package/)
     for (const name of bad) {
       const told = events.some(({ type, message }) => type === 'warning' && message.includes(`"${name}" brings no servers (failed)`))
@@ -119,6 +120,37 @@ describe('A package', () => {
     )
     await gateway.approve('own')
     assert.equal(serverOf(gateway, 'own').approved, true)
+  })
+
+  test('that waits in a system call fails after its time, although its thread ends only when the call ends', async (t) => {
+    const path = folder(t)
+    // The call ends when the folder is removed, after the test.
+    const mark = join(path, 'wait')
+    writeFileSync(mark, '')
+    const script = `while [ -e "$0" ]; do sleep 0.1; done`
+    const ask = `execFileSync('/bin/sh', ['-c', ${JSON.stringify(script)}, ${JSON.stringify(mark)}])`
+    install(path, 'blocking', `import { execFileSync } from 'node:child_process'; export const servers = () => { ${ask}; return [] }`)
+    const { gateway } = await open(t, path, { providers: ['blocking'] })
+    const { problem } = await approve(gateway, 'blocking')
+    assert.match(problem, /did not answer within 2 s/)
+  })
+
+  test('that is approved or revoked is a row of the audit, with its name and digest', async (t) => {
+    const path = folder(t)
+    install(path, '@acme/mcp-tools', CODE.good)
+    const { gateway } = await open(t, path, { providers: ['@acme/mcp-tools'] })
+    const { digest } = await gateway.providerRequest('acme-mcp-tools')
+    await failure(gateway.approveProvider('acme-mcp-tools', '0'.repeat(64)), 'ERR_DIGEST_CHANGED')
+    await gateway.approveProvider('acme-mcp-tools', digest)
+    await gateway.revokeProvider('acme-mcp-tools')
+    const rows = (await gateway.audit()).filter(({ provider }) => provider !== undefined)
+    assert.deepEqual(
+      rows.map(({ kind, action, provider, subject, by }) => [kind, action, provider, subject, by]),
+      [
+        ['approval', 'provider', '@acme/mcp-tools', digest, 'person'],
+        ['revocation', 'revoked', '@acme/mcp-tools', undefined, 'person'],
+      ],
+    )
   })
 
   test('that lies about its name, or that is missing, is failed and told', async (t) => {

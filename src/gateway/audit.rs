@@ -21,7 +21,7 @@ use crate::registry::Decider;
 use crate::store::Store;
 use crate::store::audit::{
     Audit, AuditEvent, AuditOptions, AuditParty, AuditQuery, AuditReport, AuditRow, CallOutcome, CallRecord, ConfigGrants,
-    ConnectionChange, GrantChange, GrantRecord, ServerChange,
+    ConnectionChange, GrantChange, GrantRecord, ProviderDecision, ServerChange,
 };
 use crate::text::json::approximate_bytes;
 
@@ -105,6 +105,11 @@ impl Core {
     /// Records a change of a server by a person or a model.
     pub(super) fn record_decision(&self, server: &str, change: ServerChange, agent: Option<Arc<str>>, decider: Decider) {
         self.audit.record(AuditEvent::Server { server: server.to_owned(), change, agent, source: None, by: decider.into() });
+    }
+
+    /// Records that a person has approved or revoked the code of a package that brings servers.
+    pub(super) fn record_provider(&self, package: String, decision: ProviderDecision) {
+        self.audit.record(AuditEvent::Provider { package, decision, by: AuditParty::Person });
     }
 
     /// Records toolboxes that an agent was given, with their patterns as they are now, or that were taken from it.

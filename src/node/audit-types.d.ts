@@ -21,13 +21,15 @@ export interface AuditQuery {
 export type AuditKind = 'approval' | 'revocation' | 'server' | 'grant' | 'connection' | 'call' | 'gap' | 'damage'
 
 /**
- * The action that a row records. `command` and `manifest` are the stages of an approval. `default`: what agents without a grant get was changed.
+ * The action that a row records. `command` and `manifest` are the stages of an approval. `provider`: the code of a package that brings servers was
+ * approved. `default`: what agents without a grant get was changed.
  * `config`: the rows that follow, of the same process, say what has changed in the config's grants; if the gateway was just opened, all of them. `queue-full`: events came faster than they could be written.
  * `process-ended`: a process ended without closing its gateway. `head-changed`: the end of the chain was changed, or is older than what was written.
  */
 export type AuditAction =
   | 'command'
   | 'manifest'
+  | 'provider'
   | 'revoked'
   | 'added'
   | 'changed'
@@ -67,6 +69,8 @@ export interface AuditRow {
   /** What has happened, for each kind but `call`. */
   action?: AuditAction
   by?: AuditParty
+  /** The name of the package that brings servers, in a row about its code. */
+  provider?: string
   /**
    * The digest that was approved; the source of a server; the toolbox of a grant, or `profile:` with the name of a profile; `all` or `none` of a default; the
    * digest of all grants of a config.

@@ -1,13 +1,21 @@
 // Runs the code of one provider package in a worker thread, and posts its answer: { text } or { problem }. The thread has no environment, no arguments
-// and no streams of this process, and is ended by providers.js. It keeps the code from importing files outside of its package by mistake: a person
+// and no streams of this process, and is ended by providers.js. The code has no port to this process, and what it writes is dropped here: Node would
+// read both on its main thread, however much it is. This file keeps the code from importing files outside of its package by mistake: a person
 // approved the digest of the package alone. It is no sandbox: approved code can do what Node can.
 {
-  const { parentPort, workerData } = require("node:worker_threads");
+  const threads = require("node:worker_threads");
+  const { Writable } = require("node:stream");
   const loading = require("node:module");
   const { sep } = require("node:path");
   const { pathToFileURL } = require("node:url");
-  const { file, folder, limit } = workerData;
-  const post = parentPort.postMessage.bind(parentPort);
+  const { file, folder, limit, port } = threads.workerData;
+  delete threads.workerData.port;
+  threads.parentPort.close();
+  const post = port.postMessage.bind(port);
+  for (const name of ["stdout", "stderr"]) {
+    const dropping = new Writable({ write: (_chunk, _encoding, done) => done() });
+    Object.defineProperty(process, name, { value: dropping, configurable: true, enumerable: true });
+  }
   const { stringify } = JSON;
   const { isBuiltin } = loading;
 

@@ -11,10 +11,14 @@
   const MAX_ANSWER = 256 * 1024;
   const RESOURCES = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 16, codeRangeSizeMb: 16, stackSizeMb: 2 };
 
-  /** Runs a file in a thread of its own, and returns its answer as JSON. */
+  /**
+   * Runs a file in a thread of its own, and returns its answer as JSON. The thread sends two messages through a port that the code of the package
+   * does not have: `{ starts }`, then `{ text }` or `{ problem }`. Nothing after them is read, so that no flood of messages reaches this thread.
+   */
   function inWorker(source, file, folder) {
     const threads = process.getBuiltinModule?.("node:worker_threads");
     if (threads === undefined) throw new Error("the code of packages needs Node 20.16 or newer");
+    const { port1: port, port2 } = new threads.MessageChannel();
     const worker = new threads.Worker(source, {
       eval: true,
       name: "hyperlight-mcp-provider",
@@ -25,31 +29,35 @@
       stdout: true,
       stderr: true,
       resourceLimits: RESOURCES,
-      workerData: { file, folder, limit: MAX_ANSWER },
+      workerData: { file, folder, limit: MAX_ANSWER, port: port2 },
+      transferList: [port2],
     });
-    // Whatever it writes is dropped.
-    worker.stdout.resume();
-    worker.stderr.resume();
     return new Promise((resolve, reject) => {
-      let hasEnded = false;
-      const end = async (settlement, value) => {
-        if (hasEnded) return;
-        hasEnded = true;
+      let state = "starting";
+      const end = (settlement, value) => {
+        if (state === "ended") return;
+        state = "ended";
         clearTimeout(timer);
-        // Nothing of it is left when the answer is used.
-        await worker.terminate();
+        port.removeAllListeners("message");
+        port.close();
+        // A thread that is in a system call ends only when the call ends. Nothing waits for it. `terminate` itself keeps the process alive.
+        worker.terminate();
+        worker.unref();
         settlement(value);
       };
       const fail = (problem) => end(reject, new Error(problem));
       let timer = setTimeout(() => fail("its thread did not start"), START_TIME);
-      worker.on("message", (message) => {
-        if (message?.starts === true) {
+      port.on("message", (message) => {
+        if (state === "starting" && message?.starts === true) {
+          state = "running";
           clearTimeout(timer);
           timer = setTimeout(() => fail(`it did not answer within ${TIME / 1000} s`), TIME);
-        } else if (typeof message?.text === "string" && message.text.length <= MAX_ANSWER) end(resolve, message.text);
+        } else if (state === "running" && typeof message?.text === "string" && message.text.length <= MAX_ANSWER)
+          end(resolve, message.text);
         else fail(typeof message?.problem === "string" ? message.problem : "its thread sent something else than an answer");
       });
-      worker.once("error", (thrown) => fail(String(thrown?.message ?? thrown)));
+      port.once("messageerror", () => fail("its thread sent something else than an answer"));
+      worker.on("error", (thrown) => fail(String(thrown?.message ?? thrown)));
       worker.once("exit", () => fail("its thread ended before it answered"));
     });
   }

@@ -1,9 +1,10 @@
 //! The digest of a package: what a person approves before its code runs. It covers all files of the package's folder, as any of them may be loaded
-//! as code. What lies outside of the folder is not part of it, and the code cannot import it.
+//! as code. What lies outside of the folder is not part of it, and the code cannot import it. A link that leads out of the folder is refused: the file
+//! `package.json` behind such a link would decide how code is read, and could change after the approval.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
@@ -31,7 +32,8 @@ pub(super) struct PackageDigest {
 pub(super) fn package_digest(package: &FoundPackage) -> Result<PackageDigest, String> {
     // The description is in a file that the digest covers.
     let FoundPackage { name, version, description: _, folder, file } = package;
-    let mut walk = Walk { form: Canonical::new("hyperlight-mcp provider 1").text(name).text(version), files: 0, bytes: 0 };
+    let root = fs::canonicalize(folder).map_err(|error| format!("its folder cannot be read: {error}"))?;
+    let mut walk = Walk { root, form: Canonical::new("hyperlight-mcp provider 1").text(name).text(version), files: 0, bytes: 0 };
     let file = file.to_str().ok_or("the name of its file is not UTF-8")?;
     walk.form = walk.form.text(file);
     walk.folder(folder, "", 0)?;
@@ -40,6 +42,8 @@ pub(super) fn package_digest(package: &FoundPackage) -> Result<PackageDigest, St
 }
 
 struct Walk {
+    /// The package's folder, without links.
+    root: PathBuf,
     form: Canonical,
     files: usize,
     bytes: u64,
@@ -73,7 +77,11 @@ impl Walk {
             return Err(format!("the package has more than {MAX_FILES} files"));
         }
         let content = if metadata.is_symlink() {
-            // The target is not read. If it lies within the package, its file is covered itself.
+            // The target is in the package, so that its content is covered itself.
+            let is_inside = fs::canonicalize(entry).is_ok_and(|real| real.starts_with(&self.root));
+            if !is_inside {
+                return Err("the link leads to nothing in the package; replace it with the file, or remove it".to_owned());
+            }
             let target = fs::read_link(entry).map_err(|error| error.to_string())?;
             ("link", hex::encode(target.as_os_str().as_encoded_bytes()))
         } else {
@@ -146,10 +154,27 @@ mod tests {
         symlink("b.js", path("link.js")).unwrap();
         changed("a link");
         fs::remove_file(path("link.js")).unwrap();
-        symlink("/etc/passwd", path("link.js")).unwrap();
+        symlink("provider.js", path("link.js")).unwrap();
         changed("a link's target");
         let other = FoundPackage { version: "1.0.1".into(), ..package(folder.path()) };
         assert!(!seen.contains(&package_digest(&other).unwrap().digest));
+    }
+
+    #[test]
+    fn a_link_that_leads_to_nothing_in_the_package_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("package");
+        fs::create_dir_all(inside.join("lib")).unwrap();
+        fs::write(inside.join("provider.js"), "one").unwrap();
+        fs::write(folder.path().join("outside.json"), "{}").unwrap();
+        symlink("../provider.js", inside.join("lib/link.js")).unwrap();
+        package_digest(&package(&inside)).unwrap();
+        for target in ["../../outside.json", "../..", "../absent.json", "link.js", "/etc/passwd"] {
+            symlink(target, inside.join("lib/package.json")).unwrap();
+            let refused = package_digest(&package(&inside)).map(|digest| digest.digest);
+            assert_eq!(refused.is_err(), target != "link.js", "{target}: {refused:?}");
+            fs::remove_file(inside.join("lib/package.json")).unwrap();
+        }
     }
 
     #[test]

@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::registry::providers::check_provider_name;
 use crate::registry::{Entry, catalogue, catalogue_source};
 use crate::store::Kind;
+use crate::store::audit::ProviderDecision;
 
 /// The servers of sources besides the config.
 type Layers = Vec<(ServerSource, Vec<Entry>)>;
@@ -141,9 +142,11 @@ impl Gateway {
         if now.digest != digest {
             return Err(self.core.redacted(Error::ProviderDigestChanged { provider: surveyed.name.into() }));
         }
-        let approval = PackageApproval { version: package.version, digest: now.digest };
+        let approval = PackageApproval { version: package.version, digest: now.digest.clone() };
         let body = serde_json::to_vec(&approval).map_err(|error| Error::Internal(error.to_string().into()))?;
-        self.change_approvals(move |rows| drop(rows.insert(package.name, Arc::from(body)))).await?;
+        let name = package.name.clone();
+        self.change_approvals(move |rows| drop(rows.insert(name, Arc::from(body)))).await?;
+        self.core.record_provider(package.name, ProviderDecision::Approved { digest: now.digest });
         self.look_again(&surveyed.name).await
     }
 
@@ -159,7 +162,9 @@ impl Gateway {
             let problem = "it was registered by the agent's code, and has no approval to revoke".into();
             return Err(self.core.redacted(Error::Provider { provider: surveyed.name.into(), problem }));
         };
-        self.change_approvals(move |rows| drop(rows.remove(&package))).await?;
+        let name = package.clone();
+        self.change_approvals(move |rows| drop(rows.remove(&name))).await?;
+        self.core.record_provider(package, ProviderDecision::Revoked);
         self.look_again(&surveyed.name).await
     }
 
@@ -188,6 +193,8 @@ impl Gateway {
     /// Adds the servers of the catalogue and of all providers, when the gateway opens. Blocks until the code of all approved packages has answered.
     pub(super) fn open_providers(&self, settings: ProviderSettings, with_catalogue: bool) -> Result<()> {
         let mut layers = vec![catalogue_layer(with_catalogue)];
+        // The policy also holds for providers that the agent registers, which need no entry in the config.
+        settings.clone_into(&mut self.core.providers.settings.lock());
         if !settings.packages.is_empty() || settings.discover {
             let core = Arc::clone(&self.core);
             let look = move || {

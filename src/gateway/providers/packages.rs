@@ -124,8 +124,19 @@ fn read(name: &str, folder: &Path) -> Result<Option<FoundPackage>, String> {
     let file =
         file.ok_or_else(|| format!("\"{KEY}\".provider of its package.json must be a path within the package, like \"./provider.js\""))?;
     let folder = fs::canonicalize(folder).map_err(|error| format!("its folder cannot be read: {error}"))?;
+    check_inside(&folder, "package.json")?;
     let description = manifest["description"].as_str().map(str::to_owned);
     Ok(Some(FoundPackage { name: name.to_owned(), version, description, folder, file }))
+}
+
+/// Checks that a file of a package is in the package's folder, also if it is a link. The digest covers no other file, and `package.json` decides what
+/// runs and how code is read.
+fn check_inside(folder: &Path, file: &str) -> Result<(), String> {
+    match fs::canonicalize(folder.join(file)) {
+        Ok(real) if real.starts_with(folder) => Ok(()),
+        Ok(_) => Err(format!("its {file} is a link to a file outside of the package; replace it with the file")),
+        Err(error) => Err(format!("its {file} cannot be read: {error}")),
+    }
 }
 
 fn is_version(version: &str) -> bool {
@@ -190,6 +201,22 @@ mod tests {
         symlink(&real, modules.join("acme-mcp")).unwrap();
         let found = find("acme-mcp", &[root.path().to_owned()]).unwrap();
         assert_eq!(found.folder, fs::canonicalize(real).unwrap());
+    }
+
+    #[test]
+    fn a_package_json_that_is_a_link_is_followed_only_within_the_package() {
+        let root = tempfile::tempdir().unwrap();
+        let start = [root.path().to_owned()];
+        let inside = write(&root.path().join("node_modules"), "acme-mcp", &manifest("acme-mcp", "1.0.0"));
+        let outside = root.path().join("other.json");
+        let path = inside.join("package.json");
+        fs::rename(&path, inside.join("real.json")).unwrap();
+        symlink("real.json", &path).unwrap();
+        assert_eq!(find("acme-mcp", &start).unwrap().version, "1.0.0");
+        fs::rename(inside.join("real.json"), &outside).unwrap();
+        symlink(&outside, inside.join("real.json")).unwrap();
+        assert!(find("acme-mcp", &start).unwrap_err().contains("outside of the package"));
+        assert!(discover(&start)["acme-mcp"].is_err());
     }
 
     #[test]

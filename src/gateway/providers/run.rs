@@ -148,6 +148,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_policy_holds_for_a_provider_that_is_registered_before_any_reload() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = GatewayOptions::new("watchdog", tokio::runtime::Handle::current());
+        options.config = Some(json!({ "providers": { "deny": { "providers": ["evil"], "packages": ["@evil/*"] } } }));
+        options.state_dir = Some(folder.path().join("state"));
+        let gateway = Gateway::open(options).unwrap();
+        let denied = gateway.register_provider("evil", answering(|| Ok(json!([])))).await.unwrap();
+        assert_eq!(denied.state, ProviderState::Denied);
+        let servers = json!([{ "name": "good", "package": "@acme/x" }, { "name": "evil", "package": "@evil/x" }]);
+        let judged = gateway.register_provider("acme", answering(move || Ok(servers.clone()))).await.unwrap();
+        assert_eq!(judged.servers, ["acme--good"]);
+        assert_eq!((judged.refused.len(), judged.refused[0].name.as_str()), (1, "acme--evil"));
+    }
+
+    #[tokio::test]
     async fn a_closure_brings_servers_and_one_that_panics_or_fails_hurts_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let mut options = GatewayOptions::new("watchdog", tokio::runtime::Handle::current());

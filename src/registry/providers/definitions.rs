@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::names::full_name;
 use super::policy::{Facts, judges_servers, refused_server};
+use super::started::started;
 use crate::config::{InvalidServer, Part, Placeholder, ProviderPolicy, ServerSource, SourceKind, Template, parse_object};
 use crate::error::Error;
 use crate::registry::Entry;
@@ -242,17 +243,8 @@ fn facts(definition: &Map<String, Json>) -> Facts<'_> {
     let text = |key: &str| definition.get(key).and_then(Json::as_str);
     let texts =
         |key: &str| -> Vec<&str> { definition.get(key).and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect() };
-    let (package, command, arguments) = (text("package"), text("command"), texts("args"));
-    let has_arguments = definition.contains_key("args");
-    let is_remote = definition.contains_key("url");
-    let started = match (command, arguments.as_slice()) {
-        _ if is_remote => None,
-        (None | Some("npx"), _) if !has_arguments => package,
-        (None | Some("npx"), ["-y", spec, ..]) | (Some("uvx"), [spec, ..]) if !spec.starts_with('-') => Some(*spec),
-        _ => None,
-    };
-    let named = package.into_iter().chain(command).chain(arguments).map(bare_name).collect();
-    Facts { started: started.map(bare_name), named, capabilities: texts("capabilities") }
+    let named = text("package").into_iter().chain(text("command")).chain(texts("args")).map(bare_name).collect();
+    Facts { started: started(definition), named, capabilities: texts("capabilities") }
 }
 
 /// Collects the names of the variables to which the texts of a value refer.

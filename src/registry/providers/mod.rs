@@ -3,6 +3,7 @@
 mod definitions;
 mod names;
 mod policy;
+mod started;
 
 pub use definitions::{Brought, MAX_ANSWER_BYTES, MAX_DEFINITIONS, RefusedServer, read_answer};
 pub use names::{check_provider_name, provider_name};

@@ -1,5 +1,6 @@
 //! The operator's policy for providers: what is denied, with the reason. Pure functions.
 
+use super::started::{Registry, Started, python_form};
 use crate::config::{ProviderPatterns, ProviderPolicy};
 
 /// Returns the reason why a provider may not be used, if there is one. `package` is the package that it is, if it is one.
@@ -24,23 +25,22 @@ pub fn refused_provider(policy: &ProviderPolicy, name: &str, package: Option<&st
 }
 
 /// What a definition says about its server, as far as the policy asks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Facts<'d> {
-    /// The package that the command really starts, without its version.
-    pub(super) started: Option<&'d str>,
+    pub(super) started: Started,
     /// All texts of the definition that may name a package, without versions.
     pub(super) named: Vec<&'d str>,
     pub(super) capabilities: Vec<&'d str>,
 }
 
 /// Returns the reason why a server may not be used, if there is one. A definition may lie about what it starts: a package is denied wherever the
-/// definition names it, and allowed only if the command is the one that starts it.
+/// definition names it, and allowed only if the command is the one that starts it. If the policy has packages, a definition of an uncertain package is
+/// denied: nobody can say that it starts no package of `deny`, or one of `allow`.
 pub(super) fn refused_server(policy: &ProviderPolicy, facts: &Facts<'_>) -> Option<String> {
     let ProviderPolicy { allow, deny } = policy;
-    let started: Vec<&str> = facts.started.into_iter().collect();
     denied("packages", deny.packages.as_deref(), &facts.named)
         .or_else(|| denied("capabilities", deny.capabilities.as_deref(), &facts.capabilities))
-        .or_else(|| not_allowed("packages", allow.packages.as_deref(), &started))
+        .or_else(|| refused_start(policy, &facts.started))
         .or_else(|| {
             let allowed = allow.capabilities.as_deref()?;
             let unknown = facts.capabilities.iter().find(|capability| !matches_any(allowed, capability));
@@ -50,6 +50,28 @@ pub(super) fn refused_server(policy: &ProviderPolicy, facts: &Facts<'_>) -> Opti
                 None => None,
             }
         })
+}
+
+fn refused_start(policy: &ProviderPolicy, started: &Started) -> Option<String> {
+    let ProviderPolicy { allow, deny } = policy;
+    let (allow, deny) = (allow.packages.as_deref(), deny.packages.as_deref());
+    match started {
+        _ if allow.is_none() && deny.is_none() => None,
+        Started::Nothing => not_allowed("packages", allow, &[]),
+        Started::Package { name, registry: Registry::Npm } => {
+            denied("packages", deny, &[name]).or_else(|| not_allowed("packages", allow, &[name]))
+        }
+        Started::Package { name, registry: Registry::Python } => {
+            let formed = |pattern: &String| match pattern.strip_suffix('*') {
+                Some(start) => format!("{}*", python_form(start)),
+                None => python_form(pattern),
+            };
+            let formed = |patterns: Option<&[String]>| patterns.map(|patterns| patterns.iter().map(formed).collect::<Vec<_>>());
+            let (allow, deny) = (formed(allow), formed(deny));
+            denied("packages", deny.as_deref(), &[name]).or_else(|| not_allowed("packages", allow.as_deref(), &[name]))
+        }
+        Started::Uncertain(reason) => Some(format!("the policy has packages, and the package that it starts is not certain: {reason}")),
+    }
 }
 
 /// Returns whether the policy says anything about servers, and not only about providers.
@@ -76,7 +98,9 @@ fn matches_any(patterns: &[String], text: &str) -> bool {
     patterns.iter().any(|pattern| matches(pattern, text))
 }
 
+/// Compares without regard to case, as registries do, and as nobody means two things by one name.
 fn matches(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.to_lowercase(), text.to_lowercase());
     match pattern.strip_suffix('*') {
         Some(start) => text.starts_with(start),
         None => pattern == text,
@@ -122,17 +146,30 @@ mod tests {
 
     #[test]
     fn a_package_is_denied_where_it_is_named_and_allowed_where_it_is_started() {
-        let honest = Facts { started: Some("@a/b"), named: vec!["@a/b"], capabilities: Vec::new() };
-        let lying = Facts { started: None, named: vec!["@a/b", "sh"], capabilities: Vec::new() };
-        assert!(refused_server(&allow("packages", &["@a/b"]), &honest).is_none());
-        assert!(refused_server(&allow("packages", &["@a/b"]), &lying).unwrap().contains("starts no package"));
-        assert!(refused_server(&deny("packages", &["@a/*"]), &lying).is_some());
-        assert!(refused_server(&deny("packages", &["@b/*"]), &lying).is_none());
+        let package = |name: &str, registry| Started::Package { name: name.to_owned(), registry };
+        let honest = Facts { started: package("@a/b", Registry::Npm), named: vec!["@a/b"], capabilities: Vec::new() };
+        let lying = Facts { started: Started::Uncertain("it is a shell"), named: vec!["@a/b", "sh"], capabilities: Vec::new() };
+        let remote = Facts { started: Started::Nothing, named: Vec::new(), capabilities: Vec::new() };
+        assert!(refused_server(&allow("packages", &["@A/b"]), &honest).is_none());
+        assert!(refused_server(&deny("packages", &["@b/*"]), &honest).is_none());
+        assert!(refused_server(&deny("packages", &["@A/*"]), &lying).unwrap().contains("providers.deny.packages"));
+        for policy in [allow("packages", &["*"]), deny("packages", &["@b/*"])] {
+            assert!(refused_server(&policy, &lying).unwrap().ends_with("is not certain: it is a shell"));
+        }
+        assert!(refused_server(&deny("capabilities", &["shell"]), &lying).is_none(), "the policy says nothing about packages");
+        assert!(refused_server(&deny("packages", &["@b/*"]), &remote).is_none());
+        assert!(refused_server(&allow("packages", &["*"]), &remote).unwrap().contains("starts no package"));
+        let python = Facts { started: package("evil-x", Registry::Python), ..remote };
+        for pattern in ["Evil_X", "evil.*", "evil--x"] {
+            assert!(refused_server(&deny("packages", &[pattern]), &python).is_some(), "{pattern}");
+            assert!(refused_server(&allow("packages", &[pattern]), &python).is_none(), "{pattern}");
+        }
     }
 
     #[test]
     fn every_capability_must_be_allowed_and_none_may_be_denied() {
-        let facts = |capabilities: &[&'static str]| Facts { capabilities: capabilities.to_vec(), ..Facts::default() };
+        let facts =
+            |capabilities: &[&'static str]| Facts { started: Started::Nothing, named: Vec::new(), capabilities: capabilities.to_vec() };
         let allowed = allow("capabilities", &["files", "search"]);
         assert!(refused_server(&allowed, &facts(&["files"])).is_none());
         assert!(refused_server(&allowed, &facts(&["files", "shell"])).unwrap().contains("\"shell\""));

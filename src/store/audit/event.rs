@@ -15,6 +15,8 @@ pub enum AuditEvent {
     Approval { server: String, stage: ApprovalStage, digest: String, by: AuditParty },
     /// A server's approval was revoked.
     Revocation { server: String, by: AuditParty },
+    /// The code of a package that brings servers was approved, or its approval was revoked.
+    Provider { package: String, decision: ProviderDecision, by: AuditParty },
     /// A server was added, changed, removed, enabled or disabled. `source` is who brought it.
     Server { server: String, change: ServerChange, agent: Option<Arc<str>>, source: Option<String>, by: AuditParty },
     /// Something that decides who may call what has changed.
@@ -97,6 +99,16 @@ impl CallOutcome {
 pub enum ApprovalStage {
     Command,
     Manifest,
+}
+
+/// The decision about the code of a package that brings servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProviderDecision {
+    /// The package was approved with this digest.
+    Approved {
+        digest: String,
+    },
+    Revoked,
 }
 
 /// How a server has changed.

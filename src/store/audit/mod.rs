@@ -18,7 +18,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use chain::AuditReport;
 pub use event::{
-    ApprovalStage, AuditEvent, AuditParty, CallOutcome, CallRecord, ConfigGrants, ConnectionChange, GrantChange, GrantRecord, ServerChange,
+    ApprovalStage, AuditEvent, AuditParty, CallOutcome, CallRecord, ConfigGrants, ConnectionChange, GrantChange, GrantRecord,
+    ProviderDecision, ServerChange,
 };
 pub use row::{AuditAction, AuditDetails, AuditKind, AuditRow};
 

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use super::event::{
-    ApprovalStage, AuditEvent, AuditParty, CallRecord, ConfigGrants, ConnectionChange, GrantChange, GrantRecord, ServerChange,
+    ApprovalStage, AuditEvent, AuditParty, CallRecord, ConfigGrants, ConnectionChange, GrantChange, GrantRecord, ProviderDecision,
+    ServerChange,
 };
 use crate::redact::Redactor;
 use crate::store::{Canonical, MachineKey};
@@ -53,6 +54,9 @@ pub struct AuditDetails {
     /// The party that has decided it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub by: Option<AuditParty>,
+    /// The name of the package that brings servers, in a row about its code.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub provider: Option<String>,
     /// The digest that was approved; the source of a server; the toolbox of a grant, or `profile:` with the name of a profile; `all` or `none` of a
     /// default; the digest of all grants of a config.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -144,6 +148,8 @@ pub enum AuditAction {
     Command,
     /// The tools, resources and prompts were approved.
     Manifest,
+    /// The code of a package that brings servers was approved.
+    Provider,
     Revoked,
     Added,
     Changed,
@@ -246,6 +252,19 @@ impl Recorder<'_> {
             AuditEvent::Revocation { server, by } => {
                 let details = AuditDetails { action: Some(AuditAction::Revoked), by: Some(*by), ..details };
                 Entry { server: Some(self.name(server)), ..Entry::new(at, AuditKind::Revocation, &details) }
+            }
+            AuditEvent::Provider { package, decision, by } => {
+                let details = AuditDetails { provider: Some(self.name(package)), by: Some(*by), ..details };
+                match decision {
+                    ProviderDecision::Approved { digest } => {
+                        let (action, subject) = (Some(AuditAction::Provider), Some(digest.clone()));
+                        Entry::new(at, AuditKind::Approval, &AuditDetails { action, subject, ..details })
+                    }
+                    ProviderDecision::Revoked => {
+                        let action = Some(AuditAction::Revoked);
+                        Entry::new(at, AuditKind::Revocation, &AuditDetails { action, ..details })
+                    }
+                }
             }
             AuditEvent::Server { server, change, agent, source, by } => {
                 let subject = source.as_ref().map(|source| self.name(source));

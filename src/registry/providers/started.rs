@@ -1,0 +1,187 @@
+//! Says which package a definition starts, if its form leaves no doubt. npm and uv read a package's name in many ways: as another name for a second
+//! package, as an address, a file or a folder; options, variables and folders change what they start. Only plain forms are known here. Everything else
+//! is uncertain, so that a form that a later version of these programs reads does not pass a policy. Pure functions.
+
+use serde_json::{Map, Value as Json};
+
+use crate::config::loads_code;
+
+/// The package that a definition starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Started {
+    /// A remote server: nothing is started here.
+    Nothing,
+    Package {
+        /// Without its version; of Python, in the form that its registry compares.
+        name: String,
+        registry: Registry,
+    },
+    /// The reason, and what to do.
+    Uncertain(&'static str),
+}
+
+/// The registry of a package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Registry {
+    Npm,
+    Python,
+}
+
+const OTHER_COMMAND: &str =
+    "only npx and uvx start a package that is known; remove \"command\", or use [\"-y\", PACKAGE] with npx, [PACKAGE] with uvx";
+const OTHER_NAME: &str = "its package is not a plain name with a plain version, like @acme/files@1.2.0; use the name that the registry has";
+const SWITCHED: &str = "its arguments have an option that can name another package; remove -p, --package, --from, --with, -c or --call";
+const PLACEHOLDER: &str = "its command or arguments have a ${…}, whose value is not known yet; pass the value with envRequired";
+const OTHER_FOLDER: &str = "it sets cwd, and the folder can decide what is started; remove it";
+const VARIABLE: &str = "it sets a variable that can decide what is started, like npm_config_registry or PATH; remove it";
+const NOT_TEXT: &str = "its command, arguments or variables are not texts; write each as a text";
+const MIXED: &str = "it has both a url and a command or arguments; keep one of them";
+
+/// Archives and scripts, which are read as files and not as names.
+const FILE_ENDS: [&str; 8] = [".tgz", ".tar", ".tar.gz", ".tar.bz2", ".tar.xz", ".zip", ".whl", ".py"];
+/// Names by which uvx starts an interpreter, whose arguments are code.
+const INTERPRETERS: [&str; 4] = ["python", "cpython", "pypy", "graalpy"];
+const SWITCHES: [&str; 6] = ["--package", "--from", "--with", "--call", "--registry", "--index"];
+const VARIABLE_STARTS: [&str; 7] = ["npm_", "npx_", "node_", "uv_", "pip_", "python", "ssl_"];
+
+/// Returns the package that a definition starts. Nothing of the definition is checked yet.
+pub(super) fn started(definition: &Map<String, Json>) -> Started {
+    let has = |key: &str| definition.contains_key(key);
+    if has("url") {
+        return if has("command") || has("args") { Started::Uncertain(MIXED) } else { Started::Nothing };
+    }
+    started_here(definition).unwrap_or_else(Started::Uncertain)
+}
+
+fn started_here(definition: &Map<String, Json>) -> Result<Started, &'static str> {
+    if definition.contains_key("cwd") {
+        return Err(OTHER_FOLDER);
+    }
+    check_variables(definition)?;
+    let package = definition.get("package").map(|package| package.as_str().ok_or(NOT_TEXT)).transpose()?;
+    let command = definition.get("command").map_or(Ok("npx"), |command| command.as_str().ok_or(NOT_TEXT))?;
+    let arguments: Option<Vec<&str>> = match definition.get("args") {
+        None => None,
+        Some(Json::Array(items)) => Some(items.iter().map(|item| item.as_str().ok_or(NOT_TEXT)).collect::<Result<_, _>>()?),
+        Some(_) => return Err(NOT_TEXT),
+    };
+    let texts = || [command].into_iter().chain(arguments.iter().flatten().copied());
+    if texts().any(|text| text.contains("${")) {
+        return Err(PLACEHOLDER);
+    }
+    // A definition without arguments gets those of `npx`, whatever its command is.
+    let arguments = match (arguments, package) {
+        (Some(arguments), _) => arguments,
+        (None, Some(package)) => vec!["-y", package],
+        (None, None) => Vec::new(),
+    };
+    let (spec, others, registry) = match (command, arguments.as_slice()) {
+        ("npx", ["-y" | "--yes", spec, others @ ..]) => (*spec, others, Registry::Npm),
+        ("uvx", [spec, others @ ..]) => (*spec, others, Registry::Python),
+        _ => return Err(OTHER_COMMAND),
+    };
+    if others.iter().any(|argument| is_switch(argument)) {
+        return Err(SWITCHED);
+    }
+    let name = match registry {
+        Registry::Npm => npm_name(spec),
+        Registry::Python => python_name(spec),
+    };
+    name.map(|name| Started::Package { name, registry }).ok_or(OTHER_NAME)
+}
+
+fn check_variables(definition: &Map<String, Json>) -> Result<(), &'static str> {
+    let set = match definition.get("env") {
+        None => Vec::new(),
+        Some(Json::Object(variables)) => variables.keys().map(String::as_str).collect(),
+        Some(_) => return Err(NOT_TEXT),
+    };
+    let required = definition.get("envRequired").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
+    if set.into_iter().chain(required).any(decides_what_is_started) { Err(VARIABLE) } else { Ok(()) }
+}
+
+/// Returns whether a variable of this name can change which package npx or uvx starts, or where it comes from.
+fn decides_what_is_started(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    loads_code(name)
+        || VARIABLE_STARTS.iter().any(|start| lower.starts_with(start))
+        || lower.ends_with("_proxy")
+        || lower.contains("registry")
+}
+
+fn is_switch(argument: &str) -> bool {
+    // `-p` and `-c` take their value in the same argument as well.
+    ["-p", "-c"].iter().any(|short| argument.starts_with(short)) || SWITCHES.iter().any(|long| argument.starts_with(long))
+}
+
+fn is_file(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    FILE_ENDS.iter().any(|end| lower.ends_with(end))
+}
+
+/// Returns whether a text begins with a letter or a digit, and has only these and `others`.
+fn is_plain(text: &str, others: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.chars().all(|next| next.is_ascii_alphanumeric() || others.contains(next))
+        && !is_file(text)
+}
+
+/// Returns the name in a text that npx reads as a name of npm's registry, with or without a version.
+fn npm_name(spec: &str) -> Option<String> {
+    // npm takes names with capitals only of old packages, which are others than those in small letters.
+    let is_part = |part: &str| is_plain(part, "._-") && !part.chars().any(|next| next.is_ascii_uppercase());
+    let start = usize::from(spec.starts_with('@'));
+    let (name, version) = match spec.get(start..)?.split_once('@') {
+        Some((name, version)) => (spec.get(..start + name.len())?, Some(version)),
+        None => (spec, None),
+    };
+    let is_name = match name.strip_prefix('@') {
+        Some(scoped) => scoped.split_once('/').is_some_and(|(scope, rest)| is_part(scope) && is_part(rest)),
+        None => is_part(name),
+    };
+    let is_version = version.is_none_or(|version| is_plain(version.strip_prefix(['^', '~']).unwrap_or(version), ".-+"));
+    (is_name && is_version).then(|| name.to_owned())
+}
+
+/// Returns the name in a text that uvx reads as a name of Python's registry, with or without extras and a version.
+fn python_name(spec: &str) -> Option<String> {
+    let (rest, is_version) = if let Some((rest, version)) = spec.split_once("==") {
+        (rest, is_plain(version, ".+"))
+    } else if let Some((rest, version)) = spec.split_once('@') {
+        // uvx reads anything else after `@` as an address or a folder.
+        let is_number = |part: &str| !part.is_empty() && part.chars().all(|next| next.is_ascii_digit());
+        (rest, version == "latest" || version.split('.').all(is_number))
+    } else {
+        (spec, true)
+    };
+    let (name, are_extras) = match rest.split_once('[') {
+        Some((name, extras)) => {
+            (name, extras.strip_suffix(']').is_some_and(|extras| extras.split(',').all(|extra| is_plain(extra, "._-"))))
+        }
+        None => (rest, true),
+    };
+    let is_interpreter = |name: &str| {
+        let rest = INTERPRETERS.iter().find_map(|start| name.strip_prefix(start));
+        rest.is_some_and(|rest| rest.chars().all(|next| next.is_ascii_digit() || "-w".contains(next)))
+    };
+    let is_name = is_plain(name, "._-");
+    let name = python_form(name);
+    (is_version && are_extras && is_name && !is_interpreter(&name)).then_some(name)
+}
+
+/// Returns the form in which Python's registry compares names: small letters, and one `-` for any of `-_.`.
+pub(super) fn python_form(name: &str) -> String {
+    let mut form = String::with_capacity(name.len());
+    for next in name.chars() {
+        match next {
+            '-' | '_' | '.' if form.ends_with('-') => {}
+            '-' | '_' | '.' => form.push('-'),
+            other => form.push(other.to_ascii_lowercase()),
+        }
+    }
+    form
+}
+
+#[cfg(test)]
+#[path = "started_tests.rs"]
+mod tests;
