@@ -454,7 +454,7 @@ impl ServerHandler for Handler {
         let options = client.call_options();
         let agent = &client.session.agent;
         let completing = agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop);
-        let completed = until_cancelled(&context, &client.stop, completing).await;
+        let completed = until_cancelled(&context, &client.stop, Box::pin(completing)).await;
         let completed = completed.map(|completion| agent.answer_for_model(&completion)).map_err(|error| refused(&error))?;
         answers::complete(json!({ "completion": completed }))
     }
