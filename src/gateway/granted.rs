@@ -365,3 +365,28 @@ impl Core {
                 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ServerSource, SourceKind};
+    use crate::registry::source_of;
+
+    #[test]
+    fn an_agent_has_by_adding_it_the_server_that_it_has_added_and_no_other_of_the_name() {
+        let own = OwnServers { agent: Some("a".to_owned()), names: BTreeSet::from(["extra".to_owned()]) };
+        let [task, config] = [SourceKind::Task, SourceKind::Config].map(|kind| ServerSource { kind, name: None });
+        for (name, source, has, has_lost) in [
+            ("extra", source_of(Some("a")), true, false),
+            ("extra", source_of(Some("b")), false, true),
+            ("extra", source_of(None), false, true),
+            ("extra", config, false, true),
+            ("extra@task-0f", task, false, false),
+            ("other", source_of(Some("a")), false, false),
+        ] {
+            let server = ServerRef::of(name, &source);
+            assert_eq!((own.has(server), own.has_lost(server)), (has, has_lost), "{name} of {source}");
+        }
+        assert!(!OwnServers::default().has(ServerRef::of("extra", &source_of(None))));
+    }
+}

@@ -115,3 +115,18 @@ async fn what_agents_add_takes_no_name_of_the_catalogue_though_it_is_switched_on
     assert_ne!(request.command.as_deref(), Some(FIXTURE));
     world.gateway.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn that_a_server_hides_what_another_agent_has_added_is_told_to_the_owner_and_the_operator_alone() {
+    let world = World::open().await;
+    world.agent("boss").add_server(change(world.entry("Merger Plans", &[]))).await.unwrap();
+    let servers = json!({ "merger-plans": { "command": FIXTURE } });
+    let world = world.reopened(opened_with(servers, |_| {})).await;
+    let (boss, other) = (Model::of(world.agent("boss")), Model::of(world.agent("other")));
+    for (model, is_told) in [(&boss, true), (&other, false), (&Model::of(world.gateway.clone().into()), true)] {
+        let said = model.calls("list_mcp_servers", json!({})).await.to_string();
+        assert!(said.contains("merger-plans"), "{said}");
+        assert_eq!(said.contains("boss"), is_told, "{:?}: {said}", model.agent.name());
+    }
+    world.gateway.close().await;
+}
