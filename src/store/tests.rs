@@ -277,6 +277,83 @@ fn a_process_that_is_killed_while_it_makes_a_store_leaves_one_that_works() {
     assert!(damages.lock().is_empty(), "{damages:?}");
 }
 
+fn put_kind(store: &Store, kind: Kind, name: &str) {
+    store.change(kind, |rows| Ok(drop(rows.insert(name.to_owned(), Arc::from(*b"1"))))).unwrap();
+}
+
+#[test]
+fn a_process_that_has_seen_rows_never_takes_an_empty_store_for_a_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let damages = Arc::default();
+    let store = open_with(&folder, &damages);
+    put(&store, "a", "1");
+    let all = ["store.sqlite3", "store.sqlite3-wal", "store.sqlite3-shm", "store.anchor"];
+    all.iter().for_each(|file| drop(fs::remove_file(folder.path().join(file))));
+    assert!(names(&store).is_empty() && store.damage(Kind::Grant).is_some());
+    assert_eq!(damages.lock().len(), 1, "{damages:?}");
+    // A change of another kind begins a new store, and the grants stay damaged.
+    put_kind(&store, Kind::Approval, "s");
+    assert_eq!(store.rows(Kind::Approval).unwrap().len(), 1);
+    assert!(names(&store).is_empty() && store.damage(Kind::Grant).is_some() && !store.is_new(Kind::Grant).unwrap());
+    put(&store, "b", "1");
+    assert_eq!((names(&store), store.damage(Kind::Grant)), (vec!["b".to_owned()], None));
+    assert_eq!(names(&open(&folder)), ["b"]);
+}
+
+#[test]
+fn a_process_that_has_seen_rows_takes_no_other_store_in_their_place_and_changes_nothing_in_it() {
+    let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    drop(open(&folder));
+    fs::copy(folder.path().join("machine.key"), other.path().join("machine.key")).unwrap();
+    put(&open(&other), "theirs", "1");
+    let theirs = Backup::of(&other).0;
+    let damages = Arc::default();
+    let store = open_with(&folder, &damages);
+    put(&store, "a", "1");
+    let moved: Vec<_> = theirs.iter().map(|(path, bytes)| (folder.path().join(path.file_name().unwrap()), bytes.clone())).collect();
+    Backup(moved).put_back(&["store.sqlite3", "store.anchor"], &folder);
+    assert!(names(&store).is_empty() && store.rows(Kind::Toolbox).unwrap().is_empty());
+    assert!(damages.lock().iter().all(|damage| damage.contains("another store has taken the place")) && damages.lock().len() == 2);
+    let refused = store.change(Kind::Grant, |_| Ok(())).unwrap_err();
+    assert!(refused.code() == "ERR_STORE" && refused.in_full().contains("start it again"), "{}", refused.in_full());
+    assert_eq!(names(&open(&folder)), ["theirs"]);
+}
+
+#[test]
+fn rows_of_one_kind_from_an_earlier_time_are_told_also_with_the_anchor_of_that_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    put(&store, "wide", "1");
+    let earlier = Backup::of(&folder);
+    let copy = folder.path().join("copy");
+    fs::write(&copy, &earlier.0[0].1).unwrap();
+    remove(&store, "wide");
+    put(&store, "narrow", "1");
+    put_kind(&store, Kind::Approval, "s");
+    drop(store);
+    let connection = raw(&folder);
+    connection.execute("ATTACH ?1 AS copy", [copy.to_str().unwrap()]).unwrap();
+    for table in ["decisions", "seals"] {
+        let grants = "kind = 'grant'";
+        let put_back =
+            format!("DELETE FROM main.{table} WHERE {grants}; INSERT INTO main.{table} SELECT * FROM copy.{table} WHERE {grants}");
+        connection.execute_batch(&put_back).unwrap();
+    }
+    drop(connection);
+    fs::write(folder.path().join("store.anchor"), &earlier.0[1].1).unwrap();
+    let store = open(&folder);
+    assert!(names(&store).is_empty() && store.rows(Kind::Approval).unwrap().is_empty());
+    assert!(store.damage(Kind::Grant).unwrap().contains("not of the same moment"));
+    // A change of another kind does not make them valid.
+    put_kind(&store, Kind::Approval, "t");
+    for store in [&store, &open(&folder)] {
+        assert!(names(store).is_empty() && store.damage(Kind::Grant).is_some());
+        assert_eq!(store.rows(Kind::Approval).unwrap().len(), 1);
+    }
+    put(&store, "narrow", "1");
+    assert_eq!(names(&open(&folder)), ["narrow"]);
+}
+
 #[test]
 fn several_kinds_change_together_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
