@@ -174,6 +174,9 @@ impl Store {
                 Ok(rows)
             }
             Err(error) => {
+                let is_told =
+                    kinds.iter().all(|kind| matches!(last.get(kind), Some(Reading::Failed(before)) if database::is_foreign(before)));
+                problems.extend((database::is_foreign(&error) && !is_told).then(|| error.in_full()));
                 last.extend(kinds.map(|kind| (kind, Reading::Failed(error.clone()))));
                 Err(error)
             }

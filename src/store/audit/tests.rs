@@ -453,16 +453,39 @@ fn what_cannot_be_written_is_told_and_written_when_it_can_be() {
     let audit = scene.open();
     audit.record(revocation("a"));
     audit.flush();
-    scene.raw().execute_batch("ALTER TABLE audit RENAME TO hidden").unwrap();
+    scene.raw().execute_batch("CREATE TABLE foreign_one (a)").unwrap();
     for server in ["b", "c"] {
         audit.record(revocation(server));
         audit.flush();
     }
     assert_eq!(scene.problems.lock().len(), 1);
-    scene.raw().execute_batch("ALTER TABLE hidden RENAME TO audit").unwrap();
+    scene.raw().execute_batch("DROP TABLE foreign_one").unwrap();
     audit.record(revocation("d"));
     assert_eq!(servers(&audit), ["a", "b", "c", "d"]);
     assert!(audit.verify().unwrap().whole);
+}
+
+#[test]
+fn a_trigger_or_a_view_of_another_program_neither_switches_the_audit_off_in_silence_nor_hangs_it() {
+    let endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)";
+    for foreign in [
+        format!("CREATE TRIGGER t BEFORE INSERT ON audit BEGIN SELECT ({endless} SELECT count(*) FROM c); END"),
+        format!("ALTER TABLE audit_head RENAME TO h; CREATE VIEW audit_head AS {endless} SELECT h.* FROM h, c"),
+    ] {
+        let scene = Scene::new();
+        let audit = scene.open();
+        audit.record(revocation("a"));
+        audit.flush();
+        scene.raw().execute_batch(&foreign).unwrap();
+        audit.record(revocation("b"));
+        audit.flush();
+        assert_eq!(scene.problems.lock().len(), 1, "{foreign}");
+        assert_eq!(
+            (audit.verify().unwrap_err().code(), audit.rows(&AuditQuery::default()).unwrap_err().code()),
+            ("ERR_STORE", "ERR_STORE")
+        );
+        audit.close(FLUSHING);
+    }
 }
 
 #[test]
