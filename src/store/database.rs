@@ -34,7 +34,7 @@ static CREATING: Mutex<()> = Mutex::new(());
 /// The virtual steps of `SQLite` between two looks at the clock.
 const STEPS: i32 = 50_000;
 /// The problem of a database in which something was put that this program has not made. A trigger or a view there could hang or change each access.
-const FOREIGN: &str = "another program has changed its tables, indexes, views or triggers. Nothing is approved, granted or changed until it is \
+pub(super) const FOREIGN: &str = "another program has changed its tables, indexes, views or triggers. Nothing is approved, granted or changed until it is \
                        restored from a backup, or moved away together with the files whose names begin with its name; then every server needs \
                        approval again";
 
@@ -251,7 +251,7 @@ fn schema(connection: &Connection, most: usize) -> rusqlite::Result<Vec<SchemaRo
 
 /// Returns whether an error says that another program has changed the schema.
 pub(super) fn is_foreign(error: &Error) -> bool {
-    matches!(error, Error::Store { problem, .. } if problem.in_full() == FOREIGN)
+    matches!(error, Error::Store { problem, .. } if *problem == FOREIGN.into())
 }
 
 fn connect(path: &Path, durability: Durability) -> Result<Connection> {

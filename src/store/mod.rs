@@ -176,7 +176,7 @@ impl Store {
             Err(error) => {
                 let is_told =
                     kinds.iter().all(|kind| matches!(last.get(kind), Some(Reading::Failed(before)) if database::is_foreign(before)));
-                problems.extend((database::is_foreign(&error) && !is_told).then(|| error.in_full()));
+                problems.extend((database::is_foreign(&error) && !is_told).then(|| format!("store.sqlite3: {}", database::FOREIGN)));
                 last.extend(kinds.map(|kind| (kind, Reading::Failed(error.clone()))));
                 Err(error)
             }
