@@ -269,7 +269,8 @@ describe('A run asks', () => {
 
 describe('While a person thinks', () => {
   test('no time counts, neither against the run nor against the call, and before and after it does', async (t) => {
-    const limit = ms(400)
+    // Enough to come to the question on a busy machine.
+    const limit = ms(1500)
     const { gateway, sandbox } = await setUp(t, { options: { limits: { callTimeoutMs: limit } } })
     const past = () => passes(limit * 1.5) // this is what is tested: that much time passes
     const [first, second, third] = [slowPerson(), slowPerson(), slowPerson()]
@@ -303,17 +304,23 @@ describe('While a person thinks', () => {
       'calls beside it': 'for (;;) await echo.async({ value: 1 })',
       'a call beside it that goes on': 'await Promise.all([asked, hang.async({})])',
     })) {
-      const slow = slowPerson()
       const code = `
         import { search, sleep, tools } from "host:mcp";
         import { write_note } from "host:mcp-asks";
         import { echo, hang } from "host:mcp-other";
         export const handler = async () => { const asked = write_note.async({ text: "x" }); await sleep(1); ${rest} }`
-      const run = failure(sandbox.run(code, { timeoutMs: ms(400), onApproval: slow.onApproval }), 'ERR_RUN_TIMEOUT')
-      const ended = AbortSignal.timeout(ms(10_000))
-      const endless = new Promise((_, reject) => ended.addEventListener('abort', () => reject(new Error(`${what} took no time`))))
-      await Promise.race([run, endless])
-      await slow.asked
+      // On a busy machine, a run may end before it has come to the question, which says nothing: it gets more time then.
+      for (let timeoutMs = ms(400), isAsked = false; !isAsked; timeoutMs *= 2) {
+        const never = new Promise(() => {})
+        const onApproval = () => {
+          isAsked = true
+          return never
+        }
+        const run = failure(sandbox.run(code, { timeoutMs, onApproval }), 'ERR_RUN_TIMEOUT')
+        const ended = AbortSignal.timeout(timeoutMs + ms(10_000))
+        const endless = new Promise((_, reject) => ended.addEventListener('abort', () => reject(new Error(`${what} took no time`))))
+        await Promise.race([run, endless])
+      }
     }
   })
 

@@ -5,8 +5,8 @@ const VERSION = '2026-07-28'
 const of = (key) => `io.modelcontextprotocol/${key}`
 let lastId = 0
 
-/** Sends a request. `token`: its bearer token; `capabilities`: those of the client. */
-function send(url, method, params, { token, capabilities = {}, signal } = {}) {
+/** Sends a request. `token`: its bearer token; `capabilities`: those of the client; `session`: the session that it names. */
+function send(url, method, params, { token, capabilities = {}, signal, session } = {}) {
   const _meta = {
     [of('protocolVersion')]: VERSION,
     [of('clientInfo')]: { name: 'raw', version: '1' },
@@ -23,6 +23,7 @@ function send(url, method, params, { token, capabilities = {}, signal } = {}) {
       'mcp-method': method,
       ...((params.name ?? params.uri) && { 'mcp-name': params.name ?? params.uri }),
       ...(params.taskId && { 'mcp-name': params.taskId }),
+      ...(session && { 'mcp-session-id': session }),
       ...(token && { authorization: `Bearer ${token}` }),
     },
     body: JSON.stringify({ jsonrpc: '2.0', id: ++lastId, method, params: { ...params, _meta } }),

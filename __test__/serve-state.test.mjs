@@ -7,7 +7,7 @@ import { pathToFileURL } from 'node:url'
 import { approved, place, small } from './command-line.mjs'
 import { ask, stream } from './serve-raw.mjs'
 import { overHttp, overStdio, runs, script, served } from './serving.mjs'
-import { arrived, fixture, gated, waitFor } from './support.mjs'
+import { arrived, fixture, folder, gated, logLines, waitFor } from './support.mjs'
 
 const NEWEST = '2026-07-28'
 /** A value that is too long for one answer, so that it is saved. */
@@ -122,13 +122,31 @@ test('A question belongs to the token that made the call, with a name or without
   const { url } = await served(t, at, ['--token-file', tokens(at, [ONE, TWO]).path])
   const capabilities = { elicitation: { form: {} } }
   const params = { name: 'run_javascript', arguments: script(`fixture.write_note({ text: 'x' })`) }
-  const { requestState, inputRequests } = await ask(url, 'tools/call', params, { token: ONE, capabilities })
+  // No session of this protocol has this name, so naming it changes nothing.
+  const { requestState, inputRequests } = await ask(url, 'tools/call', params, { token: ONE, capabilities, session: 'x' })
   const [key] = Object.keys(inputRequests)
   const answered = { ...params, requestState, inputResponses: { [key]: { action: 'accept', content: { allow: 'this call' } } } }
   const { error } = await ask(url, 'tools/call', answered, { token: TWO, capabilities })
   assert.match(error.message, /this call is not known here/)
   const { structuredContent } = await ask(url, 'tools/call', answered, { token: ONE, capabilities })
   assert.doesNotMatch(JSON.stringify(structuredContent), /ERR_/)
+})
+
+test('A completion that its host gives up is cancelled at the server', async (t) => {
+  const log = join(folder(t), 'log')
+  const at = await approved(t, { fixture: fixture('--prompts', '--log', log) })
+  const { url } = await served(t, at)
+  const { prompts } = await ask(url, 'prompts/list')
+  const name = prompts.find((prompt) => prompt.name.includes('travel')).name
+  const controller = new AbortController()
+  const params = { ref: { type: 'ref/prompt', name }, argument: { name: 'place', value: '?' } }
+  const given = assert.rejects(ask(url, 'completion/complete', params, { signal: controller.signal }), { name: 'AbortError' })
+  const sent = () => logLines(log).find(({ event, method }) => event === 'request' && method === 'completion/complete')
+  const { id } = await waitFor('the completion to arrive', sent)
+  controller.abort()
+  await given
+  const told = ({ method, params }) => method === 'notifications/cancelled' && params.requestId === id
+  await waitFor('notifications/cancelled', () => logLines(log).some(told))
 })
 
 test('In a session there is no handle, and saved values are found without', async (t) => {

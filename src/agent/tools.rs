@@ -65,9 +65,9 @@ impl AgentTools {
             return Err(Error::InvalidOption { method: METHOD, problem: problem.into() });
         }
         Ok(Self {
+            parse_owner: agent.new_parse_owner(),
             agent,
             sandbox: OnceCell::new_with(sandbox),
-            parse_owner: ParseOwner::default(),
             tools: options.tools()?,
             max_result_tokens: options.result_tokens()?,
             max_pending_runs,

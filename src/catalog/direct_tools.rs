@@ -100,6 +100,23 @@ pub fn drop_our_keys(meta: &mut Map<String, Json>) {
     meta.retain(|key, _| !key.starts_with(OUR_META));
 }
 
+/// Removes our keys from `_meta` of all parts of a result: its blocks of content, messages and embedded resources. Structured content is data.
+pub(crate) fn drop_our_keys_within(part: &mut Json) {
+    match part {
+        Json::Array(items) => items.iter_mut().for_each(drop_our_keys_within),
+        Json::Object(fields) => {
+            for (key, value) in fields {
+                match key.as_str() {
+                    "_meta" => value.as_object_mut().into_iter().for_each(drop_our_keys),
+                    "content" | "contents" | "messages" | "resource" => drop_our_keys_within(value),
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,6 +20,7 @@ pub use declarations::{
     AgentFunction, DeclarationStyle, Failures, declare_agent_module, declare_mcp, declare_server, declare_tool, signature,
 };
 pub use direct_names::{DirectNames, MAX_DIRECT_NAME_CHARS, NameStyle, RESERVED_NAMES, TakenNames, source};
+pub(crate) use direct_tools::drop_our_keys_within;
 pub use direct_tools::{DirectTool, drop_our_keys};
 pub use hints::{AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleKind, ModuleSummary, ParameterInfo};
 pub use manifest::{Kept, Manifest, Readable, Tool, ToolIndex};

@@ -37,6 +37,8 @@ pub struct IdentityOptions {
     /// Names of the profiles that the agent takes up. Once the config has profiles, an agent without any has no server. Default: those of the
     /// agent's entry in the config.
     pub profiles: Option<Vec<String>>,
+    /// The share of the code parser that the agent's code takes, with all other agents that have the same one. Default: shares of its own.
+    pub parse_owner: Option<ParseOwner>,
 }
 
 /// Who chose the name of an agent.
@@ -86,6 +88,8 @@ pub(super) struct Identity {
     saved: Mutex<Vec<Weak<Mutex<SavedValues>>>>,
     /// Identifies the agent to the code parser where it has no sandbox.
     pub(super) parse_owner: ParseOwner,
+    /// Identifies the agent's sandboxes and tools too, if the agent is one of several of one caller.
+    shared_parse_owner: Option<ParseOwner>,
     pub(super) closed: CancellationToken,
     /// Its runs and calls, for which its end waits.
     pub(super) work: TaskTracker,
@@ -143,6 +147,11 @@ impl Agents {
 }
 
 impl Identity {
+    /// Returns the owner of the code of a new sandbox, or of the agent's tools.
+    pub(super) fn new_parse_owner(&self) -> ParseOwner {
+        self.shared_parse_owner.clone().unwrap_or_default()
+    }
+
     /// Makes the operator's own agent, whose callbacks are the gateway's.
     pub(super) fn operator(core: Weak<Core>, callbacks: CallbackChain, closed: &CancellationToken) -> Arc<Self> {
         let options = IdentityOptions::default();
@@ -157,10 +166,10 @@ impl Identity {
         options: IdentityOptions,
         closed: &CancellationToken,
     ) -> Self {
-        let IdentityOptions { callbacks: _, on_event: listener, name_origin, profiles } = options;
+        let IdentityOptions { callbacks: _, on_event: listener, name_origin, profiles, parse_owner: shared_parse_owner } = options;
         let profiles = profiles.unwrap_or_default();
         let (allowed_calls, saved, parse_owner, work) =
-            (AllowedCalls::default(), Mutex::default(), ParseOwner::default(), TaskTracker::new());
+            (AllowedCalls::default(), Mutex::default(), shared_parse_owner.clone().unwrap_or_default(), TaskTracker::new());
         let granted_name = name.as_deref().map(str::to_owned).filter(|_| name_origin == NameOrigin::Operator);
         Self {
             id,
@@ -173,6 +182,7 @@ impl Identity {
             allowed_calls,
             saved,
             parse_owner,
+            shared_parse_owner,
             closed: closed.child_token(),
             work,
             core,
@@ -258,6 +268,11 @@ impl Core {
 }
 
 impl Agent {
+    /// Returns the owner of the code that the agent's tools check.
+    pub(crate) fn new_parse_owner(&self) -> ParseOwner {
+        self.identity.new_parse_owner()
+    }
+
     /// Makes an agent of a gateway.
     ///
     /// # Errors

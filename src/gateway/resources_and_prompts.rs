@@ -8,7 +8,7 @@ use super::availability::Viewer;
 use super::request::Request;
 use super::{Agent, ApprovalRead, CallOptions};
 use crate::bridge::{PromptEntry, ResourceEntry, prompt_arguments, prompt_entries, resource_entries};
-use crate::catalog::{Manifest, drop_our_keys};
+use crate::catalog::{Manifest, drop_our_keys, drop_our_keys_within};
 use crate::client::{Completed, ResourceOrPromptRequest};
 use crate::error::{Error, Result};
 use crate::sandbox::Stop;
@@ -120,7 +120,9 @@ fn shown(server: &str, request: &Request, result: &Json, lists: &[&str], others:
         meta.as_object_mut().into_iter().for_each(drop_our_keys);
         fields.insert("meta".to_owned(), meta);
     }
-    Ok(Json::Object(fields))
+    let mut shown = Json::Object(fields);
+    drop_our_keys_within(&mut shown);
+    Ok(shown)
 }
 
 #[cfg(test)]
@@ -131,8 +133,10 @@ mod tests {
     #[test]
     fn a_result_without_what_it_promises_is_a_protocol_error() {
         let request = Request::ResourceOrPrompt(ResourceOrPromptRequest::Read { uri: "a:b".into() });
-        let result = json!({ "contents": [], "_meta": { "x": 1, "io.hyperlight-mcp/session": "s" }, "vendor": 2 });
-        assert_eq!(shown("s", &request, &result, &["contents"], &[]).unwrap(), json!({ "contents": [], "meta": { "x": 1 } }));
+        let ours = json!({ "x": 1, "io.hyperlight-mcp/session": "s" });
+        let result = json!({ "contents": [{ "uri": "a:b", "text": "t", "_meta": ours }], "_meta": ours, "vendor": 2 });
+        let expected = json!({ "contents": [{ "uri": "a:b", "text": "t", "_meta": { "x": 1 } }], "meta": { "x": 1 } });
+        assert_eq!(shown("s", &request, &result, &["contents"], &[]).unwrap(), expected);
         assert_eq!(shown("s", &request, &json!({ "contents": {} }), &["contents"], &[]).unwrap_err().code(), "ERR_PROTOCOL");
     }
 }

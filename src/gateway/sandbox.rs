@@ -30,6 +30,9 @@ use crate::results::{Omission, SavedValues};
 use crate::sandbox::{LOG_CUT_MARK, LogEntry, LogListener, ParseOwner, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
 use crate::telemetry::TraceContext;
 
+/// The niceness of threads that run agent code.
+const RUN_NICENESS: i32 = 5;
+
 /// Options of one run.
 #[derive(Default)]
 pub struct RunOptions {
@@ -120,7 +123,7 @@ impl Sandbox {
         let saved = SavedValues::new(core.limits.max_saved_bytes, Duration::from_millis(core.limits.max_saved_age_ms));
         let saved = Arc::new(Mutex::new(saved));
         identity.keep_saved(&saved);
-        let (parse_owner, modules, turn) = (ParseOwner::default(), Mutex::default(), Arc::default());
+        let (parse_owner, modules, turn) = (identity.new_parse_owner(), Mutex::default(), Arc::default());
         Ok(Self { core, identity, tool_errors, max_result_tokens, saved, parse_owner, callbacks, modules, tasks, turn, closed })
     }
 
@@ -204,6 +207,8 @@ impl Sandbox {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let (core, parse_owner) = (Arc::clone(&self.core), self.parse_owner.clone());
         let thread = std::thread::Builder::new().name("hyperlight-mcp-run".to_owned()).spawn(move || {
+            // On Linux this is of the calling thread alone. Code that only computes must not keep this program from its other work: deadlines, calls, hosts.
+            let _ = rustix::process::nice(RUN_NICENESS);
             // `send` fails only if the caller no longer waits.
             let _ = sender.send(core.sandboxes.run_for(&parse_owner, request));
         });

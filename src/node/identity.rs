@@ -114,6 +114,7 @@ impl Gateway {
             let AgentOptions { profiles } = read.map_err(|error| glue::thrown(&env, &error))?;
             let own = EventSink::new(context.get(3)?)?;
             let options = IdentityOptions {
+                parse_owner: None,
                 callbacks: callbacks(&env, context.get(4)?)?,
                 on_event: own.clone().map(EventSink::event_listener),
                 profiles,

@@ -15,7 +15,7 @@ use super::resources_and_prompts::ResourcesAndPrompts;
 use super::{ServeOptions, stateless};
 use crate::agent;
 use crate::blocking::blocking;
-use crate::catalog::{DirectTool, drop_our_keys};
+use crate::catalog::{DirectTool, drop_our_keys, drop_our_keys_within};
 use crate::error::{Error, Result};
 use crate::gateway::Agent;
 
@@ -183,6 +183,7 @@ fn of_server(mut answer: Json) -> Json {
     for place in ["meta", "_meta"] {
         answer.get_mut(place).and_then(Json::as_object_mut).into_iter().for_each(drop_our_keys);
     }
+    drop_our_keys_within(&mut answer);
     answer
 }
 
@@ -236,6 +237,12 @@ mod tests {
             let served = json!(result(of_server(json!({ "content": [], place: meta })), true));
             assert_eq!(served["_meta"], json!({ "vendor/x": 1 }), "{place}");
         }
+        let content = json!([
+            { "type": "text", "text": "t", "_meta": meta },
+            { "type": "resource", "resource": { "uri": "a:b", "text": "t", "_meta": meta }, "_meta": meta },
+        ]);
+        let served = json!(result(of_server(json!({ "content": content })), true)).to_string();
+        assert!(!served.contains("io.hyperlight-mcp") && served.contains("vendor/x"), "{served}");
     }
 
     #[test]

@@ -25,7 +25,7 @@ use super::http::{Owner, Principal};
 use super::listeners::{SentEvents, listener};
 use super::paused_calls::{Step, work};
 use super::resources_and_prompts::{self, ResourcesAndPrompts, Target};
-use super::rounds::{Input, worked};
+use super::rounds::{Input, until_cancelled, worked};
 use super::run_limits::RunPermit;
 use super::session::{CallerName, ClientNotification, Session, SessionCell};
 use super::stateless::Keeper;
@@ -109,7 +109,7 @@ impl Handler {
         // Without a session, the connection ends with this request.
         let is_stateless = stateless::owner(context).is_some();
         let told = (!is_stateless).then(|| ClientNotification::Client(context.peer.clone()));
-        let opened = Session::open(&self.served.0, name, told);
+        let opened = Session::open(&self.served.0, &self.caller.key, name, told);
         let opened = opened.map_err(|error| refused(&error))?;
         if is_stateless {
             self.served.0.hold_servers_of(&opened.agent).map_err(|error| refused(&error))?;
@@ -257,7 +257,7 @@ impl ServerHandler for Handler {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Answer<()> {
-        subscriptions::listen(&self.served.0, self.caller.agent.as_deref(), &context).await
+        subscriptions::listen(&self.served.0, &self.caller, &context).await
     }
 
     async fn get_task(&self, request: GetTaskParams, context: RequestContext<RoleServer>) -> Answer<GetTaskResult> {
@@ -453,7 +453,8 @@ impl ServerHandler for Handler {
         };
         let options = client.call_options();
         let agent = &client.session.agent;
-        let completed = agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop).await;
+        let completing = agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop);
+        let completed = until_cancelled(&context, &client.stop, Box::pin(completing)).await;
         let completed = completed.map(|completion| agent.answer_for_model(&completion)).map_err(|error| refused(&error))?;
         answers::complete(json!({ "completion": completed }))
     }

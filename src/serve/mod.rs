@@ -54,7 +54,7 @@ use self::held_agents::HeldAgents;
 use self::held_arguments::ArgumentMemory;
 use self::http::{Metrics, Principal};
 use self::paused_calls::PausedCalls;
-use self::run_limits::Runs;
+use self::run_limits::{ParseOwners, Runs};
 use self::saved_shares::SavedShares;
 use self::session::Session;
 use self::tasks::Tasks;
@@ -91,6 +91,7 @@ struct Shared {
     arguments: ArgumentMemory,
     metrics: Arc<Metrics>,
     runs: Runs,
+    parse_owners: ParseOwners,
     /// The number of the next run, in events and questions.
     next_run: AtomicU64,
     runtime: tokio::runtime::Handle,
@@ -123,6 +124,7 @@ impl Served {
             tasks: Tasks::new(runtime, &closed),
             arguments: ArgumentMemory::default(),
             runs: Runs::new(Arc::clone(&metrics)),
+            parse_owners: ParseOwners::default(),
             metrics,
             next_run: AtomicU64::new(1),
             runtime: runtime.clone(),

@@ -86,7 +86,7 @@ pub(super) async fn worked(events: SentEvents, held: Option<HeldArguments>, work
 
 /// Waits for the outcome of a request. A client that cancels the request ends the call, which then tells so. A call that waits for another round
 /// outlives the request that began it.
-async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, outcome: impl Future<Output = T>) -> T {
+pub(super) async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, outcome: impl Future<Output = T>) -> T {
     tokio::pin!(outcome);
     tokio::select! {
         biased;

@@ -8,10 +8,29 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::http::{Metrics, RunInFlight};
 use crate::error::{Error, Result};
+use crate::sandbox::ParseOwner;
 
 /// Runs of all callers, and of one caller, those that wait for an answer included. No caller can take the room of all others.
 const MAX_OF_ALL: usize = 128;
 const MAX_OF_CALLER: usize = 64;
+
+/// The most callers whose shares of the code parser are remembered while they have no session.
+const MAX_PARSE_OWNERS: usize = 1024;
+
+/// The share of the code parser of each caller, for all its sessions and requests.
+#[derive(Default)]
+pub(super) struct ParseOwners(Mutex<HashMap<String, ParseOwner>>);
+
+impl ParseOwners {
+    /// Returns the share of a caller.
+    pub(super) fn of(&self, caller: &str) -> ParseOwner {
+        let mut all = self.0.lock();
+        if all.len() >= MAX_PARSE_OWNERS && !all.contains_key(caller) {
+            all.retain(|_, owner| owner.is_shared());
+        }
+        all.entry(caller.to_owned()).or_default().clone()
+    }
+}
 
 /// The runs of all callers.
 pub(super) struct Runs {
@@ -58,6 +77,18 @@ impl Runs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_code_of_a_caller_has_one_share_of_the_parser_and_callers_that_are_gone_are_forgotten() {
+        let owners = ParseOwners::default();
+        let (one, again, other) = (owners.of("one"), owners.of("one"), owners.of("other"));
+        assert!(one == again && one != other);
+        drop(other);
+        for number in 0..MAX_PARSE_OWNERS {
+            owners.of(&number.to_string());
+        }
+        assert!(owners.0.lock().len() <= MAX_PARSE_OWNERS && owners.of("one") == one);
+    }
 
     #[test]
     fn a_caller_with_many_runs_leaves_room_for_others() {

@@ -44,15 +44,18 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Opens the session of a caller. `told`: the way of its updates.
-    pub(super) fn open(shared: &Shared, name: CallerName<'_>, told: Option<ClientNotification>) -> Result<Arc<Self>> {
+    /// Opens a session of a caller, whose key is `caller`. `told`: the way of its updates.
+    pub(super) fn open(shared: &Shared, caller: &str, name: CallerName<'_>, told: Option<ClientNotification>) -> Result<Arc<Self>> {
         let (name, name_origin) = match &shared.options.agent {
             Some(name) => (name.clone(), NameOrigin::Operator),
             None => name.of_agent(),
         };
         let subscribed = Subscribed::default();
         let on_event = told.map(|told| updates(&shared.runtime, told, Arc::clone(&subscribed)));
-        let agent = shared.gateway.agent(&name, IdentityOptions { on_event, name_origin, ..IdentityOptions::default() })?;
+        // Each request without a session has a session of its own, so slow code counts for its caller.
+        let parse_owner = Some(shared.parse_owners.of(caller));
+        let options = IdentityOptions { on_event, name_origin, parse_owner, ..IdentityOptions::default() };
+        let agent = shared.gateway.agent(&name, options)?;
         let tools = AgentTools::new(agent.clone(), None, AgentOptions::default())?;
         Ok(Arc::new(Self { agent, tools, level: Mutex::default(), subscribed, runtime: shared.runtime.clone() }))
     }

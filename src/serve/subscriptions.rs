@@ -10,6 +10,7 @@ use rmcp::model::SubscriptionFilter;
 use rmcp::service::{SubscriptionContext, SubscriptionSink};
 
 use super::answers::{no_such_resource, refused};
+use super::http::Principal;
 use super::resources_and_prompts::{ResourcesAndPrompts, Target};
 use super::session::{CallerName, ClientNotification, Session};
 use super::{Shared, changes};
@@ -32,7 +33,7 @@ pub(super) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
 ///
 /// # Errors
 /// The failure of a subscription. The stream ends with it, as it could not tell of all that it has acknowledged.
-pub(super) async fn listen(shared: &Shared, caller: Option<&str>, context: &SubscriptionContext) -> Result<(), ErrorData> {
+pub(super) async fn listen(shared: &Shared, caller: &Principal, context: &SubscriptionContext) -> Result<(), ErrorData> {
     let (mut changes, sink) = (shared.changes.subscribe(), context.sink());
     tokio::select! {
         () = context.cancelled() => Ok(()),
@@ -55,11 +56,12 @@ struct Streamed {
     _session: Arc<Session>,
 }
 
-async fn subscribed(shared: &Shared, caller: Option<&str>, context: &SubscriptionContext) -> Result<Option<Streamed>, ErrorData> {
+async fn subscribed(shared: &Shared, caller: &Principal, context: &SubscriptionContext) -> Result<Option<Streamed>, ErrorData> {
     let Some(uris) = context.accepted().resource_subscriptions.as_ref().filter(|uris| !uris.is_empty()) else { return Ok(None) };
     let client = context.request_context().client_info();
-    let name = CallerName { of_token: caller, of_client: client.as_ref().map(|client| client.name.as_str()) };
-    let session = Session::open(shared, name, Some(ClientNotification::Stream(context.sink().clone()))).map_err(|error| refused(&error))?;
+    let name = CallerName { of_token: caller.agent.as_deref(), of_client: client.as_ref().map(|client| client.name.as_str()) };
+    let session = Session::open(shared, &caller.key, name, Some(ClientNotification::Stream(context.sink().clone())))
+        .map_err(|error| refused(&error))?;
     let agent = session.agent.clone();
     let asked = uris.clone();
     let targets = blocking(move || {

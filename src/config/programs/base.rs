@@ -1,10 +1,10 @@
 //! A base layer: the servers of another program's config, read live, under the operator's own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Program, ProgramServer, free_name, inputs_of_entry, renamed_input, servers_in, starts_gateway, valid_name};
+use super::{FreeNames, Program, ProgramServer, inputs_of_entry, renamed_input, servers_in, starts_gateway, valid_name};
 use crate::config::{Config, InputDefinition, InvalidServer, ServerDefinition, ServerSource, SourceKind, parse_object};
 use crate::error::Error;
 use crate::redact::Redactor;
@@ -47,7 +47,7 @@ pub struct BaseLayer {
 pub fn base_layer(program: Program, files: &[BaseFile], folder: &str, inputs: &[String]) -> BaseLayer {
     let source = ServerSource::named(SourceKind::Config, program.word());
     let mut layer = BaseLayer { source, ..BaseLayer::default() };
-    let mut ids = inputs.to_vec();
+    let mut ids: HashSet<String> = inputs.iter().cloned().collect();
     let mut owners: HashMap<String, String> = HashMap::new();
     let mut exists = false;
     for BaseFile { path, content } in files {
@@ -102,14 +102,14 @@ fn readable(error: &Error) -> String {
 
 /// Gives each server of a file a valid name. Leaves out servers that start hyperlight-mcp itself, and those of a name that an earlier file has.
 fn named(servers: Vec<ProgramServer>, path: &str, owners: &mut HashMap<String, String>) -> Vec<(String, ProgramServer)> {
-    let mut named: Vec<(String, ProgramServer)> = Vec::new();
+    let (mut named, mut free) = (Vec::new(), FreeNames::default());
     for server in servers.into_iter().filter(|server| !starts_gateway(&server.entry)) {
         let valid = valid_name(&server.name);
         if owners.get(&valid).is_some_and(|owner| owner != path) {
             continue;
         }
         // Two names of one file may become the same one.
-        let valid = free_name(&valid, |name| owners.contains_key(name));
+        let valid = free.choose(&valid, |name| owners.contains_key(name));
         owners.insert(valid.clone(), path.to_owned());
         named.push((valid, server));
     }
@@ -124,13 +124,13 @@ struct RenamedInputs {
 }
 
 /// Gives each input of a file an id of its own. `taken` are the ids that others have.
-fn renamed(program: Program, declared: Vec<Json>, taken: &mut Vec<String>) -> RenamedInputs {
-    let mut ids = HashMap::new();
+fn renamed(program: Program, declared: Vec<Json>, taken: &mut HashSet<String>) -> RenamedInputs {
+    let (mut ids, mut free) = (HashMap::new(), FreeNames::default());
     let rename = |mut input: Json| {
         if let Some(id) = input["id"].as_str().map(ToOwned::to_owned) {
             let new = ids.entry(id).or_insert_with_key(|id| {
-                let new = free_name(&format!("{}/{id}", program.word()), |name| taken.iter().any(|known| known == name));
-                taken.push(new.clone());
+                let new = free.choose(&format!("{}/{id}", program.word()), |name| taken.contains(name));
+                taken.insert(new.clone());
                 new
             });
             input["id"] = json!(new);

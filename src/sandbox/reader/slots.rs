@@ -30,7 +30,19 @@ const WAIT: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, Default)]
 pub struct ParseOwner(Arc<Mutex<Option<Instant>>>);
 
+/// Two are equal if they have one share.
+impl PartialEq for ParseOwner {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl ParseOwner {
+    /// Returns whether anything else has this share.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     fn key(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }

@@ -148,11 +148,10 @@ async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request
     let caller = request.extensions().get::<Principal>().cloned();
     let service = caller.as_ref().and_then(|caller| shared.callers.service(caller));
     let (Some(service), Some(caller)) = (service, caller) else { return shared.refuse(Refusal::Busy) };
+    // Since 2026-07-28 requests are served without a session, whatever session their headers name.
+    request.extensions_mut().insert(service.owner(&caller));
     let session = match session_id(request.headers()) {
-        None => {
-            request.extensions_mut().insert(service.owner(&caller));
-            None
-        }
+        None => None,
         Some(id) => match service.sessions.enter(id) {
             // rmcp answers as if it had ended a session that it does not know.
             None if request.method() == Method::DELETE => return (StatusCode::NOT_FOUND, "there is no such session\n").into_response(),
