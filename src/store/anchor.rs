@@ -68,6 +68,9 @@ pub(super) enum Anchored {
     Missing,
     /// Another program changed the file, or it comes from another machine.
     Unsound,
+    /// The anchor is that of another store than the one that this process has read, made by this machine's key: a copy, or what another process began
+    /// after the store was removed.
+    Replaced,
 }
 
 impl Anchored {
@@ -75,7 +78,7 @@ impl Anchored {
     pub(super) fn counts(&self) -> Option<&Counts> {
         match self {
             Self::Sound(counts) => Some(counts),
-            Self::Missing | Self::Unsound => None,
+            Self::Missing | Self::Unsound | Self::Replaced => None,
         }
     }
 }
@@ -94,8 +97,16 @@ struct File {
 /// The anchor of one database.
 pub(super) struct Anchor {
     path: PathBuf,
-    /// The numbers of changes that this process has seen, by the anchor's id. Under one id, a database never has fewer.
-    seen: Mutex<BTreeMap<(String, Kind), u64>>,
+    seen: Mutex<Seen>,
+}
+
+/// What this process has seen. It counts as long as the process lives, whatever happens to the files.
+#[derive(Default)]
+struct Seen {
+    /// The id of the anchor of the store whose changes this process reads. `None` before the first change.
+    store: Option<String>,
+    /// The numbers of changes by the anchor's id. Under one id, a database never has fewer.
+    changes: BTreeMap<(String, Kind), u64>,
 }
 
 impl Anchor {
@@ -113,7 +124,11 @@ impl Anchor {
             Err(error) => return Err(self.failed(&error)),
         };
         let Some(mut counts) = parsed(&bytes, key) else { return Ok(Anchored::Unsound) };
-        for ((id, kind), changes) in &*self.seen.lock() {
+        let seen = self.seen.lock();
+        if seen.store.as_ref().is_some_and(|store| *store != counts.id) {
+            return Ok(Anchored::Replaced);
+        }
+        for ((id, kind), changes) in &seen.changes {
             if *id == counts.id {
                 counts.raise(*kind, *changes);
             }
@@ -124,8 +139,14 @@ impl Anchor {
     /// Records a number of changes that is in the database.
     pub(super) fn note(&self, id: &str, kind: Kind, changes: u64) {
         let mut seen = self.seen.lock();
-        let known = seen.entry((id.to_owned(), kind)).or_default();
+        seen.store.get_or_insert_with(|| id.to_owned());
+        let known = seen.changes.entry((id.to_owned(), kind)).or_default();
         *known = changes.max(*known);
+    }
+
+    /// Returns whether this process has seen rows of a kind, under this anchor or an earlier one.
+    pub(super) fn has_seen(&self, kind: Kind) -> bool {
+        self.seen.lock().changes.keys().any(|(_, seen)| *seen == kind)
     }
 
     /// Makes an anchor for a database without any change. The caller is in a transaction that excludes other writers.
@@ -134,6 +155,10 @@ impl Anchor {
         getrandom::fill(&mut id).map_err(|error| self.failed(&std::io::Error::other(error)))?;
         let counts = Counts { id: hex::encode(id), ..Counts::default() };
         self.write(&counts, key)?;
+        if let Some(store) = &mut self.seen.lock().store {
+            // This process has begun the new store itself.
+            store.clone_from(&counts.id);
+        }
         Ok(counts)
     }
 
@@ -153,7 +178,7 @@ impl Anchor {
     pub(super) fn audit(&self, key: &MachineKey) -> Result<AnchoredAudit> {
         Ok(match self.read(key)? {
             Anchored::Sound(counts) => counts.audit.map_or(AnchoredAudit::Nothing, AnchoredAudit::At),
-            Anchored::Missing | Anchored::Unsound => AnchoredAudit::Lost,
+            Anchored::Missing | Anchored::Unsound | Anchored::Replaced => AnchoredAudit::Lost,
         })
     }
 
@@ -243,5 +268,23 @@ mod tests {
         anchor.note("other", Kind::Grant, 9);
         let Anchored::Sound(read) = anchor.read(&key).unwrap() else { panic!("unsound") };
         assert_eq!((read.changes_of(Kind::Grant), read.changes_of(Kind::Server)), (3, 0));
+        assert!(anchor.has_seen(Kind::Grant) && !anchor.has_seen(Kind::Server));
+    }
+
+    #[test]
+    fn the_anchor_of_another_store_is_told_once_a_change_was_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = MachineKey::open(folder.path()).unwrap();
+        let anchor = Anchor::new(folder.path());
+        let write = |id: &str| anchor.write(&Counts { id: id.to_owned(), ..Counts::default() }, &key).unwrap();
+        for id in ["ab", "cd"] {
+            write(id);
+            assert!(anchor.read(&key).unwrap().counts().is_some(), "nothing was seen of the one before");
+        }
+        anchor.note("cd", Kind::Grant, 1);
+        write("ab");
+        assert_eq!(anchor.read(&key).unwrap(), Anchored::Replaced);
+        write("cd");
+        assert!(anchor.read(&key).unwrap().counts().is_some());
     }
 }

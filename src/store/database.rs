@@ -31,6 +31,13 @@ const NETWORK_FILE_SYSTEMS: [u64; 4] = [0x6969, 0x517B, 0xFF53_4D42, 0x5346_414F
 /// may connect while another one has created the file, and not closed it yet.
 static CREATING: Mutex<()> = Mutex::new(());
 
+/// The virtual steps of `SQLite` between two looks at the clock.
+const STEPS: i32 = 50_000;
+/// The problem of a database in which something was put that this program has not made. A trigger or a view there could hang or change each access.
+pub(super) const FOREIGN: &str = "another program has changed its tables, indexes, views or triggers. Nothing is approved, granted or changed until it is \
+                       restored from a backup, or moved away together with the files whose names begin with its name; then every server needs \
+                       approval again";
+
 /// Identifies a state of the database: the file, and the number with which `SQLite` counts the changes of other connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Version {
@@ -56,6 +63,14 @@ impl Durability {
             Self::Process => "normal",
         }
     }
+
+    /// Returns the time that the work of one transaction may take. All rows of the audit are read in one, and there may be very many.
+    fn time(self) -> Duration {
+        match self {
+            Self::Full => Duration::from_secs(20),
+            Self::Process => Duration::from_mins(10),
+        }
+    }
 }
 
 /// One connection.
@@ -63,6 +78,10 @@ pub(super) struct Database {
     path: PathBuf,
     durability: Durability,
     connection: Connection,
+    /// The number of the schema that was found to be this program's. `None` before the first transaction.
+    schema: Option<i64>,
+    /// The time that one transaction may take.
+    time: Duration,
     /// Device and inode of the file that is open.
     file: (u64, u64),
 }
@@ -89,7 +108,9 @@ impl Database {
             migrate(&mut connection, &path)?;
             drop(lock);
         }
-        Ok(Self { path, durability, connection, file })
+        let mut database = Self { path, durability, connection, schema: None, time: durability.time(), file };
+        database.reading(|_| Ok(()))?;
+        Ok(database)
     }
 
     /// Merges the journal into the database if this is its last connection, and closes the files.
@@ -148,9 +169,12 @@ impl Database {
         let path = self.path.clone();
         let transaction = self.connection.transaction_with_behavior(behavior).map_err(|error| failed(&path, &error))?;
         let reader = Reader { transaction, path: &path };
-        let outcome = work(&reader)?;
+        let worked = reader.within(self.time, |reader| {
+            reader.check_schema(&mut self.schema)?;
+            work(reader)
+        })?;
         reader.transaction.commit().map_err(|error| failed(&path, &error))?;
-        Ok(outcome)
+        Ok(worked)
     }
 
     /// Opens the file anew if another one stands in its place: a restored backup, or nothing.
@@ -179,6 +203,55 @@ impl Reader<'_> {
     pub(super) fn problem(&self, problem: &str) -> Error {
         self::problem(self.path, problem)
     }
+
+    /// Does work that ends with an error after some time, as a damaged or crafted file can keep `SQLite` busy forever.
+    fn within<T>(&self, time: Duration, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let failed = |error| self.failed(&error);
+        let end = Instant::now() + time;
+        self.transaction.progress_handler(STEPS, Some(move || Instant::now() > end)).map_err(failed)?;
+        let outcome = work(self);
+        self.transaction.progress_handler(0, None::<fn() -> bool>).map_err(failed)?;
+        outcome
+    }
+
+    /// Refuses a database whose schema is not exactly this program's. `known` is the number of the schema that was checked last: `SQLite` reads the
+    /// schema again only if the number has changed.
+    fn check_schema(&self, known: &mut Option<i64>) -> Result<()> {
+        let failed = |error| self.failed(&error);
+        let number = || self.transaction.prepare_cached("PRAGMA schema_version")?.query_row([], |row| row.get(0));
+        let number: i64 = number().map_err(failed)?;
+        if *known == Some(number) {
+            return Ok(());
+        }
+        let expected = expected_schema().map_err(failed)?;
+        if schema(&self.transaction, expected.len() + 1).map_err(failed)? != expected {
+            return Err(self.problem(FOREIGN));
+        }
+        *known = Some(number);
+        Ok(())
+    }
+}
+
+/// A table, an index, a view or a trigger: its type, its name, the name of its table, and the statement that has made it.
+type SchemaRow = (String, String, String, Option<String>);
+
+/// Returns the schema of an empty database that has taken all steps.
+fn expected_schema() -> rusqlite::Result<Vec<SchemaRow>> {
+    let connection = Connection::open_in_memory()?;
+    connection.execute_batch(&MIGRATIONS.concat())?;
+    schema(&connection, usize::MAX)
+}
+
+/// Reads the schema, at most so many rows.
+fn schema(connection: &Connection, most: usize) -> rusqlite::Result<Vec<SchemaRow>> {
+    let mut statement = connection.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name, sql LIMIT ?1")?;
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    statement.query_map([most], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?.collect()
+}
+
+/// Returns whether an error says that another program has changed the schema.
+pub(super) fn is_foreign(error: &Error) -> bool {
+    matches!(error, Error::Store { problem, .. } if *problem == FOREIGN.into())
 }
 
 fn connect(path: &Path, durability: Durability) -> Result<Connection> {
@@ -188,6 +261,11 @@ fn connect(path: &Path, durability: Durability) -> Result<Connection> {
     connection.busy_timeout(BUSY_TIME).map_err(failed)?;
     connection.pragma_update(None, "synchronous", durability.word()).map_err(failed)?;
     connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
+    // Neither runs in the moment between the look at the schema and its use.
+    for unused in [DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW] {
+        connection.set_db_config(unused, false).map_err(failed)?;
+    }
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true).map_err(failed)?;
     // A connection that is dropped is closed without a write, as it may be dropped on a thread that must not wait.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
     Ok(connection)
@@ -267,6 +345,10 @@ fn failed(path: &Path, error: &rusqlite::Error) -> Error {
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             ". Make the file and its folder writable, or choose another stateDir"
         }
+        Some(ErrorCode::OperationInterrupted) => {
+            ". It took too long, so the file may be damaged. Restore it from a backup, or move it away together with the files whose names begin \
+             with its name; then every server needs approval again"
+        }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             ". Another process has held it for 10 seconds; end that process, then try again"
         }
@@ -287,6 +369,23 @@ pub(super) fn problem(path: &Path, problem: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_that_does_not_end_is_ended_and_the_next_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut database = Database::open(folder.path(), Durability::Full).unwrap();
+        let count = |rows: &str| {
+            let sql = format!("WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c {rows}) SELECT count(*) FROM c");
+            move |reader: &Reader<'_>| {
+                reader.transaction.query_row(&sql, [], |row| row.get::<_, i64>(0)).map_err(|error| reader.failed(&error))
+            }
+        };
+        database.time = Duration::from_millis(50);
+        let error = database.transaction(count("")).unwrap_err();
+        assert!(error.code() == "ERR_STORE" && error.in_full().contains("too long"), "{}", error.in_full());
+        database.time = Durability::Full.time();
+        assert_eq!(database.transaction(count("LIMIT 3")).unwrap(), 3);
+    }
 
     #[test]
     fn a_network_file_system_is_refused_with_the_way_out() {

@@ -6,15 +6,25 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::OptionalExtension as _;
 
-use super::anchor::{Anchored, Counts};
+use super::anchor::{Anchor, Anchored, Counts};
 use super::database::{Reader, Version};
-use super::seal::{row_mac, seal_mac};
+use super::seal::{all_mac, row_mac, seal_mac};
 use super::{Kind, MachineKey, Rows};
 use crate::error::{Error, Result};
+
+/// The problem of a store that took the place of the one that this process has read.
+pub(super) const REPLACED: &str =
+    "another store has taken the place of the one that this process has read. If you did that, end this process and start it again";
+
+/// The problem of rows whose kinds are of different moments.
+pub(super) const MIXED: &str = "the seals of its kinds are not of the same moment";
 
 /// The step by which the number of changes grows when rows are set aside. So no earlier state can have the new number, not even one that was
 /// ahead of the anchor.
 const FRESH_START: u64 = 1 << 20;
+
+/// The name of the seal over the seals of all kinds.
+const ALL: &str = "all";
 
 /// The MACs of rows, by name.
 type Macs = BTreeMap<String, Vec<u8>>;
@@ -62,20 +72,29 @@ pub(super) fn rows_now(
     reader: &Reader<'_>,
     kind: Kind,
     key: &MachineKey,
-    anchored: &Anchored,
+    (anchor, anchored): (&Anchor, &Anchored),
     known: Option<&Snapshot>,
 ) -> Result<Snapshot> {
+    // Who has seen rows never takes an empty store for one that nobody has used yet.
+    let has_seen = anchor.has_seen(kind);
     let found = || -> rusqlite::Result<std::result::Result<Snapshot, String>> {
         let seal = seal(reader, kind)?;
         let counts = match anchored {
             Anchored::Sound(counts) => counts,
-            Anchored::Missing | Anchored::Unsound if is_unused(reader)? => return Ok(Ok(Snapshot::default())),
+            Anchored::Missing | Anchored::Unsound if !has_seen && is_unused(reader)? => return Ok(Ok(Snapshot::default())),
             Anchored::Missing => return Ok(Err("its anchor is missing".to_owned())),
             Anchored::Unsound => return Ok(Err("another program changed its anchor".to_owned())),
+            Anchored::Replaced => return Ok(Err(REPLACED.to_owned())),
         };
         let (changes, least) = (seal.as_ref().map_or(0, |seal| seal.changes), counts.changes_of(kind));
         if changes < least {
             return Ok(Err(format!("the store was put back to an earlier time: it has {changes} changes of {least}")));
+        }
+        if has_seen && seal.is_none() {
+            return Ok(Err("this process has read some, and all are gone".to_owned()));
+        }
+        if !seals_fit(reader, key, counts)? {
+            return Ok(Err(MIXED.to_owned()));
         }
         let known = known.filter(|known| known.problem.is_none() && known.anchor == counts.id);
         if let Some(known) = known.filter(|known| known.seal == seal) {
@@ -175,12 +194,46 @@ pub(super) fn write_changed(
             Some(_) => counts.changes_of(kind) + FRESH_START,
         };
         let mac = sealed(key, &counts.id, kind, changes, &macs);
-        let mut statement = reader.transaction.prepare_cached("INSERT OR REPLACE INTO seals VALUES (?1, ?2, ?3)")?;
-        statement.execute((kind.as_str(), changes.cast_signed(), &mac))?;
+        write_seal(reader, kind.as_str(), changes, &mac)?;
         let seal = Some(Seal { changes, mac });
         Ok(Some(Snapshot { rows: Arc::new(rows), macs: Arc::new(macs), seal, anchor: counts.id.clone(), problem: None, version: None }))
     };
     written().map_err(|error| reader.failed(&error))
+}
+
+/// Returns whether the seals of all kinds are of one moment. Otherwise rows of one kind could be put back with the anchor of their time, beside the
+/// present rows of others.
+pub(super) fn seals_fit(reader: &Reader<'_>, key: &MachineKey, counts: &Counts) -> rusqlite::Result<bool> {
+    let (all, seals) = seals(reader)?;
+    Ok(match all {
+        Some(Seal { changes, mac }) => all_mac(key, &counts.id, changes, seals_of(&seals)) == mac,
+        None => seals.is_empty(),
+    })
+}
+
+/// Writes the seal over the seals of all kinds.
+pub(super) fn seal_all(reader: &Reader<'_>, key: &MachineKey, counts: &Counts) -> rusqlite::Result<()> {
+    let (all, seals) = seals(reader)?;
+    let changes = all.map_or(0, |all| all.changes) + 1;
+    let mac = all_mac(key, &counts.id, changes, seals_of(&seals));
+    write_seal(reader, ALL, changes, &mac)
+}
+
+/// Reads the seal over all seals, and the seals of the kinds.
+fn seals(reader: &Reader<'_>) -> rusqlite::Result<(Option<Seal>, BTreeMap<String, Seal>)> {
+    let mut statement = reader.transaction.prepare_cached("SELECT kind, changes, mac FROM seals ORDER BY kind LIMIT 100")?;
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, Seal { changes: row.get::<_, i64>(1)?.cast_unsigned(), mac: row.get(2)? }));
+    let mut seals: BTreeMap<String, Seal> = statement.query_map([], read)?.collect::<rusqlite::Result<_>>()?;
+    Ok((seals.remove(ALL), seals))
+}
+
+fn seals_of(seals: &BTreeMap<String, Seal>) -> impl Iterator<Item = (&str, u64, &[u8])> {
+    seals.iter().map(|(kind, Seal { changes, mac })| (kind.as_str(), *changes, mac.as_slice()))
+}
+
+fn write_seal(reader: &Reader<'_>, kind: &str, changes: u64, mac: &[u8]) -> rusqlite::Result<()> {
+    let mut statement = reader.transaction.prepare_cached("INSERT OR REPLACE INTO seals VALUES (?1, ?2, ?3)")?;
+    statement.execute((kind, changes.cast_signed(), mac)).map(drop)
 }
 
 /// Returns whether the database has had no change of any kind.

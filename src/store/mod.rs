@@ -20,7 +20,9 @@ pub use key::MachineKey;
 
 use self::anchor::{Anchor, Anchored, AnchoredAudit, AuditEnd};
 use self::database::{BUSY_TIME, Database, Durability, Reader};
-use self::decisions::{Reading, Snapshot, current, is_unused, rows_now, set_all_aside, write_changed};
+use self::decisions::{
+    MIXED, REPLACED, Reading, Snapshot, current, is_unused, rows_now, seal_all, seals_fit, set_all_aside, write_changed,
+};
 use crate::error::{Error, Result};
 use crate::files::PrivateFolder;
 
@@ -172,6 +174,9 @@ impl Store {
                 Ok(rows)
             }
             Err(error) => {
+                let is_told =
+                    kinds.iter().all(|kind| matches!(last.get(kind), Some(Reading::Failed(before)) if database::is_foreign(before)));
+                problems.extend((database::is_foreign(&error) && !is_told).then(|| format!("store.sqlite3: {}", database::FOREIGN)));
                 last.extend(kinds.map(|kind| (kind, Reading::Failed(error.clone()))));
                 Err(error)
             }
@@ -232,15 +237,20 @@ impl Store {
         let (outcome, anchor, changed) = writer.transaction(|transaction| {
             let anchored = self.present_anchor(transaction)?;
             let counts = anchored.counts().ok_or_else(|| transaction.problem("its anchor was changed during a change; try again"))?;
-            let mut before = Vec::with_capacity(N);
-            for (kind, known) in kinds.into_iter().zip(&known) {
-                before.push(rows_now(transaction, kind, &self.key, &anchored, known.as_ref())?);
+            let failed = |error: rusqlite::Error| transaction.failed(&error);
+            if !seals_fit(transaction, &self.key, counts).map_err(failed)? {
+                // The seal that is written below must not make rows of another moment valid.
+                set_all_aside(transaction, MIXED).map_err(failed)?;
             }
+            let before = self.rows_in(transaction, kinds, &anchored, &known)?;
             let mut rows = std::array::from_fn(|index| Rows::clone(&before[index].rows));
             let outcome = change(&mut rows)?;
             let mut changed = Vec::new();
             for ((kind, before), rows) in kinds.into_iter().zip(&before).zip(rows) {
                 changed.extend(write_changed(transaction, kind, &self.key, counts, before, rows)?.map(|snapshot| (kind, snapshot)));
+            }
+            if !changed.is_empty() {
+                seal_all(transaction, &self.key, counts).map_err(failed)?;
             }
             Ok((outcome, counts.id.clone(), changed))
         })?;
@@ -293,14 +303,7 @@ impl Store {
         }
         // The anchor first: the database only moves forward, so it is not behind because of a change that comes between.
         let anchored = self.anchor.read(&self.key)?;
-        let read = |transaction: &Reader<'_>| {
-            let mut read = Vec::with_capacity(N);
-            for (kind, known) in kinds.into_iter().zip(&known) {
-                read.push(rows_now(transaction, kind, &self.key, &anchored, known.as_ref())?);
-            }
-            Ok(read)
-        };
-        let mut read = reader.reading(read)?;
+        let mut read = reader.reading(|transaction| self.rows_in(transaction, kinds, &anchored, &known))?;
         drop(reader);
         for (kind, snapshot) in kinds.into_iter().zip(&mut read) {
             // Rows that decide nothing are read anew each time, as what was wrong may have been put right beside the database.
@@ -311,6 +314,19 @@ impl Store {
         }
         self.catch_up(&anchored, kinds.into_iter().zip(&read));
         Ok(std::array::from_fn(|index| std::mem::take(&mut read[index])))
+    }
+
+    /// Reads the rows of several kinds in a transaction.
+    fn rows_in<const N: usize>(
+        &self,
+        transaction: &Reader<'_>,
+        kinds: [Kind; N],
+        anchored: &Anchored,
+        known: &[Option<Snapshot>; N],
+    ) -> Result<Vec<Snapshot>> {
+        let rows =
+            |(kind, known): (Kind, &Option<Snapshot>)| rows_now(transaction, kind, &self.key, (&self.anchor, anchored), known.as_ref());
+        kinds.into_iter().zip(known).map(rows).collect()
     }
 
     /// Raises the anchor if it is behind: the process that made the last change was killed before it could. Waits for nobody.
@@ -346,6 +362,10 @@ impl Store {
     /// Reads the anchor in a transaction that excludes other writers. Makes one for a database without any change.
     fn present_anchor(&self, transaction: &Reader<'_>) -> Result<Anchored> {
         let anchored = self.anchor.read(&self.key)?;
+        if anchored == Anchored::Replaced {
+            // What another process has begun is not this one's to remove.
+            return Err(transaction.problem(REPLACED));
+        }
         let is_needed = anchored.counts().is_none() && is_unused(transaction).map_err(|error| transaction.failed(&error))?;
         if is_needed { self.anchor.renew(&self.key, transaction).map(Anchored::Sound) } else { Ok(anchored) }
     }

@@ -20,3 +20,10 @@ pub(super) fn seal_mac<'a>(
     let form = Canonical::new("hyperlight-mcp seal 1").text(anchor).text(kind.as_str()).text(&changes.to_string());
     key.mac_of(&macs.fold(form, |form, (name, mac)| form.text(name).bytes(mac)))
 }
+
+/// Returns the MAC of the seals of all kinds after `changes` changes. `seals` are the kinds, their numbers of changes and their MACs, in the order of
+/// the kinds.
+pub(super) fn all_mac<'a>(key: &MachineKey, anchor: &str, changes: u64, seals: impl Iterator<Item = (&'a str, u64, &'a [u8])>) -> Vec<u8> {
+    let form = Canonical::new("hyperlight-mcp seals 1").text(anchor).text(&changes.to_string());
+    key.mac_of(&seals.fold(form, |form, (kind, changes, mac)| form.text(kind).text(&changes.to_string()).bytes(mac)))
+}

@@ -35,6 +35,13 @@ fn raw(folder: &TempDir) -> Connection {
     Connection::open(folder.path().join("store.sqlite3")).unwrap()
 }
 
+/// Opens the store together with another database, in which copies are kept.
+fn raw_with_copy(folder: &TempDir) -> Connection {
+    let connection = raw(folder);
+    connection.execute("ATTACH ?1 AS copy", [folder.path().join("copy").to_str().unwrap()]).unwrap();
+    connection
+}
+
 #[test]
 fn what_one_process_writes_another_reads_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -70,21 +77,21 @@ fn a_row_that_was_changed_removed_added_or_put_back_decides_nothing_and_neither_
         "INSERT INTO decisions SELECT kind, 'c', mac, body FROM decisions WHERE name = 'a'",
         "UPDATE seals SET changes = changes - 1",
         "DELETE FROM seals",
-        "INSERT INTO decisions SELECT * FROM earlier",
+        "INSERT INTO decisions SELECT * FROM copy.earlier",
     ] {
         let folder = tempfile::tempdir().unwrap();
         let damages = Arc::default();
         let store = open_with(&folder, &damages);
         put(&store, "a", "1");
         put(&store, "old", "2");
-        raw(&folder).execute_batch("CREATE TABLE earlier AS SELECT * FROM decisions WHERE name = 'old'").unwrap();
+        raw_with_copy(&folder).execute_batch("CREATE TABLE copy.earlier AS SELECT * FROM decisions WHERE name = 'old'").unwrap();
         let remove = |rows: &mut Rows| {
             rows.remove("old");
             Ok(())
         };
         store.change(Kind::Grant, remove).unwrap();
         assert_eq!(names(&store), ["a"]);
-        raw(&folder).execute_batch(tampering).unwrap();
+        raw_with_copy(&folder).execute_batch(tampering).unwrap();
         // A store that has checked the rows before never takes others for them.
         assert!(matches!(names(&store).as_slice(), [] | [_]) && !names(&store).contains(&"old".to_owned()), "{tampering}");
         damages.lock().clear();
@@ -277,6 +284,117 @@ fn a_process_that_is_killed_while_it_makes_a_store_leaves_one_that_works() {
     assert!(damages.lock().is_empty(), "{damages:?}");
 }
 
+/// A query that never ends.
+const ENDLESS: &str = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)";
+
+#[test]
+fn what_another_program_puts_into_the_schema_is_told_never_runs_and_nothing_is_permitted() {
+    for foreign in [
+        format!("CREATE TRIGGER t BEFORE INSERT ON decisions BEGIN SELECT ({ENDLESS} SELECT count(*) FROM c); END"),
+        "CREATE TRIGGER t AFTER INSERT ON decisions BEGIN DELETE FROM seals; END".to_owned(),
+        format!(
+            "ALTER TABLE seals RENAME TO s; CREATE VIEW seals AS {ENDLESS} SELECT 'grant' AS kind, x AS changes, x'00' AS mac FROM c WHERE x < 0"
+        ),
+        "ALTER TABLE decisions RENAME TO d; CREATE VIEW decisions AS SELECT * FROM d".to_owned(),
+        "CREATE INDEX i ON decisions (body)".to_owned(),
+        "DROP INDEX macs".to_owned(),
+        "CREATE TABLE more (a)".to_owned(),
+        "ALTER TABLE seals ADD COLUMN more TEXT".to_owned(),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let damages = Arc::default();
+        let store = open_with(&folder, &damages);
+        put(&store, "a", "1");
+        raw(&folder).execute_batch(&foreign).unwrap();
+        for _ in 0..2 {
+            let error = store.rows(Kind::Grant).unwrap_err();
+            assert!(error.code() == "ERR_STORE" && error.in_full().contains("another program has changed its tables"), "{foreign}");
+            assert_eq!(store.last_rows(Kind::Grant).unwrap_err().code(), "ERR_STORE", "{foreign}");
+        }
+        assert!(damages.lock().len() == 1 && damages.lock()[0].contains("another program"), "{foreign}: {damages:?}");
+        assert_eq!(store.change(Kind::Grant, |_| Ok(())).unwrap_err().code(), "ERR_STORE", "{foreign}");
+        assert_eq!(Store::open(folder.path(), Arc::new(|_| ())).unwrap_err().code(), "ERR_STORE", "{foreign}");
+        store.close();
+    }
+}
+
+fn put_kind(store: &Store, kind: Kind, name: &str) {
+    store.change(kind, |rows| Ok(drop(rows.insert(name.to_owned(), Arc::from(*b"1"))))).unwrap();
+}
+
+#[test]
+fn a_process_that_has_seen_rows_never_takes_an_empty_store_for_a_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let damages = Arc::default();
+    let store = open_with(&folder, &damages);
+    put(&store, "a", "1");
+    let all = ["store.sqlite3", "store.sqlite3-wal", "store.sqlite3-shm", "store.anchor"];
+    all.iter().for_each(|file| drop(fs::remove_file(folder.path().join(file))));
+    assert!(names(&store).is_empty() && store.damage(Kind::Grant).is_some());
+    assert_eq!(damages.lock().len(), 1, "{damages:?}");
+    // A change of another kind begins a new store, and the grants stay damaged.
+    put_kind(&store, Kind::Approval, "s");
+    assert_eq!(store.rows(Kind::Approval).unwrap().len(), 1);
+    assert!(names(&store).is_empty() && store.damage(Kind::Grant).is_some() && !store.is_new(Kind::Grant).unwrap());
+    put(&store, "b", "1");
+    assert_eq!((names(&store), store.damage(Kind::Grant)), (vec!["b".to_owned()], None));
+    assert_eq!(names(&open(&folder)), ["b"]);
+}
+
+#[test]
+fn a_process_that_has_seen_rows_takes_no_other_store_in_their_place_and_changes_nothing_in_it() {
+    let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    drop(open(&folder));
+    fs::copy(folder.path().join("machine.key"), other.path().join("machine.key")).unwrap();
+    put(&open(&other), "theirs", "1");
+    let theirs = Backup::of(&other).0;
+    let damages = Arc::default();
+    let store = open_with(&folder, &damages);
+    put(&store, "a", "1");
+    let moved: Vec<_> = theirs.iter().map(|(path, bytes)| (folder.path().join(path.file_name().unwrap()), bytes.clone())).collect();
+    Backup(moved).put_back(&["store.sqlite3", "store.anchor"], &folder);
+    assert!(names(&store).is_empty() && store.rows(Kind::Toolbox).unwrap().is_empty());
+    assert!(damages.lock().iter().all(|damage| damage.contains("another store has taken the place")) && damages.lock().len() == 2);
+    let refused = store.change(Kind::Grant, |_| Ok(())).unwrap_err();
+    assert!(refused.code() == "ERR_STORE" && refused.in_full().contains("start it again"), "{}", refused.in_full());
+    assert_eq!(names(&open(&folder)), ["theirs"]);
+}
+
+#[test]
+fn rows_of_one_kind_from_an_earlier_time_are_told_also_with_the_anchor_of_that_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    put(&store, "wide", "1");
+    let earlier = Backup::of(&folder);
+    let copy = folder.path().join("copy");
+    fs::write(&copy, &earlier.0[0].1).unwrap();
+    remove(&store, "wide");
+    put(&store, "narrow", "1");
+    put_kind(&store, Kind::Approval, "s");
+    drop(store);
+    let connection = raw(&folder);
+    connection.execute("ATTACH ?1 AS copy", [copy.to_str().unwrap()]).unwrap();
+    for table in ["decisions", "seals"] {
+        let grants = "kind = 'grant'";
+        let put_back =
+            format!("DELETE FROM main.{table} WHERE {grants}; INSERT INTO main.{table} SELECT * FROM copy.{table} WHERE {grants}");
+        connection.execute_batch(&put_back).unwrap();
+    }
+    drop(connection);
+    fs::write(folder.path().join("store.anchor"), &earlier.0[1].1).unwrap();
+    let store = open(&folder);
+    assert!(names(&store).is_empty() && store.rows(Kind::Approval).unwrap().is_empty());
+    assert!(store.damage(Kind::Grant).unwrap().contains("not of the same moment"));
+    // A change of another kind does not make them valid.
+    put_kind(&store, Kind::Approval, "t");
+    for store in [&store, &open(&folder)] {
+        assert!(names(store).is_empty() && store.damage(Kind::Grant).is_some());
+        assert_eq!(store.rows(Kind::Approval).unwrap().len(), 1);
+    }
+    put(&store, "narrow", "1");
+    assert_eq!(names(&open(&folder)), ["narrow"]);
+}
+
 #[test]
 fn several_kinds_change_together_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
@@ -291,13 +409,13 @@ fn several_kinds_change_together_or_not_at_all() {
     };
     assert!(store.is_new(Kind::Approval).unwrap());
     store.change_all(both, insert(Err(CLOSED))).unwrap_err();
-    // The second of the two cannot be written.
+    // A store in which another program has put something is not changed at all.
     raw(&folder)
         .execute_batch("CREATE TRIGGER t BEFORE INSERT ON decisions WHEN NEW.kind = 'revocation' BEGIN SELECT RAISE(ABORT, 'no'); END")
         .unwrap();
     assert_eq!(store.change_all(both, insert(Ok(()))).unwrap_err().code(), "ERR_STORE");
-    assert!(store.rows_of(both).unwrap().iter().all(|rows| rows.is_empty()) && store.is_new(Kind::Approval).unwrap());
     raw(&folder).execute_batch("DROP TRIGGER t").unwrap();
+    assert!(store.rows_of(both).unwrap().iter().all(|rows| rows.is_empty()) && store.is_new(Kind::Approval).unwrap());
     store.change_all(both, insert(Ok(()))).unwrap();
     assert!(open(&folder).rows_of(both).unwrap().iter().all(|rows| rows.len() == 1) && !store.is_new(Kind::Revocation).unwrap());
 }

@@ -19,6 +19,13 @@ pub(super) struct Linked {
     pub(super) digest: Vec<u8>,
 }
 
+/// A gateway that writes, with the number of events that it has written or that were told as lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WriterRow {
+    pub(super) id: String,
+    pub(super) told: i64,
+}
+
 /// The ends of the chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Head {
@@ -39,11 +46,28 @@ impl Default for Head {
 }
 
 impl Head {
-    pub(super) fn mac(&self, key: &MachineKey) -> Vec<u8> {
+    /// Returns the MAC of the head. It covers the list of gateways that write too, so that nobody can hide the gap of one of them.
+    pub(super) fn mac(&self, key: &MachineKey, writers: &[WriterRow]) -> Vec<u8> {
         let Self { first, anchor, last, digest, bytes } = self;
         let numbers = [first, last, bytes].map(u64::to_string);
-        let form = Canonical::new("hyperlight-mcp audit head 1").list(numbers.iter().map(String::as_str)).bytes(anchor).bytes(digest);
-        key.mac_of(&form)
+        let form = Canonical::new("hyperlight-mcp audit head 2").list(numbers.iter().map(String::as_str)).bytes(anchor).bytes(digest);
+        key.mac_of(&writers.iter().fold(form, |form, WriterRow { id, told }| form.text(id).text(&told.to_string())))
+    }
+
+    /// Returns the end of the chain. `None` if there never was a row.
+    pub(super) fn end(&self) -> Option<AuditEnd> {
+        (self.last > 0).then(|| AuditEnd { number: self.last, digest: hex::encode(&self.digest) })
+    }
+
+    /// Returns whether the chain goes on from the row `known`. `there` is the digest of the row that has its number now.
+    fn continues(&self, known: &AuditEnd, there: Option<&str>) -> bool {
+        match known.number {
+            number if number > self.last => false,
+            number if number >= self.first => there == Some(&known.digest),
+            number if number + 1 == self.first => known.digest == hex::encode(&self.anchor),
+            // A bound has removed the row and the ones after it.
+            _ => true,
+        }
     }
 
     /// Puts a row at the end of the chain.
@@ -112,12 +136,12 @@ pub(super) enum HeadFound {
 }
 
 impl HeadFound {
-    /// Returns the head for the next row. `None`: another program has changed it, or it is behind `known`, up to which this process has seen the
-    /// chain.
-    pub(super) fn usable(self, table_is_empty: bool, known: u64) -> Option<Head> {
+    /// Returns the head for the next row. `None`: another program has changed it, or the chain does not go on from `known`, the last row that this
+    /// process has seen. `there` is the digest of the row that has the number of `known` now.
+    pub(super) fn usable(self, table_is_empty: bool, known: Option<&AuditEnd>, there: Option<&str>) -> Option<Head> {
         match self {
-            Self::Sound(head) => (head.last >= known).then_some(head),
-            Self::Missing => (table_is_empty && known == 0).then(Head::default),
+            Self::Sound(head) => known.is_none_or(|known| head.continues(known, there)).then_some(head),
+            Self::Missing => (table_is_empty && known.is_none()).then(Head::default),
             Self::Changed => None,
         }
     }
@@ -128,19 +152,21 @@ pub(super) struct Verification<'a> {
     key: &'a MachineKey,
     head: HeadFound,
     anchored: AnchoredAudit,
+    /// The last row that this process has seen.
+    seen: Option<AuditEnd>,
     /// The number that the next row should have, and the digest before it. `None` before the first row where no head says it.
     next: Option<(u64, Vec<u8>)>,
     report: AuditReport,
 }
 
 impl<'a> Verification<'a> {
-    /// Begins a verification. `anchored` was read before the head, so that the audit is not behind because of rows that came between.
-    pub(super) fn new(key: &'a MachineKey, head: HeadFound, anchored: AnchoredAudit) -> Self {
+    /// Begins a verification. `anchored` and `seen` were read before the head, so that the audit is not behind because of rows that came between.
+    pub(super) fn new(key: &'a MachineKey, head: HeadFound, anchored: AnchoredAudit, seen: Option<AuditEnd>) -> Self {
         let next = match &head {
             HeadFound::Sound(head) => Some((head.first, head.anchor.clone())),
             HeadFound::Missing | HeadFound::Changed => None,
         };
-        Self { key, head, anchored, next, report: AuditReport::default() }
+        Self { key, head, anchored, seen, next, report: AuditReport::default() }
     }
 
     pub(super) fn row(&mut self, row: &Linked) {
@@ -156,11 +182,10 @@ impl<'a> Verification<'a> {
             }
             _ => {}
         }
-        match &self.anchored {
-            AnchoredAudit::At(end) if end.number == *number && end.digest != hex::encode(digest) => {
-                self.problem(format!("row {number} is not the one that was anchored: the audit goes on from an older copy"));
+        for (end, noted) in self.known_ends() {
+            if end.number == *number && end.digest != hex::encode(digest) {
+                self.problem(format!("row {number} is not the one that was {noted}: the audit goes on from an older copy"));
             }
-            _ => {}
         }
         match self.next.take() {
             Some((next, before)) if next == *number && digest_of(self.key, &before, *number, entry) != *digest => {
@@ -175,36 +200,46 @@ impl<'a> Verification<'a> {
         self.next = Some((number + 1, digest.clone()));
     }
 
-    /// Compares the end of the audit with the one that was anchored.
-    fn compare_with_anchor(&mut self) {
+    /// Returns the ends of the audit that were noted elsewhere, and by what.
+    fn known_ends(&self) -> Vec<(AuditEnd, &'static str)> {
+        let anchored = match &self.anchored {
+            AnchoredAudit::At(end) => Some(end.clone()),
+            AnchoredAudit::Nothing | AnchoredAudit::Lost => None,
+        };
+        let seen = self.seen.clone().filter(|seen| Some(seen) != anchored.as_ref());
+        anchored.map(|end| (end, "anchored")).into_iter().chain(seen.map(|end| (end, "seen by this process"))).collect()
+    }
+
+    /// Compares the end of the audit with those that were noted elsewhere.
+    fn compare_with_known_ends(&mut self) {
         let last = match &self.head {
             HeadFound::Sound(head) => head.last.max(self.report.last.unwrap_or_default()),
             HeadFound::Missing | HeadFound::Changed => self.report.last.unwrap_or_default(),
         };
-        let problem = match (&self.anchored, &self.head) {
-            (AnchoredAudit::At(AuditEnd { number, .. }), _) if last < *number => {
+        if self.anchored == AnchoredAudit::Lost && last > 0 {
+            self.problem("store.anchor is missing or was changed, so that nothing says whether the audit is an older copy".to_owned());
+        }
+        for (AuditEnd { number, digest }, noted) in self.known_ends() {
+            if last < number {
                 let ends = if last == 0 { "is empty".to_owned() } else { format!("ends with row {last}") };
-                format!("the audit {ends}, and row {number} was written: it is an older copy, or its end was cut")
+                self.problem(format!("the audit {ends}, and row {number} was written: it is an older copy, or its end was cut"));
             }
             // The row itself was removed by a bound, and its digest is the one before the first row.
-            (AnchoredAudit::At(end), HeadFound::Sound(head)) if end.number + 1 == head.first && end.digest != hex::encode(&head.anchor) => {
-                format!("the row before row {} is not the one that was anchored: the audit goes on from an older copy", head.first)
-            }
-            (AnchoredAudit::Lost, _) if last > 0 => {
-                "store.anchor is missing or was changed, so that nothing says whether the audit is an older copy".to_owned()
-            }
-            _ => return,
-        };
-        self.problem(problem);
+            let first = match &self.head {
+                HeadFound::Sound(head) if number + 1 == head.first && digest != hex::encode(&head.anchor) => head.first,
+                _ => continue,
+            };
+            self.problem(format!("the row before row {first} is not the one that was {noted}: the audit goes on from an older copy"));
+        }
     }
 
     pub(super) fn end(mut self) -> AuditReport {
-        self.compare_with_anchor();
+        self.compare_with_known_ends();
         match std::mem::replace(&mut self.head, HeadFound::Missing) {
             HeadFound::Missing if self.report.rows == 0 => {}
             HeadFound::Missing => self.problem("the head of the chain is missing, so that rows may be missing at both ends".to_owned()),
             HeadFound::Changed => {
-                self.problem("the head of the chain was changed, or comes from another machine, so that rows may be missing".to_owned());
+                self.problem("the head of the chain or the list of gateways that write was changed, or comes from another machine, so that rows may be missing".to_owned());
             }
             HeadFound::Sound(head) => {
                 let (next, digest) = self.next.take().unwrap_or((head.first, head.anchor.clone()));

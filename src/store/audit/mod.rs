@@ -26,8 +26,9 @@ pub use row::{AuditAction, AuditDetails, AuditKind, AuditRow};
 use self::presence::Presence;
 use self::queue::Queue;
 use self::table::{Bounds, Table};
-use self::writer::{Writer, anchored_number, tell_left_behind};
+use self::writer::{Writer, anchored_end, tell_left_behind};
 use super::Store;
+use super::anchor::AuditEnd;
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
 
@@ -74,6 +75,20 @@ pub struct AuditQuery {
     pub limit: Option<usize>,
 }
 
+/// The last row that a gateway has seen. The audit must go on from it.
+#[derive(Debug, Default)]
+struct Seen(Mutex<Option<AuditEnd>>);
+
+impl Seen {
+    fn last(&self) -> Option<AuditEnd> {
+        self.0.lock().clone()
+    }
+
+    fn note(&self, end: Option<AuditEnd>) {
+        *self.0.lock() = end;
+    }
+}
+
 /// The audit of one open gateway.
 ///
 /// ```
@@ -102,6 +117,7 @@ pub struct Audit {
     store: Arc<Store>,
     queue: Arc<Queue>,
     presence: Option<Arc<Presence>>,
+    seen: Arc<Seen>,
     options: AuditOptions,
     /// Starts the thread with the first event.
     begins: Once,
@@ -121,7 +137,7 @@ impl Audit {
             }
         };
         let (begins, ended) = (Once::new(), Mutex::default());
-        Self { store: Arc::clone(store), queue: Arc::default(), presence, options, begins, ended }
+        Self { store: Arc::clone(store), queue: Arc::default(), presence, seen: Arc::default(), options, begins, ended }
     }
 
     /// Records an event. Neither waits nor writes to a disk.
@@ -150,14 +166,17 @@ impl Audit {
     pub fn verify(&self) -> Result<AuditReport> {
         // The anchor first: the audit only grows, so it is not behind because of rows that come between.
         let anchored = self.store.anchored_audit()?;
-        self.read(|table| table.verify(anchored))
+        self.flush();
+        let seen = self.seen.last();
+        self.read(|table| table.verify(anchored, seen))
     }
 
     /// Reads on a connection of its own, after what has happened so far is written.
     fn read<T>(&self, read: impl FnOnce(&Table<'_>) -> Result<T>) -> Result<T> {
         self.flush();
         let mut database = self.store.audit_database()?;
-        if let Err(error) = tell_left_behind(&mut database, &self.store, anchored_number(&self.store), self.options.bounds()) {
+        let seen = self.seen.last().or_else(|| anchored_end(&self.store));
+        if let Err(error) = tell_left_behind(&mut database, &self.store, seen, self.options.bounds()) {
             tracing::debug!(%error, "gaps of processes that have ended cannot be told");
         }
         database.reading(|reader| read(&Table { reader, key: self.store.key() }))
@@ -191,7 +210,13 @@ impl Audit {
     }
 
     fn begin(&self) {
-        let writer = Writer::new(Arc::clone(&self.store), Arc::clone(&self.queue), self.presence.clone(), self.options.clone());
+        let writer = Writer::new(
+            Arc::clone(&self.store),
+            Arc::clone(&self.queue),
+            self.presence.clone(),
+            Arc::clone(&self.seen),
+            self.options.clone(),
+        );
         let (sender, ended) = channel();
         let thread = std::thread::Builder::new().name("hyperlight-mcp-audit".to_owned());
         let thread = thread.spawn(move || {

@@ -67,6 +67,11 @@ impl Presence {
         *self.files.lock() = None;
     }
 
+    /// Returns whether the sign of a gateway can be found, of one that is there or was left behind.
+    pub(super) fn is_there(state_folder: &Path, id: &str) -> bool {
+        files::open_own(&lock_path(&state_folder.join(FOLDER), id)).is_ok()
+    }
+
     /// Returns the gateways of this state folder whose processes have ended without taking their sign away.
     pub(super) fn left(state_folder: &Path) -> Vec<LeftBehind> {
         let folder = state_folder.join(FOLDER);

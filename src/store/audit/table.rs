@@ -1,8 +1,8 @@
 //! The audit's tables: rows in their places, the head, and the gateways that write.
 
-use rusqlite::{OptionalExtension as _, Row, params};
+use rusqlite::{Error, OptionalExtension as _, Row, params};
 
-use super::chain::{Head, HeadFound, Linked, START, Verification};
+use super::chain::{Head, HeadFound, Linked, START, Verification, WriterRow};
 use super::row::{AuditDetails, AuditKind, AuditRow, Entry};
 use super::{AuditQuery, AuditReport};
 use crate::error::Result;
@@ -15,6 +15,18 @@ const COLUMNS: &str = "number, at, kind, agent, server, tool, body, digest";
 const CONFIG_GRANTS: &str = "config grants";
 /// Rows that one statement removes at the beginning of the chain.
 const TRIMMED_AT_ONCE: u64 = 1000;
+
+/// The number of events of a gateway whose gap is told, or that has ended in order.
+pub(super) const ALL_TOLD: u64 = i64::MAX as u64;
+
+/// A change of the list of gateways that write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WriterNote<'a> {
+    /// So many events of a gateway are written, or told as lost.
+    Written(&'a str, u64),
+    /// The gateway has ended, and its sign is gone.
+    Forgotten(&'a str),
+}
 
 /// Bounds of the audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,24 +41,37 @@ pub(super) struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Adds rows to the end of the chain, and removes the oldest ones. `known` is the last row that this process has seen. Returns the last row.
-    pub(super) fn append(&self, entries: &[Entry], known: u64, now: u64, bounds: Bounds) -> Result<u64> {
-        self.appended(entries, known, now, bounds).map_err(|error| self.reader.failed(&error))
+    /// Adds rows to the end of the chain, changes the list of gateways that write, and removes the oldest rows. `known` is the last row that this
+    /// process has seen. If the chain does not go on from it, a row says so first, also if there is nothing else to write. Returns the last row.
+    pub(super) fn append(
+        &self,
+        entries: &[Entry],
+        notes: &[WriterNote<'_>],
+        known: Option<&AuditEnd>,
+        now: u64,
+        bounds: Bounds,
+    ) -> Result<Option<AuditEnd>> {
+        self.appended(entries, notes, known, now, bounds).map_err(|error| self.reader.failed(&error))
     }
 
-    fn appended(&self, entries: &[Entry], known: u64, now: u64, bounds: Bounds) -> rusqlite::Result<u64> {
+    fn appended(
+        &self,
+        entries: &[Entry],
+        notes: &[WriterNote<'_>],
+        known: Option<&AuditEnd>,
+        now: u64,
+        bounds: Bounds,
+    ) -> rusqlite::Result<Option<AuditEnd>> {
         let transaction = &self.reader.transaction;
-        let ends: (Option<u64>, Option<u64>) = transaction
-            .prepare_cached("SELECT min(number), max(number) FROM audit")?
-            .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let last = ends.1.unwrap_or_default();
-        let usable = self.head()?.usable(ends.1.is_none(), known).filter(|head| head.last >= last);
+        let (first, last) = self.numbers()?;
         let mut damage = None;
-        let mut head = if let Some(head) = usable {
+        let mut head = if let Some(head) = self.usable_head(known, last)? {
             head
         } else {
             damage = Some(Entry::damage(now, std::process::id()));
-            self.repaired_head(ends.0.unwrap_or(1), last.max(known))?
+            // Nothing says any more that this list is the one that was written.
+            transaction.execute("DELETE FROM audit_writers", [])?;
+            self.repaired_head(first.unwrap_or(1), last.max(known.map(|known| known.number)).unwrap_or_default())?
         };
         let mut insert = transaction.prepare_cached("INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
         for entry in damage.iter().chain(entries) {
@@ -55,11 +80,39 @@ impl Table<'_> {
             insert.execute(params![number, at, kind.as_str(), agent, server, tool, body, digest])?;
         }
         self.trim(&mut head, now, bounds)?;
-        self.write_head(&head)?;
         if let Some(after) = entries.iter().rev().position(|entry| entry.digest_of_grants().is_some()) {
-            self.note(CONFIG_GRANTS, head.last - after as u64)?;
+            self.note(WriterNote::Written(CONFIG_GRANTS, head.last - after as u64))?;
         }
-        Ok(head.last)
+        notes.iter().try_for_each(|note| self.note(*note))?;
+        self.write_head(&head)?;
+        Ok(head.end())
+    }
+
+    /// Returns whether the chain and the list of gateways that write are as they were written, as far as that is known without reading all rows.
+    pub(super) fn is_sound(&self, known: Option<&AuditEnd>) -> Result<bool> {
+        let usable = || self.usable_head(known, self.numbers()?.1);
+        usable().map(|head| head.is_some()).map_err(|error| self.reader.failed(&error))
+    }
+
+    /// Returns the numbers of the first and the last row.
+    fn numbers(&self) -> rusqlite::Result<(Option<u64>, Option<u64>)> {
+        let mut statement = self.reader.transaction.prepare_cached("SELECT min(number), max(number) FROM audit")?;
+        statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    /// Returns the head for the next row, unless another program has changed the chain.
+    fn usable_head(&self, known: Option<&AuditEnd>, last: Option<u64>) -> rusqlite::Result<Option<Head>> {
+        let there = match known {
+            Some(known) => self.digest_at(known.number)?,
+            None => None,
+        };
+        let usable = self.head()?.usable(last.is_none(), known, there.as_deref());
+        Ok(usable.filter(|head| head.last >= last.unwrap_or_default()))
+    }
+
+    fn digest_at(&self, number: u64) -> rusqlite::Result<Option<String>> {
+        let mut statement = self.reader.transaction.prepare_cached("SELECT digest FROM audit WHERE number = ?1")?;
+        statement.query_row([number], |row| row.get::<_, Vec<u8>>(0)).optional().map(|digest| digest.map(hex::encode))
     }
 
     /// Returns a head for rows whose head was lost. The rows before are not verifiable as whole any more.
@@ -76,7 +129,8 @@ impl Table<'_> {
     fn trim(&self, head: &mut Head, now: u64, bounds: Bounds) -> rusqlite::Result<()> {
         let transaction = &self.reader.transaction;
         let oldest = now.saturating_sub(bounds.max_age_ms);
-        let first_at: u64 = transaction.prepare_cached("SELECT at FROM audit ORDER BY number LIMIT 1")?.query_row([], |row| row.get(0))?;
+        let mut first = transaction.prepare_cached("SELECT at FROM audit ORDER BY number LIMIT 1")?;
+        let Some(first_at) = first.query_row([], |row| row.get::<_, u64>(0)).optional()? else { return Ok(()) };
         // A tenth more than necessary is removed, so that not every batch has to.
         let most = match head.bytes > bounds.max_bytes {
             true => bounds.max_bytes / 10 * 9,
@@ -107,27 +161,37 @@ impl Table<'_> {
             self.reader.transaction.prepare_cached("SELECT first, anchor, last, digest, bytes, mac FROM audit_head WHERE id = 1")?;
         let read = |row: &Row<'_>| {
             let head = Head { first: row.get(0)?, anchor: row.get(1)?, last: row.get(2)?, digest: row.get(3)?, bytes: row.get(4)? };
-            let mac: Vec<u8> = row.get(5)?;
-            Ok(if head.mac(self.key) == mac { HeadFound::Sound(head) } else { HeadFound::Changed })
+            Ok((head, row.get::<_, Vec<u8>>(5)?))
         };
-        Ok(statement.query_row([], read).optional()?.unwrap_or(HeadFound::Missing))
+        match statement.query_row([], read) {
+            Ok((head, mac)) if head.mac(self.key, &self.writers()?) == mac => Ok(HeadFound::Sound(head)),
+            // A number or a type that this program never writes.
+            Ok(_) | Err(Error::IntegralValueOutOfRange(..) | Error::FromSqlConversionFailure(..) | Error::InvalidColumnType(..)) => {
+                Ok(HeadFound::Changed)
+            }
+            Err(Error::QueryReturnedNoRows) => Ok(HeadFound::Missing),
+            Err(error) => Err(error),
+        }
     }
 
-    /// Writes the head once more, so that the transaction waits for the disk, and returns the end of the chain. `None` if there is no sound head.
-    pub(super) fn rewritten_end(&self) -> Result<Option<AuditEnd>> {
-        let rewritten = || {
-            let HeadFound::Sound(head) = self.head()? else { return Ok(None) };
-            self.write_head(&head)?;
-            Ok((head.last > 0).then(|| AuditEnd { number: head.last, digest: hex::encode(&head.digest) }))
-        };
-        rewritten().map_err(|error| self.reader.failed(&error))
+    /// Returns the list of gateways that write.
+    pub(super) fn writers(&self) -> rusqlite::Result<Vec<WriterRow>> {
+        let mut statement = self.reader.transaction.prepare_cached("SELECT id, told FROM audit_writers ORDER BY id")?;
+        statement.query_map([], |row| Ok(WriterRow { id: row.get(0)?, told: row.get(1)? }))?.collect()
+    }
+
+    /// Returns the gateways whose end was not told yet, of those that `is_gone`.
+    pub(super) fn gone_writers(&self, is_gone: impl Fn(&str) -> bool) -> Result<Vec<WriterRow>> {
+        let mut writers = self.writers().map_err(|error| self.reader.failed(&error))?;
+        writers.retain(|writer| writer.id != CONFIG_GRANTS && is_gone(&writer.id));
+        Ok(writers)
     }
 
     fn write_head(&self, head: &Head) -> rusqlite::Result<()> {
         let Head { first, anchor, last, digest, bytes } = head;
         let mut statement =
             self.reader.transaction.prepare_cached("INSERT OR REPLACE INTO audit_head VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)")?;
-        statement.execute(params![first, anchor, last, digest, bytes, head.mac(self.key)]).map(drop)
+        statement.execute(params![first, anchor, last, digest, bytes, head.mac(self.key, &self.writers()?)]).map(drop)
     }
 
     /// Returns the last rows that fit a query, the oldest first.
@@ -149,10 +213,10 @@ impl Table<'_> {
         Ok(rows)
     }
 
-    /// Verifies all rows. `anchored` was read before.
-    pub(super) fn verify(&self, anchored: AnchoredAudit) -> Result<AuditReport> {
+    /// Verifies all rows. `anchored` and `seen`, the last row that this process has seen, were read before.
+    pub(super) fn verify(&self, anchored: AnchoredAudit, seen: Option<AuditEnd>) -> Result<AuditReport> {
         let verified = || {
-            let mut verification = Verification::new(self.key, self.head()?, anchored);
+            let mut verification = Verification::new(self.key, self.head()?, anchored, seen);
             let mut statement = self.reader.transaction.prepare(&format!("SELECT {COLUMNS} FROM audit ORDER BY number"))?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
@@ -172,26 +236,23 @@ impl Table<'_> {
         Ok(row.and_then(|row| row.entry.digest_of_grants()))
     }
 
-    /// Notes the number of events of a gateway that are written, or told as lost.
-    pub(super) fn note_writer(&self, id: &str, told: u64) -> Result<()> {
-        self.note(id, told).map_err(|error| self.reader.failed(&error))
-    }
-
-    fn note(&self, id: &str, number: u64) -> rusqlite::Result<()> {
-        let mut statement = self.reader.transaction.prepare_cached("INSERT OR REPLACE INTO audit_writers VALUES (?1, ?2)")?;
-        statement.execute(params![id, number]).map(drop)
+    fn note(&self, note: WriterNote<'_>) -> rusqlite::Result<()> {
+        let transaction = &self.reader.transaction;
+        let changed = match note {
+            WriterNote::Written(id, told) => {
+                transaction.prepare_cached("INSERT OR REPLACE INTO audit_writers VALUES (?1, ?2)")?.execute(params![id, told])
+            }
+            WriterNote::Forgotten(id) => transaction.execute("DELETE FROM audit_writers WHERE id = ?1", [id]),
+        };
+        changed.map(drop)
     }
 
     /// Returns the number of events of a gateway that are written, or told as lost.
     pub(super) fn written_by(&self, id: &str) -> Result<Option<u64>> {
-        let found = self.reader.transaction.query_row("SELECT told FROM audit_writers WHERE id = ?1", [id], |row| row.get(0));
-        found.optional().map_err(|error| self.reader.failed(&error))
-    }
-
-    /// Forgets a gateway that has ended.
-    pub(super) fn forget_writer(&self, id: &str) -> Result<()> {
-        let forgotten = self.reader.transaction.execute("DELETE FROM audit_writers WHERE id = ?1", [id]);
-        forgotten.map(drop).map_err(|error| self.reader.failed(&error))
+        let found = self.reader.transaction.query_row("SELECT told FROM audit_writers WHERE id = ?1", [id], |row| row.get::<_, i64>(0));
+        // A negative number is never written by this program.
+        let found = found.optional().map(|told| told.and_then(|told| u64::try_from(told).ok()));
+        found.map_err(|error| self.reader.failed(&error))
     }
 }
 

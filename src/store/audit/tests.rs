@@ -6,7 +6,10 @@ use tempfile::TempDir;
 
 use std::time::Instant;
 
+use super::row::Entry;
+use super::table::WriterNote;
 use super::*;
+use crate::store::database::Reader;
 
 struct Scene {
     folder: TempDir,
@@ -44,6 +47,23 @@ impl Scene {
 
     fn raw(&self) -> Connection {
         Connection::open(self.folder.path().join("store.sqlite3")).unwrap()
+    }
+
+    /// Opens the store together with another database, in which copies are kept.
+    fn with_copies(&self) -> Connection {
+        let connection = self.raw();
+        connection.execute("ATTACH ?1 AS copy", [self.folder.path().join("copy").to_str().unwrap()]).unwrap();
+        connection
+    }
+
+    fn copy_tables(&self, tables: &[&str]) {
+        let copy = |table: &&str| format!("CREATE TABLE copy.{table} AS SELECT * FROM main.{table};");
+        self.with_copies().execute_batch(&tables.iter().map(copy).collect::<String>()).unwrap();
+    }
+
+    fn put_tables_back(&self, tables: &[&str]) {
+        let put_back = |table: &&str| format!("DELETE FROM main.{table}; INSERT INTO main.{table} SELECT * FROM copy.{table};");
+        self.with_copies().execute_batch(&tables.iter().map(put_back).collect::<String>()).unwrap();
     }
 }
 
@@ -259,10 +279,10 @@ fn a_gateway_that_is_open_notices_that_the_store_was_put_back_to_an_earlier_time
     let audit = scene.open();
     audit.record(revocation("a"));
     audit.flush();
-    scene.raw().execute_batch("PRAGMA wal_checkpoint(TRUNCATE); CREATE TABLE earlier AS SELECT * FROM audit; CREATE TABLE earlier_head AS SELECT * FROM audit_head").unwrap();
+    scene.copy_tables(&["audit", "audit_head", "audit_writers"]);
     audit.record(revocation("b"));
     audit.flush();
-    scene.raw().execute_batch("DELETE FROM audit; INSERT INTO audit SELECT * FROM earlier; DELETE FROM audit_head; INSERT INTO audit_head SELECT * FROM earlier_head").unwrap();
+    scene.put_tables_back(&["audit", "audit_head", "audit_writers"]);
     assert!(scene.open().verify().unwrap().whole);
     audit.record(revocation("c"));
     let report = audit.verify().unwrap();
@@ -306,11 +326,100 @@ fn the_end_of_an_audit_that_goes_on_is_anchored_before_it_is_closed() {
     let audit = Audit::open(&store, scene.options());
     audit.record(revocation("a"));
     let until = std::time::Instant::now() + Duration::from_mins(1);
-    while anchored_number(&store) == 0 {
+    while anchored_end(&store).is_none() {
         assert!(std::time::Instant::now() < until, "nothing is anchored");
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert!(anchored_number(&store) == 1 && audit.verify().unwrap().whole);
+    assert!(anchored_end(&store).unwrap().number == 1 && audit.verify().unwrap().whole);
+}
+
+#[test]
+fn rows_that_were_cut_under_an_open_gateway_are_told_also_if_others_were_written_in_their_place() {
+    let scene = Scene::new();
+    let audit = scene.open();
+    audit.record(revocation("a"));
+    audit.flush();
+    scene.copy_tables(&["audit", "audit_head", "audit_writers"]);
+    audit.record(revocation("hidden"));
+    audit.flush();
+    scene.put_tables_back(&["audit", "audit_head", "audit_writers"]);
+    let other = scene.open();
+    for server in ["b", "c", "d"] {
+        other.record(revocation(server));
+    }
+    other.close(FLUSHING);
+    assert!(scene.open().verify().unwrap().whole, "nobody else has seen the row");
+    let report = audit.verify().unwrap();
+    assert!(report.problems[0].contains("row 2 is not the one that was seen by this process"), "{report:?}");
+    // It stays told, also if nothing else happens in this gateway.
+    audit.close(FLUSHING);
+    assert!(rows(&scene.open()).iter().any(|row| row.kind == AuditKind::Damage) && !scene.open().verify().unwrap().whole);
+}
+
+/// Leaves what a gateway leaves that was killed, after it was told of two events and has written one of them.
+fn killed(scene: &Scene) -> std::path::PathBuf {
+    let store = Store::open(scene.folder.path(), Arc::new(|_| ())).unwrap();
+    let presence = Presence::begin(scene.folder.path()).unwrap();
+    presence.tell(2);
+    let written = Entry::new(now(), AuditKind::Revocation, &AuditDetails::default());
+    let bounds = scene.options().bounds();
+    let note = [WriterNote::Written(&presence.id, 1)];
+    let append = |reader: &Reader<'_>| Table { reader, key: store.key() }.append(&[written], &note, None, now(), bounds);
+    store.audit_database().unwrap().transaction(append).unwrap();
+    scene.folder.path().join("audit").join(format!("{}.lock", presence.id))
+}
+
+#[test]
+fn a_gateway_that_was_killed_is_told_of_whatever_was_done_to_its_sign_and_its_number() {
+    let gaps = |audit: &Audit| rows(audit).iter().filter(|row| row.kind == AuditKind::Gap).map(|row| row.details.lost).collect::<Vec<_>>();
+    let scene = Scene::new();
+    killed(&scene);
+    let audit = scene.open();
+    assert_eq!((gaps(&audit), audit.verify().unwrap().whole), (vec![Some(1)], true));
+    let scene = Scene::new();
+    std::fs::remove_file(killed(&scene)).unwrap();
+    let audit = scene.open();
+    assert_eq!((gaps(&audit), gaps(&audit), audit.verify().unwrap().whole), (vec![None], vec![None], true), "it is told once");
+    for tampering in [
+        "UPDATE audit_writers SET told = 2",
+        "UPDATE audit_writers SET told = 9223372036854775807",
+        "UPDATE audit_writers SET told = -1",
+        "DELETE FROM audit_writers",
+    ] {
+        let scene = Scene::new();
+        killed(&scene);
+        scene.raw().execute_batch(tampering).unwrap();
+        let audit = scene.open();
+        assert_eq!((gaps(&audit), audit.verify().unwrap().whole), (vec![None], false), "{tampering}");
+    }
+    // Without its sign and its number, nothing is left of it but the head.
+    let scene = Scene::new();
+    std::fs::remove_file(killed(&scene)).unwrap();
+    scene.raw().execute_batch("DELETE FROM audit_writers").unwrap();
+    assert!(!scene.open().verify().unwrap().whole);
+    let audit = scene.open();
+    audit.record(revocation("later"));
+    assert_eq!(
+        rows(&audit).iter().map(|row| row.kind).collect::<Vec<_>>(),
+        [AuditKind::Revocation, AuditKind::Damage, AuditKind::Revocation]
+    );
+}
+
+#[test]
+fn a_head_with_numbers_that_this_program_never_writes_is_told_and_does_not_stop_the_audit() {
+    for tampering in ["UPDATE audit_head SET last = -1", "UPDATE audit_head SET bytes = -1"] {
+        let scene = Scene::new();
+        let audit = scene.open();
+        audit.record(revocation("a"));
+        audit.flush();
+        scene.raw().execute_batch(tampering).unwrap();
+        audit.record(revocation("b"));
+        assert_eq!(
+            rows(&audit).iter().map(|row| row.kind).collect::<Vec<_>>(),
+            [AuditKind::Revocation, AuditKind::Damage, AuditKind::Revocation]
+        );
+        assert!(!audit.verify().unwrap().whole);
+    }
 }
 
 #[test]
@@ -344,16 +453,39 @@ fn what_cannot_be_written_is_told_and_written_when_it_can_be() {
     let audit = scene.open();
     audit.record(revocation("a"));
     audit.flush();
-    scene.raw().execute_batch("ALTER TABLE audit RENAME TO hidden").unwrap();
+    scene.raw().execute_batch("CREATE TABLE foreign_one (a)").unwrap();
     for server in ["b", "c"] {
         audit.record(revocation(server));
         audit.flush();
     }
     assert_eq!(scene.problems.lock().len(), 1);
-    scene.raw().execute_batch("ALTER TABLE hidden RENAME TO audit").unwrap();
+    scene.raw().execute_batch("DROP TABLE foreign_one").unwrap();
     audit.record(revocation("d"));
     assert_eq!(servers(&audit), ["a", "b", "c", "d"]);
     assert!(audit.verify().unwrap().whole);
+}
+
+#[test]
+fn a_trigger_or_a_view_of_another_program_neither_switches_the_audit_off_in_silence_nor_hangs_it() {
+    let endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)";
+    for foreign in [
+        format!("CREATE TRIGGER t BEFORE INSERT ON audit BEGIN SELECT ({endless} SELECT count(*) FROM c); END"),
+        format!("ALTER TABLE audit_head RENAME TO h; CREATE VIEW audit_head AS {endless} SELECT h.* FROM h, c"),
+    ] {
+        let scene = Scene::new();
+        let audit = scene.open();
+        audit.record(revocation("a"));
+        audit.flush();
+        scene.raw().execute_batch(&foreign).unwrap();
+        audit.record(revocation("b"));
+        audit.flush();
+        assert_eq!(scene.problems.lock().len(), 1, "{foreign}");
+        assert_eq!(
+            (audit.verify().unwrap_err().code(), audit.rows(&AuditQuery::default()).unwrap_err().code()),
+            ("ERR_STORE", "ERR_STORE")
+        );
+        audit.close(FLUSHING);
+    }
 }
 
 #[test]

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use super::presence::{Counted, Presence};
 use super::queue::{Batch, Moment, Noted, Queue};
 use super::row::{AuditAction, Entry, Recorder};
-use super::table::{Bounds, Table};
-use super::{AuditEvent, AuditOptions, ConfigGrants, now};
+use super::table::{ALL_TOLD, Bounds, Table, WriterNote};
+use super::{AuditEvent, AuditOptions, ConfigGrants, Seen, now};
 use crate::error::Result;
 use crate::store::Store;
-use crate::store::anchor::AnchoredAudit;
+use crate::store::anchor::{AnchoredAudit, AuditEnd};
 use crate::store::database::{Database, Reader};
 
 /// The most rows that wait for a store that cannot be written. With more, the newest are lost, and a row says how many.
@@ -18,9 +18,6 @@ const MAX_UNWRITTEN: usize = 8192;
 
 /// The time after which the end of the audit is anchored. Each time waits for the disk, so not every batch can be.
 const ANCHORING: Duration = Duration::from_secs(5);
-
-/// The number of events of a gateway whose gap is told.
-const ALL_TOLD: u64 = i64::MAX as u64;
 
 pub(super) struct Writer {
     store: Arc<Store>,
@@ -32,8 +29,8 @@ pub(super) struct Writer {
     /// Rows that could not be written yet.
     unwritten: Vec<Entry>,
     lost: u64,
-    /// The last row that this process has seen.
-    known: u64,
+    /// The last row that this gateway has seen.
+    seen: Arc<Seen>,
     /// The time since which rows are written that are not anchored.
     unanchored_since: Option<Instant>,
     /// True if the store could not be written the last time, and a listener knows that.
@@ -41,7 +38,13 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(store: Arc<Store>, queue: Arc<Queue>, presence: Option<Arc<Presence>>, options: AuditOptions) -> Self {
+    pub(super) fn new(
+        store: Arc<Store>,
+        queue: Arc<Queue>,
+        presence: Option<Arc<Presence>>,
+        seen: Arc<Seen>,
+        options: AuditOptions,
+    ) -> Self {
         Self {
             store,
             queue,
@@ -50,7 +53,7 @@ impl Writer {
             database: None,
             unwritten: Vec::new(),
             lost: 0,
-            known: 0,
+            seen,
             unanchored_since: None,
             is_failing: false,
         }
@@ -59,7 +62,7 @@ impl Writer {
     /// Writes until the queue is closed.
     pub(super) fn run(mut self) {
         // An audit that is behind what was anchored is another one: the first row says so.
-        self.known = anchored_number(&self.store);
+        self.seen.note(anchored_end(&self.store));
         // What others have left behind is said first, as it happened before.
         self.committed(Writer::tell_left_behind);
         self.committed(Writer::tell_config_grants);
@@ -72,6 +75,10 @@ impl Writer {
             for done in flushed {
                 // The receiver may have stopped waiting.
                 let _ = done.send(());
+            }
+            if is_last {
+                // Also if nothing new was written: the last look at what another program may have done since.
+                self.unanchored_since.get_or_insert_with(Instant::now);
             }
             if is_last || self.unanchored_since.is_some_and(|since| since.elapsed() >= ANCHORING) {
                 self.anchor();
@@ -87,14 +94,22 @@ impl Writer {
         }
     }
 
-    /// Takes away the sign that this gateway is there. If the process ends in between, its row in the store means nothing.
+    /// Takes away the sign that this gateway is there. Its row says before that nothing is missing, as a row without a sign is told as a gap.
     fn end(&mut self) {
-        let (store, presence) = (Arc::clone(&self.store), self.presence.clone());
-        if let Some(presence) = presence {
+        let Some(presence) = self.presence.clone() else { return };
+        if self.committed(|writer| writer.append(&[], &[WriterNote::Written(&presence.id, ALL_TOLD)])) {
             presence.end();
-            let forget = |reader: &Reader<'_>| Table { reader, key: store.key() }.forget_writer(&presence.id);
-            self.committed(|writer| writer.database()?.transaction(forget));
+            self.committed(|writer| writer.append(&[], &[WriterNote::Forgotten(&presence.id)]));
         }
+    }
+
+    /// Writes rows, and changes the list of gateways that write, in one transaction.
+    fn append(&mut self, entries: &[Entry], notes: &[WriterNote<'_>]) -> Result<()> {
+        let (seen, bounds, store) = (self.seen.last(), self.options.bounds(), Arc::clone(&self.store));
+        let append = |reader: &Reader<'_>| Table { reader, key: store.key() }.append(entries, notes, seen.as_ref(), now(), bounds);
+        let last = self.database()?.transaction(append)?;
+        self.note_last(last);
+        Ok(())
     }
 
     /// Records the grants of the config, unless the last ones of the audit are the same.
@@ -103,7 +118,7 @@ impl Writer {
         let has_none = grants.listing.is_empty();
         let entries = self.recorder().entries(now(), &AuditEvent::ConfigGrants(grants));
         let digest = entries.first().and_then(Entry::digest_of_grants);
-        let (known, bounds, store) = (self.known, self.options.bounds(), Arc::clone(&self.store));
+        let (seen, bounds, store) = (self.seen.last(), self.options.bounds(), Arc::clone(&self.store));
         let last = self.database()?.transaction(|reader| {
             let table = Table { reader, key: store.key() };
             let before = table.config_grants()?;
@@ -111,11 +126,9 @@ impl Writer {
             if before == digest || (before.is_none() && has_none) {
                 return Ok(None);
             }
-            table.append(&entries, known, now(), bounds).map(Some)
+            table.append(&entries, &[], seen.as_ref(), now(), bounds)
         })?;
-        if let Some(last) = last {
-            self.note_last(last);
-        }
+        self.note_last(last);
         Ok(())
     }
 
@@ -129,13 +142,14 @@ impl Writer {
         if self.unanchored_since.take().is_none() {
             return;
         }
-        let store = Arc::clone(&self.store);
+        let (store, seen, bounds) = (Arc::clone(&self.store), Arc::clone(&self.seen), self.options.bounds());
         let anchored = self.database().and_then(|database| {
-            let end = database.durable_transaction(|reader| Table { reader, key: store.key() }.rewritten_end())?;
-            match end {
-                Some(end) => database.transaction(|reader| store.anchor_audit(end, reader)),
-                None => Ok(()),
-            }
+            let known = seen.last();
+            // Writes the head once more, so that the transaction waits for the disk.
+            let rewrite = |reader: &Reader<'_>| Table { reader, key: store.key() }.append(&[], &[], known.as_ref(), now(), bounds);
+            let Some(end) = database.durable_transaction(rewrite)? else { return Ok(()) };
+            seen.note(Some(end.clone()));
+            database.transaction(|reader| store.anchor_audit(end, reader))
         });
         if let Err(error) = anchored {
             tracing::debug!(%error, "the end of the audit was not anchored");
@@ -161,19 +175,10 @@ impl Writer {
         let now = now();
         let gap = (self.lost > 0).then(|| Entry::gap(now, AuditAction::QueueFull, std::process::id(), Some(self.lost)));
         let entries = [std::mem::take(&mut self.unwritten), gap.into_iter().collect()].concat();
-        let (known, bounds, presence) = (self.known, self.options.bounds(), self.presence.clone());
-        let (store, database) = (Arc::clone(&self.store), self.database()?);
-        let written = database.transaction(|reader| {
-            let table = Table { reader, key: store.key() };
-            let last = table.append(&entries, known, now, bounds)?;
-            if let Some(presence) = presence {
-                table.note_writer(&presence.id, told)?;
-            }
-            Ok(last)
-        });
-        match written {
-            Ok(last) => {
-                self.note_last(last);
+        let presence = self.presence.clone();
+        let notes: Vec<_> = presence.iter().map(|presence| WriterNote::Written(&presence.id, told)).collect();
+        match self.append(&entries, &notes) {
+            Ok(()) => {
                 self.lost = 0;
                 Ok(())
             }
@@ -186,18 +191,18 @@ impl Writer {
     }
 
     fn tell_left_behind(&mut self) -> Result<()> {
-        let (store, bounds) = (Arc::clone(&self.store), self.options.bounds());
-        let known = self.known;
-        if let Some(last) = tell_left_behind(self.database()?, &store, known, bounds)? {
-            self.note_last(last);
-        }
+        let (store, bounds, seen) = (Arc::clone(&self.store), self.options.bounds(), self.seen.last());
+        let last = tell_left_behind(self.database()?, &store, seen, bounds)?;
+        self.note_last(last);
         Ok(())
     }
 
-    /// Notes the last row that was just written.
-    fn note_last(&mut self, last: u64) {
-        self.known = last;
-        self.unanchored_since.get_or_insert_with(Instant::now);
+    /// Notes the last row, if one was just written.
+    fn note_last(&mut self, last: Option<AuditEnd>) {
+        if last.is_some() {
+            self.seen.note(last);
+            self.unanchored_since.get_or_insert_with(Instant::now);
+        }
     }
 
     fn database(&mut self) -> Result<&mut Database> {
@@ -223,31 +228,57 @@ impl Writer {
     }
 }
 
-/// Returns the number of the last row that was anchored, or 0.
-pub(super) fn anchored_number(store: &Store) -> u64 {
+/// Returns the last row that was anchored.
+pub(super) fn anchored_end(store: &Store) -> Option<AuditEnd> {
     match store.anchored_audit() {
-        Ok(AnchoredAudit::At(end)) => end.number,
-        Ok(AnchoredAudit::Nothing | AnchoredAudit::Lost) | Err(_) => 0,
+        Ok(AnchoredAudit::At(end)) => Some(end),
+        Ok(AnchoredAudit::Nothing | AnchoredAudit::Lost) | Err(_) => None,
     }
 }
 
-/// Writes a row for each gateway whose process has ended with events that were not written. `known` is the last row that was seen. Returns the last
-/// row, if one was written.
-pub(super) fn tell_left_behind(database: &mut Database, store: &Store, known: u64, bounds: Bounds) -> Result<Option<u64>> {
+/// Writes a row for each gateway whose process has ended with events that were not written. `seen` is the last row that this process has seen. Returns
+/// the last row, if one was written.
+pub(super) fn tell_left_behind(
+    database: &mut Database,
+    store: &Store,
+    mut seen: Option<AuditEnd>,
+    bounds: Bounds,
+) -> Result<Option<AuditEnd>> {
     let mut last = None;
     for left in Presence::left(store.folder()) {
         let told = database.transaction(|reader| {
             let table = Table { reader, key: store.key() };
-            let Some(gap) = gap_of(left.counted, table.written_by(&left.id)?) else { return Ok(None) };
+            let gap = match table.is_sound(seen.as_ref())? {
+                true => gap_of(left.counted, table.written_by(&left.id)?),
+                // The number of written events may be another program's.
+                false => Some(Entry::gap(now(), AuditAction::ProcessEnded, left.counted.map_or(0, |counted| counted.pid), None)),
+            };
             // The gap is told once, also if this process ends before it has removed what was left.
-            table.note_writer(&left.id, ALL_TOLD)?;
-            table.append(&[gap], known, now(), bounds).map(Some)
+            table.append(gap.as_slice(), &[WriterNote::Written(&left.id, ALL_TOLD)], seen.as_ref(), now(), bounds)
         })?;
-        last = told.or(last);
+        (seen, last) = (told.clone().or(seen), told.or(last));
         left.remove();
-        database.transaction(|reader| Table { reader, key: store.key() }.forget_writer(&left.id))?;
+        let forget = [WriterNote::Forgotten(left.id.as_str())];
+        database.transaction(|reader| Table { reader, key: store.key() }.append(&[], &forget, seen.as_ref(), now(), bounds))?;
     }
-    Ok(last)
+    Ok(tell_without_sign(database, store, seen.as_ref(), bounds)?.or(last))
+}
+
+/// Writes a row for each gateway that writes and whose sign another program has removed: nothing says when its process ends.
+fn tell_without_sign(database: &mut Database, store: &Store, seen: Option<&AuditEnd>, bounds: Bounds) -> Result<Option<AuditEnd>> {
+    let gone = |reader: &Reader<'_>| Table { reader, key: store.key() }.gone_writers(|id| !Presence::is_there(store.folder(), id));
+    // Without a look before, each reader would wait for those that write.
+    if database.reading(gone)?.is_empty() {
+        return Ok(None);
+    }
+    database.transaction(|reader| {
+        let gone = gone(reader)?;
+        // One that has ended in order may have no sign any more.
+        let untold = gone.iter().filter(|writer| writer.told.cast_unsigned() != ALL_TOLD);
+        let gaps: Vec<_> = untold.map(|_| Entry::gap(now(), AuditAction::ProcessEnded, 0, None)).collect();
+        let notes: Vec<_> = gone.iter().map(|writer| WriterNote::Forgotten(&writer.id)).collect();
+        Table { reader, key: store.key() }.append(&gaps, &notes, seen, now(), bounds)
+    })
 }
 
 /// Returns the row for the events that a process has not written. `written`: the number of those that it has, or that were told.

@@ -26,7 +26,7 @@ fn verified(key: &MachineKey, head: HeadFound, rows: &[Linked]) -> AuditReport {
 }
 
 fn verified_with(key: &MachineKey, head: HeadFound, rows: &[Linked], anchored: AnchoredAudit) -> AuditReport {
-    let mut verification = Verification::new(key, head, anchored);
+    let mut verification = Verification::new(key, head, anchored, None);
     for row in rows {
         verification.row(row);
     }
@@ -108,23 +108,55 @@ fn a_head_that_is_gone_forged_or_older_is_told() {
     let (older, _) = chain(&key, 3);
     let problems = |head, rows: &[Linked]| verified(&key, head, rows).problems.join("; ");
     assert!(problems(HeadFound::Missing, &rows).contains("head of the chain is missing"));
-    assert!(problems(HeadFound::Changed, &rows).contains("head of the chain was changed"));
+    assert!(problems(HeadFound::Changed, &rows).contains("head of the chain or the list of gateways that write was changed"));
     assert!(problems(HeadFound::Sound(older.clone()), &rows).contains("after row 3"));
     let other = Head { digest: older.digest, ..head.clone() };
     assert!(problems(HeadFound::Sound(other), &rows).contains("the last row, 5, is not the one"));
-    assert_ne!(head.mac(&key), Head { last: 4, ..head.clone() }.mac(&key));
+    assert_ne!(head.mac(&key, &[]), Head { last: 4, ..head.clone() }.mac(&key, &[]));
+    let writers = |told| [WriterRow { id: "a".to_owned(), told }];
+    assert!(head.mac(&key, &[]) != head.mac(&key, &writers(1)) && head.mac(&key, &writers(1)) != head.mac(&key, &writers(2)));
     let damage = chain(&key, 1).0.append(&key, Entry::damage(1, 1));
     assert!(problems(HeadFound::Missing, &[damage]).contains("another program has changed the audit"));
 }
 
 #[test]
-fn a_writer_takes_no_head_that_is_behind_what_it_has_seen() {
+fn a_writer_takes_no_head_that_does_not_go_on_from_what_it_has_seen() {
     let (_folder, key) = key();
-    let (head, _) = chain(&key, 5);
-    let usable = |head: HeadFound, is_empty, known| head.usable(is_empty, known).is_some();
-    assert!(usable(HeadFound::Sound(head.clone()), false, 5) && !usable(HeadFound::Sound(head), false, 6));
-    assert!(usable(HeadFound::Missing, true, 0) && !usable(HeadFound::Missing, true, 1) && !usable(HeadFound::Missing, false, 0));
-    assert!(!usable(HeadFound::Changed, true, 0));
+    let (mut head, rows) = chain(&key, 5);
+    let end = |number: u64, digest: &str| AuditEnd { number, digest: digest.to_owned() };
+    let digest = |number: usize| hex::encode(&rows[number - 1].digest);
+    let usable =
+        |head: HeadFound, is_empty, known: Option<AuditEnd>, there: Option<&str>| head.usable(is_empty, known.as_ref(), there).is_some();
+    let sound = |known, there| usable(HeadFound::Sound(head.clone()), false, Some(known), there);
+    assert!(
+        sound(end(5, "ab"), Some("ab")) && sound(end(2, "ab"), Some("ab")) && usable(HeadFound::Sound(head.clone()), false, None, None)
+    );
+    assert!(!sound(end(6, "ab"), None), "the head is behind");
+    assert!(
+        !sound(end(5, "ab"), Some("cd")) && !sound(end(2, "ab"), Some("cd")) && !sound(end(2, "ab"), None),
+        "another row is in its place"
+    );
+    rows[..3].iter().for_each(|row| head.drop_first(row.clone()));
+    let trimmed = |known| usable(HeadFound::Sound(head.clone()), false, Some(known), None);
+    assert!(trimmed(end(3, &digest(3))) && trimmed(end(2, "ab")) && !trimmed(end(3, "ab")));
+    let missing = |is_empty, known| usable(HeadFound::Missing, is_empty, known, None);
+    assert!(missing(true, None) && !missing(true, Some(end(1, "ab"))) && !missing(false, None));
+    assert!(!usable(HeadFound::Changed, true, None, None));
+}
+
+#[test]
+fn a_chain_that_is_not_the_one_that_a_process_has_seen_is_told_whatever_the_anchor_says() {
+    let (_folder, key) = key();
+    let (head, rows) = chain(&key, 5);
+    let problems = |seen: AuditEnd| {
+        let mut verification = Verification::new(&key, HeadFound::Sound(head.clone()), AnchoredAudit::Nothing, Some(seen));
+        rows.iter().for_each(|row| verification.row(row));
+        verification.end().problems.join("; ")
+    };
+    assert_eq!(problems(head.end().unwrap()), "");
+    let other = |number| AuditEnd { number, digest: "00".to_owned() };
+    assert_eq!(problems(other(4)), "row 4 is not the one that was seen by this process: the audit goes on from an older copy");
+    assert!(problems(other(6)).contains("the audit ends with row 5, and row 6 was written"));
 }
 
 /// What somebody without the key can do to one row.
