@@ -344,7 +344,7 @@ describe('A registered provider', () => {
   })
 })
 
-test('the catalogue is there only if the config says so, and is the last to have a name', async (t) => {
+test('the catalogue is there only if the config says so, and a server of the config hides its own of that name', async (t) => {
   const path = folder(t)
   const { gateway, write } = await open(t, path, { mcpServers: { git: fixture() } })
   assert.equal(gateway.servers().length, 1)

@@ -248,9 +248,9 @@ impl Tool {
                 \"env\": \"{\\\"ROOT\\\":\\\"/data\\\"}\", \"url\": null}"
                 .to_owned(),
             Self::UpdateServer => "Changes an MCP server that add_mcp_server has added. If what would run changes, it waits for a person's approval again. \
-                Example: {\"server\": \"my-files\", \"name\": null, \"command\": null, \"args\": [\"-y\", \"server-files\", \"--all\"], \"env\": null, \"url\": null}"
+                Example: {\"server\": \"my-files-3f9a2c41\", \"name\": null, \"command\": null, \"args\": [\"-y\", \"server-files\", \"--all\"], \"env\": null, \"url\": null}"
                 .to_owned(),
-            Self::RemoveServer => "Removes an MCP server that add_mcp_server has added, with its approval. Example: {\"server\": \"my-files\"}".to_owned(),
+            Self::RemoveServer => "Removes an MCP server that add_mcp_server has added, with its approval. Example: {\"server\": \"my-files-3f9a2c41\"}".to_owned(),
         }
     }
 }

@@ -13,14 +13,14 @@ pub enum SourceKind {
     /// The operator's config. With a name: the config of another program, which is a layer under the operator's.
     #[default]
     Config,
-    /// An agent, at run time.
-    Agent,
     /// A package, or the agent's author, by a provider.
     Provider,
     /// Tools that were made from a prompt.
     Generated,
     /// The definitions that are shipped with hyperlight-mcp.
     Catalogue,
+    /// An agent, at run time. It comes last, as its servers do not exist for others and must take no name from them.
+    Agent,
 }
 
 impl SourceKind {

@@ -9,13 +9,14 @@ use parking_lot::Mutex;
 
 use super::approval_cache::ApprovalRead;
 use super::core::Core;
+use super::granted::OwnServers;
 use super::{Agent, Gateway};
 use crate::blocking::blocking;
 use crate::config::{ServerDefinition, ServerSource, SourceKind};
 use crate::error::{Error, Result};
 use crate::registry::{AddedServer, Decider, Entry, MAX_ADDED_SERVERS, Registry, ServerChange, ServerStatus, source_of};
 use crate::store::{Kind, Rows, audit};
-use crate::text::server_name_for;
+use crate::text::{server_name_for, server_name_of};
 
 /// Number of additions and changes that the models of one agent can make within [`PROPOSAL_PERIOD`], as a person has to read each.
 const MAX_PROPOSALS: usize = 20;
@@ -71,10 +72,12 @@ impl Core {
         Ok(warnings)
     }
 
-    /// Returns the names of the servers that agents of this name have added. A name that another source has is that source's.
-    pub(super) fn added_by(&self, agent: &str) -> BTreeSet<String> {
+    /// Returns the servers that agents of this name have added. A name that another source has is that source's.
+    pub(super) fn added_by(&self, agent: &str) -> OwnServers {
         let is_own = |server: &&Arc<AddedServer>| server.owner.as_deref() == Some(agent) && self.is_in_force(server);
-        self.added.all().iter().filter(is_own).map(|server| server.definition.name.clone()).collect()
+        let names: BTreeSet<String> = self.added.all().iter().filter(is_own).map(|server| server.definition.name.clone()).collect();
+        // Agents that have added nothing share what is computed for them.
+        if names.is_empty() { OwnServers::default() } else { OwnServers { agent: Some(agent.to_owned()), names } }
     }
 
     /// Returns the servers of the store as they are now, and warnings. Blocks.
@@ -125,7 +128,7 @@ impl Core {
     }
 
     /// Returns whether a server that an agent has added is the one that its name stands for now, and no other source hides it.
-    fn is_in_force(&self, server: &AddedServer) -> bool {
+    pub(super) fn is_in_force(&self, server: &AddedServer) -> bool {
         let definition = &server.definition;
         self.registry.server(&definition.name).is_ok_and(|found| found.source == definition.source)
     }
@@ -143,7 +146,8 @@ fn read(rows: &Rows) -> (ByName, Vec<String>) {
 }
 
 impl Agent {
-    /// Adds a server for this agent alone, and returns its status. Its name follows from the display name, and is free over all sources. It is kept for
+    /// Adds a server for this agent alone, and returns its status. Its name follows from the display name, and is free over all sources and the
+    /// catalogue. It is kept for
     /// the next gateway with the same state folder, and for the next agent of this name. Nothing of it runs before a person has approved it; an event
     /// `server-proposed` has everything that they must see.
     ///
@@ -165,7 +169,8 @@ impl Agent {
         self.add_server_as(server, Decider::Person).await
     }
 
-    /// Adds a server on behalf of the agent's code or its model. A model can set less, and is limited to 20 additions and changes an hour.
+    /// Adds a server on behalf of the agent's code or its model. A model can set less, and is limited to 20 additions and changes an hour. The name of
+    /// a server that a model adds always ends with a digest, `my-files-3f9a2c41`, so that it does not tell which names others have.
     ///
     /// # Errors
     /// The errors of [`Self::add_server`].
@@ -176,8 +181,9 @@ impl Agent {
             if known.values().filter(|server| server.owner == owner).count() >= MAX_ADDED_SERVERS {
                 return Err(Error::TooManyProposals { what: "servers of its own. Remove one of them first", limit: MAX_ADDED_SERVERS });
             }
-            let is_taken = |name: &str| rows.contains_key(name) || registry.entry(name).is_ok();
-            let name = server_name_for(server.name.as_deref().unwrap_or_default(), is_taken);
+            let name = free_name(server.name.as_deref().unwrap_or_default(), owner.as_deref(), author, |name| {
+                rows.contains_key(name) || registry.has_name(name)
+            });
             let added = AddedServer::new(&name, owner.as_deref(), &server, author).map_err(|problem| invalid(ADD, problem))?;
             rows.insert(name.clone(), added.to_row().into());
             Ok(name)
@@ -312,6 +318,14 @@ impl Agent {
 
     fn status_of(&self, name: &str) -> Result<ServerStatus> {
         self.server_offer(name).map(|info| info.status)
+    }
+}
+
+/// Returns the name of a server that is added now. A name that a model chooses tells the model nothing about servers of others.
+fn free_name(display_name: &str, owner: Option<&str>, author: Decider, is_taken: impl Fn(&str) -> bool) -> String {
+    match author {
+        Decider::Person => server_name_for(display_name, is_taken),
+        Decider::Model => server_name_of(owner, display_name, is_taken),
     }
 }
 

@@ -25,8 +25,7 @@ impl Core {
     pub(super) fn usable(&self, server: &ServerDefinition, viewer: &Viewer<'_>) -> Result<Arc<Manifest>> {
         self.check_plugin_on()?;
         // Another source may have taken the name meanwhile: what is granted to whoever added a server is not that source's.
-        let is_taken = server.source.kind != SourceKind::Agent && viewer.granted.is_own(&server.name);
-        if is_taken || !self.may_use(server, viewer) {
+        if viewer.granted.has_lost_name_to(server.as_granted()) || !self.may_use(server, viewer) {
             return Err(self.unknown_server(&server.name, viewer.granted));
         }
         let approved = match self.approval_status(server)? {

@@ -27,7 +27,7 @@ pub(super) struct Granted {
     /// The servers of the agent's profiles. `None` if the config has no profiles.
     stack: Option<Stack>,
     /// Servers that agents of this name have added, which they have whatever their toolboxes and profiles say.
-    own: BTreeSet<String>,
+    own: OwnServers,
     /// The search index of what the agent sees, so that it is not built again for each agent in turn.
     pub(super) search: Arc<ToolSearch>,
     /// Reduced manifests by server, each with the approved manifest that it was made of.
@@ -37,14 +37,36 @@ pub(super) struct Granted {
 /// An approved manifest, and what an agent sees of it.
 type Reduced = (Arc<Manifest>, Option<Arc<Manifest>>);
 
+/// The servers that agents of one name have added. A name alone is not enough to recognise one, as another source may have a server of the name: the config
+/// after a reload, or a task.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct OwnServers {
+    /// The agent's name. `None` for an agent that can have added none.
+    pub(super) agent: Option<String>,
+    /// The registry's names of the servers that stand for themselves: no other source hides them.
+    pub(super) names: BTreeSet<String>,
+}
+
+impl OwnServers {
+    /// Returns whether this is one of the servers.
+    fn has(&self, server: ServerRef<'_>) -> bool {
+        server.added_by.is_some() && server.added_by == self.agent.as_deref() && self.names.contains(server.registry_name)
+    }
+
+    /// Returns whether a server has the name of one of these servers, and is another one.
+    fn has_lost(&self, server: ServerRef<'_>) -> bool {
+        self.names.contains(server.registry_name) && !self.has(server)
+    }
+}
+
 impl Granted {
-    pub(super) fn new(access: Access, stack: Option<Stack>, own: BTreeSet<String>) -> Self {
+    pub(super) fn new(access: Access, stack: Option<Stack>, own: OwnServers) -> Self {
         Self { access, stack, own, search: Arc::default(), reduced: Mutex::default() }
     }
 
     /// What the operator's own agent has.
     pub(super) fn everything() -> Self {
-        Self::new(Access::All, None, BTreeSet::new())
+        Self::new(Access::All, None, OwnServers::default())
     }
 
     /// Returns whether the agent may use everything that is approved and enabled.
@@ -52,15 +74,15 @@ impl Granted {
         self.access == Access::All && self.stack.is_none()
     }
 
-    /// Returns whether the agent itself has added the server of this name.
-    pub(super) fn is_own(&self, server: &str) -> bool {
-        self.own.contains(server)
+    /// Returns whether another source has taken the name of a server that the agent itself has added.
+    pub(super) fn has_lost_name_to(&self, server: ServerRef<'_>) -> bool {
+        self.own.has_lost(server)
     }
 
     /// Returns the registry's name of the server that the agent knows by a name: that of the variant, if its profiles make one.
     pub(super) fn registry_name<'s>(&'s self, server: &'s str) -> &'s str {
         match &self.stack {
-            Some(stack) if !self.own.contains(server) => stack.registry_name(server),
+            Some(stack) if !self.own.names.contains(server) => stack.registry_name(server),
             _ => server,
         }
     }
@@ -77,7 +99,7 @@ impl Granted {
 
     /// Returns whether the agent itself has added this server.
     fn has_added(&self, server: ServerRef<'_>) -> bool {
-        server.added_by.is_some() && self.own.contains(server.name)
+        self.own.has(server)
     }
 
     /// Returns whether the operator has granted the agent a server by name that another agent has added.
@@ -183,7 +205,7 @@ pub(super) struct GrantState {
 }
 
 /// What decides what an agent is granted.
-type GrantedKey = (Option<String>, Vec<String>, BTreeSet<String>);
+type GrantedKey = (Option<String>, Vec<String>, OwnServers);
 
 /// Grants as they were read last. The rows are the same as long as nobody has changed them.
 struct Loaded {
@@ -236,7 +258,7 @@ impl Core {
             }
             let stack = loaded.grants.stack(profiles).map_err(|conflict| profile_conflict(&conflict))?;
             let granted = match (loaded.grants.access(name), stack) {
-                (Access::All, None) if own.is_empty() => Arc::clone(&self.grants.everything),
+                (Access::All, None) if own.names.is_empty() => Arc::clone(&self.grants.everything),
                 (access, stack) => Arc::new(Granted::new(access, stack, own)),
             };
             loaded.granted.insert(key, Arc::clone(&granted));
@@ -341,5 +363,30 @@ impl Core {
                     Some(manifest) => granted.manifest(server, &manifest).is_some(),
                     None => !granted.is_of_another(known),
                 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ServerSource, SourceKind};
+    use crate::registry::source_of;
+
+    #[test]
+    fn an_agent_has_by_adding_it_the_server_that_it_has_added_and_no_other_of_the_name() {
+        let own = OwnServers { agent: Some("a".to_owned()), names: BTreeSet::from(["extra".to_owned()]) };
+        let [task, config] = [SourceKind::Task, SourceKind::Config].map(|kind| ServerSource { kind, name: None });
+        for (name, source, has, has_lost) in [
+            ("extra", source_of(Some("a")), true, false),
+            ("extra", source_of(Some("b")), false, true),
+            ("extra", source_of(None), false, true),
+            ("extra", config, false, true),
+            ("extra@task-0f", task, false, false),
+            ("other", source_of(Some("a")), false, false),
+        ] {
+            let server = ServerRef::of(name, &source);
+            assert_eq!((own.has(server), own.has_lost(server)), (has, has_lost), "{name} of {source}");
+        }
+        assert!(!OwnServers::default().has(ServerRef::of("extra", &source_of(None))));
     }
 }

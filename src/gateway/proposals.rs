@@ -20,7 +20,9 @@ impl Gateway {
     /// Tells the operator of a server that was just added, or approves it if `requireApproval` is false and it needs no person.
     pub(super) async fn decide_about_added(&self, name: &str, identity: &Identity) -> Result<()> {
         let needs_person = |server: &AddedServer| server.needs_person().is_some() || self.core.is_granted_by_name(server);
-        let added = self.core.added.get(name).filter(|server| !self.core.added.require_approval && !needs_person(server));
+        let may_run =
+            |server: &Arc<AddedServer>| !self.core.added.require_approval && self.core.is_in_force(server) && !needs_person(server);
+        let added = self.core.added.get(name).filter(may_run);
         let Some(added) = added else { return self.propose_added(name).await };
         match self.approve_added(name, &added).await {
             Ok(()) => {
@@ -60,7 +62,8 @@ impl Gateway {
     }
 
     async fn proposal(&self, name: &str, decided: Decided) -> Result<Option<Event>> {
-        let Some(added) = self.core.added.get(name) else { return Ok(None) };
+        // Where another source hides it, the name stands for that source's server, which no agent has proposed.
+        let Some(added) = self.core.added.get(name).filter(|added| self.core.is_in_force(added)) else { return Ok(None) };
         let server = self.server(name)?;
         let subject = self.core.full_subject(&server).await?;
         self.core.proposal(&added, &server, &subject, decided)
@@ -136,10 +139,9 @@ impl Agent {
 
     /// Returns whether a server of this name that can be used exists for this agent.
     pub(super) fn exists(&self, name: &str) -> Result<bool> {
-        let Ok(server) = self.core.registry.server(name) else { return Ok(false) };
         let granted = self.granted(ApprovalRead::Fresh)?;
-        let is_visible = self.is_operator() || server.source.kind != SourceKind::Agent || self.core.sees(&server, &granted);
-        Ok(is_visible && exists_for(server.as_granted(), &self.identity, &granted))
+        let Ok(server) = self.core.registry.server(granted.registry_name(name)) else { return Ok(false) };
+        Ok(self.core.sees(&server, &granted) && exists_for(server.as_granted(), &self.identity, &granted))
     }
 
     /// Returns the error for a server that does not exist for this agent.

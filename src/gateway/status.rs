@@ -7,7 +7,7 @@ use super::granted::Granted;
 use crate::client::ConnectionState;
 use crate::config::{InvalidServer, Item, ServerDefinition, SourceKind, missing_variables};
 use crate::error::Result;
-use crate::registry::{Entry, LastError, ServerState, ServerStatus};
+use crate::registry::{Entry, Hidden, LastError, ServerState, ServerStatus};
 use crate::text::variant_of;
 use crate::trust::ApprovalStatus;
 
@@ -99,7 +99,7 @@ impl Agent {
             display_name: self.core.display_name(server).filter(|_| !is_of_another),
             variant_of: variant_of(&server.name).map(str::to_owned),
             source: server.source.clone(),
-            hides: registry.hidden_by(&server.name),
+            hides: self.hidden_by(&server.name),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
             quarantined: {
                 let mut changed = self.quarantined(server, &approval_status, approval_read);
@@ -118,6 +118,13 @@ impl Agent {
         Some(self.core.redactor.readable_line(description, MAX_DESCRIPTION_CHARS)).filter(|text| !text.is_empty())
     }
 
+    /// Returns the other sources of a name. Of what other agents have added, only the operator hears.
+    fn hidden_by(&self, name: &str) -> Vec<Hidden> {
+        let own = self.identity.own_source();
+        let may_know = |source: &Hidden| source.kind != SourceKind::Agent || self.identity.is_operator() || Some(source) == own.as_ref();
+        self.core.registry.hidden_by(name).into_iter().filter(may_know).collect()
+    }
+
     fn invalid_status(&self, server: &InvalidServer) -> ServerStatus {
         ServerStatus {
             name: server.name.clone(),
@@ -130,7 +137,7 @@ impl Agent {
             variant_of: None,
             description: None,
             source: server.source.clone(),
-            hides: self.core.registry.hidden_by(&server.name),
+            hides: self.hidden_by(&server.name),
             tools: Vec::new(),
             quarantined: Vec::new(),
             missing: Vec::new(),

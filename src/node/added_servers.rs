@@ -44,8 +44,8 @@ impl Agent {
     }
 
     /// Adds a server for this agent, and resolves with its status. Other agents have it only by a toolbox with a pattern like
-    /// `agent:researcher:my-files/*`. Its name follows from the display name: `My Café!` becomes `my-cafe`, with a number if another server has the
-    /// name. It is kept for the next gateway with the same `stateDir`, and for the next agent of this name. Nothing
+    /// `agent:researcher:my-files/*`. Its name follows from the display name: `My Café!` becomes `my-cafe`, with a number if another server or
+    /// the catalogue has the name. It is kept for the next gateway with the same `stateDir`, and for the next agent of this name. Nothing
     /// of it runs before a person has approved it: its state is `pending-approval`, and an event `server-proposed` has what they must see.
     ///
     /// Rejects with `ERR_INVALID_OPTION` for an entry that could not be used, `ERR_TOO_MANY_PROPOSALS` for more than 20 servers, `ERR_STORE`.

@@ -103,9 +103,14 @@ pub fn attach(candidates: &[Candidate<'_>], task: &TaskWishes, obstacle: impl Fn
         let obstacle = if known.contains(server.as_str()) { obstacle(server) } else { Some(Obstacle::Unknown) };
         decisions.push(AttachDecision { server: server.clone(), reason: AttachReason::Named, obstacle });
     }
-    let wishes =
-        Wishes { text: WordText::new(&task.text), capabilities: task.capabilities.iter().map(|wish| WordText::fold(wish)).collect() };
-    for candidate in candidates.iter().filter(|candidate| !named.contains(candidate.name)) {
+    let is_open = |candidate: &&Candidate<'_>| !named.contains(candidate.name);
+    let by_text = candidates.iter().filter(is_open).filter(|candidate| candidate.presence == Presence::OnRequest);
+    let words = by_text.flat_map(|candidate| candidate.capabilities.iter().chain(candidate.keywords)).map(String::as_str);
+    let wishes = Wishes {
+        in_text: WordText::new(&task.text).found(words),
+        capabilities: task.capabilities.iter().map(|wish| WordText::fold(wish)).collect(),
+    };
+    for candidate in candidates.iter().filter(is_open) {
         if let Some(reason) = wishes.reason(candidate) {
             decisions.push(AttachDecision { server: candidate.name.to_owned(), reason, obstacle: obstacle(candidate.name) });
         }
@@ -114,18 +119,19 @@ pub fn attach(candidates: &[Candidate<'_>], task: &TaskWishes, obstacle: impl Fn
 }
 
 /// The wishes of a task, prepared for many comparisons.
-struct Wishes {
-    text: WordText,
+struct Wishes<'a> {
+    /// The keywords and capabilities of candidates that the text has.
+    in_text: HashSet<&'a str>,
     capabilities: HashSet<String>,
 }
 
-impl Wishes {
+impl Wishes<'_> {
     fn reason(&self, candidate: &Candidate<'_>) -> Option<AttachReason> {
         if candidate.presence == Presence::Always {
             return Some(AttachReason::Always);
         }
-        let wished = |capability: &&String| self.capabilities.contains(&WordText::fold(capability));
-        let in_text = |word: &&String| self.text.has(word);
+        let wished = |capability: &&String| !self.capabilities.is_empty() && self.capabilities.contains(&WordText::fold(capability));
+        let in_text = |word: &&String| self.in_text.contains(word.as_str());
         None.or_else(|| candidate.capabilities.iter().find(wished).cloned().map(AttachReason::Capability))
             .or_else(|| candidate.capabilities.iter().find(in_text).cloned().map(AttachReason::CapabilityInText))
             .or_else(|| candidate.keywords.iter().find(in_text).cloned().map(AttachReason::Keyword))

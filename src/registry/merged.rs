@@ -148,7 +148,7 @@ mod tests {
         let [base, agent, provider] = [(SourceKind::Config, "claude-code"), (SourceKind::Agent, "a"), (SourceKind::Provider, "p")]
             .map(|(kind, name)| ServerSource::named(kind, name));
         let mut layers = Layers::default();
-        for (source, names) in [(&provider, &["x", "z"][..]), (&agent, &["x", "y"]), (&base, &["x"]), (&config, &["w", "y"])] {
+        for (source, names) in [(&provider, &["x", "z"][..]), (&agent, &["x", "y", "z"]), (&base, &["x"]), (&config, &["w", "y"])] {
             layers.by_rank.insert(Rank::of(source.clone()), names.iter().map(|name| server(name, source)).collect());
         }
         let merged = layers.merged();
@@ -159,8 +159,9 @@ mod tests {
             _ => unreachable!(),
         };
         assert_eq!([source("x"), source("y"), source("z")], [base, config, provider.clone()]);
-        assert_eq!(merged.hidden["x"], [agent.clone(), provider]);
-        assert_eq!(merged.hidden["y"], [agent]);
+        assert_eq!(merged.hidden["x"], [provider, agent.clone()]);
+        // What an agent has added takes a name from nobody.
+        assert_eq!((&merged.hidden["y"], &merged.hidden["z"]), (&vec![agent.clone()], &vec![agent]));
     }
 
     /// A layer of the tests: its kind, its position among the layers of its kind, and its servers with whether their entry is valid.
@@ -175,7 +176,7 @@ mod tests {
     }
 
     fn layers() -> impl Strategy<Value = Vec<Layer>> {
-        let kinds = vec![SourceKind::Task, SourceKind::Config, SourceKind::Provider, SourceKind::Catalogue];
+        let kinds = vec![SourceKind::Task, SourceKind::Config, SourceKind::Provider, SourceKind::Catalogue, SourceKind::Agent];
         let servers = prop::collection::btree_map("[a-d]", any::<bool>(), 0..4).prop_map(|servers| servers.into_iter().collect());
         prop::collection::vec((prop::sample::select(kinds), 0..3_usize, servers), 0..8)
     }
@@ -192,7 +193,7 @@ mod tests {
             }
             let merged = layers.merged();
             // The plainest way: for each name, all layers are asked in turn, the highest first.
-            let order = [SourceKind::Task, SourceKind::Config, SourceKind::Agent, SourceKind::Provider, SourceKind::Generated, SourceKind::Catalogue];
+            let order = [SourceKind::Task, SourceKind::Config, SourceKind::Provider, SourceKind::Generated, SourceKind::Catalogue, SourceKind::Agent];
             let mut seen = 0;
             for name in ["a", "b", "c", "d"] {
                 let mut owners = Vec::new();

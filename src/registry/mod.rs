@@ -253,6 +253,13 @@ impl Registry {
         merged.get(name).cloned().ok_or_else(|| merged.unknown(name))
     }
 
+    /// Returns whether a source has a server of this name, or could have one later without a change of the config's own servers: the catalogue counts
+    /// also where it is switched off.
+    #[must_use]
+    pub fn has_name(&self, name: &str) -> bool {
+        self.merged().get(name).is_some() || catalogue().iter().any(|entry| entry.name() == name)
+    }
+
     /// Returns the sources of a name, and the entries of lower precedence that it hides.
     #[must_use]
     pub fn hidden_by(&self, name: &str) -> Vec<Hidden> {

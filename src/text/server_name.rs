@@ -1,5 +1,8 @@
 //! The rule for names of servers.
 
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
 const MAX_NAME_CHARS: usize = 64;
 const RESERVED_NAMES: [&str; 5] = ["fs-read", "fs-write", "fetch", "mcp", "gateway"];
 
@@ -85,10 +88,35 @@ pub(crate) fn is_registry_name(name: &str) -> bool {
 
 /// Name of a server whose display name has no letter that a name may have.
 const FALLBACK_NAME: &str = "server";
+/// Number of bytes of the digest in a name that tells nothing about other names.
+const DIGEST_BYTES: usize = 4;
 
 /// Returns the name of a server with a free display name: `My Café!` becomes `my-cafe`. The name is valid, has no `--`, and is not taken. Where it
 /// would be taken, it gets a number.
 pub(crate) fn server_name_for(display_name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let numbers = (2_u64..).map(|number| format!("-{number}"));
+    first_free(&plain_name(display_name), std::iter::once(String::new()).chain(numbers), is_taken)
+}
+
+/// Returns a name like that of [`server_name_for`] which does not depend on the names of others: it always ends with a digest of its owner and itself.
+/// So whoever chooses the display name cannot ask in this way which names there are. Only the owner's own servers of this name are `taken`.
+pub(crate) fn server_name_of(owner: Option<&str>, display_name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let name = plain_name(display_name);
+    let digests = (1_u64..).map(|number| {
+        let digest = Sha256::digest(json!([owner, name, number]).to_string());
+        format!("-{}", hex::encode(&digest[..DIGEST_BYTES]))
+    });
+    first_free(&name, digests, is_taken)
+}
+
+/// Returns the first name that is valid and not taken of those that consist of `name` and an ending.
+fn first_free(name: &str, endings: impl Iterator<Item = String>, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut names = endings.map(|ending| format!("{}{ending}", cut(name, MAX_NAME_CHARS - ending.len())));
+    names.find(|name| is_server_name(name) && !is_taken(name)).unwrap_or_default()
+}
+
+/// Returns the letters, digits and single hyphens of a display name. The first character is a letter.
+fn plain_name(display_name: &str) -> String {
     let mut name = String::new();
     for character in display_name.chars().flat_map(char::to_lowercase) {
         let plain = plain_letters(character);
@@ -101,13 +129,7 @@ pub(crate) fn server_name_for(display_name: &str, is_taken: impl Fn(&str) -> boo
         }
     }
     let name = name.trim_start_matches(|first: char| !first.is_ascii_lowercase());
-    let name = cut(if name.is_empty() { FALLBACK_NAME } else { name }, MAX_NAME_CHARS);
-    let numbered = (2_u64..).map(|number| {
-        let number = format!("-{number}");
-        format!("{}{number}", cut(&name, MAX_NAME_CHARS - number.len()))
-    });
-    let is_free = |name: &String| is_server_name(name) && !is_taken(name);
-    std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or(name)
+    cut(if name.is_empty() { FALLBACK_NAME } else { name }, MAX_NAME_CHARS)
 }
 
 /// Returns the start of a name, without a hyphen at its end.
@@ -198,7 +220,30 @@ mod tests {
         assert_eq!(server_name_for("Filesystem", |name| taken.contains(&name)), "filesystem-3");
     }
 
+    #[test]
+    fn a_name_with_a_digest_says_the_same_and_differs_by_owner() {
+        let name = |owner: Option<&str>, display_name: &str| server_name_of(owner, display_name, |_| false);
+        let digest_of = |name: &str| name.rsplit_once('-').unwrap().1.to_owned();
+        let [first, second, third] = [Some("a"), Some("b"), None].map(|owner| name(owner, "My Café!"));
+        assert!(first.starts_with("my-cafe-") && digest_of(&first).len() == 2 * DIGEST_BYTES, "{first}");
+        assert!(first != second && second != third && first != third);
+        // No other spelling of a name gives another digest, so nobody can search for one.
+        assert_eq!((name(Some("a"), "my cafe"), name(Some("a"), "天")), (first.clone(), name(Some("a"), "server")));
+        assert_ne!(server_name_of(Some("a"), "My Café!", |name| name == first), first);
+    }
+
     proptest! {
+        #[test]
+        fn a_name_with_a_digest_is_valid_and_free(display_name in any::<String>(), owner in any::<Option<String>>(), taken in 1_usize..20) {
+            let mut names = Vec::new();
+            for _ in 0..taken {
+                let name = server_name_of(owner.as_deref(), &display_name, |name| names.iter().any(|known| known == name));
+                prop_assert!(is_server_name(&name) && !name.contains("--"), "{}", name);
+                prop_assert!(!names.contains(&name));
+                names.push(name);
+            }
+        }
+
         #[test]
         fn a_name_is_valid_and_free_and_the_same_each_time(display_name in any::<String>(), taken in 0_usize..40) {
             let mut names = Vec::new();

@@ -1,7 +1,8 @@
 //! A text in which words and phrases are looked up, in any case and by whole words.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use unicode_segmentation::UnicodeSegmentation as _;
 
 /// A text that is searched for many phrases. A phrase is found where it begins and ends at a boundary of words by Unicode, or beside punctuation; letters
@@ -16,23 +17,25 @@ use unicode_segmentation::UnicodeSegmentation as _;
 #[derive(Debug, Clone, Default)]
 pub struct WordText {
     folded: String,
-    /// The byte positions at which a phrase may begin or end.
-    boundaries: HashSet<usize>,
-    /// The longest runs of ASCII letters, digits and underscores. A phrase that begins with such a run, which is no one of these, is not in the text.
-    runs: HashSet<String>,
+    /// For each byte position, and the end, whether a phrase may begin or end there.
+    boundaries: Vec<bool>,
 }
 
 impl WordText {
     #[must_use]
     pub fn new(text: &str) -> Self {
         let folded = Self::fold(text);
-        let mut boundaries: HashSet<usize> = folded.split_word_bound_indices().map(|(position, _)| position).collect();
-        for (position, separator) in folded.char_indices().filter(|(_, character)| is_separator(*character)) {
-            boundaries.extend([position, position + separator.len_utf8()]);
+        let mut boundaries = vec![false; folded.len() + 1];
+        for (position, _) in folded.split_word_bound_indices() {
+            boundaries[position] = true;
         }
-        boundaries.extend([0, folded.len()]);
-        let runs = folded.split(|character| !is_run(character)).map(ToOwned::to_owned).collect();
-        Self { folded, boundaries, runs }
+        for (position, separator) in folded.char_indices().filter(|(_, character)| is_separator(*character)) {
+            boundaries[position] = true;
+            boundaries[position + separator.len_utf8()] = true;
+        }
+        boundaries[0] = true;
+        boundaries[folded.len()] = true;
+        Self { folded, boundaries }
     }
 
     /// Returns the text without differences of case and white space.
@@ -46,25 +49,43 @@ impl WordText {
     /// Returns whether the text has the phrase.
     #[must_use]
     pub fn has(&self, phrase: &str) -> bool {
-        let phrase = Self::fold(phrase);
-        let run: &str = &phrase[..phrase.find(|character| !is_run(character)).unwrap_or(phrase.len())];
-        if phrase.is_empty() || (!run.is_empty() && !self.runs.contains(run)) {
-            return false;
-        }
-        let mut from = 0;
-        while let Some(found) = self.folded[from..].find(&phrase) {
-            let start = from + found;
-            if self.boundaries.contains(&start) && self.boundaries.contains(&(start + phrase.len())) {
-                return true;
-            }
-            from = start + self.folded[start..].chars().next().map_or(1, char::len_utf8);
-        }
-        false
+        self.found([phrase]).contains(phrase)
     }
-}
 
-fn is_run(character: char) -> bool {
-    character.is_ascii_alphanumeric() || character == '_'
+    /// Returns those of the phrases that the text has. All are searched for in one pass over the text, so that many phrases take hardly longer than one.
+    #[must_use]
+    pub fn found<'p>(&self, phrases: impl IntoIterator<Item = &'p str>) -> HashSet<&'p str> {
+        let mut given: HashMap<&'p str, usize> = HashMap::new();
+        let mut numbers: HashMap<String, usize> = HashMap::new();
+        let mut searched: Vec<String> = Vec::new();
+        for phrase in phrases.into_iter().filter(|_| !self.folded.is_empty()) {
+            given.entry(phrase).or_insert_with(|| {
+                let folded = Self::fold(phrase);
+                *numbers.entry(folded).or_insert_with_key(|folded| {
+                    searched.push(folded.clone());
+                    searched.len() - 1
+                })
+            });
+        }
+        let is_found = self.search(&searched);
+        given.into_iter().filter(|(_, number)| is_found[*number]).map(|(phrase, _)| phrase).collect()
+    }
+
+    /// Returns for each folded phrase whether the text has it.
+    fn search(&self, phrases: &[String]) -> Vec<bool> {
+        let mut is_found = vec![false; phrases.len()];
+        // An empty phrase is found nowhere.
+        let numbers: Vec<usize> = (0..phrases.len()).filter(|&number| !phrases[number].is_empty()).collect();
+        let patterns = numbers.iter().map(|&number| phrases[number].as_bytes());
+        // It fails only for more bytes of phrases than a config can have.
+        let Ok(automaton) = AhoCorasick::builder().kind(Some(AhoCorasickKind::ContiguousNFA)).build(patterns) else { return is_found };
+        for found in automaton.find_overlapping_iter(&self.folded) {
+            if self.boundaries[found.start()] && self.boundaries[found.end()] {
+                is_found[numbers[found.pattern().as_usize()]] = true;
+            }
+        }
+        is_found
+    }
 }
 
 fn is_separator(character: char) -> bool {
@@ -73,7 +94,59 @@ fn is_separator(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Looks for a phrase in the plainest way: at each boundary of the text.
+    fn has_plainly(text: &str, phrase: &str) -> bool {
+        let (text, phrase) = (WordText::fold(text), WordText::fold(phrase));
+        let is_beside = |position: usize| {
+            let before = text[..position].chars().next_back().is_none_or(is_separator);
+            before || text[position..].chars().next().is_none_or(is_separator)
+        };
+        let words: HashSet<usize> = text.split_word_bound_indices().map(|(position, _)| position).collect();
+        let is_boundary = |position: usize| words.contains(&position) || is_beside(position);
+        let starts = text.char_indices().map(|(start, _)| start).filter(|start| is_boundary(*start));
+        !phrase.is_empty() && starts.into_iter().any(|start| text[start..].starts_with(&phrase) && is_boundary(start + phrase.len()))
+    }
+
+    /// Texts of few different characters, so that phrases are found often.
+    fn texts() -> impl Strategy<Value = String> {
+        prop_oneof![4 => "[abABéÉ天气_1 .+\n\u{301}'-]{0,24}", 1 => "\\PC{0,12}"]
+    }
+
+    proptest! {
+        #[test]
+        fn all_phrases_at_once_are_found_as_the_plainest_way_finds_each(text in texts(), phrases in prop::collection::vec("[abABé天_1 .+]{0,4}", 0..12)) {
+            let found = WordText::new(&text);
+            let found = found.found(phrases.iter().map(String::as_str));
+            for phrase in &phrases {
+                prop_assert_eq!(found.contains(phrase.as_str()), has_plainly(&text, phrase), "{:?} in {:?}", phrase, text);
+            }
+        }
+
+        #[test]
+        fn a_part_of_a_text_is_found_as_the_plainest_way_finds_it(text in texts(), start in 0_usize..24, length in 1_usize..8) {
+            let phrase: String = text.chars().skip(start).take(length).collect();
+            prop_assert_eq!(WordText::new(&text).has(&phrase), has_plainly(&text, &phrase), "{:?} in {:?}", phrase, text);
+        }
+    }
+
+    #[test]
+    fn thousands_of_phrases_take_one_pass_over_a_long_text() {
+        // Each phrase begins at nearly every word, or at every third letter, and none is a word of its own.
+        let text = WordText::new(&"сравните завтрашние прогнозы погоды нескольких городов ".repeat(700));
+        let letters: Vec<char> = "оеаинтсрвлкмдпуя".chars().collect();
+        let phrases: Vec<String> =
+            (0..8_192).map(|number: usize| (0..4).map(|place| letters[(number >> (3 * place)) % 16]).collect()).collect();
+        let started = Instant::now();
+        assert_eq!(text.found(phrases.iter().map(String::as_str)).len(), 0);
+        let taken = started.elapsed();
+        assert!(taken < Duration::from_secs(2), "{taken:?}");
+    }
 
     #[test]
     fn a_phrase_is_found_by_whole_words_in_any_case() {

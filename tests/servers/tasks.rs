@@ -6,9 +6,9 @@ use std::sync::Arc;
 use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::config::SourceKind;
 use hyperlight_mcp::gateway::{
-    Answer, ApprovalQuestion, Callbacks, ResolveOptions, RunOptions, RunReport, Sandbox, SandboxOptions, Task, TaskServer,
+    Answer, ApprovalQuestion, Callbacks, IdentityOptions, ResolveOptions, RunOptions, RunReport, Sandbox, SandboxOptions, Task, TaskServer,
 };
-use hyperlight_mcp::registry::{ServerState, ServerStatus};
+use hyperlight_mcp::registry::{ServerChange, ServerState, ServerStatus};
 use hyperlight_mcp::sandbox::Value;
 use hyperlight_mcp::trust::Decision;
 use hyperlight_mcp::{Gateway, GatewayOptions};
@@ -285,5 +285,42 @@ async fn a_changed_base_is_read_again_by_itself() {
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, r#"{ "mcpServers": { "extra": { "command": "x" } } }"#).unwrap();
     until("the base was read again", || (gateway.servers().unwrap().len() == 1).then_some(())).await;
+    gateway.close().await;
+}
+
+const SEEN: &str = "import { tools } from 'host:mcp'; export const handler = () => ({ tools: tools().map((tool) => tool.name).sort() })";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_adds_a_server_named_as_a_tasks_own_gets_nothing_more_of_the_tasks() {
+    let test_folder = TestFolder::new();
+    let entry = |name: &str, tools: &str| {
+        let arguments = test_folder.arguments(name, &["--tools", tools]);
+        json!({ "command": FIXTURE, "args": arguments, "confirm": "never" })
+    };
+    let config = json!({
+        "mcpServers": { "weather": entry("weather", "pid") },
+        "toolboxes": { "part": ["weather/*", "extra/echo"], "none": ["weather/*"] },
+        "profiles": { "daily": { "servers": ["weather"] }, "narrow": { "servers": { "extra": { "allowTools": ["echo"] } } } },
+        "agents": {
+            "part": { "toolboxes": ["part"], "profiles": ["narrow"] },
+            "none": { "toolboxes": ["none"], "profiles": ["narrow"] },
+            "profile": { "toolboxes": ["part"], "profiles": ["daily"] },
+        },
+    });
+    let gateway = Gateway::open(options(&test_folder, config)).unwrap();
+    let task = bringing("extra", &entry("own", "echo,count"));
+    let of_operator = sandbox(&gateway, task.clone());
+    gateway.approve(&of_tasks(&gateway)[0].name, None, None).await.unwrap();
+    assert_eq!(value(run(&of_operator, SEEN).await), json!({ "tools": ["count", "echo"] }));
+    for (name, tools) in [("part", json!({ "tools": ["echo"] })), ("none", json!({ "tools": [] })), ("profile", json!({ "tools": [] }))] {
+        let agent = gateway.agent(name, IdentityOptions::default()).unwrap();
+        let of_agent = agent.sandbox_with(SandboxOptions { task: Some(task.clone()), ..SandboxOptions::default() }).unwrap();
+        assert_eq!(value(run(&of_agent, SEEN).await), tools, "{name}");
+        let added = ServerChange { name: Some("extra".to_owned()), command: Some("/bin/true".to_owned()), ..ServerChange::default() };
+        let status = agent.add_server(added).await.unwrap();
+        assert_eq!((status.name.as_str(), status.state), ("extra", ServerState::PendingApproval));
+        assert_eq!(value(run(&of_agent, SEEN).await), tools, "{name}");
+        agent.remove_server("extra").await.unwrap();
+    }
     gateway.close().await;
 }

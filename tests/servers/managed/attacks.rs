@@ -158,41 +158,42 @@ async fn a_yes_is_for_what_was_shown_whatever_the_model_does_then() {
     let world = World::open().await;
     let model = Model::of(world.agent("model"));
     let entry = world.entry("Files", &[]);
-    model.calls("add_mcp_server", entry.clone()).await;
+    let name = model.adds(entry.clone()).await;
+    let files = name.as_str();
     // A change between the request and the yes.
-    let shown = world.gateway.approval_request("files").await.unwrap();
-    model.calls("update_mcp_server", json!({ "server": "files", "args": world.test_folder.arguments(EVIL, &["--env-dump"]) })).await;
-    let error = world.gateway.approve("files", Some(shown.digest()), None).await.unwrap_err();
+    let shown = world.gateway.approval_request(files).await.unwrap();
+    model.calls("update_mcp_server", json!({ "server": files, "args": world.test_folder.arguments(EVIL, &["--env-dump"]) })).await;
+    let error = world.gateway.approve(files, Some(shown.digest()), None).await.unwrap_err();
     assert_eq!((error.code(), world.starts()), ("ERR_DIGEST_CHANGED", 0));
     // Another server in its place, between the request and the yes.
-    let shown = world.gateway.approval_request("files").await.unwrap();
-    model.calls("remove_mcp_server", json!({ "server": "files" })).await;
+    let shown = world.gateway.approval_request(files).await.unwrap();
+    model.calls("remove_mcp_server", json!({ "server": files })).await;
     model.calls("add_mcp_server", entry.clone()).await;
-    assert!(world.gateway.approve("files", Some(shown.digest()), None).await.is_err());
+    assert!(world.gateway.approve(files, Some(shown.digest()), None).await.is_err());
     assert_nothing_gained(&world, "an exchange before the yes");
 
     // After the yes.
-    world.approve("files").await;
-    model.calls("manage_mcp", json!({ "action": "enable", "server": "files" })).await;
-    assert_eq!(model.reaches("files").await, "no error");
+    world.approve(files).await;
+    model.calls("manage_mcp", json!({ "action": "enable", "server": files })).await;
+    assert_eq!(model.reaches(files).await, "no error");
     for update in [
-        json!({ "server": "files", "command": "/bin/sh" }),
-        json!({ "server": "files", "args": [FIXTURE] }),
-        json!({ "server": "files", "env": { "LD_PRELOAD": "/tmp/evil.so" } }),
+        json!({ "server": files, "command": "/bin/sh" }),
+        json!({ "server": files, "args": [FIXTURE] }),
+        json!({ "server": files, "env": { "LD_PRELOAD": "/tmp/evil.so" } }),
     ] {
         let answer = model.calls("update_mcp_server", update.clone()).await;
-        assert_eq!((&answer["state"], model.reaches("files").await), (&json!("pending-approval"), "ERR_NOT_APPROVED"), "{update}");
+        assert_eq!((&answer["state"], model.reaches(files).await), (&json!("pending-approval"), "ERR_NOT_APPROVED"), "{update}");
     }
     // The same again after a removal.
-    model.calls("remove_mcp_server", json!({ "server": "files" })).await;
+    model.calls("remove_mcp_server", json!({ "server": files })).await;
     let again = model.calls("add_mcp_server", entry).await;
-    assert_eq!((&again["server"], &again["state"]), (&json!("files"), &json!("pending-approval")));
-    assert_eq!(model.reaches("files").await, "ERR_NOT_APPROVED");
+    assert_eq!((&again["server"], &again["state"]), (&json!(files), &json!("pending-approval")));
+    assert_eq!(model.reaches(files).await, "ERR_NOT_APPROVED");
     // What a person has disabled stays so.
-    world.approve("files").await;
-    world.gateway.disable("files").await.unwrap();
-    model.calls("update_mcp_server", json!({ "server": "files", "name": "Other" })).await;
-    let answer = model.calls("manage_mcp", json!({ "action": "enable", "server": "files" })).await;
+    world.approve(files).await;
+    world.gateway.disable(files).await.unwrap();
+    model.calls("update_mcp_server", json!({ "server": files, "name": "Other" })).await;
+    let answer = model.calls("manage_mcp", json!({ "action": "enable", "server": files })).await;
     assert_eq!(answer["error"]["code"], "ERR_DISABLED_BY_PERSON", "{answer}");
     world.gateway.close().await;
 }
@@ -201,19 +202,20 @@ async fn a_yes_is_for_what_was_shown_whatever_the_model_does_then() {
 async fn a_flood_of_proposals_ends() {
     let world = World::open().await;
     let model = Model::of(world.agent("model"));
-    model.calls("add_mcp_server", world.entry("Files", &[])).await;
+    let name = model.adds(world.entry("Files", &[])).await;
+    let files = name.as_str();
     let mut refused = None;
     for number in 0..100 {
         // Removing and adding again, and another agent of the same name, are no way around the limit.
         let same = Model::of(world.agent("model"));
-        let answer = same.calls("update_mcp_server", json!({ "server": "files", "args": [number.to_string()] })).await;
+        let answer = same.calls("update_mcp_server", json!({ "server": files, "args": [number.to_string()] })).await;
         if answer["error"]["code"] == "ERR_TOO_MANY_PROPOSALS" {
             refused = Some(number);
             break;
         }
     }
-    assert_eq!((refused, world.proposals("files").len()), (Some(19), 20));
-    model.calls("remove_mcp_server", json!({ "server": "files" })).await;
+    assert_eq!((refused, world.proposals(files).len()), (Some(19), 20));
+    model.calls("remove_mcp_server", json!({ "server": files })).await;
     let answer = model.calls("add_mcp_server", world.entry("Files", &[])).await;
     assert_eq!(answer["error"]["code"], "ERR_TOO_MANY_PROPOSALS", "{answer}");
     // The agent's own code is limited in the number of its servers.

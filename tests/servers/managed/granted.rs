@@ -99,10 +99,14 @@ async fn an_agent_gets_no_grant_of_others_by_the_name_of_what_it_adds() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_others_are_granted_is_approved_by_a_person_whatever_the_setting() {
     let world = World::with(TestFolder::new(), |options| options.require_approval = Some(false)).await;
-    set(&world, "named", &[NAMED]);
     let owner = Model::of(world.agent("researcher"));
+    // A server that is removed and added again has the same name.
+    let name = owner.adds(world.entry("Files", &[])).await;
+    owner.calls("remove_mcp_server", json!({ "server": name })).await;
+    set(&world, "named", &[&format!("agent:researcher:{name}/*")]);
+    let starts = world.starts();
     let answer = owner.calls("add_mcp_server", world.entry("Files", &[])).await;
-    assert_eq!((&answer["state"], world.starts()), (&json!("pending-approval"), 0), "{answer}");
+    assert_eq!((&answer["server"], &answer["state"], world.starts()), (&json!(name), &json!("pending-approval"), starts), "{answer}");
     let other = owner.calls("add_mcp_server", world.entry("Other", &[])).await;
     assert_eq!(other["approved"], true, "no toolbox names it: {other}");
     world.gateway.close().await;

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod granted;
+mod names;
 
 use std::sync::Arc;
 
@@ -125,6 +126,12 @@ impl Model {
         self.tools.execute(tool, &arguments, &Stop::new()).await.unwrap()
     }
 
+    /// Adds a server, and returns its name.
+    async fn adds(&self, entry: Json) -> String {
+        let answer = self.calls("add_mcp_server", entry).await;
+        answer["server"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
     /// Calls a tool of a server, and returns the code of the failure.
     async fn reaches(&self, server: &str) -> &'static str {
         let outcome = self.agent.call_tool(server, "pid", object(json!({})), CallOptions::default(), &Stop::new()).await;
@@ -234,9 +241,10 @@ async fn without_approval_what_an_agent_adds_runs_and_what_it_changes_does_not()
     let mut entry = world.entry("Files", &[]);
     let answer = model.calls("add_mcp_server", entry.clone()).await;
     assert_eq!((&answer["approved"], &answer["enabled"]), (&json!(true), &json!(true)), "{answer}");
-    assert_eq!((model.reaches("files").await, world.proposals("files")[0]["approved"].as_bool()), ("no error", Some(true)));
-    let changed = model.calls("update_mcp_server", json!({ "server": "files", "env": { "A": "1" } })).await;
-    assert_eq!((&changed["state"], model.reaches("files").await), (&json!("pending-approval"), "ERR_NOT_APPROVED"));
+    let files = answer["server"].as_str().unwrap();
+    assert_eq!((model.reaches(files).await, world.proposals(files)[0]["approved"].as_bool()), ("no error", Some(true)));
+    let changed = model.calls("update_mcp_server", json!({ "server": files, "env": { "A": "1" } })).await;
+    assert_eq!((&changed["state"], model.reaches(files).await), (&json!("pending-approval"), "ERR_NOT_APPROVED"));
     // A variable that loads code is a person's decision also here, and so is a server that does not start.
     entry["env"] = json!({ "NODE_OPTIONS": "--import /tmp/evil.mjs" });
     entry["name"] = "Loader".into();
@@ -307,10 +315,10 @@ async fn enabling_asks_the_operator_about_each_stage_and_never_for_a_model() {
         let callbacks = Arc::clone(&reader) as Arc<dyn Callbacks>;
         let world = World::with(TestFolder::new(), |options| options.callbacks = Some(callbacks)).await;
         let model = Model::of(world.agent("model"));
-        model.calls("add_mcp_server", world.entry("Files", &[])).await;
-        model.calls("manage_mcp", json!({ "action": "enable", "server": "files" })).await;
+        let files = model.adds(world.entry("Files", &[])).await;
+        model.calls("manage_mcp", json!({ "action": "enable", "server": files })).await;
         assert!(reader.read.lock().unwrap().is_empty());
-        let outcome = world.gateway.enable_asking("files").await;
+        let outcome = world.gateway.enable_asking(&files).await;
         assert_eq!(outcome.err().map(|error| error.code()), (!says).then_some("ERR_NOT_APPROVED"));
         assert_eq!(*reader.read.lock().unwrap(), expected);
         assert_eq!(world.starts() > 0, says);
