@@ -248,10 +248,11 @@ pub(super) fn tell_left_behind(
     for left in Presence::left(store.folder()) {
         let told = database.transaction(|reader| {
             let table = Table { reader, key: store.key() };
-            let gap = match table.is_sound(seen.as_ref())? {
-                true => gap_of(left.counted, table.written_by(&left.id)?),
+            let gap = if table.is_sound(seen.as_ref())? {
+                gap_of(left.counted, table.written_by(&left.id)?)
+            } else {
                 // The number of written events may be another program's.
-                false => Some(Entry::gap(now(), AuditAction::ProcessEnded, left.counted.map_or(0, |counted| counted.pid), None)),
+                Some(Entry::gap(now(), AuditAction::ProcessEnded, left.counted.map_or(0, |counted| counted.pid), None))
             };
             // The gap is told once, also if this process ends before it has removed what was left.
             table.append(gap.as_slice(), &[WriterNote::Written(&left.id, ALL_TOLD)], seen.as_ref(), now(), bounds)

@@ -150,7 +150,9 @@ fn a_chain_that_is_not_the_one_that_a_process_has_seen_is_told_whatever_the_anch
     let (head, rows) = chain(&key, 5);
     let problems = |seen: AuditEnd| {
         let mut verification = Verification::new(&key, HeadFound::Sound(head.clone()), AnchoredAudit::Nothing, Some(seen));
-        rows.iter().for_each(|row| verification.row(row));
+        for row in &rows {
+            verification.row(row);
+        }
         verification.end().problems.join("; ")
     };
     assert_eq!(problems(head.end().unwrap()), "");
