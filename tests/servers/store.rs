@@ -34,8 +34,10 @@ pub(crate) fn approvals_in(state: &Path) -> ApprovalStore {
 /// Begins a change of a database, which lasts until the connection is dropped. Fails at once if another process is changing it.
 pub(crate) fn begin_change(database: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(database)?;
-    connection.busy_timeout(Duration::ZERO)?;
+    // The thread that writes the audit has the lock now and then.
+    connection.busy_timeout(Duration::from_secs(3))?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
+    connection.busy_timeout(Duration::ZERO)?;
     Ok(connection)
 }
 
