@@ -12,7 +12,6 @@ use hyperlight_mcp::registry::ServerState;
 use hyperlight_mcp::sandbox::Stop;
 use hyperlight_mcp::trust::ApprovalRequest;
 use hyperlight_mcp::{Gateway, GatewayOptions};
-use rusqlite::Connection;
 use serde_json::{Map, Value as Json, json};
 
 use crate::store::{begin_change, hold_command, hold_if_asked};
