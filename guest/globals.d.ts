@@ -1,23 +1,23 @@
-// What agent code finds in the guest beside ES2023, for editors and for tsc:
+// The globals of agent code in the guest, in addition to ES2023. For editors and for tsc:
 //
 //   { "compilerOptions": { "lib": ["es2023"], "types": [], "strict": true }, "files": ["node_modules/hyperlight-mcp/guest/globals.d.ts", "handler.ts"] }
 //
-// Not together with the libraries "dom" or "webworker", or with Node's types: they have the same names. docs/GLOBALS.md says
-// what there is, what is not, and what to do instead.
+// They cannot be used together with the libraries "dom" or "webworker", or with Node's types, because these declare the same names.
+// docs/GLOBALS.md describes the supported globals, the missing ones, and what to use instead.
 
 // ---- console ----------------------------------------------------------------------------------------------------------
 
-/** Each call is one entry of the run's log, with its level. Frozen. */
+/** Each call writes one entry to the run's log, with the level of the method. The object is frozen. */
 interface Console {
   log(...values: unknown[]): void
   info(...values: unknown[]): void
   warn(...values: unknown[]): void
   error(...values: unknown[]): void
   debug(...values: unknown[]): void
-  /** At level `debug`; without a stack. */
+  /** Writes an entry at level `debug`, without a stack. */
   trace(...values: unknown[]): void
   assert(condition?: unknown, ...values: unknown[]): void
-  /** A table of 100 rows at most; `columns` are those to show. */
+  /** Writes a table of at most 100 rows. `columns` are the columns to show. */
   table(data: unknown, columns?: readonly string[]): void
   dir(value: unknown, options?: unknown): void
   dirxml(...values: unknown[]): void
@@ -29,14 +29,14 @@ interface Console {
   time(label?: string): void
   timeLog(label?: string, ...values: unknown[]): void
   timeEnd(label?: string): void
-  /** Does nothing: a log is kept. */
+  /** Does nothing, because the log is kept. */
   clear(): void
 }
 declare const console: Readonly<Console>
-/** `console.log`. */
+/** The same function as `console.log`. */
 declare const print: Console['log']
 
-/** A module's exports: `require("host:mcp")`. Throws for one that is not there. */
+/** Returns the exports of a module: `require("host:mcp")`. Throws if there is no such module. */
 declare function require(specifier: string): any
 
 // ---- text, bytes ------------------------------------------------------------------------------------------------------
@@ -46,25 +46,25 @@ type BufferSource = ArrayBufferView | ArrayBufferLike
 interface TextEncoder {
   readonly encoding: 'utf-8'
   encode(input?: string): Uint8Array<ArrayBuffer>
-  /** Writes as many characters as there is room for: UTF-16 units that were read, bytes that were written. */
+  /** Writes as many characters as fit. Returns the number of UTF-16 units that were read, and the number of bytes that were written. */
   encodeInto(source: string, destination: Uint8Array): { read: number; written: number }
 }
 declare var TextEncoder: { prototype: TextEncoder; new (): TextEncoder }
 
 interface TextDecoder {
-  /** In lower case: `windows-1252` for `latin1`. */
+  /** The name of the encoding in lower case: `windows-1252` for the label `latin1`. */
   readonly encoding: string
   readonly fatal: boolean
   readonly ignoreBOM: boolean
-  /** Throws a TypeError for what is not valid, with `fatal`. `stream`: more is to come. */
+  /** With `fatal`, throws a TypeError for bytes that are not valid. `stream` means that more bytes follow. */
   decode(input?: BufferSource, options?: { stream?: boolean }): string
 }
-/** All labels of the Encoding Standard; a RangeError for others. */
+/** Supports all labels of the Encoding Standard. Throws a RangeError for any other label. */
 declare var TextDecoder: { prototype: TextDecoder; new (label?: string, options?: { fatal?: boolean; ignoreBOM?: boolean }): TextDecoder }
 
-/** Text whose characters are bytes, as base64. A DOMException `InvalidCharacterError` for a character above 255. */
+/** Encodes a text, each of whose characters is a byte, as base64. Throws a DOMException `InvalidCharacterError` for a character above 255. */
 declare function btoa(data: string): string
-/** The reverse, forgiving white space and a missing end. A DOMException `InvalidCharacterError` for what is no base64. */
+/** Decodes base64. Ignores white space and missing padding. Throws a DOMException `InvalidCharacterError` for text that is not base64. */
 declare function atob(data: string): string
 
 interface Base64Options {
@@ -74,9 +74,9 @@ interface Base64DecodingOptions extends Base64Options {
   lastChunkHandling?: 'loose' | 'strict' | 'stop-before-partial'
 }
 interface Uint8ArrayConstructor {
-  /** A SyntaxError for what is no base64. */
+  /** Throws a SyntaxError for text that is not base64. */
   fromBase64(text: string, options?: Base64DecodingOptions): Uint8Array<ArrayBuffer>
-  /** A SyntaxError for what is no hex. */
+  /** Throws a SyntaxError for text that is not hexadecimal. */
   fromHex(text: string): Uint8Array<ArrayBuffer>
 }
 interface Uint8Array<TArrayBuffer extends ArrayBufferLike> {
@@ -125,39 +125,42 @@ interface URL {
   toString(): string
   toJSON(): string
 }
-/** Throws a TypeError with `code: "ERR_INVALID_URL"` for what is none. */
+/** Throws a TypeError with `code: "ERR_INVALID_URL"` for text that is not a URL. */
 declare var URL: {
   prototype: URL
   new (url: string | URL, base?: string | URL): URL
   canParse(url: string | URL, base?: string | URL): boolean
-  /** Null for what is none. */
+  /** Returns null for text that is not a URL. */
   parse(url: string | URL, base?: string | URL): URL | null
 }
 
 // ---- values, entropy, time --------------------------------------------------------------------------------------------
 
-/** A deep copy, cycles included. A DOMException `DataCloneError` for functions, symbols and objects of the platform. */
+/** Returns a deep copy. Supports cycles. Throws a DOMException `DataCloneError` for functions, symbols and platform objects. */
 declare function structuredClone<T = unknown>(value: T, options?: { transfer?: readonly ArrayBuffer[] }): T
 declare function queueMicrotask(callback: () => void): void
 
 interface Crypto {
-  /** Fills an array of integers, of 65,536 bytes at most (else a DOMException `QuotaExceededError`). */
+  /**
+   * Fills an array of integers with random values. The array may have at most 65,536 bytes; otherwise, a DOMException `QuotaExceededError` is
+   * thrown.
+   */
   getRandomValues<T extends ArrayBufferView>(array: T): T
   randomUUID(): `${string}-${string}-${string}-${string}-${string}`
 }
-/** Entropy of the host's, other in every run. No `subtle`. */
+/** Random values from the host, which differ in every run. There is no `subtle`. */
 declare var crypto: Crypto
 
 interface Performance {
-  /** Milliseconds since the run's start; only goes forward. */
+  /** Returns the milliseconds since the start of the run. This clock never goes backward. */
   now(): number
-  /** The run's start, in milliseconds since 1970. */
+  /** The time at which the run started, in milliseconds since 1970. */
   readonly timeOrigin: number
   toJSON(): { timeOrigin: number }
 }
 declare var performance: Performance
 
-/** As Node's. Timers that are left when the handler has settled are dropped, whatever `ref` says. */
+/** A timer like those of Node. Timers that remain when the handler has settled are dropped, even after `ref()`. */
 interface Timeout {
   ref(): this
   unref(): this
@@ -199,7 +202,7 @@ interface CustomEvent<T = unknown> extends Event {
 declare var CustomEvent: { prototype: CustomEvent; new <T = unknown>(type: string, options?: { cancelable?: boolean; detail?: T }): CustomEvent<T> }
 
 type EventListener = ((event: any) => void) | { handleEvent(event: any): void }
-/** There is no tree: events neither bubble nor are captured. What a listener throws ends the run. */
+/** There is no DOM tree, so events are neither bubbled nor captured. An error that a listener throws ends the run. */
 interface EventTarget {
   addEventListener(type: string, listener: EventListener | null, options?: boolean | { once?: boolean; signal?: AbortSignal }): void
   removeEventListener(type: string, listener: EventListener | null, options?: unknown): void

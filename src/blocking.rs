@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result};
 
-/// Runs work that may take some milliseconds or waits for a disk. No worker thread of the runtime is blocked meanwhile.
+/// Runs work that takes some milliseconds or waits for a disk. The work runs on a thread of its own, so it does not block a worker thread
+/// of the runtime.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.to_string().into()))?
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Measures the total time during which it runs.
+/// A clock that measures the total time during which it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PausableClock {
-    /// Time measured before `running_since`.
+    /// Time that was measured before `running_since`.
     passed: Duration,
     /// `None` while the clock is paused.
     running_since: Option<Instant>,
@@ -28,7 +28,8 @@ impl PausableClock {
         self.running_since.is_some()
     }
 
-    /// Returns the moment at which the clock will have run for `time`. Returns `None` while the clock is paused, and on overflow.
+    /// Returns the moment at which the clock will have run for `time` in total. Returns `None` while the clock is paused, and on
+    /// overflow.
     pub(crate) fn reaches(&self, time: Duration) -> Option<Instant> {
         self.running_since?.checked_add(time.saturating_sub(self.passed))
     }

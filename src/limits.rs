@@ -7,23 +7,23 @@ use crate::error::{Error, Result};
 /// Maximum size in bytes of one message from a server: 16 MiB. A call with a larger answer fails.
 pub const MAX_WIRE_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Maximum total size in bytes of the incomplete messages of one HTTP server, not counting one of them: 48 MiB. Further messages stay
-/// unread until there is space.
+/// Maximum total size in bytes of the incomplete messages of one HTTP server: 48 MiB. One incomplete message is not counted. When the
+/// limit is reached, further data stays unread until there is space.
 pub const MAX_UNFINISHED_BYTES: usize = 48 * 1024 * 1024;
 
-/// Maximum memory in bytes that one parsed message may take: 40 MiB. A result of 1 MiB that consists of the smallest JSON values fits. A
-/// call with a larger answer fails.
+/// Maximum memory in bytes that one parsed message may take: 40 MiB. A call with a larger answer fails. A result of 1 MiB fits even if it
+/// consists of the smallest JSON values.
 pub const MAX_MESSAGE_MEMORY_BYTES: usize = 40 * 1024 * 1024;
 
-/// Maximum number of `Uint8Array`s in one value: a run's input, a call's arguments, a tool's result, or a run's value. Node creates an
-/// object for each of them on its main thread, even for a small one.
+/// Maximum number of `Uint8Array`s in one value. The value is a run's input, a call's arguments, a tool's result, or a run's value. The
+/// limit exists because Node creates an object on its main thread for each array, even for a small one.
 pub const MAX_BLOBS: usize = 10_000;
 
-/// Maximum number of nested lists and records in a run's value and in one argument.
+/// Maximum nesting depth of lists and records in a run's value and in one argument.
 pub const MAX_LEVELS: usize = 126;
 
-/// Maximum number of nested lists and records in the arguments of a tool call, the arguments' own object included. Many servers read JSON of
-/// fewer than 128 levels, and do not answer a message that is deeper. Two levels of the message are around the arguments.
+/// Maximum nesting depth of lists and records in the arguments of a tool call. The arguments' own object counts as one level. Many
+/// servers only read JSON of fewer than 128 levels, and do not answer a deeper message. The message adds two levels around the arguments.
 pub const MAX_ARGUMENT_LEVELS: usize = 125;
 
 /// Milliseconds that the first start of a package runner (`npx`, `uvx`, `docker`, …) may take.
@@ -46,50 +46,52 @@ const DAY: u64 = 24 * 60 * 60 * 1000;
 pub struct Limits {
     /// Maximum number of servers in the config.
     pub max_servers: usize,
-    /// Maximum number of connections open at once.
+    /// Maximum number of connections that are open at the same time.
     pub max_connections: usize,
-    /// Time to connect to a server: from the start of its process, or its first HTTP request, until all its lists (tools, resources, prompts) are
-    /// read. Time in which a person is asked does not count.
+    /// Longest time to connect to a server. It starts with the server's process or the first HTTP request, and ends when all lists
+    /// (tools, resources, prompts) are read. Time in which a person is asked does not count.
     pub connect_timeout_ms: u64,
-    /// Time of one tool call. A call ends earlier if the run has less time left.
+    /// Longest time of one tool call. A call ends earlier if the run has less time left.
     pub call_timeout_ms: u64,
-    /// Total time of one tool call whose server reports progress. Each report restarts `call_timeout_ms`.
+    /// Longest total time of one tool call whose server reports progress. Each report restarts `call_timeout_ms`.
     pub max_call_timeout_ms: u64,
-    /// Time of one run, from its start.
+    /// Longest time of one run, from its start.
     pub run_timeout_ms: u64,
     /// Maximum number of consecutive failed reconnects of a server.
     pub max_reconnects: u32,
-    /// Maximum number of concurrent calls of one server, from all callers. Further calls wait.
+    /// Maximum number of concurrent calls of one server. Calls of all callers are counted together. Further calls wait.
     pub max_parallel_calls: usize,
-    /// Maximum number of questions that one run may cause to a person or a model: approvals before calls, and questions of servers.
+    /// Maximum number of questions to a person or a model that one run may cause. Approvals before calls and questions of servers both
+    /// count.
     pub max_questions: usize,
-    /// Bytes of a tool's result in the form that the guest receives.
+    /// Maximum size of a tool's result, in the form that the guest receives.
     pub max_response_bytes: usize,
-    /// Bytes of a call's arguments: JSON and `Uint8Array`s together.
+    /// Maximum size of a call's arguments. JSON and `Uint8Array`s count together.
     pub max_argument_bytes: usize,
-    /// Bytes of a run's input.
+    /// Maximum size of a run's input.
     pub max_input_bytes: usize,
-    /// Bytes of a run's value.
+    /// Maximum size of a run's value.
     pub max_value_bytes: usize,
-    /// Parts of a run's value. Node reads the whole value in one turn of its main thread, and the parts decide how long that takes. A list,
-    /// an object, and a text of at most 10 characters that is new in the value count 1. A key that is new after the keys before it in its
-    /// object counts 3: rows with the same keys count them once.
+    /// Maximum number of parts of a run's value. Node reads the whole value in one event-loop turn on its main thread, and the number of
+    /// parts determines how long that takes. A list, an object, and a text of at most 10 characters that is new in the value each count
+    /// as 1 part. A key counts as 3 parts, unless an earlier object has the same key after the same preceding keys. Rows with the same
+    /// keys therefore count their keys once.
     pub max_value_parts: usize,
-    /// Bytes of a run's code.
+    /// Maximum size of a run's code.
     pub max_code_bytes: usize,
-    /// Bytes of a run's log, all entries together.
+    /// Maximum total size of all entries of a run's log.
     pub max_log_bytes: usize,
-    /// Total bytes of the values that a sandbox keeps for later runs.
+    /// Maximum total size of the values that a sandbox keeps for later runs.
     pub max_saved_bytes: usize,
-    /// Time for which a sandbox keeps these values.
+    /// Longest time for which a sandbox keeps a value for later runs.
     pub max_saved_age_ms: u64,
-    /// Bytes of the guest's heap.
+    /// Size of the guest's heap.
     pub guest_heap_bytes: u64,
     /// Maximum number of characters of a description that a model may read.
     pub max_description_chars: usize,
-    /// Bytes of all rows of the audit. The oldest rows are removed.
+    /// Maximum total size of all rows of the audit. When it is exceeded, the oldest rows are removed.
     pub max_audit_bytes: u64,
-    /// Age of the oldest row of the audit.
+    /// Maximum age of a row of the audit. Older rows are removed.
     pub max_audit_age_ms: u64,
 }
 
@@ -122,14 +124,14 @@ impl Default for Limits {
     }
 }
 
-/// A field's name, its value, and the lowest and the highest permitted value.
+/// A field's name, its value, its lowest permitted value, and its highest permitted value.
 type Range = (&'static str, u64, u64, u64);
 
 impl Limits {
     /// Checks that each limit is within its range.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for the first limit out of its range.
+    /// `ERR_INVALID_OPTION` for the first limit that is out of its range.
     ///
     /// ```
     /// let mut limits = hyperlight_mcp::Limits::default();
@@ -168,10 +170,10 @@ impl Limits {
             ("maxLogBytes", self.max_log_bytes as u64, 256, BUFFER),
             ("maxSavedBytes", self.max_saved_bytes as u64, 0, 1024 * MIB as u64),
             ("maxSavedAgeMs", self.max_saved_age_ms, 1, DAY),
-            // Below 8 MiB, Hyperlight and the JavaScript engine do not have enough memory to start.
+            // With less than 8 MiB, Hyperlight and the JavaScript engine do not have enough memory to start.
             ("guestHeapBytes", self.guest_heap_bytes, 8 * MIB as u64, 4096 * MIB as u64),
             ("maxDescriptionChars", self.max_description_chars as u64, 16, 1_000_000),
-            // A row of a call has some 300 bytes.
+            // An audit row of a call has about 300 bytes.
             ("maxAuditBytes", self.max_audit_bytes, 64 * 1024, 16 * 1024 * MIB as u64),
             ("maxAuditAgeMs", self.max_audit_age_ms, 1000, 3650 * DAY),
         ]

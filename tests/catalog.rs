@@ -13,7 +13,7 @@ fn style(failures: Failures) -> DeclarationStyle {
     DeclarationStyle { wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 }, failures }
 }
 
-/// As they were recorded by `scripts/record-manifests`.
+/// Returns the manifests that `scripts/record-manifests` recorded.
 fn installed() -> BTreeMap<String, Arc<Manifest>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests");
     let mut servers = BTreeMap::new();
@@ -47,7 +47,8 @@ fn every_tool_has_a_purpose_an_example_and_the_types_of_its_parameters() {
     }
 }
 
-/// The examples are JavaScript whose one argument is written as JSON but for its keys: read by adding the quotes.
+/// Each example is JavaScript with one argument. The argument is JSON except that its keys have no quotes. The test adds the quotes and
+/// parses it.
 #[test]
 fn every_example_is_valid_under_its_tools_schema() {
     let catalog = catalog();

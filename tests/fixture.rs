@@ -1,4 +1,5 @@
-//! The fixture server does what its README says, where other tests would only fail in a riddle if it did not.
+//! Tests that the fixture server does what its README describes. Without these tests, an error in it would make other tests fail without a
+//! clear reason.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -124,7 +125,7 @@ fn a_giant_line_is_exact_and_never_in_memory() {
     assert!(peak.is_some_and(|peak: u64| peak < LENGTH / 1024 / 2), "{peak:?} kB");
 }
 
-/// Posts, or gets where there is nothing to post, and reads until the connection ends.
+/// Sends a POST, or a GET if there is no message, and reads until the connection ends.
 fn http(address: &str, headers: &str, message: Option<&Value>) -> String {
     let body = message.map(Value::to_string).unwrap_or_default();
     let method = if message.is_some() { "POST" } else { "GET" };

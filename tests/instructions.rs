@@ -1,8 +1,8 @@
-//! Counts the instructions of the host's path of a tool call: the same on a busy machine as on an idle one. A row that grows with the
-//! tools of a server or with the calls that were made fails in any build. The optimised build, which `npm run bench` tests, also fails
-//! where a row rose by more than 5 %.
+//! Counts the instructions of a tool call's path on the host. The count is the same on a busy machine and on an idle one. In any build, a
+//! row fails if its count grows with the number of a server's tools or of previous calls. The optimised build, which `npm run bench` tests,
+//! also fails if a count rose by more than 5 %.
 //!
-//! Where more is worth it: `UPDATE_INSTRUCTIONS=1 cargo test --release --test instructions`, and commit `benches/instructions.json`.
+//! If an increase is justified: `UPDATE_INSTRUCTIONS=1 cargo test --release --test instructions`, and commit `benches/instructions.json`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::process::Command;
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.json");
 const MOST: f64 = 1.05;
 
-/// A row: its name, what the example is given, and between which numbers of calls the difference is taken.
+/// A row: its name, the arguments of the example, and the two numbers of calls whose difference is taken.
 struct Row {
     name: &'static str,
     options: &'static [&'static str],
@@ -20,7 +20,7 @@ struct Row {
     calls: [u64; 2],
 }
 
-// Without optimisation a call takes some thirty times as long under valgrind; the difference of fewer calls says the same.
+// Without optimisation, a call takes about thirty times as long under valgrind. The difference of fewer calls gives the same result.
 const FEW: [u64; 2] = if cfg!(debug_assertions) { [10, 60] } else { [100, 600] };
 const LARGE: [u64; 2] = [1, 4];
 const ONE_TOOL: &str = "small, 1 tool";
@@ -31,14 +31,16 @@ const MANY: (&str, &str) = ("small, after 1,000 calls", "1000");
 const MANY: (&str, &str) = ("small, after 20,000 calls", "20000");
 const MANY_CALLS: &str = MANY.0;
 
-/// The same small call, which is also recorded in an audit. With these numbers, the thread that writes it has done so many times.
+/// The same small call, which is also recorded in an audit. With these numbers of calls, the thread that writes the audit has done so many
+/// times.
 #[cfg(not(debug_assertions))]
 const AUDITED: Row = Row { name: "small, recorded in the audit", options: &["--audit", "1"], kind: "small", calls: [1_000, 6_000] };
-/// What recording may take more of a call. It is still less of a real one, which has the gateway and a server on its path as well.
+/// The maximum ratio of a recorded call to a call that is not recorded. For a real call, the ratio is lower, because its path also contains
+/// the gateway and a server.
 #[cfg(not(debug_assertions))]
 const MOST_OF_AUDIT: f64 = 1.02;
 
-/// The first three are of the same small call.
+/// The rows. The first three make the same small call.
 const ROWS: [Row; 6] = [
     Row { name: ONE_TOOL, options: &[], kind: "small", calls: FEW },
     Row { name: MANY_TOOLS, options: &["--tools", "1000"], kind: "small", calls: FEW },
@@ -48,7 +50,7 @@ const ROWS: [Row; 6] = [
     Row { name: "1 MiB of bytes goes out", options: &[], kind: "upload", calls: LARGE },
 ];
 
-/// Cargo builds the examples before the tests, and beside them.
+/// Returns the path of the example. Cargo builds examples before tests, in a folder beside them.
 fn example() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let example = test.ancestors().nth(2).unwrap().join("examples/host_path");
@@ -56,7 +58,8 @@ fn example() -> PathBuf {
     example
 }
 
-/// All threads get their turns (`--fair-sched`), as they do without valgrind. All instructions of the first thread in one run of the example: the path of a call, and not what is done beside it.
+/// Returns the instructions of the first thread in one run of the example: the path of a call, without the work of other threads. All
+/// threads get CPU time in turn (`--fair-sched`), as they do without valgrind.
 fn instructions(example: &Path, row: &Row, calls: u64) -> u64 {
     let out = tempfile::NamedTempFile::new().unwrap();
     let run = Command::new("valgrind")
@@ -70,13 +73,13 @@ fn instructions(example: &Path, row: &Row, calls: u64) -> u64 {
     assert!(run.status.success(), "{}: {said}", row.name);
     let file = |end: &str| PathBuf::from(format!("{}{end}", out.path().display()));
     let counts = std::fs::read_to_string(file("-01")).unwrap();
-    // Files of other threads, and the one that only names them.
+    // These are the files of the other threads, and the file that only contains their names.
     (1..100).map(|number| file(&format!("-{number:02}"))).take_while(|path| std::fs::remove_file(path).is_ok()).for_each(drop);
     let total = counts.lines().find_map(|line| line.strip_prefix("totals: ")).unwrap_or_else(|| panic!("no count in {counts}"));
     total.trim().parse().unwrap()
 }
 
-/// Of one call: what more calls take more.
+/// Returns the instructions of one call: the difference of two runs, divided by the difference of their calls.
 fn a_call(example: &Path, row: &Row) -> u64 {
     let [few, more] = row.calls;
     (instructions(example, row, more) - instructions(example, row, few)) / (more - few)
@@ -94,7 +97,7 @@ fn kept() -> BTreeMap<String, u64> {
 
 fn counts(rows: &[Row]) -> BTreeMap<String, u64> {
     let example = example();
-    // Counts do not depend on what else runs: one thread a row uses all processors.
+    // The counts do not depend on other work of the machine, so one thread for each row uses all processors.
     let counts = std::thread::scope(|scope| {
         let threads: Vec<_> = rows.iter().map(|row| (row.name, scope.spawn(|| a_call(&example, row)))).collect();
         threads.into_iter().map(|(name, thread)| (name.to_owned(), thread.join().unwrap())).collect()
@@ -112,7 +115,7 @@ fn a_tool_calls_path_grows_neither_with_tools_nor_with_calls() {
     }
 }
 
-// The share is that of the optimised program: without optimisation, both sides are several times as long.
+// The ratio applies to the optimised program. Without optimisation, both counts are several times as large.
 #[cfg(not(debug_assertions))]
 #[test]
 fn recording_a_call_takes_little_of_its_path() {

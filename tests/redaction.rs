@@ -1,4 +1,4 @@
-//! Secrets of any kind, in any form, in any text: what leaves the redactor holds none of them.
+//! Secrets of any kind, in any form and in any text: the output of the redactor contains none of them.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn redactor<'a>(secrets: impl IntoIterator<Item = &'a String>) -> Redactor {
     redactor
 }
 
-/// Made without the redactor's own functions, as other programs would make them.
+/// Returns forms of a secret, created without the redactor's own functions, as other programs would create them.
 fn forms(secret: &str) -> Vec<String> {
     let json = |text: &str| {
         let quoted = serde_json::to_string(text).unwrap();
@@ -137,7 +137,7 @@ proptest! {
         let encoded = STANDARD.encode(format!("{before}:{secret}:{after}"));
         let redacted = redactor.redact(&encoded);
         prop_assert!(redacted.contains("[redacted]"));
-        // Before and after the mark there are at most the neighbours and one digit.
+        // Before and after the mark, only the characters around the secret and one digit may remain.
         let (head, tail) = redacted.split_once("[redacted]").unwrap();
         prop_assert!(head.len() <= (before.len() + 1) * 8 / 6 + 1 && tail.len() <= (after.len() + 1) * 8 / 6 + 4, "{redacted}");
     }
@@ -168,7 +168,7 @@ const PATHS: &[(&str, &str)] = &[
     ("/home/someone/project/a, /home/someone/b and /srv/ünï/cödé/ß", "./a, ~/b and …/cödé/ß"),
 ];
 
-/// Texts that look like a path and must stay.
+/// Texts that look like a path and must not change.
 const NO_PATHS: &[&str] = &[
     "/tmp/x",
     "/bin/sh",

@@ -1,6 +1,6 @@
-//! Somebody who chooses texts and sees what the redactor leaves of them learns nothing of a secret that is not all in the text.
+//! Somebody chooses texts and sees the output of the redactor. They learn nothing about a secret that the text does not contain in full.
 //!
-//! Two hosts have different secrets, of which the attacker knows a part. Whatever the attacker asks, both answer alike.
+//! Two hosts have different secrets, of which the attacker knows a part. For every text of the attacker, both give the same output.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use secrecy::SecretString;
 use serde_json::json;
 
-/// Text that the attacker knows in full, as a server holds its own token.
+/// A secret that the attacker knows in full, like a server that knows its own token.
 const OWN: &str = "qrst-vuwxz-0123456789";
 
 fn redactor(secret: &str) -> Redactor {
@@ -20,7 +20,7 @@ fn redactor(secret: &str) -> Redactor {
     redactor
 }
 
-/// As programs write a text.
+/// Returns forms in which programs write a text.
 fn forms(text: &str) -> Vec<String> {
     let quoted = serde_json::to_string(text).unwrap();
     vec![
@@ -37,7 +37,7 @@ fn forms(text: &str) -> Vec<String> {
     ]
 }
 
-/// Where in a secret the part is that the attacker does not know.
+/// The position of the part of a secret that the attacker does not know.
 #[derive(Clone, Copy, Debug)]
 enum Unknown {
     Start,
@@ -55,7 +55,8 @@ impl Unknown {
     }
 }
 
-/// Parts of one question: a guess that is wrong wherever the attacker does not know, or a part of one, between other things.
+/// A part of one question: a guess of the secret, wrong in the part that the attacker does not know, or a section of such a guess, after
+/// other text.
 #[derive(Clone, Debug)]
 struct Piece {
     before: String,
@@ -82,7 +83,7 @@ fn question(at: Unknown, known: &str, pieces: &[Piece]) -> String {
     text
 }
 
-/// Everything that the attacker may be shown of it, but for what is cut.
+/// Returns everything that the attacker may be shown for a text, except cut texts.
 fn answers(redactor: &Redactor, text: &str) -> Vec<String> {
     vec![
         redactor.redact(text).into_owned(),
@@ -112,7 +113,8 @@ proptest! {
         questions in prop::collection::vec(prop::collection::vec(piece(), 1..4), 10),
     ) {
         let secrets = [at.secret(&known, &one), at.secret(&known, &other)];
-        // Two pieces beside each other can spell a secret by chance: in base64 stand the letters that a piece lacks. Such a text lacks nothing.
+        // Two adjacent pieces can form a secret by chance: in base64, the letters that a piece lacks may follow it. Such a text contains
+        // the secret in full.
         let spelt: Vec<_> = secrets.iter().flat_map(|secret| forms(secret)).collect();
         let (one, other) = (redactor(&secrets[0]), redactor(&secrets[1]));
         for pieces in questions {
@@ -134,11 +136,11 @@ proptest! {
         limit in 0_usize..2000,
         cut in 0_usize..300,
     ) {
-        // How much goes at a cut depends on how long the longest secret is.
+        // The secrets have the same length, because the text that is removed at a cut depends on the length of the longest secret.
         let other: String = one.bytes().map(|byte| char::from(byte + 8)).collect();
         let (one, other) = (at.secret(&known, &one), at.secret(&known, &other));
         let question = question(at, &known, &pieces);
-        // The end may even be right: the cut falls within it.
+        // The end may even be the correct secret, because the cut is inside it.
         let mut text = "y".repeat(limit) + &question + if right { &one } else { "" };
         text.truncate(text.floor_char_boundary(text.len() - cut.clamp(1, text.len())));
         prop_assume!(!text.contains(&one));
@@ -150,7 +152,7 @@ proptest! {
     fn a_secret_across_a_cut_shows_nothing_of_itself(secret in "[a-z0-9]{8,60}", form in 0_usize..10, limit in 0_usize..9000, place in 0_usize..200) {
         let form = forms(&secret).swap_remove(form);
         let redactor = redactor(&secret);
-        // Across the end of what is shown, and across the end of what is kept.
+        // The secret is placed across the end of the shown text, and across the end of the stored text.
         for end in [limit, limit + 16 * 1024] {
             let text = format!("{}{form}{}", "Y".repeat(end.saturating_sub(place)), "Z".repeat(40_000));
             let shown = ForeignText::cut(&text, limit).open(&redactor);

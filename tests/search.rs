@@ -1,4 +1,4 @@
-//! Quality of the search over the tools of all installed servers and a thousand others; and its guarantees for any query.
+//! Tests of the quality of the search over the tools of all installed servers and a thousand others, and of its guarantees for any query.
 
 #[path = "catalogue/quality.rs"]
 mod quality;
@@ -124,7 +124,7 @@ fn a_changed_manifest_is_found_by_its_new_words_only() {
 #[test]
 fn a_query_of_a_megabyte_is_answered_by_its_beginning() {
     let index = index(&synthetic::all());
-    // Words of the letters q to z that no tool has.
+    // Returns a word of the letters q to z that no tool contains.
     let word = |number: u32| number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'q')).collect::<String>();
     let noise = (100_000..240_000).map(word).collect::<Vec<_>>().join(" ");
     let hits = index.search(&format!("git commit {noise}"), &FIVE);

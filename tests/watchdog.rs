@@ -1,4 +1,4 @@
-//! The watchdog against real process groups: what is recorded ends with its stdin, and nothing else does.
+//! Tests of the watchdog with real process groups: when its stdin ends, it ends the recorded groups, and nothing else.
 
 #![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
 #![cfg(target_os = "linux")]
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const WATCHDOG: &str = env!("CARGO_BIN_EXE_hyperlight-mcp-watchdog");
 const FIXTURE: &str = env!("CARGO_BIN_EXE_fixture-server");
 
-/// Time that the watchdog promises, and time that a loaded machine gets for everything else.
+/// The time that the watchdog promises. `PATIENCE` is the time for everything else on a busy machine.
 const PROMISED: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -84,7 +84,7 @@ impl Watchdog {
         assert_eq!(self.ask(&format!("+{}", server.group)), "ok\n");
     }
 
-    /// Node's end, as the watchdog sees it.
+    /// Closes the watchdog's stdin, as Node's end would.
     fn end_of_node(&mut self) -> Instant {
         self.stdin = None;
         Instant::now()
@@ -102,10 +102,10 @@ impl Drop for Watchdog {
     }
 }
 
-/// A fixture server that leads a process group. Its stdin stays open: it does not end by itself.
+/// A fixture server that leads a process group. Its stdin stays open, so it does not end by itself.
 struct Server {
     group: i32,
-    /// Reaps it, as Node's runtime or init would.
+    /// The thread that reaps the process, as Node's runtime or init would.
     reaper: Option<JoinHandle<ExitStatus>>,
     _stdin: ChildStdin,
     log: PathBuf,
@@ -132,12 +132,12 @@ impl Server {
             reaper: Some(thread::spawn(move || child.wait().unwrap())),
             log,
         };
-        // By then it ignores what it is told to ignore.
+        // When this event is logged, the server already ignores the signals that its flags name.
         server.logged("spawn");
         server
     }
 
-    /// The pid in the first event of that name.
+    /// Waits for the first event with this name. Returns its pid.
     fn logged(&self, event: &str) -> i32 {
         until(event, PATIENCE, || {
             let log = fs::read_to_string(&self.log).ok()?;
@@ -154,7 +154,7 @@ impl Server {
         self.reaper.take().unwrap().join().unwrap()
     }
 
-    /// Waits for its end as long as was promised, and says which signal it was.
+    /// Waits for the end of the server, within the promised time. Returns the signal that ended it.
     fn ended_by(&mut self, since: Instant) -> Option<i32> {
         until("the server's end", PROMISED, || (!alive(self.group)).then_some(()));
         assert!(since.elapsed() < PROMISED);
@@ -164,7 +164,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Also where the leader has ended: a failed test leaves its grandchild in the group.
+        // The group is killed even if its leader has ended, because a failed test may leave a grandchild in it.
         send(libc::SIGKILL, -self.group);
         if let Some(reaper) = self.reaper.take() {
             let _ = reaper.join();
@@ -291,7 +291,7 @@ fn it_outlives_the_signals_of_a_terminal_and_an_addon_that_does_not_read() {
         send(signal, pid);
     }
     assert_eq!(watchdog.ask("-2000000000"), "ok\n");
-    // Both ends of the addon's pipes go at once when Node is killed; an answer then meets a closed pipe.
+    // When Node is killed, both of its pipes close together. An answer is then written to a closed pipe.
     watchdog.answers = None;
     let stdin = watchdog.stdin.as_mut().unwrap();
     stdin.write_all(b"-2000000000\n").unwrap();
@@ -303,8 +303,8 @@ fn it_outlives_the_signals_of_a_terminal_and_an_addon_that_does_not_read() {
 #[test]
 fn a_sigkill_to_nodes_whole_group_spares_it() {
     let mut server = Server::start(&[]);
-    // The shell and `sleep` stand for Node: they hold the pipe. The watchdog starts in their group, as where nobody gave it
-    // one of its own.
+    // The shell and `sleep` stand for Node, because they have the pipe open. The watchdog starts in their group, as if nobody had given it
+    // its own group.
     let script = r#"{ echo "+$1"; exec sleep 1000; } | "$0"; exit"#;
     let mut shell = Command::new("sh");
     shell.args(["-c", script, WATCHDOG, &server.group.to_string()]);
@@ -320,7 +320,7 @@ fn it_holds_nothing_of_nodes() {
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"exec 7</dev/null 9</dev/null; exec "$0""#, WATCHDOG]);
     let mut watchdog = Watchdog::of(&mut shell);
-    // Answered: so it has set itself up.
+    // The watchdog has answered, so it has finished its set-up.
     assert_eq!(watchdog.ask("-2000000000"), "ok\n");
     let process = PathBuf::from(format!("/proc/{}", watchdog.child.id()));
     let mut held: Vec<_> = fs::read_dir(process.join("fd")).unwrap().map(|entry| entry.unwrap().file_name()).collect();

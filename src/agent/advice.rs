@@ -1,4 +1,4 @@
-//! Answers for a model after an error: what happened, and how the model can continue.
+//! Answers for a model after an error: what happened, and what the model can do next.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -6,10 +6,10 @@ use crate::error::Error;
 use crate::registry::{ServerState, ServerStatus};
 use crate::sandbox::{Problem, ProblemKind};
 
-/// Number of problems that one answer names.
+/// The maximum number of problems in one answer.
 const MAX_PROBLEMS: usize = 5;
 
-/// Converts an error to an answer for a model. Uses only the part of the message that a model may read.
+/// Converts an error to an answer for a model. Uses only the parts of the message that a model may read.
 pub(super) fn failure(error: &Error) -> Json {
     let mut fields = Map::new();
     fields.insert("code".to_owned(), error.code().into());
@@ -20,7 +20,7 @@ pub(super) fn failure(error: &Error) -> Json {
     json!({ "error": fields })
 }
 
-/// Adds a hint to an error report that another module made.
+/// Adds a hint to an error report that another module created.
 pub(super) fn advise(report: &mut Json) {
     let hint = report.pointer("/error/code").and_then(Json::as_str).and_then(hint);
     if let (Some(hint), Some(fields)) = (hint, report.get_mut("error").and_then(Json::as_object_mut)) {
@@ -28,7 +28,7 @@ pub(super) fn advise(report: &mut Json) {
     }
 }
 
-/// Builds the answer for code that failed the check and was not run.
+/// Returns the answer for code that failed the check and was not run.
 pub(super) fn wrong_code(problems: &[Problem]) -> Json {
     let first = &problems[0];
     let code = if first.kind == ProblemKind::NoHandler { "ERR_NO_HANDLER" } else { "ERR_CODE_SYNTAX" };
@@ -51,7 +51,7 @@ fn other(problem: &Problem) -> Json {
     json!({ "message": problem.message, "line": problem.line, "column": problem.column, "excerpt": problem.excerpt })
 }
 
-/// Returns a hint for a model if the error's message is written for the author of the agent.
+/// Returns a hint for a model about an error whose message is written for the author of the agent.
 fn hint(code: &str) -> Option<&'static str> {
     Some(match code {
         "ERR_NOT_APPROVED" => "only a person can approve the server: call manage_mcp with the action propose, then ask the user",
@@ -76,7 +76,7 @@ fn hint(code: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns why a server cannot be used, and what would help. Returns `None` if it can be used. `status` must come from
+/// Returns the reason why a server cannot be used, and what would help. Returns `None` if the server can be used. `status` must come from
 /// `ServerStatus::for_model`.
 pub(super) fn obstacle(status: &ServerStatus) -> Option<(String, &'static str)> {
     let last = || status.last_error.as_ref().map(|error| format!("{} ({})", error.message, error.code)).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Parses and checks the arguments that a model passes to a tool. An error names all problems at once. For an unknown name, it suggests the
-//! nearest known one.
+//! Parses and checks the arguments that a model passes to a tool. An error lists all problems together. For an unknown name, it suggests
+//! the most similar known name.
 
 use serde_json::{Map, Value as Json};
 
@@ -8,16 +8,16 @@ use crate::error::{Error, ErrorText, Result};
 use crate::text::json::inexact_integer;
 use crate::text::{nearest, sanitise_line};
 
-/// Length limit of an unknown argument name in a message.
+/// The maximum length of an unknown argument name in a message.
 const MAX_NAME_CHARS: usize = 60;
-/// Length limit of a value in a message.
+/// The maximum length of a value in a message.
 const MAX_VALUE_CHARS: usize = 40;
-/// Number of problems that one answer names.
+/// The maximum number of problems in one answer.
 const MAX_PROBLEMS: usize = 8;
-/// Number of strings in a list argument, at most.
+/// The maximum number of strings in a list argument.
 pub(super) const MAX_TEXTS: usize = 20;
 
-/// Declaration of a tool's argument.
+/// The declaration of an argument of a tool.
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) name: &'static str,
@@ -27,11 +27,11 @@ pub(super) struct Field {
     pub(super) description: &'static str,
 }
 
-/// Type of an argument.
+/// The type of an argument.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     Text,
-    /// A value as JSON text. A value that is not a string is accepted too.
+    /// A value as JSON text. Values that are not strings are accepted too.
     JsonText,
     /// A whole number of 1 or more.
     Whole,
@@ -40,7 +40,7 @@ pub(super) enum Kind {
     Choice(&'static [&'static str]),
 }
 
-/// Arguments of a tool call that passed the check.
+/// The arguments of a tool call, after the check.
 #[derive(Debug, Default)]
 pub(super) struct ToolArguments(Map<String, Json>);
 
@@ -63,11 +63,11 @@ impl ToolArguments {
     }
 }
 
-/// Parses and checks the arguments of a tool call. Arguments that are a string are parsed as JSON, as some providers pass them in this
-/// form.
+/// Parses and checks the arguments of a tool call. If the arguments are a string, it is parsed as JSON, because some providers pass them in
+/// this form.
 ///
 /// # Errors
-/// `ERR_INVALID_ARGUMENTS`, whose message names all problems.
+/// `ERR_INVALID_ARGUMENTS`. Its message lists all problems.
 pub(super) fn read(tool: &str, fields: &[Field], given: &Json) -> Result<ToolArguments> {
     let invalid = |problem: String| Error::InvalidArguments { what: ErrorText::own(tool), problem: ErrorText::own(problem) };
     let parsed = match given {
@@ -125,7 +125,7 @@ fn fit(kind: Kind, value: Json) -> std::result::Result<Json, String> {
         }
         (Kind::JsonText, value) => exact(value),
         (Kind::Whole, Json::Number(number)) => {
-            // Some models write 5.0 for 5.
+            // Some models write 5.0 instead of 5.
             let whole = number.as_u64().or_else(|| {
                 let float = number.as_f64().filter(|float| float.fract() == 0.0 && (1.0..=1e15).contains(float))?;
                 format!("{float:.0}").parse().ok()
@@ -148,7 +148,7 @@ fn fit(kind: Kind, value: Json) -> std::result::Result<Json, String> {
     }
 }
 
-/// Refuses integers that JavaScript cannot hold exactly, as rounding could change an identifier.
+/// Refuses integers that JavaScript cannot represent exactly, because rounding could change an identifier.
 fn exact(value: Json) -> std::result::Result<Json, String> {
     match inexact_integer(&value) {
         Some(number) => Err(inexact(number)),

@@ -1,4 +1,4 @@
-//! The tool `manage_mcp`: a model's actions on servers. No action approves a server.
+//! The tool `manage_mcp`: actions on servers for a model. No action approves a server.
 
 use serde_json::{Value as Json, json};
 
@@ -33,7 +33,8 @@ impl AgentTools {
         }
     }
 
-    /// Reads the config again, for all agents. Where there are several, none of their models decides that.
+    /// Reads the config again, for all agents. Only the operator's own agent may do this, because no other agent's model may decide for all
+    /// agents.
     async fn reload(&self) -> Result<Json> {
         if !self.agent.is_operator() {
             return Err(Error::OperatorOnly { what: "reload", problem: "it reads the config again for all agents" });
@@ -41,8 +42,8 @@ impl AgentTools {
         Ok(self.agent.gateway().reload().await?.for_model())
     }
 
-    /// Makes the approval request and passes it to the agent's author. The model gets the digest, but no text of the server, as nobody has
-    /// approved it.
+    /// Creates the approval request, and sends it to the agent's author as an event. The model gets the digest, but no text of the server,
+    /// because nobody has approved that text.
     async fn propose(&self, server: &str) -> Result<Json> {
         let request = self.agent.request_for_model(server).await?;
         let (stage, approved, digest, summary) = match &request {

@@ -10,40 +10,41 @@ use crate::sandbox::Stop;
 use crate::text::nearest;
 
 pub(super) const METHOD: &str = "Gateway.agentTools";
-/// Default size limit of one answer, in tokens.
+/// The default size limit of one answer, in tokens.
 const DEFAULT_RESULT_TOKENS: usize = 8_000;
-/// Default number of runs that execute or wait in the queue.
+/// The default maximum number of runs that execute or wait in the queue.
 const DEFAULT_PENDING_RUNS: usize = 8;
 const MOST_PENDING_RUNS: usize = 1_000;
 
-/// Hook that completes the options of each run, for example with a number and a listener for its log.
+/// A function that completes the options of each run, for example with a number and a listener for its log.
 pub type RunSetup = Arc<dyn Fn(RunOptions) -> RunOptions + Send + Sync>;
 
 /// Options for the tools of a model.
 #[derive(Clone, Default)]
 pub struct AgentOptions {
-    /// Size limit of one answer, in tokens. Default 8,000; at least 100.
+    /// The maximum size of one answer, in tokens. Default: 8,000; at least 100.
     pub max_result_tokens: Option<usize>,
-    /// Names of the tools to offer. Default: all.
+    /// The names of the tools to offer. Default: all.
     pub include: Option<Vec<String>>,
-    /// Size limit, in tokens, of a text about the servers that is added to the description of `run_javascript`. Default: no such text.
+    /// The maximum size, in tokens, of a text about the servers in the description of `run_javascript`. Default: no such text.
     pub describe_servers: Option<usize>,
-    /// Number of runs that execute or wait in the queue. A further run fails with `ERR_BUSY`. Default 8; 1 to 1,000.
+    /// The maximum number of runs that execute or wait in the queue. A further run fails with `ERR_BUSY`. Default: 8; from 1 to 1,000.
     pub max_pending_runs: Option<usize>,
-    /// Offers tools with which the model adds, changes and removes servers of its own agent. A person approves each. Default: false.
+    /// True to offer tools with which the model adds, changes and removes servers of its own agent. A person approves each of these
+    /// servers. Default: false.
     pub manage: bool,
-    /// Hook for each run. By default, a run has no number, and its log is returned at its end.
+    /// A function that completes the options of each run. By default, a run has no number, and its log is returned when it ends.
     pub run_setup: Option<RunSetup>,
 }
 
 /// Options of one tool call of a model.
 #[derive(Clone, Default)]
 pub struct ExecuteOptions {
-    /// Ends the call from outside.
+    /// Ends the call from outside when it is triggered.
     pub stop: Stop,
-    /// Callbacks for the questions about the call's run, which are called before the sandbox's and the agent's.
+    /// Callbacks for questions about the call's run. They are tried before those of the sandbox and the agent.
     pub callbacks: Option<Arc<dyn Callbacks>>,
-    /// Hook for the call's run, instead of [`AgentOptions::run_setup`].
+    /// A function that completes the options of the call's run. It replaces [`AgentOptions::run_setup`].
     pub run_setup: Option<RunSetup>,
 }
 

@@ -1,4 +1,4 @@
-//! The tools with which a model adds, changes and removes servers of its own agent. None of them approves anything.
+//! The tools with which a model adds, changes and removes servers of its own agent. None of them approves a server.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ fn change(tool: Tool, mut given: ToolArguments) -> Result<ServerChange> {
     Ok(ServerChange { name, command, args, env, url, ..ServerChange::default() })
 }
 
-/// Reads the variables of an environment. The error quotes none of them.
+/// Parses the environment variables. The error quotes none of their names or values.
 fn environment(tool: Tool, given: Json) -> Result<ValueChanges> {
     let values: std::result::Result<BTreeMap<String, Option<String>>, _> = serde_json::from_value(given);
     let values = values.map_err(|_| Error::InvalidArguments {
@@ -47,7 +47,7 @@ fn environment(tool: Tool, given: Json) -> Result<ValueChanges> {
     Ok(values.into_iter().map(|(name, value)| (name, value.map(SecretString::from))).collect())
 }
 
-/// Tells a model of its server: no value of the environment, and nothing of a server that nobody has approved.
+/// Returns the answer about a server for a model. Contains no environment values, and no text of a server that nobody has approved.
 fn answer(status: &ServerStatus) -> Json {
     let note = match status.state {
         ServerState::PendingApproval => {

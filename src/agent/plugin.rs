@@ -1,4 +1,4 @@
-//! The gateway as a plugin that an agent's author can inspect, approve, and switch on and off.
+//! The gateway as a plugin. An agent's author can inspect it, approve it, and switch it on and off.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ const NAME: &str = "hyperlight-mcp";
 const DESCRIPTION: &str = "MCP servers as modules of code that a model writes and that runs in a micro-VM";
 const COMMAND: &str = "/mcp";
 
-/// Description of everything that the plugin adds to an agent. A person reads it before approving the plugin.
+/// The description of everything that the plugin adds to an agent. A person reads it before approving the plugin.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PluginManifest {
     pub name: &'static str,
     pub version: &'static str,
     pub description: &'static str,
-    /// Tools that a model can call.
+    /// The tools that a model can call.
     pub tools: Vec<PluginPart>,
-    /// Commands that a person can type.
+    /// The commands that a person can type.
     pub commands: Vec<PluginPart>,
-    /// Modules that code can import, one for each approved server.
+    /// The modules that code can import, one for each approved server.
     pub modules: Vec<PluginModule>,
     pub limits: Limits,
-    /// Digest of all fields above.
+    /// The digest of all fields above.
     pub digest: String,
 }
 
@@ -48,12 +48,12 @@ pub struct PluginPart {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginModule {
-    /// Import specifier: `host:mcp-weather`.
+    /// The import specifier, for example `host:mcp-weather`.
     pub specifier: String,
     pub server: String,
     pub functions: Vec<String>,
     pub may: String,
-    /// Digest of the approved tools, resources and prompts of the server.
+    /// The digest of the approved tools, resources and prompts of the server.
     pub digest: String,
 }
 
@@ -66,7 +66,7 @@ pub struct Plugin {
 
 impl Plugin {
     /// Switches the gateway off, which ends its runs and connections, and returns its plugin. A gateway can have only one plugin.
-    /// `approved` is the digest of a manifest that was approved earlier, if any.
+    /// `approved` is the digest of a manifest that was approved earlier, or `None`.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` if the gateway already has a plugin; `ERR_CLOSED`.
@@ -89,7 +89,7 @@ impl Plugin {
         self.tools.definitions()
     }
 
-    /// Returns the manifest. `approval_read` sets whether the approvals are read again or the last known ones are used.
+    /// Returns the manifest. `approval_read` selects the approvals on disk or those in the cache.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -116,10 +116,11 @@ impl Plugin {
         Ok(manifest)
     }
 
-    /// Approves the manifest with this digest. Does not read the approvals again; [`Plugin::enable`] checks the digest again.
+    /// Approves the manifest with this digest. Uses the cached approvals; [`Plugin::enable`] checks the digest again with the approvals on
+    /// disk.
     ///
     /// # Errors
-    /// `ERR_PLUGIN_NOT_APPROVED` if the last known manifest has another digest.
+    /// `ERR_PLUGIN_NOT_APPROVED` if the manifest according to the cached approvals has another digest.
     pub fn approve(&self, digest: &str) -> Result<()> {
         if self.manifest(ApprovalRead::Cached)?.digest != digest {
             return Err(Error::PluginNotApproved { problem: "the digest does not match its current manifest" });
@@ -143,8 +144,8 @@ impl Plugin {
         self.gateway.check_plugin_on().is_ok()
     }
 
-    /// Switches the plugin on. Enables the servers that were enabled before, if their approval is still valid, and returns their names. If
-    /// this method and [`Plugin::disable`] are called several times, the last call decides.
+    /// Switches the plugin on. The servers that were enabled before become available again if their approval is still valid. Returns their
+    /// names. If this method and [`Plugin::disable`] are called several times, the last call decides.
     ///
     /// # Errors
     /// `ERR_PLUGIN_NOT_APPROVED` if the manifest is not approved or has changed.
@@ -153,13 +154,13 @@ impl Plugin {
         self.gateway.switch_on(Box::new(move || this.check_approved()))
     }
 
-    /// Switches the plugin off. Runs and calls end with `ERR_PLUGIN_OFF`, and all connections are closed. Resolves when all runs and server
-    /// processes have ended.
+    /// Switches the plugin off. Runs and calls end with `ERR_PLUGIN_OFF`, and all connections are closed. The future completes when all
+    /// runs and server processes have ended.
     pub fn disable(&self) -> impl Future<Output = ()> + Send + use<> {
         self.gateway.switch_off()
     }
 
-    /// Returns the modules that code can import, by the last known approvals. Returns none while the plugin is off.
+    /// Returns the modules that code can import, according to the cached approvals. Returns none while the plugin is off.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.

@@ -6,7 +6,7 @@ use super::advice::obstacle;
 use crate::gateway::ServerInfo;
 use crate::registry::ServerStatus;
 
-/// Describes a server in a few fields.
+/// Describes a server with a few fields.
 pub(super) fn line(info: &ServerInfo) -> Map<String, Json> {
     let mut fields = state(&info.status.for_model());
     if let Some(offer) = &info.offer {

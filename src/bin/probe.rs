@@ -1,4 +1,4 @@
-//! Boots a guest and reports the result as JSON on standard output. The exit code is 0 if the guest booted, and 3 if it did not.
+//! Boots a guest, and prints the result as JSON to standard output. The exit code is 0 if the guest booted, and 3 if it did not.
 //!
 //! `hyperlight-probe [--guest auto|standard|ring3]`
 

@@ -1,4 +1,4 @@
-//! The program `hyperlight-mcp-reader`: parses agent code for the addon. The addon starts this program, sends code to its standard input and reads
+//! The program `hyperlight-mcp-reader`. It parses agent code for the addon: the addon starts it, sends code to its standard input and reads
 //! answers from its standard output. If some code crashes the parser, only the check of that code is lost, and the addon continues.
 
 fn main() -> std::io::Result<()> {

@@ -1,7 +1,7 @@
-//! The program `hyperlight-mcp-watchdog`: ends the MCP servers when Node has ended in any way.
+//! The program `hyperlight-mcp-watchdog`. It ends the MCP servers when Node has ended for any reason.
 //!
-//! The addon starts one watchdog for each process that has a gateway, and holds the only writing end of its stdin. It tells the watchdog which
-//! process groups exist:
+//! The addon starts one watchdog for each process that has a gateway, and has the only open writing end of its stdin. With these lines, it
+//! reports which process groups exist:
 //!
 //! ```text
 //! +PGID\n   a server's process group exists from now on
@@ -30,16 +30,16 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpgid, getpgrp, getppid, kill_process_group, setsid, test_kill_process_group};
 
-/// Time that a group may take to end after `SIGTERM`.
+/// The time that groups have to end after `SIGTERM`.
 const GRACE: Duration = Duration::from_millis(700);
-/// Time to wait for the groups to end after `SIGKILL`. Only a process that its parent does not reap takes all of it.
+/// The time to wait for the groups to end after `SIGKILL`. All of it is needed only if a parent does not reap its ended process.
 const CONFIRM: Duration = Duration::from_millis(300);
 const POLL: Duration = Duration::from_millis(10);
-/// Length in bytes from which a line is invalid. No more bytes of a line are kept, so that memory stays bounded.
+/// The length in bytes at which a line is invalid. At most this number of bytes of a line is stored, so that memory stays bounded.
 const MAX_LINE: usize = 32;
 
 fn main() {
-    // This is read before `detach` leaves the process group that Node may have passed on.
+    // This is read before `detach` leaves the process group that may have been inherited from Node.
     let inherited = own_group();
     detach();
     let refused = [own_group(), inherited, parents_group()];
@@ -49,17 +49,17 @@ fn main() {
 
 // ---- Decisions -------------------------------------------------------------------------------------------------------
 
-/// A line from the addon, parsed.
+/// A parsed line from the addon.
 #[derive(Debug, PartialEq, Eq)]
 enum Order {
     Watch(i32),
     Forget(i32),
 }
 
-/// Start time of a process in clock ticks since boot. Together with its id it identifies the process.
+/// The start time of a process in clock ticks since boot. It identifies the process together with its id.
 type StartTime = u64;
 
-/// The recorded groups, each with the start time of its leader. `None` means that the leader had already died.
+/// The recorded groups, each with the start time of its leader. `None` means that the leader had already ended.
 type Groups = BTreeMap<i32, Option<StartTime>>;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ enum Verdict {
     Skip,
 }
 
-/// Parses one line without its line feed. `refused` lists the groups that must never be signalled: the watchdog's own and Node's.
+/// Parses one line without its line feed. `refused` are the groups that must never be signalled: the watchdog's own and Node's.
 fn parse(line: &[u8], refused: &[i32]) -> Result<Order, &'static str> {
     if line.len() >= MAX_LINE {
         return Err("the line has 32 bytes or more");
@@ -93,10 +93,10 @@ fn parse(line: &[u8], refused: &[i32]) -> Result<Order, &'static str> {
     }
 }
 
-/// Decides whether a recorded group may still be signalled, from the leader's recorded start time and its start time now.
+/// Decides whether a recorded group may still be signalled. Compares the leader's recorded start time with its present one.
 ///
-/// The kernel does not give an id to a new process while a group with that id exists. A dead leader proves nothing, as other members of the group
-/// may still run. But a leader with another start time is another process, and the recorded group no longer exists.
+/// The kernel does not give an id to a new process while a group with that id exists. A dead leader proves nothing, because other members
+/// of the group may still run. But a leader with another start time is another process, so the recorded group no longer exists.
 fn verdict(recorded: Option<StartTime>, now: Option<StartTime>) -> Verdict {
     match now {
         Some(_) if now != recorded => Verdict::Skip,
@@ -104,7 +104,8 @@ fn verdict(recorded: Option<StartTime>, now: Option<StartTime>) -> Verdict {
     }
 }
 
-/// Reads field 22 of `/proc/PID/stat`. Counts from the last parenthesis, because field 2 is the program's name, which may contain any character.
+/// Parses field 22 of `/proc/PID/stat`. Counts the fields after the last parenthesis, because field 2 is the program's name and may contain
+/// any character.
 fn start_time(stat: &[u8]) -> Option<StartTime> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let rest = std::str::from_utf8(&stat[after_name..]).ok()?;
@@ -113,14 +114,14 @@ fn start_time(stat: &[u8]) -> Option<StartTime> {
 
 // ---- Effects ---------------------------------------------------------------------------------------------------------
 
-/// Executes lines until the end of file, and returns the groups that are still recorded then.
+/// Executes lines until the end of file. Returns the groups that are still recorded then.
 fn listen(input: &mut impl BufRead, output: &mut impl Write, refused: &[i32]) -> Groups {
     let mut groups = Groups::new();
     while let Some(line) = next_line(input) {
         let answer = match parse(&line, refused) {
             Ok(Order::Watch(group)) => {
                 groups.remove(&group);
-                // A group that no longer exists must not be recorded, as its id may be given to an unrelated process.
+                // A group that no longer exists must not be recorded, because its id may be given to an unrelated process.
                 if group_exists(group) {
                     groups.insert(group, leader_start(group));
                 }
@@ -138,8 +139,8 @@ fn listen(input: &mut impl BufRead, output: &mut impl Write, refused: &[i32]) ->
     groups
 }
 
-/// Reads the next whole line without its line feed. Drops an incomplete line at the end of file, because half of an id may be another group's id.
-/// Cuts a line that is too long to [`MAX_LINE`].
+/// Reads the next complete line without its line feed. Drops an incomplete line at the end of file, because a part of an id may be another
+/// group's id. Cuts a line that is too long to [`MAX_LINE`].
 fn next_line(input: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut line = Vec::new();
     let mut part = Vec::new();
@@ -167,13 +168,13 @@ fn end(groups: &Groups) {
     }
 }
 
-/// Signals every group that is still the recorded one, and returns these groups.
+/// Signals every group whose id still belongs to the recorded group. Returns these groups.
 fn signal_all(groups: &Groups, signal: Signal) -> Groups {
     let ours = |(group, start): &(&i32, &Option<StartTime>)| verdict(**start, leader_start(**group)) == Verdict::Signal;
     let signalled: Groups = groups.iter().filter(ours).map(|(group, start)| (*group, *start)).collect();
     for group in signalled.keys() {
         if let Some(group) = pid_of(*group) {
-            // The group may have ended meanwhile.
+            // The group may have ended in the meantime.
             let _ = kill_process_group(group, signal);
         }
     }
@@ -211,8 +212,8 @@ fn own_group() -> i32 {
     getpgrp().as_raw_nonzero().get()
 }
 
-/// Returns the group of the parent process, which is Node. If Node has died already, returns -1 or the group of the process that adopted the
-/// watchdog.
+/// Returns the group of the parent process, which is Node. If Node has already ended, returns -1 or the group of the process that adopted
+/// the watchdog.
 fn parents_group() -> i32 {
     getpgid(getppid()).map_or(-1, |group| group.as_raw_nonzero().get())
 }
@@ -226,7 +227,8 @@ fn detach() {
     // `setsid` fails with EPERM if the addon has already made this process a group leader, which is sufficient.
     let _ = setsid();
     close_inherited();
-    // A directory in use cannot be unmounted, so the watchdog leaves it. If `/` is not accessible, staying in the directory is harmless.
+    // A file system cannot be unmounted while a directory on it is in use, so the watchdog leaves its directory. If `/` is not accessible,
+    // staying in the directory is harmless.
     let _ = std::env::set_current_dir("/");
 }
 
@@ -334,7 +336,7 @@ mod tests {
 
     #[test]
     fn each_line_gets_one_answer_and_a_dead_group_is_not_recorded() {
-        // No process can have this id, as the kernel's highest id is 2^22.
+        // No process can have this id, because the kernel's highest id is 2^22.
         let mut input: &[u8] = b"+2000000000\n?\n-2000000000\n";
         let mut output = Vec::new();
         let groups = listen(&mut input, &mut output, &[]);

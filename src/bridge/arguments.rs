@@ -1,4 +1,4 @@
-//! Converts the values that a guest passes into the one object of arguments that an MCP tool takes.
+//! Converts the values that a guest passes to the single arguments object that an MCP tool expects.
 
 use serde_json::{Map, Number, Value as Json};
 
@@ -10,9 +10,9 @@ use crate::text::json::{inexact_integer, object_bytes};
 /// Returns the arguments of a tool call. A call without arguments gets an empty object. Bytes become base64 text.
 ///
 /// # Errors
-/// `ERR_INVALID_ARGUMENTS` for anything but one object, for a value that JSON cannot represent, for more than [`MAX_ARGUMENT_LEVELS`] levels, and
-/// for an integer that JavaScript would round; `ERR_ARGUMENTS_TOO_LARGE` if
-/// the JSON exceeds the limit.
+/// `ERR_INVALID_ARGUMENTS` for arguments other than one object, for a value that JSON cannot represent, for more than
+/// [`MAX_ARGUMENT_LEVELS`] levels, and for an integer that JavaScript would round. `ERR_ARGUMENTS_TOO_LARGE` if the JSON exceeds the
+/// limit.
 pub fn tool_arguments(what: &str, arguments: Arguments, limit: usize) -> Result<Map<String, Json>> {
     let mut given = match arguments {
         Arguments::Given(given) => given,
@@ -37,7 +37,8 @@ pub fn tool_arguments(what: &str, arguments: Arguments, limit: usize) -> Result<
     Ok(object)
 }
 
-/// Refuses arguments over the limits of bytes and of levels ([`MAX_ARGUMENT_LEVELS`]), and integers that JavaScript would round: a person who confirms the call would see other digits.
+/// Refuses arguments that exceed the limit of bytes or of levels ([`MAX_ARGUMENT_LEVELS`]). Also refuses integers that JavaScript would
+/// round, because a person who confirms the call would see other digits.
 ///
 /// # Errors
 /// `ERR_ARGUMENTS_TOO_LARGE`, `ERR_INVALID_ARGUMENTS`.
@@ -58,7 +59,7 @@ pub(crate) fn check_sendable(what: &str, object: &Map<String, Json>, limit: usiz
     Err(Error::InvalidArguments { what: what.into(), problem: problem.into() })
 }
 
-/// Returns the number of nested lists and objects of a value. A text or a number has none.
+/// Returns the nesting depth of lists and objects in a value. A text or a number has the depth 0.
 fn levels(value: &Json) -> usize {
     match value {
         Json::Array(items) => 1 + items.iter().map(levels).max().unwrap_or(0),
@@ -67,7 +68,7 @@ fn levels(value: &Json) -> usize {
     }
 }
 
-/// Returns the message for an integer that JavaScript would round.
+/// Returns the error message for an integer that JavaScript would round.
 pub(crate) fn inexact(number: &Number) -> String {
     format!("{number} is an integer that JavaScript cannot hold exactly: pass it as a text, if the tool accepts a text")
 }
@@ -112,13 +113,13 @@ mod tests {
         assert!(arguments(vec![Value::Null, Value::Null]).unwrap_err().in_full().contains("2 values"));
     }
 
-    /// Converts JSON text of a guest to arguments.
+    /// Converts JSON text from a guest to arguments.
     fn of_text(json: &str) -> Result<Map<String, Json>> {
         let frame = Wire { json: json.to_owned(), blobs: Vec::new() }.to_frame().unwrap();
         tool_arguments("s.t", parse_arguments(&frame), 1 << 20)
     }
 
-    /// Returns the value that a JavaScript callback gets, in which all numbers are doubles.
+    /// Returns the value that a JavaScript callback receives, where all numbers are doubles.
     fn as_javascript_reads(value: &Json) -> Json {
         match value {
             Json::Number(number) => json!(number.as_f64().unwrap()),
@@ -128,7 +129,7 @@ mod tests {
         }
     }
 
-    /// JSON text that a hostile guest may write: duplicate keys, long numbers, escapes.
+    /// Generates JSON text that a hostile guest could write, with duplicate keys, long numbers and escapes.
     fn texts() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
             any::<i64>().prop_map(|number| number.to_string()),
@@ -156,7 +157,7 @@ mod tests {
         fn what_a_person_is_shown_in_javascript_is_what_is_sent(text in texts()) {
             let Ok(sent) = of_text(&format!("[{{\"x\":{text}}}]")) else { return Ok(()) };
             let sent = Json::Object(sent);
-            // Both the message to the server and the value for the callback are made from `sent`.
+            // The message to the server and the value for the callback are both made from `sent`.
             let line = sent.to_string();
             let shown: Json = serde_json::from_str(&Value::from(sent.clone()).to_wire().json).unwrap();
             prop_assert_eq!(as_javascript_reads(&shown), as_javascript_reads(&serde_json::from_str(&line).unwrap()));
@@ -171,14 +172,14 @@ mod tests {
             assert_eq!(error.code(), "ERR_INVALID_ARGUMENTS");
             assert!(error.in_full().contains("s.t") && error.in_full().contains("pass it as a text"), "{error}");
         }
-        // The guest's own code writes a large number with the digits that JavaScript has for it.
+        // For a large number, the guest's own code writes the same digits that JavaScript writes.
         let nanoseconds = of_text("[{\"start\":1769950812345678000}]").unwrap();
         assert_eq!(Json::Object(nanoseconds).to_string(), "{\"start\":1769950812345678000}");
-        // The first and the last text have an invalid number, the second has an invalid string.
+        // The first and the last text contain an invalid number. The second contains an invalid string.
         for text in ["[{\"n\":1e400}]", "[{\"text\":\"\\ud800\"}]", "[{\"n\":NaN}]"] {
             assert_eq!(of_text(text).unwrap_err().code(), "ERR_INVALID_ARGUMENTS");
         }
-        // If two fields have the same name, the last one is shown and sent.
+        // If two fields have the same name, the last one is both shown and sent.
         assert_eq!(Json::Object(of_text("[{\"a\":1,\"a\":2}]").unwrap()).to_string(), "{\"a\":2}");
     }
 
@@ -189,7 +190,7 @@ mod tests {
         assert!(serde_json::from_str::<Json>(&message.to_string()).is_ok());
         let error = nested(MAX_ARGUMENT_LEVELS + 1).unwrap_err();
         assert!(error.code() == "ERR_INVALID_ARGUMENTS" && error.in_full().contains("more than 125 levels"), "{error}");
-        // One level more than the limit is indeed more than a server with 128 levels reads.
+        // With one more level, a server that reads 128 levels really cannot read the message.
         let message = message.to_string().replacen("[]", "[[]]", 1);
         assert!(serde_json::from_str::<Json>(&message).is_err());
     }

@@ -1,4 +1,4 @@
-//! Finds tools: implements `search` and `describe` of `host:mcp`, and the same functions for an agent.
+//! Finds tools. This module implements `search` and `describe` of `host:mcp`, and the same functions for an agent.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -14,18 +14,18 @@ use crate::sandbox::{Arguments, HostReply, Value};
 
 const DEFAULT_LIMIT: usize = 10;
 const MAX_LIMIT: usize = 100;
-/// The number of bytes of a query that are used.
+/// Maximum number of bytes of a query that are used.
 const MAX_QUERY_BYTES: usize = 10_000;
 /// Scores are rounded to two decimal places, because further digits have no meaning.
 const SCORE_DIGITS: f64 = 100.0;
 
-/// The search index of a gateway's tools. It is updated when the gateway's servers change.
+/// The search index of a gateway's tools. It is updated when the gateway's servers have changed.
 #[derive(Default)]
 pub struct ToolSearch {
     index: Mutex<SearchIndex>,
 }
 
-/// The catalogue and the index in which a run finds tools.
+/// The catalog and the search index that a run uses to find tools.
 pub struct ToolFinder {
     pub catalog: Catalog,
     pub search: Arc<ToolSearch>,
@@ -35,33 +35,33 @@ pub struct ToolFinder {
 #[derive(Debug, Clone, Default)]
 pub struct ToolQuery {
     pub query: String,
-    /// The largest number of results: 10 by default, at most 100.
+    /// Maximum number of results. The default is 10, and the largest permitted value is 100.
     pub limit: Option<usize>,
-    /// The servers to search; all by default.
+    /// Names of the servers to search. The default is all servers.
     pub servers: Option<Vec<String>>,
 }
 
-/// A tool that was found.
+/// A tool that a search found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ToolMatch {
     pub server: String,
-    /// The tool's raw name, for `call`.
+    /// Raw name of the tool, for `call`.
     pub tool: String,
-    /// The module from which agent code imports the tool: `host:mcp-weather`.
+    /// Module from which agent code imports the tool, for example `host:mcp-weather`.
     pub module: String,
-    /// The name that agent code imports.
+    /// Name under which agent code imports the tool.
     pub identifier: String,
     pub signature: String,
     pub purpose: String,
-    /// The rank of the match, comparable only within one search.
+    /// Relevance of the match. Scores of different searches cannot be compared.
     pub score: f64,
 }
 
 impl ToolSearch {
-    /// Returns the best matching tools, the best first.
+    /// Returns the tools that match best, with the best first.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for a query without a word, or an invalid limit; `ERR_UNKNOWN_SERVER`.
+    /// `ERR_INVALID_OPTION` for a query without a word, or for an invalid limit. `ERR_UNKNOWN_SERVER`.
     pub fn search(&self, servers: &BTreeMap<String, Arc<Manifest>>, catalog: &Catalog, query: &ToolQuery) -> Result<Vec<ToolMatch>> {
         let text = &query.query[..query.query.floor_char_boundary(MAX_QUERY_BYTES)];
         let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
@@ -106,7 +106,7 @@ impl ServerCalls {
         }
     }
 
-    /// Implements `describe("weather.get_forecast")`, which returns text for a reader.
+    /// Implements `describe("weather.get_forecast")`. It returns text that is meant for a reader.
     pub(super) fn describe(&self, arguments: Arguments) -> HostReply {
         let what = match arguments {
             Arguments::Given(given) => match <[Value; 1]>::try_from(given) {

@@ -1,4 +1,4 @@
-//! Makes modules of the guest from the approved tools of servers, and the module `host:mcp`.
+//! Makes guest modules from the approved tools of servers. Also makes the module `host:mcp`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use crate::catalog::Manifest;
 use crate::sandbox::{GuestModule, GuestModules, ModuleFunction};
 use crate::text::{sanitise_json, sanitise_text};
 
-/// The module `host:mcp`: calls any tool by its raw name, lists tools, reads resources, prompts and saved values.
+/// Name of the module `host:mcp`. It calls any tool by its raw name, lists tools, and reads resources, prompts and saved values.
 pub const MCP_MODULE: &str = "mcp";
-/// The functions that `host:mcp` exports. The guest itself implements the last three.
+/// Functions that `host:mcp` exports. The guest itself implements the last three.
 pub(super) const MCP_FUNCTIONS: [&str; 12] =
     ["call", "tools", "search", "describe", "resources", "read", "prompts", "prompt", "saved", "sleep", "all", "allSettled"];
 const MODULE_PREFIX: &str = "mcp-";
@@ -32,7 +32,7 @@ pub(super) fn server_of(module: &str) -> Option<&str> {
     module.strip_prefix(MODULE_PREFIX)
 }
 
-/// Returns the module of a server. It has one function for each tool, named by the rule of `catalog`.
+/// Returns the module of a server. It has one function for each tool. `catalog` chooses the names of the functions.
 #[must_use]
 pub fn server_module(server: &str, manifest: &Manifest) -> GuestModule {
     let function = |(target, name): (&String, &String)| ModuleFunction { name: name.clone(), target: target.clone() };
@@ -45,7 +45,7 @@ pub(crate) fn guest_modules(servers: &BTreeMap<String, Arc<Manifest>>) -> Vec<Gu
     servers.iter().map(|(server, manifest)| server_module(server, manifest)).chain([mcp_module()]).collect()
 }
 
-/// The modules of these servers, and `host:mcp`. A module is made when code imports it.
+/// The modules of these servers, and `host:mcp`. A module is only made when code imports it.
 pub struct ServerModules<'a>(pub(super) &'a BTreeMap<String, Arc<Manifest>>);
 
 impl GuestModules for ServerModules<'_> {
@@ -68,14 +68,14 @@ pub(crate) fn mcp_module() -> GuestModule {
     GuestModule { name: MCP_MODULE.to_owned(), functions: MCP_FUNCTIONS.into_iter().map(function).collect() }
 }
 
-/// A tool in the form in which `tools()` lists it for agent code.
+/// A tool in the form in which `tools()` returns it to agent code.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CatalogEntry {
     pub server: String,
-    /// The tool's raw name, for `call`.
+    /// Raw name of the tool, for `call`.
     pub name: String,
-    /// The name that the server's module exports.
+    /// Name under which the server's module exports the tool.
     pub identifier: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -84,14 +84,14 @@ pub struct CatalogEntry {
     pub output_schema: Option<Json>,
 }
 
-/// Returns a server's tools, in the server's order.
+/// Returns the tools of a server, in the server's order.
 pub(super) fn catalog_entries(server: &str, manifest: &Manifest, max_description_chars: usize) -> Vec<CatalogEntry> {
     let identifiers = manifest.identifiers();
     let entry = |tool: &crate::catalog::Tool| CatalogEntry {
         server: server.to_owned(),
         name: tool.name.clone(),
         identifier: identifiers.get(&tool.name).cloned().unwrap_or_default(),
-        // A model reads this, so invisible and misleading characters are removed.
+        // A model may read this text, so invisible and misleading characters are removed.
         description: tool.description.as_ref().map(|text| sanitise_text(text, max_description_chars)),
         input_schema: sanitise_json(&tool.input_schema, max_description_chars),
         output_schema: tool.output_schema.as_ref().map(|schema| sanitise_json(schema, max_description_chars)),

@@ -1,7 +1,7 @@
-//! Orders the calls of one run to a server: concurrently, or one after the other.
+//! Decides whether the calls of one run to a server run concurrently or one after another.
 //!
-//! Calls of tools that only read, or are idempotent, may run concurrently. Any other call waits for all earlier calls of the run to this
-//! server, and all later calls wait for it, so that the order of the code is kept. With `parallel: false`, a server gets all calls in this
+//! Calls of tools that only read or are idempotent may run concurrently. Any other call waits for all earlier calls of the run to this
+//! server, and all later calls wait for it. The calls thus keep the order of the code. With `parallel: false`, every call waits in this
 //! way.
 
 use parking_lot::Mutex;
@@ -16,14 +16,14 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use crate::catalog::Tool;
 use crate::queue::queue_now;
 
-/// Tells if a server accepts concurrent calls: `parallel` in the config.
+/// Setting `parallel` of the config: whether a server accepts concurrent calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Concurrency {
     Parallel,
     OneAtATime,
 }
 
-/// The relation of a call to the other calls of its run to the same server.
+/// Rule that determines for which other calls of the same run and server a call waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The call runs concurrently with other shared calls.
@@ -32,13 +32,13 @@ pub(super) enum Turn {
     Alone,
 }
 
-/// Returns the turn of a tool's call, according to the approved annotations of the tool.
+/// Returns the rule for a call of a tool. It depends on the approved annotations of the tool.
 pub(super) fn turn_of_call(concurrency: Concurrency, approved: &Tool) -> Turn {
     let hint = |name: &str| approved.annotations.as_ref().and_then(|hints| hints.get(name)).and_then(Json::as_bool) == Some(true);
     if hint("readOnlyHint") || hint("idempotentHint") { turn_of_read(concurrency) } else { Turn::Alone }
 }
 
-/// Returns the turn of a read, which is a request for a resource or a prompt.
+/// Returns the rule for a read, which is a request for a resource or a prompt.
 pub(super) fn turn_of_read(concurrency: Concurrency) -> Turn {
     match concurrency {
         Concurrency::Parallel => Turn::Shared,
@@ -46,14 +46,14 @@ pub(super) fn turn_of_read(concurrency: Concurrency) -> Turn {
     }
 }
 
-/// The lanes of one run. A lane has the calls to one server, in the order in which they were made.
+/// The lanes of one run. A lane is a queue of calls to one server, in the order in which they were made.
 #[derive(Default)]
 pub(super) struct Lanes {
-    // Tokio's lock is fair: it serves requests in the order of their arrival.
+    // Tokio's lock is fair: it is granted in the order of the requests.
     lanes: Mutex<BTreeMap<String, Arc<RwLock<()>>>>,
 }
 
-/// A guard. It is the call's turn while the guard lives.
+/// Guard of a call that may run. Other calls wait according to their rule until the guard is dropped.
 #[expect(dead_code, reason = "what it holds is held, not read")]
 pub(super) enum TurnGuard {
     Shared(OwnedRwLockReadGuard<()>),
@@ -61,7 +61,7 @@ pub(super) enum TurnGuard {
 }
 
 impl Lanes {
-    /// Queues a call in a server's lane at once. The future resolves when it is the call's turn.
+    /// Queues a call in a server's lane immediately, before the future is polled. The future resolves when the call may run.
     pub(super) fn enter(&self, server: &str, turn: Turn) -> impl Future<Output = TurnGuard> + Send + use<> {
         let lane = {
             let mut lanes = self.lanes.lock();
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!((turn_of_read(Concurrency::Parallel), turn_of_read(Concurrency::OneAtATime)), (Turn::Shared, Turn::Alone));
     }
 
-    /// Returns the guard if the lane has let the call in.
+    /// Returns the guard if the lane lets the call run, and `None` if the call still waits.
     fn poll(waiting: &mut Pin<Box<dyn Future<Output = TurnGuard> + Send>>) -> Option<TurnGuard> {
         match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(held) => Some(held),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     proptest! {
-        /// Tests all turns, with calls that end in any order.
+        /// Tests all combinations of rules, with calls that end in any order.
         #[test]
         fn nothing_is_beside_a_call_that_is_alone_and_nothing_overtakes_it(
             alone in proptest::collection::vec(any::<bool>(), 1..12),
@@ -146,7 +146,7 @@ mod tests {
                 let is_alone = |index: &usize| alone[*index];
                 prop_assert!(running.len() == 1 || !running.keys().any(is_alone), "beside: {:?}", running.keys());
                 let last = *running.keys().next_back().unwrap();
-                // A call was overtaken if a later call runs while it waits, and one of the two must run alone.
+                // A call was overtaken if it still waits while a later call runs, and one of the two must run alone.
                 let overtaken = waiting.keys().any(|index| *index < last && (alone[*index] || alone[last]));
                 prop_assert!(!overtaken, "{:?} before {:?}", running.keys(), waiting.keys());
                 let ended = *running.keys().nth(ends.next().unwrap().index(running.len())).unwrap();

@@ -17,29 +17,29 @@ use crate::error::{Error, Result};
 use crate::sandbox::{Arguments, HostAnswer, HostReply, RunControl, Value};
 use crate::trust::{shown_prompt, shown_resource, shown_template};
 
-/// A request to send.
+/// A request about a resource or a prompt that will be sent.
 #[derive(Debug)]
 pub struct ResourceOrPromptCall {
     pub server: String,
     pub request: ResourceOrPromptRequest,
-    /// The control of the request's run, whose clock stops while a person is asked.
+    /// Control of the run to which the request belongs. The run's clock stops while a person is asked.
     pub control: Option<RunControl>,
 }
 
-/// Sends a request to a server. The implementation handles approval, connection and timeouts.
+/// Sender of requests about resources and prompts. An implementation handles approval, connections and time-outs.
 pub trait ResourceOrPromptCaller: Send + Sync {
-    /// Returns the server's result, unparsed. Dropping the future cancels the request.
+    /// Returns the server's result as unparsed JSON. Dropping the future cancels the request.
     fn request_resource_or_prompt(&self, call: ResourceOrPromptCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
 }
 
-/// A resource or a resource template in lists for agent code and agents. The URI is unchanged, as the server gave it.
+/// A resource or a resource template, as an entry of a list for agent code or agents. The URI is unchanged, as the server gave it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceEntry {
     pub server: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uri: Option<String>,
-    /// The template of the URI, in place of `uri`.
+    /// The template of the URI. It is given instead of `uri`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uri_template: Option<String>,
     pub name: String,
@@ -51,7 +51,7 @@ pub struct ResourceEntry {
     pub mime_type: Option<String>,
 }
 
-/// A prompt in lists for agent code and agents. The name is unchanged, as the server gave it.
+/// A prompt, as an entry of a list for agent code or agents. The name is unchanged, as the server gave it.
 #[derive(Debug, Clone, Serialize)]
 pub struct PromptEntry {
     pub server: String,
@@ -63,7 +63,8 @@ pub struct PromptEntry {
     pub arguments: Vec<PromptArgument>,
 }
 
-/// Returns the resources of a server, and then its resource templates. Leaves out those whose URI an approval request does not show whole.
+/// Returns the resources of a server, followed by its resource templates. If an approval request would not show a URI completely, the
+/// entry is left out.
 #[must_use]
 pub fn resource_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Vec<ResourceEntry> {
     let resources = manifest.resources.iter().filter(|resource| unshown_uri(&resource.uri).is_none()).map(|resource| {
@@ -93,7 +94,8 @@ pub fn resource_entries(server: &str, manifest: &Manifest, max_chars: usize) -> 
     resources.chain(templates).collect()
 }
 
-/// Returns a server's prompts. Leaves out those whose names, or names of arguments, an approval request does not show whole.
+/// Returns a server's prompts. If an approval request would not show the prompt's name or the names of its arguments completely, the
+/// prompt is left out.
 #[must_use]
 pub fn prompt_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Vec<PromptEntry> {
     let entry = |prompt| {
@@ -103,7 +105,8 @@ pub fn prompt_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Ve
             name: prompt.name.clone(),
             title: shown.title,
             description: shown.description,
-            // A caller gives arguments by these names, so the names stay. They have nothing to remove.
+            // These names are not changed, because a caller passes arguments by these names. They contain nothing that sanitising would
+            // remove.
             arguments: prompt
                 .arguments
                 .iter()
@@ -115,7 +118,7 @@ pub fn prompt_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Ve
     manifest.prompts.iter().filter(|prompt| unshown_prompt(prompt).is_none()).map(entry).collect()
 }
 
-/// Returns the arguments of a prompt. MCP only allows texts for them, so numbers and booleans become text.
+/// Returns the arguments of a prompt. MCP only allows texts as arguments, so numbers and booleans are converted to text.
 ///
 /// # Errors
 /// `ERR_INVALID_ARGUMENTS`, `ERR_ARGUMENTS_TOO_LARGE`.
@@ -140,7 +143,8 @@ pub fn prompt_arguments(what: &str, given: Map<String, Json>, limit: usize) -> R
     Ok(texts)
 }
 
-/// Shapes the content of a resource for the guest: one embedded resource, a list of several, or `null`. Returns a warning if text was cut.
+/// Converts the content of a resource for the guest: to one embedded resource, to a list of several, or to `null`. Also returns a warning
+/// if text was cut.
 fn shape_contents(what: &str, result: &Json, limit: usize) -> Result<(Value, Option<String>)> {
     let mut shaper = Shaper::new(what, limit);
     let contents = result.get("contents").and_then(Json::as_array).ok_or_else(|| malformed(what, "contents"))?;
@@ -152,7 +156,8 @@ fn shape_contents(what: &str, result: &Json, limit: usize) -> Result<(Value, Opt
     Ok((value, shaper.warning()))
 }
 
-/// Shapes a prompt that the server has filled in: `{ description?, messages: [{ role, content }] }`.
+/// Converts a prompt that the server has filled in to `{ description?, messages: [{ role, content }] }`. Also returns a warning if text
+/// was cut.
 fn shape_prompt(what: &str, result: &Json, limit: usize) -> Result<(Value, Option<String>)> {
     let mut shaper = Shaper::new(what, limit);
     let mut fields = Vec::new();
@@ -174,16 +179,16 @@ fn shape_prompt(what: &str, result: &Json, limit: usize) -> Result<(Value, Optio
     Ok((Value::Record(fields), shaper.warning()))
 }
 
-/// A request that was validated.
+/// A validated request, and the function that converts its result.
 struct PreparedRequest {
-    /// The name of the request in errors.
+    /// Name of the request in errors.
     what: String,
     server: String,
     request: ResourceOrPromptRequest,
     shape: Shape,
 }
 
-/// Shapes a result within a limit. Returns a warning if text was cut.
+/// Converts a result to a guest value, within a text limit. Also returns a warning if text was cut.
 type Shape = fn(&str, &Json, usize) -> Result<(Value, Option<String>)>;
 
 fn malformed(what: &str, missing: &str) -> Error {
@@ -192,7 +197,7 @@ fn malformed(what: &str, missing: &str) -> Error {
 }
 
 impl ServerCalls {
-    /// Implements `resources(server?)` and `prompts(server?)`, which return lists or throw an error with a code.
+    /// Implements `resources(server?)` and `prompts(server?)`. They return a list, or throw an error with a code.
     pub(super) fn list_resources_or_prompts(&self, function: &str, arguments: Arguments) -> HostReply {
         let max_chars = self.limits.max_description_chars;
         let outcome = match function {
@@ -202,7 +207,7 @@ impl ServerCalls {
         outcome.map_or_else(|error| self.throw(error), HostReply::Value)
     }
 
-    /// Implements `read(server, uri)` and `prompt(server, name, arguments?)`, which return values or throw an error with a code.
+    /// Implements `read(server, uri)` and `prompt(server, name, arguments?)`. They return a value, or throw an error with a code.
     pub(super) fn start_resource_or_prompt_request(
         self: &Arc<Self>,
         function: &str,
@@ -262,7 +267,7 @@ impl ServerCalls {
         Ok(PreparedRequest { what, server, request: ResourceOrPromptRequest::Prompt { name, arguments }, shape: shape_prompt })
     }
 
-    /// Returns the entries of one server, or of all servers.
+    /// Returns the entries of one server, or of all servers if the guest names none.
     pub(super) fn listed<T: Serialize>(
         &self,
         what: &str,

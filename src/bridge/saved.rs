@@ -1,4 +1,4 @@
-//! Implements `saved` of `host:mcp`, which returns values of earlier runs of the sandbox that a model was only shown in part.
+//! Implements `saved` of `host:mcp`. It returns values of earlier runs of the sandbox. A model only saw a part of these values.
 //!
 //! A value is returned as the text in which it was stored, or as a part of that text. The text is not parsed, so frequent requests of a
 //! guest are cheap.
@@ -12,15 +12,15 @@ use crate::error::{Error, Result};
 use crate::results::part;
 use crate::sandbox::{Arguments, HostReply, Value, Wire, reply_capacity};
 
-/// The bytes of the envelope around a value in its answer, and around each of its blobs.
+/// Number of bytes of the envelope around a value in its answer, and around each of its blobs.
 const FRAME: usize = 64;
-/// The beginning of a saved value and of a reply: `{"value":…}`.
+/// The text with which a saved value and a reply begin: `{"value":…}`.
 const VALUE: &str = "{\"value\":";
-/// The JSON text before the number of a blob. Inside of a string, its quotes would be escaped.
+/// The JSON text before the number of a blob. It cannot occur inside a string, because the string's quotes are escaped.
 const BLOB: &str = "{\"$bytes\":";
 
 impl ServerCalls {
-    /// Implements `saved(id, pointer?)`, which returns the value, or its part at a JSON Pointer.
+    /// Implements `saved(id, pointer?)`. It returns the whole value, or the part at a JSON Pointer.
     pub(super) fn saved(&self, arguments: Arguments) -> HostReply {
         self.saved_part(arguments).map_or_else(|error| self.throw(error), HostReply::Written)
     }
@@ -39,7 +39,7 @@ impl ServerCalls {
     }
 }
 
-/// Returns a part of a handler's value in the form of a reply.
+/// Returns a part of a handler's value, in the form of a reply.
 fn part_of(outcome: &Wire, pointer: &str, limit: usize) -> Result<Wire> {
     let value = outcome.json.strip_prefix(VALUE).ok_or_else(|| Error::Internal("a saved value has no envelope".into()))?;
     let found = part(value, pointer).map_err(|error| invalid("saved", &error.0))?;
@@ -53,7 +53,7 @@ fn part_of(outcome: &Wire, pointer: &str, limit: usize) -> Result<Wire> {
     Ok(Wire { json: pieces.written(found), blobs })
 }
 
-/// Fails if a value exceeds the guest's buffer. A write past the end of the buffer would stop the guest.
+/// Fails if a value exceeds the guest's buffer. Writing beyond the end of the buffer would stop the guest.
 fn check_size(pointer: &str, size: usize, limit: usize) -> Result<()> {
     if size <= limit {
         return Ok(());
@@ -65,12 +65,13 @@ fn check_size(pointer: &str, size: usize, limit: usize) -> Result<()> {
     Err(Error::ResponseTooLarge { what: what.into(), size: size.to_string().into(), limit, limit_name: "the guest's buffer" })
 }
 
-/// The blobs to which a part of a value refers. The part is returned with these blobs only, which get new numbers.
+/// The blobs to which a part of a value refers. The part is returned with only these blobs, which get new numbers.
 #[derive(Default)]
 struct Pieces {
-    /// For each reference to a blob: the start and the end of the blob's number in the text, and the blob's new number.
+    /// List with an entry for each reference to a blob: the start and end position of the blob's number in the text, and the blob's new
+    /// number.
     numbers: Vec<(usize, usize, usize)>,
-    /// The new number of each blob, by its old number.
+    /// New number of each blob, keyed by its old number.
     blobs: BTreeMap<usize, usize>,
 }
 
@@ -81,7 +82,7 @@ impl Pieces {
             let start = at + BLOB.len();
             let digits = part[start..].bytes().take_while(u8::is_ascii_digit).count();
             if digits == 0 {
-                // This is an escaped object, which itself has the key `$bytes`.
+                // This is an escaped object that itself has the key `$bytes`, and not a reference to a blob.
                 continue;
             }
             let missing = || Error::Internal("a saved value refers to a blob that does not exist".into());

@@ -25,34 +25,35 @@ use crate::results::SavedValues;
 use crate::sandbox::{Arguments, HostAnswer, HostCall, HostReply, RunControl, Value};
 use crate::text::json::json_bytes;
 
-/// A tool call to send.
+/// A tool call that will be sent.
 #[derive(Debug)]
 pub struct ToolCall {
     pub server: Arc<str>,
-    /// The tool's raw name.
+    /// Raw name of the tool.
     pub tool: Arc<str>,
     pub arguments: Map<String, Json>,
-    /// The control of the call's run, whose clock stops while a person is asked.
+    /// Control of the run to which the call belongs. The run's clock stops while a person is asked.
     pub control: Option<RunControl>,
 }
 
-/// Sends a call to a server. The implementation handles approval, connection and timeouts.
+/// Sender of tool calls. An implementation handles approval, connections and time-outs.
 pub trait ToolCaller: Send + Sync {
-    /// Returns the server's result, unparsed. Dropping the future cancels the call.
+    /// Returns the server's result as unparsed JSON. Dropping the future cancels the call.
     fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
 
-    /// Notes that code asked for a tool, or for a server as a whole, that its run does not have. Must not wait.
+    /// Records that code asked for a tool or a server that its run does not have. `tool` is `None` if it asked for the whole server. Must
+    /// not block.
     fn note_missing(&self, server: &str, tool: Option<&str>);
 }
 
-/// The checks of arguments and results against the approved schemas.
+/// Checks of arguments and results against the approved schemas.
 #[derive(Clone, Default)]
 pub struct Checks {
     pub arguments: ArgumentChecks,
     pub results: OutputChecks,
 }
 
-/// The servers that one run can use, as they were approved when the run started.
+/// The servers that one run can use. Their manifests are those that were approved when the run started.
 pub struct ServerCalls {
     pub(super) manifests: BTreeMap<String, Arc<Manifest>>,
     caller: Arc<dyn ToolCaller>,
@@ -63,7 +64,7 @@ pub struct ServerCalls {
     checks: Checks,
     pub(super) tool_finder: ToolFinder,
     pub(super) saved: Arc<Mutex<SavedValues>>,
-    /// The servers that accept one call at a time.
+    /// Names of the servers that only accept one call at a time.
     one_at_a_time: BTreeSet<String>,
     pub(super) lanes: Lanes,
     warnings: Mutex<Warnings>,
@@ -81,7 +82,7 @@ impl ServerCalls {
         tool_finder: ToolFinder,
     ) -> Self {
         let resources_and_prompts = Arc::clone(&caller) as Arc<dyn ResourceOrPromptCaller>;
-        // No value is saved unless `with_saved` sets a store.
+        // Without a store from `with_saved`, no value is saved.
         let saved = Arc::new(Mutex::new(SavedValues::new(0, Duration::from_millis(limits.max_saved_age_ms))));
         Self {
             manifests,
@@ -99,13 +100,13 @@ impl ServerCalls {
         }
     }
 
-    /// Sets the values that `saved` reads.
+    /// Sets the store from which `saved` reads values.
     #[must_use]
     pub fn with_saved(self, saved: Arc<Mutex<SavedValues>>) -> Self {
         Self { saved, ..self }
     }
 
-    /// Sets the servers that accept one call at a time.
+    /// Sets the names of the servers that only accept one call at a time.
     #[must_use]
     pub fn with_one_at_a_time(self, servers: BTreeSet<String>) -> Self {
         Self { one_at_a_time: servers, ..self }
@@ -117,7 +118,7 @@ impl ServerCalls {
         ServerModules(&self.manifests)
     }
 
-    /// Takes the warnings to report with the run's value.
+    /// Returns the warnings that are reported together with the run's value, and removes them.
     #[must_use]
     pub fn take_warnings(&self) -> Vec<String> {
         self.warnings.lock().take()
@@ -129,7 +130,7 @@ impl ServerCalls {
         module == MCP_MODULE || server_of(module).is_some()
     }
 
-    /// Starts a call. The guest is not trusted, so module and tool are looked up again.
+    /// Starts a call. The guest is not trusted, so the module and the tool are looked up again.
     #[must_use]
     pub fn start(self: &Arc<Self>, call: HostCall, control: &RunControl) -> HostAnswer {
         let HostCall { module, function, arguments } = call;
@@ -154,7 +155,7 @@ impl ServerCalls {
         }))
     }
 
-    /// Answers the functions of `host:mcp` that need no request to a server.
+    /// Calls those functions of `host:mcp` that need no request to a server.
     fn answer(&self, function: &str, arguments: Arguments) -> HostReply {
         match function {
             "tools" => self.tools(arguments),
@@ -172,7 +173,7 @@ impl ServerCalls {
         shaped.reply
     }
 
-    /// Validates a call and queues it with the calls of its server. The call is sent when its turn comes.
+    /// Validates a call, and queues it behind earlier calls to the same server. The call is sent when it may run.
     fn call_tool(
         self: &Arc<Self>,
         server: &str,
@@ -199,7 +200,7 @@ impl ServerCalls {
             let held = turn.await;
             drop(waiting);
             let result = sent.await?;
-            // The guard is dropped first, so that the next call does not wait for the check of this result.
+            // The guard is dropped before the result is checked, so that the next call does not wait for the check.
             drop(held);
             this.warn(this.checks.results.check(&server, &manifest, &tool, &result)?);
             Ok(result)
@@ -216,7 +217,7 @@ impl ServerCalls {
         }
     }
 
-    /// Implements `call(server, tool, arguments?)`, which returns a `ToolResult` or throws an error with a code.
+    /// Implements `call(server, tool, arguments?)`. It returns a `ToolResult`, or throws an error with a code.
     fn call_raw(self: &Arc<Self>, arguments: Arguments, control: &RunControl) -> HostAnswer {
         let sent = raw_call(arguments, self.limits.max_argument_bytes).and_then(|(server, tool, rest)| {
             let sent = self.call_tool(&server, &tool, rest, control)?;
@@ -233,24 +234,24 @@ impl ServerCalls {
         }))
     }
 
-    /// Implements `tools(server?)`, which lists the tools that can be called.
+    /// Implements `tools(server?)`. It returns the tools that can be called.
     fn tools(&self, arguments: Arguments) -> HostReply {
         let max_chars = self.limits.max_description_chars;
         let listed = self.listed("tools", arguments, |server, manifest| catalog_entries(server, manifest, max_chars));
         listed.map_or_else(|error| self.throw(error), HostReply::Value)
     }
 
-    /// Redacts the result of a failed tool, whose text may contain data of the host.
+    /// Redacts the result of a failed tool, because the text of a failure may contain the host's data.
     fn redacted(&self, result: Json) -> Json {
         if result.get("isError").and_then(Json::as_bool) == Some(true) { self.redactor.redact_json(&result) } else { result }
     }
 
-    /// Redacts an error that quotes text of a guest or of a schema.
+    /// Redacts an error, because it may quote text of a guest or of a schema.
     pub(crate) fn clean(&self, error: Error) -> Error {
         error.redacted(&self.redactor)
     }
 
-    /// Throws an error in the guest.
+    /// Returns the reply with which the guest throws an error.
     pub(super) fn throw(&self, error: Error) -> HostReply {
         ToolErrors::Throw.reply(&self.clean(error))
     }
@@ -283,7 +284,7 @@ impl ServerCalls {
         })
     }
 
-    /// Returns whether the run has a module of a server, or `mcp`. Notes a server that it does not have.
+    /// Returns whether the run has a server's module, or whether the module is `mcp`. Also records a missing server.
     #[must_use]
     pub fn has_module(&self, module: &str) -> bool {
         match server_of(module) {

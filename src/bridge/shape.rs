@@ -1,4 +1,4 @@
-//! Shapes a tool's result into a guest's value, in one pure function.
+//! Converts a tool's result to a value for the guest, as a pure function.
 
 use base64::Engine as _;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::limits::MAX_BLOBS;
 use crate::sandbox::{HostReply, Value};
 use crate::text::json::json_bytes;
 
-/// The form in which the guest gets a tool's error: `toolErrors`.
+/// The form in which the guest gets the error of a tool (the option `toolErrors`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolErrors {
@@ -21,14 +21,14 @@ pub enum ToolErrors {
 }
 
 impl ToolErrors {
-    /// Returns the reply for an error of this crate, for example a timeout, a crash, a refusal or a limit. The reply has the message for agent code
-    /// ([`Error::for_guest`]), because a model may read it.
+    /// Returns the reply for an error of this crate, for example a time-out, a crash, a refusal or an exceeded limit. The reply contains
+    /// the message for agent code ([`Error::for_guest`]), because a model may read it.
     #[must_use]
     pub fn reply(self, error: &Error) -> HostReply {
         self.report(error.for_guest(), Some(error.code()))
     }
 
-    /// Returns the reply for an error. An error of the server itself has no code.
+    /// Returns the reply for an error. An error that the server itself reports has no code.
     fn report(self, message: String, code: Option<&str>) -> HostReply {
         match self {
             Self::Throw => HostReply::Throw { name: None, message, code: code.map(ToOwned::to_owned) },
@@ -41,16 +41,16 @@ impl ToolErrors {
     }
 }
 
-/// A shaped result.
+/// A converted result.
 #[derive(Debug, PartialEq)]
 pub struct Shaped {
     pub reply: HostReply,
-    /// A warning for the run, if text was cut.
+    /// A warning for the run. `None` if no text was cut.
     pub warning: Option<String>,
 }
 
-/// Shapes a result of `tools/call`. The result's values are moved and not copied. `what` names the tool in errors, as `server.tool`;
-/// `limit` is `maxResponseBytes`.
+/// Converts a result of `tools/call`. The values in the result are moved, not copied. `what` is the tool's name in errors, in the form
+/// `server.tool`. `limit` is `maxResponseBytes`.
 #[must_use]
 pub fn shape(what: &str, result: Json, limit: usize, errors: ToolErrors) -> Shaped {
     let mut shaper = Shaper::new(what, limit);
@@ -61,15 +61,15 @@ pub fn shape(what: &str, result: Json, limit: usize, errors: ToolErrors) -> Shap
     Shaped { reply, warning: shaper.warning() }
 }
 
-/// Shapes the parts of a server's result, within a common limit.
+/// Converts the parts of a server's result within a limit that applies to all parts together.
 pub(super) struct Shaper<'a> {
     what: &'a str,
     limit: usize,
-    /// The bytes that are left of the limit.
+    /// Number of bytes that may still be used.
     left: usize,
-    /// The size of the text before it was cut.
+    /// Total size in bytes of the texts that were cut, before the cut. `None` if no text was cut.
     cut: Option<usize>,
-    /// The number of `Uint8Array`s so far.
+    /// Number of `Uint8Array`s so far.
     blobs: usize,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Shaper<'a> {
         Self { what, limit, left: limit, cut: None, blobs: 0 }
     }
 
-    /// Returns the warning for the run, if text was cut.
+    /// Returns a warning for the run if text was cut.
     pub(super) fn warning(&self) -> Option<String> {
         let Self { what, limit, .. } = self;
         self.cut.map(|bytes| format!("the text of {what} was cut from {bytes} to {limit} bytes (limits.maxResponseBytes)"))
@@ -131,7 +131,7 @@ impl<'a> Shaper<'a> {
                 Ok(Value::record([("mimeType", Value::Text(text_of(&mut block, "mimeType"))), ("data", data)]))
             }
             Some("resource") => self.own_resource(block.get_mut("resource").map(Json::take).unwrap_or_default()),
-            // A link, or an unknown kind of block, becomes a record of its fields.
+            // A link or an unknown kind of block is converted to a record of its fields.
             _ => {
                 self.take(json_bytes(&block))?;
                 let mut fields = if let Json::Object(fields) = block { fields } else { Map::new() };
@@ -143,7 +143,7 @@ impl<'a> Shaper<'a> {
         }
     }
 
-    /// Converts a text. A text that is completely a JSON object or array becomes that value. Any other text stays text.
+    /// Converts a text. If the whole text is a JSON object or array, it is parsed. Any other text stays a text.
     fn text(&mut self, text: String) -> Value {
         let fits = text.len() <= self.left;
         if fits
@@ -209,7 +209,7 @@ impl<'a> Shaper<'a> {
         self.own_text(text.to_owned())
     }
 
-    /// Cuts a text at a character boundary, so that the text with its mark is not larger than the bytes that are left.
+    /// Cuts a text at a character boundary. The cut text and the mark at its end together do not exceed the remaining bytes.
     fn own_text(&mut self, mut text: String) -> String {
         if text.len() <= self.left {
             self.left -= text.len();
@@ -227,12 +227,12 @@ impl<'a> Shaper<'a> {
     }
 }
 
-/// Takes the text of a field out of `holder`. Returns an empty text if there is none.
+/// Moves the text of a field out of `holder`. Returns an empty text if there is no such text.
 fn text_of(holder: &mut Json, key: &str) -> String {
     if let Some(Json::String(text)) = holder.get_mut(key) { std::mem::take(text) } else { String::new() }
 }
 
-/// Returns a `ToolResult` in the form that `call` and `callTool` return.
+/// Returns a `ToolResult`, which is the form in which `call` and `callTool` return results.
 #[must_use]
 pub(crate) fn tool_result(mut result: Json) -> Json {
     let mut taken = |key: &str| result.get_mut(key).map(Json::take);

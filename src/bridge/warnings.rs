@@ -1,12 +1,14 @@
-//! The warnings of a run. They are limited, because a guest can make any number of calls, and each call may add a warning.
+//! The warnings of a run. Their number and size are limited, because a guest can make any number of calls, and each call may add a
+//! warning.
 
-/// The largest total size of the warnings.
+/// Maximum total size of the warnings in bytes.
 const MAX_BYTES: usize = 64 * 1024;
-/// The largest number of warnings, because short warnings take memory as well.
+/// Maximum number of warnings. It is needed because short warnings also take memory.
 const MAX_WARNINGS: usize = 200;
 const MORE: &str = "there were more warnings, which are not shown";
 
-/// The warnings of one run, each of them once. If there is no room for all, only the first ones are kept.
+/// The warnings of one run, without duplicates. If the limits are reached, only the first warnings are kept, and a last one says that
+/// there were more.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
     texts: Vec<String>,

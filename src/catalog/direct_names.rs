@@ -1,4 +1,4 @@
-//! Names of tools for hosts that have one flat list of tools: `mcp_<server>_<tool>` or `<server>-<tool>`. This module has no side effects.
+//! Names of tools for hosts with one flat list of tools: `mcp_<server>_<tool>` or `<server>-<tool>`. This module has no side effects.
 
 use std::collections::HashSet;
 
@@ -6,11 +6,11 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// Maximum length of a name. Providers of models accept no longer ones.
+/// Maximum length of a name. Providers of models do not accept longer names.
 pub const MAX_DIRECT_NAME_CHARS: usize = 64;
-/// Number of hex digits of the digest in a name that would be too long, or that another tool has.
+/// Number of hex digits that distinguish a name. They are added if the name would be too long, or if another tool already has it.
 const SUFFIX_DIGITS: usize = 6;
-/// Names that no tool of a server gets, because this program's own tools have them.
+/// Names that no tool of a server gets, because they are the names of this program's own tools.
 pub const RESERVED_NAMES: [&str; 9] = [
     "run_javascript",
     "search_mcp_tools",
@@ -22,7 +22,8 @@ pub const RESERVED_NAMES: [&str; 9] = [
     "update_mcp_server",
     "remove_mcp_server",
 ];
-/// Characters that stay unchanged in the path of a source.
+/// Characters that are percent-encoded in the path of a source. These are all characters except letters, digits and `-`, `.`, `_`, `~`,
+/// `/`.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// The form of the names in a list.
@@ -52,7 +53,7 @@ impl NameStyle {
     }
 }
 
-/// The names of one tool, one for each style.
+/// Names of one tool, one for each style.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DirectNames {
@@ -61,7 +62,7 @@ pub struct DirectNames {
 }
 
 impl DirectNames {
-    /// Returns the name in this style.
+    /// Returns the name for this style.
     #[must_use]
     pub fn in_style(&self, style: NameStyle) -> &str {
         match style {
@@ -70,25 +71,25 @@ impl DirectNames {
         }
     }
 
-    /// Returns whether this is one of the names.
+    /// Returns whether one of the names is `name`.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.underscore == name || self.hyphen == name
     }
 }
 
-/// The names that tools have, and those that no tool may have.
+/// Names that tools already have, and reserved names. No other tool may get any of them.
 #[derive(Debug)]
 pub struct TakenNames(HashSet<String>);
 
 impl TakenNames {
-    /// Begins with names that were given earlier.
+    /// Starts with the names that tools already have, and with the reserved names.
     pub fn new<'a>(given: impl IntoIterator<Item = &'a DirectNames>) -> Self {
         let given = given.into_iter().flat_map(|names| [names.underscore.clone(), names.hyphen.clone()]);
         Self(given.chain(RESERVED_NAMES.map(str::to_owned)).collect())
     }
 
-    /// Gives a tool its names, which no other tool gets from now on.
+    /// Assigns names to a tool. No other tool gets these names afterwards.
     ///
     /// ```
     /// use hyperlight_mcp::catalog::TakenNames;
@@ -113,10 +114,11 @@ impl TakenNames {
         name
     }
 
-    /// Adds digits of the digest of the tool's source. If another tool has chosen its name to be the result, the next digest is taken.
+    /// Returns the name with digits from the digest of the tool's source. If another tool already has this name, uses the digest of the
+    /// digest instead.
     fn distinguished(&self, style: NameStyle, plain: &str, source: &str) -> String {
         let separator = style.separator();
-        // The characters of a plain name are ASCII.
+        // Cutting at a byte position is safe, because a plain name only contains ASCII characters.
         let stem = &plain[..plain.len().min(MAX_DIRECT_NAME_CHARS - SUFFIX_DIGITS - 1)];
         let stem = stem.trim_end_matches(separator);
         let mut digest = Sha256::digest(source.as_bytes());
@@ -130,7 +132,7 @@ impl TakenNames {
     }
 }
 
-/// Returns the address of a tool, which names its server and its raw name: `mcp://weather/get-forecast`.
+/// Returns the source of a tool, which is a URI with the names of the server and of the tool: `mcp://weather/get-forecast`.
 ///
 /// ```
 /// assert_eq!(hyperlight_mcp::catalog::source("weather", "get forecast"), "mcp://weather/get%20forecast");
@@ -140,7 +142,8 @@ pub fn source(server: &str, tool: &str) -> String {
     format!("mcp://{server}/{}", utf8_percent_encode(tool, IN_PATH))
 }
 
-/// Returns the name of a tool without regard to its length and to other tools: lower case, every run of other characters one separator.
+/// Returns the name of a tool in lower case. A separator replaces each run of other characters. The name may be too long, or another tool
+/// may have it.
 fn plain_name(style: NameStyle, server: &str, tool: &str) -> String {
     let mut name = style.prefix().to_owned();
     for word in [server, tool].iter().flat_map(|text| text.split(|character: char| !character.is_ascii_alphanumeric())) {
@@ -233,14 +236,14 @@ mod tests {
                 prop_assert_eq!(all.len(), tools.len());
                 prop_assert!(all.iter().all(|name| is_well_formed(name, separator) && !RESERVED_NAMES.contains(name)), "{:?}", all);
             }
-            // The names that some tools have are not given away, whatever is named after them.
+            // A tool that already has names keeps them, whatever tools are added later.
             let kept = first.min(given.len());
             let mut later = TakenNames::new(&given[..kept]);
             for (server, tool) in tools.iter().rev().take(tools.len() - kept) {
                 let names = later.assign(server, tool);
                 prop_assert!(given[..kept].iter().all(|known| !known.has(&names.underscore) && !known.has(&names.hyphen)));
             }
-            // The same tools in the same order get the same names, in every process.
+            // In every process, the same tools in the same order get the same names.
             let mut again = TakenNames::new([]);
             let repeated: Vec<_> = tools.iter().map(|(server, tool)| again.assign(server, tool)).collect();
             prop_assert_eq!(repeated, given);

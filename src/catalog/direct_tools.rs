@@ -9,17 +9,18 @@ use super::wording::Wording;
 use crate::text::sanitise_json;
 
 const MAX_TITLE_CHARS: usize = 200;
-/// The prefix of our keys in `_meta`, and the key of a tool's source.
+/// Prefix of this program's own keys in `_meta`, and the key of a tool's source.
 const OUR_META: &str = "io.hyperlight-mcp/";
 const SOURCE_KEY: &str = "io.hyperlight-mcp/source";
 
-/// An approved tool, as a host shows it to its model. All of it was shown in the tool's approval request. Texts are sanitised.
+/// An approved tool in the form in which a host shows it to its model. Everything in it was shown in the tool's approval request. Its
+/// texts are sanitised.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DirectTool {
-    /// The name in the host's list.
+    /// Name of the tool in the host's list.
     pub name: String,
     pub server: String,
-    /// The name as the server gives it.
+    /// Name that the server gives the tool.
     pub tool: String,
     pub title: Option<String>,
     pub description: Option<String>,
@@ -27,7 +28,7 @@ pub struct DirectTool {
     pub input_schema: Map<String, Json>,
     pub output_schema: Option<Map<String, Json>>,
     pub annotations: Option<Json>,
-    /// The approved `_meta` with the source of the tool.
+    /// The approved `_meta`, and the tool's source.
     pub meta: Map<String, Json>,
 }
 
@@ -35,7 +36,7 @@ impl DirectTool {
     /// Describes an approved tool.
     ///
     /// # Errors
-    /// The reason why the tool cannot be offered: its approval request does not show a name or a literal that the model would read.
+    /// The reason why the tool cannot be offered. The model would read a name or a literal that the approval request did not show.
     pub fn new(server: &str, tool: &Tool, names: &DirectNames, style: NameStyle, wording: &Wording) -> Result<Self, Unshown> {
         if let Some(reason) = unshown_tool(tool, wording) {
             return Err(reason);
@@ -54,7 +55,8 @@ impl DirectTool {
     }
 }
 
-/// Returns the schema of the arguments. They are always an object, and hosts refuse a whole list for one schema that does not say so.
+/// Returns the schema of the arguments with the type `object`. Arguments are always an object. A host refuses its whole list of tools if
+/// one schema has another type.
 fn arguments_schema(schema: &Json, wording: &Wording) -> Result<Map<String, Json>, Unshown> {
     let mut shown = match offered_schema(schema, wording)? {
         Json::Object(fields) => fields,
@@ -67,8 +69,8 @@ fn arguments_schema(schema: &Json, wording: &Wording) -> Result<Map<String, Json
     Ok(shown)
 }
 
-/// Returns the schema of the structured content. Up to protocol 2025-11-25, hosts refuse a whole list for one schema of another type than `object`, so
-/// such a schema is left out.
+/// Returns the schema of the structured content. Returns `None` if its type is not `object`. Up to MCP version 2025-11-25, a host refuses
+/// its whole list of tools if the type of one result schema is not `object`.
 fn result_schema(schema: &Json, wording: &Wording) -> Result<Option<Map<String, Json>>, Unshown> {
     let is_object = schema.get("type").and_then(Json::as_str) == Some("object");
     match offered_schema(schema, wording)? {
@@ -87,7 +89,8 @@ fn shown_annotations(hints: &Json, wording: &Wording) -> Json {
     shown
 }
 
-/// Returns the approved `_meta` with the source. No server can set a key of ours.
+/// Returns the approved `_meta` together with the tool's source. Keys with this program's own prefix are removed, so a server cannot set
+/// them.
 fn shown_meta(server: &str, tool: &Tool) -> Map<String, Json> {
     let mut meta = tool.meta.as_ref().and_then(Json::as_object).map(offered_meta).unwrap_or_default();
     drop_our_keys(&mut meta);
@@ -95,12 +98,13 @@ fn shown_meta(server: &str, tool: &Tool) -> Map<String, Json> {
     meta
 }
 
-/// Removes our own keys from the `_meta` of a server, which cannot speak for this program with them.
+/// Removes this program's own keys from a server's `_meta`, so that the server cannot pretend that this program has set them.
 pub fn drop_our_keys(meta: &mut Map<String, Json>) {
     meta.retain(|key, _| !key.starts_with(OUR_META));
 }
 
-/// Removes our keys from `_meta` of all parts of a result: its blocks of content, messages and embedded resources. Structured content is data.
+/// Removes this program's own keys from `_meta` in all parts of a result: its content blocks, messages and embedded resources. Structured
+/// content is not changed, because it is data.
 pub(crate) fn drop_our_keys_within(part: &mut Json) {
     match part {
         Json::Array(items) => items.iter_mut().for_each(drop_our_keys_within),

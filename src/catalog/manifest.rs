@@ -1,4 +1,4 @@
-//! The manifest: a server's description of itself. A person approves it as a whole, and it is stored with the approval.
+//! The manifest, which is a server's description of itself. A person approves the whole manifest, and it is stored with the approval.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -24,26 +24,27 @@ pub struct Tool {
     pub title: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// JSON Schema of the arguments; `null` if the server gives none.
+    /// JSON Schema of the arguments. `null` if the server does not give a schema.
     #[serde(default)]
     pub input_schema: Json,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Json>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Json>,
-    /// Execution settings of the tool: `{ "taskSupport": "required" }` (MCP 2025-11-25).
+    /// Execution settings of the tool, for example `{ "taskSupport": "required" }` (MCP 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<Json>,
-    /// The `_meta` of the tool, which a host may act on (MCP Apps: the view of the tool).
+    /// The tool's `_meta`. A host may use it, for example to find the tool's view (MCP Apps).
     #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Json>,
 }
 
-/// The scheme of the views of MCP Apps.
+/// URI scheme for the views of MCP Apps.
 const VIEW_SCHEME: &str = "ui://";
 
 impl Tool {
-    /// Returns the URI of the tool's view: `_meta.ui.resourceUri`, or `_meta["ui/resourceUri"]` of earlier drafts (MCP Apps, 2026-01-26).
+    /// Returns the URI of the tool's view (MCP Apps, 2026-01-26). It is `_meta.ui.resourceUri`, or `_meta["ui/resourceUri"]` in earlier
+    /// drafts.
     #[must_use]
     pub fn view(&self) -> Option<&str> {
         let meta = self.meta.as_ref()?;
@@ -51,8 +52,8 @@ impl Tool {
         uri.starts_with(VIEW_SCHEME).then_some(uri)
     }
 
-    /// Returns whether a call of the tool means the same as a call of the other. `_meta` does not count: hosts only get the approved one, and servers
-    /// were approved before it was read.
+    /// Returns whether a call has the same meaning for this tool and for `other`. `_meta` is not compared. A host only gets the approved
+    /// `_meta`, and some servers were approved by versions that did not read `_meta`.
     #[must_use]
     pub fn is_called_as(&self, other: &Self) -> bool {
         let Self { name, title, description, input_schema, output_schema, annotations, execution, meta: _ } = self;
@@ -66,48 +67,49 @@ impl Tool {
     }
 }
 
-/// The offer of a server: its tools, and everything else of the server that a model may read.
+/// The manifest of a server: its tools, and all other information from the server that a model may read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    /// Protocol version that was negotiated.
+    /// MCP version that was negotiated with the server.
     pub protocol_version: String,
-    /// Name that the server gives itself.
+    /// Name that the server itself reports.
     pub server_name: String,
     pub server_version: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
-    /// Tools in the server's order, after the filters of the config.
+    /// The tools that the config does not filter out, in the server's order.
     pub tools: Vec<Tool>,
-    // Empty lists are left out of the JSON. Older versions did not read these fields, and the digests of their approvals must stay valid.
+    // Empty lists are left out of the JSON, so that the digests of older approvals stay valid. Older versions did not know these fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Resource>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resource_templates: Vec<ResourceTemplate>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prompts: Vec<Prompt>,
-    /// Lookup tables, made at the first use. A changed copy of the manifest makes its own.
+    /// Lookup tables, which are made when they are first used. A copy of the manifest makes its own tables, because its tools may be
+    /// changed.
     #[serde(skip)]
     #[doc(hidden)]
     pub index: ToolIndex,
 }
 
-/// The approved resource or resource template that allows a URI to be read.
+/// An approved item that allows a URI to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readable<'a> {
     /// The server lists the URI as a resource.
     Resource(&'a Resource),
     /// The URI matches a resource template.
     Template(&'a ResourceTemplate),
-    /// The URI is the view of a tool. A server need not list it.
+    /// The URI is the view of a tool. The server need not list it as a resource.
     View(&'a Tool),
 }
 
-/// An item that [`Manifest::reduced`] asks about, by its raw name.
+/// An item about which [`Manifest::reduced`] asks, with its raw name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept<'a> {
     Tool(&'a str),
-    /// The URI of a resource, or the text of a template.
+    /// The URI of a resource, or the text of a resource template.
     Resource(&'a str),
     Prompt(&'a str),
 }
@@ -117,12 +119,12 @@ pub enum Kept<'a> {
 pub struct ToolIndex(OnceLock<Lookup>);
 
 struct Lookup {
-    /// Position of each tool by its raw name. If two tools share a name, the position of the first.
+    /// Position of each tool, keyed by its raw name. If two tools have the same name, this is the position of the first.
     positions: HashMap<String, usize>,
     identifiers: BTreeMap<String, String>,
-    /// Position of the tool that each identifier stands for.
+    /// Position of each tool, keyed by its identifier.
     identified: HashMap<String, usize>,
-    /// Names of the tools' types, made when a tool is declared for the first time.
+    /// Names of the types for the tools. They are made when a tool is declared for the first time.
     types: OnceLock<TypeNames>,
 }
 
@@ -133,7 +135,7 @@ impl ToolIndex {
 }
 
 impl Lookup {
-    /// Makes the tables of tools whose identifiers are known.
+    /// Makes the lookup tables for tools whose identifiers are known.
     fn new(tools: &[Tool], identifiers: BTreeMap<String, String>) -> Self {
         let positions: HashMap<_, _> = tools.iter().enumerate().rev().map(|(position, tool)| (tool.name.clone(), position)).collect();
         let identified = identifiers.iter().map(|(name, identifier)| (identifier.clone(), positions[name])).collect();
@@ -142,14 +144,14 @@ impl Lookup {
 }
 
 impl Clone for ToolIndex {
-    /// Returns an empty index, as the tools of the copy may change.
+    /// Returns an empty index, because the tools of the copy may be changed.
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
 impl PartialEq for ToolIndex {
-    /// Always returns true, as the index only repeats what the tools say.
+    /// Always returns true, because the index only contains information that is derived from the tools.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -174,12 +176,13 @@ impl Manifest {
         self.index.lookup(&self.tools).positions.get(name).copied()
     }
 
-    /// Returns the identifier of each raw name, as agent code writes it. Calls [`assign_identifiers`] once and keeps the result.
+    /// Returns the identifier of each tool for agent code, keyed by raw name. [`assign_identifiers`] is called only once, and its result
+    /// is kept.
     pub fn identifiers(&self) -> &BTreeMap<String, String> {
         &self.index.lookup(&self.tools).identifiers
     }
 
-    /// Returns a tool by its raw name or, if there is none, by its identifier. Also returns the identifier.
+    /// Returns a tool and its identifier. `name` is the tool's raw name or, if no tool has this raw name, its identifier.
     #[must_use]
     pub fn tool_or_identifier(&self, name: &str) -> Option<(&Tool, &str)> {
         let Lookup { positions, identifiers, identified, .. } = self.index.lookup(&self.tools);
@@ -187,8 +190,8 @@ impl Manifest {
         Some((tool, identifiers.get(&tool.name)?))
     }
 
-    /// Returns a manifest with only the items that a caller may use. Each function keeps its identifier, whatever is left out. The server's
-    /// instructions are about all of its tools, so they are left out with the first item.
+    /// Returns a manifest with only the items for which `keeps` returns true. A function keeps its identifier, whatever else is removed.
+    /// If an item is removed, the server's instructions are removed too, because they describe all of its tools.
     #[must_use]
     pub fn reduced(&self, keeps: impl Fn(Kept<'_>) -> bool) -> Self {
         let reduced = Self {
@@ -211,30 +214,30 @@ impl Manifest {
         let identifiers = self.identifiers();
         let kept = reduced.tools.iter().filter_map(|tool| Some((tool.name.clone(), identifiers.get(&tool.name)?.clone())));
         let lookup = Lookup::new(&reduced.tools, kept.collect());
-        // The cell is new, so nothing else has been put into it.
+        // Setting the cell cannot fail, because the cell is new and empty.
         let _ = reduced.index.0.set(lookup);
         reduced
     }
 
-    /// Returns the number of tools, resources, templates and prompts.
+    /// Returns the number of tools, resources, resource templates and prompts.
     #[must_use]
     pub fn item_count(&self) -> usize {
         self.tools.len() + self.resources.len() + self.resource_templates.len() + self.prompts.len()
     }
 
-    /// Returns the names of the tools' types for declarations.
+    /// Returns the names of the types for the tools, which declarations use.
     pub(super) fn type_names(&self) -> &TypeNames {
         let lookup = self.index.lookup(&self.tools);
         lookup.types.get_or_init(|| TypeNames::new(&self.tools, &lookup.identifiers))
     }
 
-    /// Returns all tools by their raw names. If two tools share a name, returns the first, which is the tool that a call means.
+    /// Returns all tools, keyed by raw name. If two tools have the same name, contains the first one, because a call uses the first.
     #[must_use]
     pub fn tools_by_name(&self) -> BTreeMap<&str, &Tool> {
         self.tools.iter().rev().map(|tool| (tool.name.as_str(), tool)).collect()
     }
 
-    /// Returns the approximate number of bytes from which a declaration of all tools is made.
+    /// Returns the approximate number of bytes of the texts and schemas from which all tools are declared.
     pub(super) fn tool_bytes(&self) -> usize {
         let bytes = |tool: &Tool| {
             let schemas = json_bytes(&tool.input_schema) + tool.output_schema.as_ref().map_or(0, json_bytes);
@@ -243,19 +246,19 @@ impl Manifest {
         self.tools.iter().map(bytes).sum()
     }
 
-    /// Returns the tools that can be called, in the server's order. If two tools share a name, only the first can be called.
+    /// Returns the tools that can be called, in the server's order. If two tools have the same name, only the first can be called.
     pub fn distinct_tools(&self) -> impl Iterator<Item = &Tool> {
         let mut seen = HashSet::new();
         self.tools.iter().filter(move |tool| seen.insert(tool.name.as_str()))
     }
 
-    /// Returns all raw names.
+    /// Returns the raw names of all tools.
     #[must_use]
     pub fn tool_names(&self) -> Vec<String> {
         self.tools.iter().map(|tool| tool.name.clone()).collect()
     }
 
-    /// Returns the error for a tool that the manifest does not have. The error suggests the nearest name.
+    /// Returns the error for a tool that the manifest does not contain. The error suggests the most similar name.
     ///
     /// ```
     /// let error = hyperlight_mcp::catalog::Manifest::default().unknown_tool("weather", "get_forecast");
@@ -274,13 +277,13 @@ impl Manifest {
         self.prompts.iter().find(|prompt| prompt.name == name)
     }
 
-    /// Returns everything that allows a URI to be read: first the resource with this URI, then the templates that it matches, then the tools whose
-    /// view it is.
+    /// Returns all items because of which a URI may be read. These are, in this order: the resource with this URI, the resource templates
+    /// that it matches, and the tools whose view it is.
     pub fn readable<'a>(&'a self, uri: &'a str) -> impl Iterator<Item = Readable<'a>> {
         let listed = self.resources.iter().find(|resource| resource.uri == uri).map(Readable::Resource);
         let follows = move |template: &&ResourceTemplate| {
             let text = &template.uri_template;
-            // The prefix is compared first, as this is fast and there may be many templates.
+            // The prefix is compared first, because this is fast and there may be many templates.
             uri.starts_with(&text[..text.find('{').unwrap_or(text.len())])
                 && UriTemplate::parse(text).is_some_and(|known| known.matches(uri))
         };

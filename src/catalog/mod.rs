@@ -1,4 +1,4 @@
-//! Describes the tools, resources and prompts of servers for agent code and for a model.
+//! Describes the tools, resources and prompts of servers, for agent code and for a model.
 
 mod declarations;
 mod direct_names;

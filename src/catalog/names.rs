@@ -67,14 +67,14 @@ const RESERVED: [&str; 57] = [
 
 #[cfg(test)]
 thread_local! {
-    /// Counts how often identifiers were assigned on this thread.
+    /// Number of times that identifiers were assigned on this thread.
     pub(super) static ASSIGNMENTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Number of hex digits of the raw name's SHA-256 that distinguish two tools with the same identifier.
+/// Number of hex digits of the raw name's SHA-256 that are added to distinguish two tools with the same identifier.
 const SUFFIX_DIGITS: usize = 6;
 
-/// Returns whether a name can stand in code unchanged.
+/// Returns whether a name can be used in code as an identifier without a change.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::is_identifier;
@@ -91,7 +91,8 @@ pub fn is_identifier(name: &str) -> bool {
 /// Assigns an identifier to each raw name. The result depends only on the set of names, not on their order.
 ///
 /// A name that is an identifier stays unchanged. Otherwise, `_` replaces each character that is not allowed, and a leading digit or a
-/// reserved word gets the prefix `_`. If the result is taken, `_` and six hex digits of the raw name's SHA-256 are added.
+/// reserved word gets the prefix `_`. If another name already has the result as its identifier, `_` and six hex digits of the raw name's
+/// SHA-256 are added.
 ///
 /// ```
 /// let names = hyperlight_mcp::catalog::assign_identifiers(["delete-all", "delete_all"]);
@@ -121,7 +122,7 @@ fn derive(name: &str, taken: &BTreeSet<String>) -> String {
         return identifier;
     }
     let digest = hex::encode(Sha256::digest(name.as_bytes()));
-    // More than six digits are needed only if a server has chosen a name whose digest collides.
+    // More than six digits are only needed if a server has deliberately chosen a name with the same six digits.
     (SUFFIX_DIGITS..=digest.len())
         .map(|digits| format!("{identifier}_{}", &digest[..digits]))
         .find(|candidate| !taken.contains(candidate))

@@ -1,5 +1,5 @@
-//! Decides which parts of a tool a host's model is offered as the server wrote them. No part of a tool reaches a model that its approval request
-//! does not show.
+//! Decides which parts of a tool a host's model gets in the form in which the server wrote them. A model never gets a part of a tool that
+//! the tool's approval request does not show.
 
 use std::fmt;
 
@@ -12,17 +12,18 @@ use crate::text::{MAX_LEVELS, has_invisible, sanitise_json, sanitise_text};
 
 /// Maximum length of the name of a tool, a prompt or an argument in an approval request, in characters.
 pub const MAX_SHOWN_NAME_CHARS: usize = 200;
-/// Maximum length of a URI in an approval request, in characters. A URI is longer than a name, as it contains a path.
+/// Maximum length of a URI in an approval request, in characters. It is greater than for a name, because a URI contains a path.
 pub const MAX_SHOWN_URI_CHARS: usize = 1_000;
-/// Maximum length of a text in `_meta`: longer than any that is read from a server, as a host gets all of it.
+/// Maximum length of a text in `_meta`, in characters. A whole `_meta` from a server has at most as many bytes, so a host gets all of its
+/// texts.
 pub const MAX_SHOWN_META_CHARS: usize = 16 * 1024;
-/// The length up to which an approval request shows names and literals in schemas, even where descriptions are cut earlier. No declaration
-/// contains longer ones.
+/// Minimum length in characters up to which an approval request shows names and literals in schemas completely. Descriptions may be cut
+/// earlier. Declarations only contain names and literals up to this length.
 const MIN_SHOWN_LITERAL_CHARS: usize = 1_024;
 
-/// Keywords of a JSON Schema whose values map names to schemas.
+/// JSON Schema keywords whose values are objects that map names to schemas.
 const NAMED_SCHEMAS: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
-/// Keywords of a JSON Schema whose texts are literals, names, patterns and references. A changed one would be wrong.
+/// JSON Schema keywords whose texts are literals, names, patterns and references. A changed text would make them wrong.
 const EXACT: [&str; 19] = [
     "const",
     "enum",
@@ -44,17 +45,17 @@ const EXACT: [&str; 19] = [
     "$dynamicAnchor",
     "$vocabulary",
 ];
-/// Keywords of a JSON Schema whose texts are meant for a reader.
+/// JSON Schema keywords whose texts are meant for readers.
 const TEXTS: [&str; 3] = ["title", "description", "$comment"];
 
-/// The reason why an approval request does not show a part that a call or a host needs as it is.
+/// The reason why an approval request does not completely show a part that a call or a host needs unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unshown {
-    /// The request replaces what is nested deeper.
+    /// The part is nested too deeply, so the approval request replaces it.
     TooDeep,
-    /// The request cuts the text.
+    /// The text is too long, so the approval request cuts it.
     TooLong,
-    /// The text has characters that nobody sees.
+    /// The text contains invisible characters.
     Invisible,
 }
 
@@ -68,7 +69,8 @@ impl fmt::Display for Unshown {
     }
 }
 
-/// Returns the length to which an approval request cuts the texts of a schema. `max_chars` is the length limit of a description.
+/// Returns the length in characters to which an approval request cuts the texts of a schema. `max_chars` is the maximum length of a
+/// description.
 ///
 /// ```
 /// assert_eq!(hyperlight_mcp::catalog::shown_literal_chars(2_000), 2_000);
@@ -79,7 +81,7 @@ pub fn shown_literal_chars(max_chars: usize) -> usize {
     max_chars.max(MIN_SHOWN_LITERAL_CHARS)
 }
 
-/// Returns why a tool cannot be offered to a host's model under a name of its own. `None` if it can.
+/// Returns the reason why a tool cannot be offered to a host's model under its own name. Returns `None` if it can be offered.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{Unshown, Wording, unshown_tool};
@@ -98,7 +100,8 @@ pub fn unshown_tool(tool: &Tool, wording: &Wording) -> Option<Unshown> {
     [check(&tool.name, MAX_SHOWN_NAME_CHARS).err()].into_iter().chain(of_schemas).flatten().next()
 }
 
-/// Returns why a prompt cannot be offered to a model: it is asked for by its name and with the names of its arguments. `None` if it can.
+/// Returns the reason why a prompt cannot be offered to a model. Returns `None` if it can be offered. The prompt's name and the names of
+/// its arguments are checked, because a request for the prompt contains them.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{Unshown, unshown_prompt};
@@ -114,7 +117,8 @@ pub fn unshown_prompt(prompt: &Prompt) -> Option<Unshown> {
     [&prompt.name].into_iter().chain(arguments).find_map(|name| check(name, MAX_SHOWN_NAME_CHARS).err())
 }
 
-/// Returns why a resource or a template cannot be offered to a model: it is read by its URI. `None` if it can.
+/// Returns the reason why a resource or a resource template cannot be offered to a model. Returns `None` if it can be offered. The URI is
+/// checked, because a request to read the resource contains it.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{Unshown, unshown_uri};
@@ -127,12 +131,13 @@ pub fn unshown_uri(uri: &str) -> Option<Unshown> {
     check(uri, MAX_SHOWN_URI_CHARS).err()
 }
 
-/// Returns a schema with the texts that its approval request shows. Names and literals stay, as a call with changed ones would fail.
+/// Returns a schema with the same texts that its approval request shows. Names and literals are not changed, because a call with a
+/// changed one would fail.
 pub(super) fn offered_schema(schema: &Json, wording: &Wording) -> Result<Json, Unshown> {
     Offer { wording, limit: shown_literal_chars(wording.max_chars) }.schema(schema, 0)
 }
 
-/// Returns `_meta` as its approval request shows it. Its texts stay as they are if the request shows each of them whole.
+/// Returns `_meta` in the form in which its approval request shows it. If the request shows all texts completely, they are not changed.
 pub(super) fn offered_meta(meta: &Map<String, Json>) -> Map<String, Json> {
     let whole = Json::Object(meta.clone());
     if exact(&whole, MAX_SHOWN_META_CHARS, 0).is_ok() {
@@ -144,7 +149,7 @@ pub(super) fn offered_meta(meta: &Map<String, Json>) -> Map<String, Json> {
     }
 }
 
-/// Walks a schema with the length to which its approval request cuts texts.
+/// Converts a schema for a host's model. `limit` is the length to which the approval request cuts texts.
 struct Offer<'a> {
     wording: &'a Wording,
     limit: usize,
@@ -184,7 +189,7 @@ impl Offer<'_> {
     }
 }
 
-/// Checks that an approval request shows all texts and levels of a value.
+/// Checks that an approval request shows all texts and all levels of a value completely.
 fn exact(value: &Json, limit: usize, level: usize) -> Result<(), Unshown> {
     check_level(value, level)?;
     match value {
@@ -199,7 +204,8 @@ fn check_level(value: &Json, level: usize) -> Result<(), Unshown> {
     if level >= MAX_LEVELS && (value.is_array() || value.is_object()) { Err(Unshown::TooDeep) } else { Ok(()) }
 }
 
-/// Checks that an approval request shows a text to its end. It shows backticks and ends of comments in a harmless form, which hides nothing.
+/// Checks that an approval request shows a text completely. The request may change backticks and the ends of comments, but this hides
+/// nothing.
 fn check(text: &str, limit: usize) -> Result<(), Unshown> {
     if text.len() > limit && text.chars().nth(limit).is_some() {
         return Err(Unshown::TooLong);
@@ -214,7 +220,7 @@ mod tests {
     use serde_json::json;
 
     const WORDING: Wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
-    /// A text that a person would not approve.
+    /// Text that a person would not approve if they could see it.
     const HIDDEN: &str = "HIDDEN";
 
     fn nested(levels: usize, leaf: Json) -> Json {
@@ -249,7 +255,7 @@ mod tests {
             let text = found.as_ref().map(ToString::to_string).unwrap_or_default();
             assert!(!text.contains('\u{1b}') && !text.contains(&tags("H")), "{schema}");
             assert_eq!(found.map(|_| text.contains(HIDDEN)), offered, "{schema}");
-            // What is offered is what the request shows.
+            // The offered schema contains the same texts as the approval request.
             let shown = sanitise_json(&schema, shown_literal_chars(WORDING.max_chars)).to_string();
             assert!(!text.contains(HIDDEN) || shown.contains(HIDDEN), "{schema}");
         }

@@ -1,8 +1,8 @@
-//! Resources, resource templates and prompts, as their server describes them.
+//! Resources, resource templates and prompts, as described by their server.
 
 use serde::{Deserialize, Serialize};
 
-/// A resource, as its server lists it.
+/// A resource that a server lists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
@@ -16,7 +16,7 @@ pub struct Resource {
     pub mime_type: Option<String>,
 }
 
-/// A resource template (RFC 6570): one entry for all resources whose URIs match it.
+/// A resource template (RFC 6570), which is one entry for all resources whose URIs match it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceTemplate {
@@ -30,7 +30,7 @@ pub struct ResourceTemplate {
     pub mime_type: Option<String>,
 }
 
-/// A prompt, as its server lists it.
+/// A prompt that a server lists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Prompt {

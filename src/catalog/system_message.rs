@@ -1,4 +1,4 @@
-//! Builds the part of a system prompt that tells a model which modules code can import.
+//! Builds the part of a system prompt that describes which modules code can import.
 
 use std::fmt::Write as _;
 
@@ -7,25 +7,25 @@ use super::hints::{FunctionInfo, ModuleInfo, example_of, failure_caveat};
 use super::tokens::estimate_tokens;
 use crate::error::{Error, Result};
 
-/// Number of bytes of a manifest's tools that one token of the budget allows. A declaration takes at least a fifth of the bytes of its JSON
-/// Schema, and a token has about four bytes. Declarations of larger manifests would not fit, so they are not even built.
+/// Number of bytes of a manifest's tools for each token of the budget. A declaration has at least a fifth of the bytes of its JSON
+/// Schema, and a token has about four bytes. So the declarations of larger manifests would not fit, and are not built.
 const BYTES_PER_TOKEN: usize = 32;
-/// Size limit of manifests whose declarations are built. The work blocks the calling thread, which may be JavaScript's main thread, for a
-/// fraction of a second.
+/// Maximum total size of the manifests whose declarations are built. Building them blocks the calling thread, which may be JavaScript's
+/// main thread, for a fraction of a second.
 const MAX_DECLARED_BYTES: usize = 1024 * 1024;
-/// Number of tokens of the shortest line.
+/// Estimated number of tokens of the shortest line.
 const TOKENS_PER_LINE: usize = 4;
-/// Number of parameters that a function's line names.
+/// Maximum number of parameters that a function's line contains.
 const MAX_NAMED: usize = 8;
 const MAX_NAME_CHARS: usize = 40;
 
-/// The texts for one module, at each level of detail.
+/// The texts about one module, one for each level of detail.
 pub(super) struct Section {
     name: String,
     functions: usize,
     example: Option<String>,
     count: Text,
-    /// `None` if the lines would exceed the budget.
+    /// `None` if lines for the functions would exceed the budget.
     lines: Option<Text>,
     full: Option<Text>,
 }
@@ -35,7 +35,7 @@ struct Text {
     tokens: usize,
 }
 
-/// Level of detail of a module's text.
+/// Level of detail of the text about a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     /// The module's name, its purpose and the number of its functions.
@@ -58,7 +58,7 @@ impl Section {
         Self { full: Some(full), ..Self::outline(module, true) }
     }
 
-    /// Makes a section without declarations. With `has_lines`, it has a line for each function.
+    /// Makes a section without declarations. If `has_lines` is true, it contains a line for each function.
     pub(super) fn outline(module: &ModuleInfo, has_lines: bool) -> Self {
         let purpose = if module.purpose.is_empty() { String::new() } else { format!(": {}", module.purpose) };
         let count = format!("- {} ({}){purpose}\n", module.specifier, counted(module.functions.len(), "function"));
@@ -95,7 +95,7 @@ fn line(function: &FunctionInfo) -> String {
         .iter()
         .take(MAX_NAMED)
         .map(|parameter| {
-            // The server chose the name. It is escaped, so that it stays within its line.
+            // The server chose this name. It is escaped, so that it cannot contain a line break.
             let name: String = key(&parameter.name).chars().take(MAX_NAME_CHARS).collect();
             if parameter.required { name } else { format!("{name}?") }
         })
@@ -112,14 +112,14 @@ fn line(function: &FunctionInfo) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
     Full,
-    /// Only the summary, and with `has_lines` also a line for each function: declarations would not fit.
+    /// The summary, and also a line for each function if `has_lines` is true. Declarations would not fit.
     Outline {
         has_lines: bool,
     },
 }
 
-/// Decides which texts are built for modules, given the number of functions and the bytes of each. The smallest modules get declarations
-/// first, as long as all of them could fit.
+/// Decides which texts are built for each module. `modules` contains the number of functions and the number of bytes of each module.
+/// Declarations are built for the smallest modules first, as long as all of them could fit.
 pub(super) fn extents(modules: &[(usize, usize)], budget: usize) -> Vec<Extent> {
     let mut left = budget.saturating_mul(BYTES_PER_TOKEN).min(MAX_DECLARED_BYTES);
     let mut extents: Vec<_> =
@@ -134,7 +134,7 @@ pub(super) fn extents(modules: &[(usize, usize)], budget: usize) -> Vec<Extent> 
     extents
 }
 
-/// Builds the system message within the budget. First the modules with the cheapest lines get lines, then the modules with the cheapest
+/// Builds the system message within the budget. First, the modules with the shortest lines get lines. Then the modules with the shortest
 /// declarations get declarations.
 pub(super) fn system_message(sections: &[Section], failures: Failures, budget: usize) -> Result<String> {
     let head = head(sections, failures);
@@ -168,7 +168,7 @@ pub(super) fn system_message(sections: &[Section], failures: Failures, budget: u
     Ok(message)
 }
 
-/// Returns the introduction: how to call and find tools, and the total number of modules and functions.
+/// Returns the introduction. It describes how to call and find tools, and contains the total number of modules and functions.
 fn head(sections: &[Section], failures: Failures) -> String {
     let mut head = String::from(
         "# Tools as code\nCode that you write runs in a sandbox: an ES module in JavaScript or TypeScript with a function `handler(input)`, whose \
@@ -187,7 +187,7 @@ fn head(sections: &[Section], failures: Failures) -> String {
 const FINDING: &str = "What is not shown here is found by code: `import { search, describe } from \"host:mcp\"`; `search(\"what it should do\")` lists \
                        functions, `describe(\"mcp-name.function\")` gives their types.";
 
-/// Returns a message without the list of modules, if the budget does not even suffice for one line for each module.
+/// Returns a message without a list of the modules. It is used if the budget is too small for one line for each module.
 fn totals(sections: &[Section], failures: Failures, budget: usize) -> Result<String> {
     let functions: usize = sections.iter().map(|section| section.functions).sum();
     let mut message = format!(

@@ -3,9 +3,10 @@
 /// Estimates the number of tokens of a text. For code and English prose, the result is 10% to 25% higher than the count of `OpenAI`'s
 /// tokenizer `o200k_base` (measured by `benches/tokens.mjs`). Tokenizers of other models differ by a similar amount.
 ///
-/// A word, or a part of a `camelCase` word, costs one token for each six letters. A word that cannot be spoken costs more than one token
-/// for each two letters, as a server could choose such names to use up the budget. A number costs one token for each three digits,
-/// punctuation one for each two neighbouring marks, and a character beyond ASCII one to four. The space before a word costs nothing.
+/// A word, or a part of a `camelCase` word, costs one token for each six letters. A word that cannot be pronounced costs more than one
+/// token for each two letters, because a server could choose such names to use up the budget. A number costs one token for each three
+/// digits, punctuation one for each two neighbouring marks, and a character beyond ASCII one to four. The space before a word costs
+/// nothing.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::estimate_tokens;
@@ -26,7 +27,7 @@ pub fn estimate_tokens(text: &str) -> usize {
         tokens += match class {
             Class::Letters => words(run),
             Class::Digits => length.div_ceil(3),
-            // A single space is part of the next word's token. A line break with the space around it is one token.
+            // A single space belongs to the token of the next word. A line break together with the white space around it is one token.
             Class::Blanks if run == b" " => usize::from(start == bytes.len()),
             Class::Blanks => blanks(run),
             Class::Marks if length <= 3 => length.div_ceil(2),
@@ -37,7 +38,8 @@ pub fn estimate_tokens(text: &str) -> usize {
     tokens
 }
 
-/// Returns the number of tokens of a character beyond visible ASCII. Counts its first byte, and nothing for the other bytes.
+/// Returns the number of tokens of a character beyond visible ASCII. The first byte counts for the whole character. The other bytes count
+/// 0.
 fn beyond(byte: u8) -> usize {
     match byte {
         0x80..=0xbf => 0,
@@ -47,13 +49,15 @@ fn beyond(byte: u8) -> usize {
     }
 }
 
-/// Returns the number of tokens of white space. Repeated characters cost little; each change to another character costs half a token.
+/// Returns the number of tokens of a sequence of white space. Repeated characters cost little. Each change to another character costs
+/// half a token.
 fn blanks(run: &[u8]) -> usize {
     let kinds = 1 + run.windows(2).filter(|pair| pair[0] != pair[1]).count();
     kinds.div_ceil(2).max(run.len().div_ceil(16))
 }
 
-/// Returns the number of tokens of a run of letters. Splits it at capitals: `getURLOf` has the words get, URL and Of.
+/// Returns the number of tokens of a sequence of letters. The sequence is split at capitals. For example, `getURLOf` consists of the
+/// words get, URL and Of.
 fn words(letters: &[u8]) -> usize {
     let begins = |index: usize| {
         let upper = letters[index].is_ascii_uppercase();
@@ -68,12 +72,12 @@ fn words(letters: &[u8]) -> usize {
     tokens
 }
 
-/// Returns the number of tokens of one word. A word that cannot be spoken costs more than one token for each two letters.
+/// Returns the number of tokens of one word. A word that cannot be pronounced costs more than one token for each two letters.
 fn word(letters: &[u8]) -> usize {
     let is_vowel = |letter: &u8| matches!(letter.to_ascii_lowercase(), b'a' | b'e' | b'i' | b'o' | b'u' | b'y');
     let vowels = letters.iter().filter(|letter| is_vowel(letter)).count();
     let longest = letters.split(is_vowel).map(<[u8]>::len).max().unwrap_or(0);
-    // "strengths" has five consonants in a row. Short abbreviations such as "html" are not meant.
+    // The limits allow "strengths", which has five consonants in a row, and short abbreviations such as "html".
     let unspeakable = letters.len() > 4 && (vowels * 10 < letters.len() || longest > 5 || letters.len() > 24);
     if unspeakable { (letters.len() * 6).div_ceil(10) } else { letters.len().div_ceil(6) }
 }

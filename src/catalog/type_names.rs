@@ -1,11 +1,11 @@
-//! Gives each type of a module a unique name. The names for the types of a server's tools are chosen once for each manifest, so that they
-//! do not depend on which tool is declared.
+//! Gives each type of a module a unique name. The names of the types for a server's tools are chosen once for each manifest. So a name is
+//! always the same, whichever tool is declared.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Tool;
 
-/// Names of TypeScript types that a module uses.
+/// Names of TypeScript types that a module uses itself.
 const TAKEN: [&str; 21] = [
     "Array",
     "Boolean",
@@ -31,15 +31,15 @@ const TAKEN: [&str; 21] = [
 ];
 const MAX_NAME_CHARS: usize = 64;
 
-/// The names that are in use.
+/// Names that are already used.
 #[derive(Default)]
 struct UsedNames {
     taken: HashSet<String>,
-    /// The next number to try for each name.
+    /// For each wanted name, the next number to try.
     numbers: HashMap<String, usize>,
 }
 
-/// Chooses names within one module, in addition to the names of its tools' types.
+/// Chooses unique names for further types of a module. The names of the types for its tools are already chosen.
 pub(super) struct NameAllocator<'a> {
     before: &'a UsedNames,
     own: UsedNames,
@@ -50,7 +50,7 @@ impl<'a> NameAllocator<'a> {
         Self { before, own: UsedNames::default() }
     }
 
-    /// Returns a name that is unique in the module.
+    /// Returns a name that is unique in the module: `wanted`, or `wanted` with a number.
     pub(super) fn name(&mut self, wanted: &str) -> String {
         let UsedNames { taken, numbers } = &mut self.own;
         let number = numbers.entry(wanted.to_owned()).or_insert_with(|| self.before.numbers.get(wanted).copied().unwrap_or(1));
@@ -64,25 +64,27 @@ impl<'a> NameAllocator<'a> {
     }
 }
 
-/// The names of each tool's input type and output type.
+/// Names of the input type and output type of each tool.
 pub(super) struct TypeNames {
     given: UsedNames,
-    /// Names of the input and output types by the tools' raw names.
+    /// Names of the input and output types, keyed by the tools' raw names.
     tools: HashMap<String, (String, String)>,
 }
 
 impl TypeNames {
-    /// Names the input and output types of `tools`. `identifiers` are the functions' names: no type may get one of them.
+    /// Chooses the names of the input and output types of `tools`. `identifiers` are the names of the functions. No type gets one of
+    /// these names.
     pub(super) fn new(tools: &[Tool], identifiers: &BTreeMap<String, String>) -> Self {
         let taken = TAKEN.into_iter().map(ToOwned::to_owned).chain(identifiers.values().cloned()).collect();
         let mut given = UsedNames { taken, numbers: HashMap::new() };
         let mut name_allocator = NameAllocator::beside(&given);
         let mut named = HashMap::with_capacity(tools.len());
         for tool in tools {
-            // If two tools share a name, a call means the first.
+            // If two tools have the same name, only the first is used, because a call uses the first.
             if !named.contains_key(&tool.name) {
                 let base = pascal(&identifiers[&tool.name], "Tool");
-                // The name of an output type is reserved even if the tool has none. Adding an output schema then changes no other name.
+                // A name for the output type is reserved even if the tool has none. So no other name changes if the tool gets an output
+                // schema later.
                 named.insert(
                     tool.name.clone(),
                     (name_allocator.name(&format!("{base}Input")), name_allocator.name(&format!("{base}Output"))),
@@ -100,13 +102,13 @@ impl TypeNames {
         self.tools.get(tool)
     }
 
-    /// Returns a chooser of names for the other types of the module.
+    /// Returns an allocator for the names of the other types of the module.
     pub(super) fn name_allocator(&self) -> NameAllocator<'_> {
         NameAllocator::beside(&self.given)
     }
 }
 
-/// Converts a name to the form of a type name: `get_forecast` becomes `GetForecast`.
+/// Converts a name to the usual form of a type name. For example, `get_forecast` becomes `GetForecast`.
 pub(super) fn pascal(name: &str, fallback: &str) -> String {
     let words = name.split(|character: char| !character.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let mut pascal = String::new();

@@ -1,5 +1,5 @@
-//! Matches URIs against URI templates (RFC 6570). The matcher is strict: a URI that the server could read as something other than what a
-//! person approved matches no template.
+//! Checks whether URIs match URI templates (RFC 6570). The check is strict. If the server could interpret a URI differently from what a
+//! person approved, the URI matches no template.
 
 use std::borrow::Cow;
 
@@ -10,17 +10,18 @@ const MAX_TEMPLATE_BYTES: usize = 2_048;
 const MAX_URI_BYTES: usize = 8_192;
 const MAX_EXPRESSIONS: usize = 32;
 const MAX_COMPILED_BYTES: usize = 1024 * 1024;
-/// Number of decoding rounds. A URI that is encoded more often could hide its meaning.
+/// Maximum number of decoding rounds. A URI that is encoded more often could hide its meaning.
 const MAX_DECODINGS: usize = 3;
 
-/// Pattern of a variable's character: unreserved or percent-encoded.
+/// Pattern of one character of a variable's value: unreserved or percent-encoded.
 const PLAIN: &str = "(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})";
-/// Pattern of a variable's character where a dot separates values.
+/// Pattern of one character of a variable's value, if a dot separates values.
 const LABEL: &str = "(?:[A-Za-z0-9_~-]|%[0-9A-Fa-f]{2})";
-/// Pattern for `{+variable}`: also allows reserved characters, except those that begin a query or a fragment.
+/// Pattern of one character of the value for `{+variable}`. It also allows reserved characters, except those that begin a query or a
+/// fragment.
 const RESERVED: &str = "(?:[A-Za-z0-9._~:/@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})";
 
-/// A URI template, compiled to a regular expression.
+/// A URI template that is compiled to a regular expression.
 #[derive(Debug, Clone)]
 pub struct UriTemplate(Regex);
 
@@ -65,8 +66,8 @@ impl UriTemplate {
     }
 }
 
-/// Returns all forms in which a server could read a URI: as written, and after each round of percent-decoding. Returns `None` if a form
-/// could lead to another folder or has hidden characters.
+/// Returns all forms in which a server could read a URI. These are the URI itself, and its form after each round of percent-decoding.
+/// Returns `None` if a form could lead to another folder or has hidden characters.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::readings;
@@ -88,7 +89,7 @@ pub fn readings(uri: &str) -> Option<Vec<String>> {
     Some(readings)
 }
 
-/// Returns whether a URI has no control characters, no backslashes, and no path segments `.` or `..`.
+/// Returns whether a URI contains no control characters, no backslashes, and no path segments `.` or `..`.
 fn is_plain(uri: &str) -> bool {
     let dots = |segment: &str| matches!(segment, "." | "..");
     !uri.contains(|next: char| next.is_control() || next == '\\') && !uri.split(['/', '?', '#', ';']).any(dots)
@@ -200,7 +201,7 @@ mod tests {
             let uri = format!("memo://{}/x", utf8_percent_encode(&value, NON_ALPHANUMERIC));
             let follows = matches("memo://{id}/x", &uri);
             match readings(&format!("memo://{value}")) {
-                // A value that is percent-encoded itself is decoded again, so the URI may be refused.
+                // The value itself contains percent-encoding, and is decoded again. So the URI may be refused.
                 Some(_) => {}
                 None => prop_assert!(!follows, "{}", uri),
             }

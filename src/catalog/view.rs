@@ -1,4 +1,4 @@
-//! Describes everything that the code of a run can import.
+//! Describes all modules that the code of a run can import.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{Manifest, Tool};
 use crate::error::{Error, ErrorText, Result};
 use crate::text::nearest;
 
-/// Separators between a server and its tool in `describe("weather.get_forecast")`.
+/// Characters that may separate a server and its tool, as in `describe("weather.get_forecast")`.
 const SEPARATORS: [char; 2] = ['.', '/'];
 
 /// The servers and modules that the code of a run can import, with methods that describe them.
@@ -35,7 +35,7 @@ pub struct Catalog {
     style: DeclarationStyle,
 }
 
-/// Full information about a tool.
+/// All information about a tool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolInfo {
@@ -50,22 +50,22 @@ pub struct ToolInfo {
     pub description: Option<String>,
     /// TypeScript declaration of the tool's module with only this function.
     pub declaration: String,
-    /// JSON Schemas as the server sent them. They are meant for programs and are not sanitised for models.
+    /// JSON Schema of the arguments, as the server sent it. It is meant for programs, and is not sanitised for models.
     pub input_schema: Json,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Json>,
-    /// The names of the tool for hosts that call it directly. The gateway fills them in from the approvals.
+    /// Names of the tool for hosts that call it directly. The gateway adds them from the approvals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direct_names: Option<DirectNames>,
 }
 
-/// The offer of an approved server.
+/// Summary of an approved server: its tools, and the number of its resources and prompts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerOffer {
-    /// The name or specifier that agent code imports.
+    /// Import specifier of the server's module, for agent code.
     pub specifier: String,
     pub server_name: String,
     pub server_version: String,
@@ -80,17 +80,17 @@ pub struct ServerOffer {
     pub prompts: usize,
 }
 
-/// A tool in one line.
+/// A tool's name and purpose, for one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ToolLine {
-    /// The name or specifier that agent code imports.
+    /// Name under which agent code imports the function.
     pub name: String,
     /// Raw name of the tool.
     pub tool: String,
     pub purpose: String,
 }
 
-/// The module that a name stands for.
+/// The module to which a name refers.
 enum Module<'a> {
     Server(&'a str, &'a Manifest),
     Agent(&'a AgentModuleInfo),
@@ -104,14 +104,15 @@ impl Catalog {
         Self { servers, modules, style }
     }
 
-    /// Returns all modules: `host:mcp`, those of the servers, and those that the agent's author added.
+    /// Returns the summaries of all modules: `host:mcp`, the servers' modules, and the modules that the agent's author added.
     #[must_use]
     pub fn list_modules(&self) -> Vec<ModuleSummary> {
         let servers = self.servers.iter().map(|(server, manifest)| hints::server_summary(server, manifest, &self.style));
         [hints::mcp_module().0].into_iter().chain(servers).chain(self.modules.iter().map(hints::agent_summary)).collect()
     }
 
-    /// Returns a module with its functions. `name` is the name of a module (`mcp-weather`, with or without `host:`) or of a server.
+    /// Returns a module with descriptions of its functions. `name` is the name of a module (`mcp-weather`, with or without `host:`) or of
+    /// a server.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_MODULE`.
@@ -123,7 +124,7 @@ impl Catalog {
         })
     }
 
-    /// Returns a tool by its raw name or its identifier.
+    /// Returns all information about a tool. `tool` is its raw name or its identifier.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
@@ -145,7 +146,7 @@ impl Catalog {
         })
     }
 
-    /// Returns the specifier of a tool's module, and a short description of the tool.
+    /// Returns the import specifier of a tool's module, and a short description of the tool.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
@@ -179,12 +180,12 @@ impl Catalog {
             Ok(module) => return Ok(self.declared(&module)),
             Err(error) => error,
         };
-        // A raw name may contain a dot too, so each dot is tried. The first known module is used.
+        // A raw name may itself contain a dot, so the text is split at each dot. The first split at a known module is used.
         for (index, _) in what.match_indices(SEPARATORS) {
             let (Ok(module), function) = (self.module(&what[..index]), &what[index + 1..]) else { continue };
             let (server, manifest, tool) = match module {
                 Module::Server(server, manifest) => (server, manifest, function),
-                // Modules other than servers' are short, so the whole module is declared.
+                // Modules that belong to no server are short, so the whole module is declared.
                 other if functions_of(&other).iter().any(|known| known == function) => return Ok(self.declared(&other)),
                 _ => continue,
             };
@@ -194,12 +195,12 @@ impl Catalog {
         Err(unknown)
     }
 
-    /// Returns the part of a system prompt that describes the modules. Its size is at most `budget_tokens` by
-    /// [`crate::catalog::estimate_tokens`], whose result is more often too high than too low. Modules are declared in full if they fit.
-    /// Otherwise they get one line for each function, or only the number of their functions.
+    /// Returns the part of a system prompt that describes the modules. According to [`crate::catalog::estimate_tokens`], whose result is
+    /// more often too high than too low, it has at most `budget_tokens` tokens. Modules whose complete declarations fit are declared. For
+    /// the others, there is one line for each function, or only the number of functions.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` if not even the totals fit. The message names the smallest budget.
+    /// `ERR_INVALID_OPTION` if even the message without a list of modules does not fit. The error contains the smallest possible budget.
     pub fn system_message(&self, budget_tokens: usize) -> Result<String> {
         let sizes: Vec<_> = self.servers.values().map(|manifest| (manifest.tools.len(), manifest.tool_bytes())).collect();
         let extents = extents(&sizes, budget_tokens);
@@ -213,7 +214,7 @@ impl Catalog {
         system_message(&servers.chain(modules).collect::<Vec<_>>(), self.style.failures, budget_tokens)
     }
 
-    /// Returns the offer of a server.
+    /// Returns the summary of an approved server.
     #[must_use]
     pub fn server_offer(server: &str, manifest: &Manifest, style: &DeclarationStyle) -> ServerOffer {
         let wording = &style.wording;
@@ -267,7 +268,7 @@ impl Catalog {
         server.map(|(server, manifest)| Module::Server(server, manifest)).ok_or_else(|| self.unknown_module(name, plain))
     }
 
-    /// Returns a tool's name with the name of the first server that has it: `weather.get_forecast`.
+    /// Returns a tool's identifier together with the name of the first server that has the tool: `weather.get_forecast`.
     fn server_with(&self, tool: &str) -> Option<String> {
         let mut having =
             self.servers.iter().filter_map(|(server, manifest)| Some(format!("{server}.{}", manifest.tool_or_identifier(tool)?.1)));
@@ -276,7 +277,7 @@ impl Catalog {
 
     fn unknown_module(&self, name: &str, plain: &str) -> Error {
         let modules = self.list_modules();
-        // A module of a server is found by the name of the server too.
+        // A server's module can also be found by the name of the server.
         let names = modules.iter().flat_map(|module| [Some(module.name.as_str()), module.server.as_deref()]).flatten();
         let meant = nearest(plain, names);
         let is_meant =

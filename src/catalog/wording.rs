@@ -1,13 +1,13 @@
 //! Prepares the texts of servers for a model.
 
-/// Functions that sanitise texts. The module `trust` provides them, as it decides which text a model may read.
+/// Functions that sanitise texts. The module `trust` provides them, because it decides which texts a model may read.
 #[derive(Debug, Clone, Copy)]
 pub struct Wording {
-    /// Sanitises a text of several lines, and cuts it to a number of characters.
+    /// Sanitises a text that may have several lines, and cuts it to a number of characters.
     pub text: fn(&str, usize) -> String,
-    /// Sanitises a text, makes it one line, and cuts it to a number of characters.
+    /// Sanitises a text, converts it to one line, and cuts it to a number of characters.
     pub line: fn(&str, usize) -> String,
-    /// Length limit of a description, in characters.
+    /// Maximum length of a description, in characters.
     pub max_chars: usize,
 }
 
@@ -18,7 +18,7 @@ impl Wording {
         (self.text)(text, self.max_chars)
     }
 
-    /// Sanitises a text for one line: a title, or a name.
+    /// Sanitises a text that must be on one line, for example a title or a name.
     #[must_use]
     pub fn one_line(&self, text: &str, max_chars: usize) -> String {
         (self.line)(text, max_chars.min(self.max_chars))
@@ -46,8 +46,8 @@ impl Wording {
 
 const MAX_PURPOSE_CHARS: usize = 160;
 
-/// Returns whether a punctuation mark ends a sentence. It must come before a space and a capital letter, and must not belong to an
-/// abbreviation.
+/// Returns whether a punctuation mark ends a sentence. The next word must not begin with a lower-case letter, and the mark must not
+/// belong to an abbreviation.
 fn ends_sentence(line: &str, index: usize, character: char) -> bool {
     let after = &line[index + character.len_utf8()..];
     match character {

@@ -1,4 +1,4 @@
-//! The command `approve`: shows the two stages of an approval to a person, one after the other.
+//! The command `approve`: shows the approval requests of the two stages to a person, one after the other.
 
 use serde_json::{Value as Json, json};
 
@@ -33,7 +33,7 @@ pub(super) async fn approve(session: &Session, arguments: &Approve) -> Result<Ex
     reviewed(session, &gateway, &names, arguments.digest.as_deref()).await
 }
 
-/// Offers the approval of one server.
+/// Asks the person to approve one server.
 pub(super) async fn review_one(session: &Session, gateway: &Gateway, name: &str) -> Result<Exit, CliError> {
     reviewed(session, gateway, &[name.to_owned()], None).await
 }
@@ -63,7 +63,7 @@ async fn reviewed(session: &Session, gateway: &Gateway, names: &[String], digest
 /// Returns the names of the servers that need approval. If there are none, prints a message.
 fn unapproved(session: &Session, gateway: &Gateway) -> Result<Vec<String>, CliError> {
     let servers = gateway.servers()?;
-    // The catalogue offers servers that nobody has asked for.
+    // The servers of the catalogue are left out, because nobody has asked for them.
     let is_asked_for = |server: &ServerStatus| server.source.kind != SourceKind::Catalogue;
     let is_wanting = |server: &ServerStatus| is_asked_for(server) && (!server.approved || !server.quarantined.is_empty());
     let wanting: Vec<String> = servers.into_iter().filter(is_wanting).map(|server| server.name).collect();
@@ -77,7 +77,7 @@ fn is_approved(request: &ApprovalRequest) -> (bool, &str) {
     (request.is_approved(), request.digest())
 }
 
-/// Approves the request with this digest. The request may have been shown by another process.
+/// Approves the request with this digest. Another process may have shown the request.
 async fn with_digest(gateway: &Gateway, name: &str, digest: &str) -> crate::error::Result<Reviewed> {
     let request = gateway.approval_request(name).await?;
     if is_approved(&request) == (true, digest) {
@@ -85,12 +85,12 @@ async fn with_digest(gateway: &Gateway, name: &str, digest: &str) -> crate::erro
     }
     gateway.approve(name, Some(digest), None).await?;
     let approved = matches!(request, ApprovalRequest::Manifest(_));
-    // Returns the request of the second stage, so that a person can approve it next.
+    // Returns the request of the second stage, which a person can approve next.
     let request = if approved { None } else { Some(gateway.approval_request(name).await?) };
     Ok(Reviewed { server: name.to_owned(), approved, request, error: None })
 }
 
-/// Asks a person at each stage. If no person can be asked, returns the request, so that it can be printed.
+/// Asks a person at each stage. If no person can be asked, returns the request, so that the caller can print it.
 async fn review(session: &Session, gateway: &Gateway, name: &str) -> crate::error::Result<Reviewed> {
     let mut shown: Vec<String> = Vec::new();
     loop {
@@ -99,7 +99,7 @@ async fn review(session: &Session, gateway: &Gateway, name: &str) -> crate::erro
         if approved {
             return Ok(Reviewed { server: name.to_owned(), approved: true, request: None, error: None });
         }
-        // A request that was just approved and is still open would be shown again and again, so the loop ends with an error.
+        // If a request that was just approved is still open, it would be shown endlessly. So the loop ends with an error.
         if shown.iter().any(|known| known == digest) {
             return Err(Error::DigestChanged { server: name.to_owned() });
         }

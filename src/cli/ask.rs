@@ -31,7 +31,7 @@ impl Callbacks for Person {
         if self.allowed.allows(server, tool) {
             return Some(Box::pin(async { Ok(Decision::Run) }));
         }
-        // The name is shown as it is: another tool may have the same name without what nobody sees.
+        // The name is shown with escapes, because another tool may have the same name except for invisible characters.
         let call = format!("{server}.{}", escaped_line(tool));
         if !self.can_ask {
             let text =
@@ -54,7 +54,7 @@ impl Callbacks for Person {
                 let text = format!("the code wants to call {call} ({reason}) with\n{}\n{choices}", whole_arguments_text(whole));
                 answer = dialog.ask(&text).await.unwrap_or_default().to_lowercase();
             }
-            // `y` is the usual answer to other questions. Here it means no, as a person must choose how long the permission lasts.
+            // In other questions, `y` is the usual answer. Here it means no, because a person must choose how long the permission lasts.
             Ok(match answer.as_str() {
                 "o" | "once" => Decision::Once,
                 "r" | "run" => Decision::Run,
@@ -146,7 +146,7 @@ impl Callbacks for Person {
     }
 }
 
-/// Asks a server's question: a form field by field, or a page to open. An empty answer to a required field declines the question.
+/// Asks a server's question: shows a form field by field, or a page to open. An empty answer to a required field declines the question.
 async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
     let text = |value: &Json| sanitise_text(value.as_str().unwrap_or_default(), MAX_TEXT_CHARS);
     let line = |value: &Json| sanitise_line(value.as_str().unwrap_or_default(), MAX_TEXT_CHARS);
@@ -154,7 +154,7 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
     let dialog = terminal.dialog().await;
     dialog.say(&format!("server \"{who}\" asks: {}\n", indented(&text(&question["message"]))));
     if let Some(url) = question["url"].as_str() {
-        // The address is shown in full and as it is, because a person opens it.
+        // The address is shown in full and not changed, because a person opens it.
         dialog.say(&format!("  {}\n", escaped_line(url)));
         let agreed = dialog.confirm(&format!("Have you opened this page of server \"{who}\", and do you agree?")).await;
         return if agreed { ElicitationAnswer::Accept(None) } else { ElicitationAnswer::Decline };
@@ -182,7 +182,7 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
             Ok(None) | Err(()) => return refused(&dialog, "the value has the wrong type, or is missing"),
         }
     }
-    // Defaults are filled in before the form is shown, so that only shown values are sent.
+    // Defaults are inserted before the form is shown, so that only values which were shown are sent.
     let content = match form.fill(Some(&Json::Object(answers))) {
         Ok(content) => content,
         Err(problems) => return refused(&dialog, &problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
@@ -201,7 +201,7 @@ fn refused(dialog: &Dialog<'_>, problem: &str) -> ElicitationAnswer {
     ElicitationAnswer::Decline
 }
 
-/// Shows a text that is sent as it is: on one line, with the numbers of characters that nobody sees.
+/// Formats a text that is sent unchanged: on one line, with numbers in place of invisible characters.
 fn escaped_line(text: &str) -> String {
     escaped(text).replace('\n', "\\n")
 }
@@ -216,7 +216,7 @@ fn shown_default(value: &Json) -> String {
     }
 }
 
-/// Returns the values that a person may type: choices in full, as two of them may differ at their ends alone.
+/// Returns the values that a person may type. Choices are shown in full, because two of them may differ only at their ends.
 fn choices(field: &Json, kind: &str) -> String {
     let lists = [&field["enum"], &field["oneOf"], &field["items"]["enum"], &field["items"]["anyOf"]];
     let value = |choice: &Json| choice.as_str().or(choice["const"].as_str()).map(escaped_line);

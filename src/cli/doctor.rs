@@ -1,4 +1,4 @@
-//! The command `doctor`: finds problems in this installation and says how to fix them.
+//! The command `doctor`: finds problems in this installation and explains how to fix them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -36,13 +36,13 @@ struct Finding {
     what: String,
     status: Status,
     text: String,
-    /// Action that fixes the problem.
+    /// The action that fixes the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }
 
 impl Finding {
-    /// Makes a finding. Each of its texts may have names and commands of a config that nobody has approved.
+    /// Creates a finding. Sanitises its texts, because they may contain names and commands of a config that nobody has approved.
     fn new(what: &str, status: Status, text: impl Into<String>, remedy: Option<String>) -> Self {
         let remedy = remedy.map(|remedy| one_line(&remedy));
         Self { what: one_line(what), status, text: sanitise_text(&text.into(), MAX_TEXT_CHARS), remedy }
@@ -62,11 +62,11 @@ pub(super) async fn doctor(session: &Session) -> Result<Exit, CliError> {
             findings.push(hypervisor(&gateway).await);
             let servers = gateway.servers()?;
             findings.push(config(session, servers.len()));
-            // What waits for a decision comes first of all.
+            // Servers that wait for a decision are shown first.
             let is_pending = |server: &&ServerStatus| server.state == ServerState::PendingApproval;
             findings.splice(0..0, servers.iter().filter(is_pending).map(|server| proposed(server, &session.next_command)));
             findings.extend(gateway.providers().iter().map(|provider| look_at_provider(provider, &session.next_command)));
-            // Nobody has asked for a server of the catalogue that is not approved.
+            // Servers of the catalogue that are not approved are skipped, because nobody has asked for them.
             let is_asked_for = |server: &&ServerStatus| server.approved || server.source.kind != SourceKind::Catalogue;
             for server in servers.iter().filter(|server| is_asked_for(server) && !is_pending(server)) {
                 findings.push(look_at(&gateway, server, &session.next_command).await);
@@ -109,7 +109,7 @@ fn platform() -> Finding {
     )
 }
 
-/// Checks the watchdog. This program ends the servers when `hyperlight-mcp` has ended in any way.
+/// Checks the watchdog, the program that ends the servers when `hyperlight-mcp` has ended in any way.
 fn watchdog(path: &Path) -> Finding {
     match fs::metadata(path) {
         Ok(file) if file.permissions().mode() & 0o111 != 0 => Finding::ok("watchdog", path.display().to_string()),
@@ -176,7 +176,7 @@ async fn hypervisor(gateway: &Gateway) -> Finding {
         return Finding::new("hypervisor", Status::Problem, report.problem.unwrap_or_default(), report.remedy);
     }
     let text = format!("a guest boots here in {:.0} ms", report.boot_ms.unwrap_or_default());
-    // The report's warning is about the isolation of the guest. It is shown, but it is not a problem that a person can fix.
+    // The report's warning is about the isolation of the guest. It is shown as information, because a person cannot fix it.
     Finding::ok("hypervisor", report.warning.map_or_else(|| text.clone(), |warning| format!("{text}; {warning}")))
 }
 
@@ -219,7 +219,7 @@ fn look_at_provider(provider: &ProviderStatus, next_command: &NextCommand) -> Fi
     }
 }
 
-/// Checks one server. Connects only to an approved server, as `doctor` must not start any other.
+/// Checks one server. Connects only to an approved server, because `doctor` must not start any other.
 async fn look_at(gateway: &Gateway, server: &ServerStatus, next_command: &NextCommand) -> Finding {
     let what = format!("server {}", server.name);
     let name = &server.name;
@@ -240,7 +240,7 @@ async fn look_at(gateway: &Gateway, server: &ServerStatus, next_command: &NextCo
     }
 }
 
-/// Tells of a server that an agent has added or changed.
+/// Returns the finding for a server that an agent has added or changed.
 fn proposed(server: &ServerStatus, next_command: &NextCommand) -> Finding {
     let what = format!("server {}", server.name);
     let text = format!("{} has added or changed it, and nobody has decided about it", server.source);
@@ -252,7 +252,8 @@ fn proposed(server: &ServerStatus, next_command: &NextCommand) -> Finding {
     Finding::new(&what, Status::Warning, text, Some(remedy))
 }
 
-/// Names the variables that a server lacks before it is approved. Afterwards, the attempt to connect tells that.
+/// Returns a warning with the missing variables of a server that is not approved yet. For an approved server, the attempt to connect
+/// reports them.
 fn readiness(server: &ServerStatus) -> Option<Finding> {
     let is_told = server.approved || server.state == ServerState::Disabled || server.missing.is_empty();
     let text = format!("it is not ready: not set: {}", server.missing.join(", "));
@@ -261,7 +262,7 @@ fn readiness(server: &ServerStatus) -> Option<Finding> {
 }
 
 async fn unapproved(gateway: &Gateway, name: &str, what: &str, next_command: &NextCommand) -> Finding {
-    // At stage 2 (tools), the approval request would start the server, which `doctor` must not do.
+    // At stage 2 (tools), an approval request would start the server. `doctor` must not do this.
     let stage =
         gateway.servers().ok().and_then(|servers| servers.into_iter().find(|server| server.name == name)).map(|server| server.state);
     if stage == Some(ServerState::Unapproved)

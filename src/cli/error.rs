@@ -39,7 +39,7 @@ impl From<Error> for CliError {
 }
 
 impl CliError {
-    /// Prints the error, and returns the exit status of the program.
+    /// Prints the error. Returns the exit status of the program.
     pub(super) fn tell(self, session: &Session) -> Exit {
         let exit = if matches!(self, Self::Usage(_)) { Exit::Usage } else { Exit::Failed };
         let next_command = &session.next_command;
@@ -70,12 +70,12 @@ pub(super) fn message(error: &Error, next_command: &NextCommand) -> String {
     worded(error, next_command, |text| text)
 }
 
-/// Returns the message for a person. Indents untrusted lines, as an error may contain text of a script, a server or a config.
+/// Returns the message for a person. Indents untrusted lines, because an error may contain text of a script, a server or a config.
 pub(super) fn told(error: &Error, next_command: &NextCommand) -> String {
     worded(error, next_command, |text| indented(&text))
 }
 
-/// Builds a message that suggests the next command. `others` formats text that may be untrusted.
+/// Builds a message that suggests the next command. `others` formats texts that may be untrusted.
 fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> String) -> String {
     let about = |command: &str, server: &str| next_command.with(&format!("{command} {server}"));
     match error {
@@ -110,7 +110,7 @@ fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> 
             let error = others(error.to_string());
             format!("{error}\nTo read the change: {}", about("approve", server))
         }
-        // The original advice suggests a callback, which only the author of an agent can pass.
+        // The advice in the error is about a callback, which only the author of an agent can provide.
         Error::ConfigInvalid { .. } => {
             others(error.to_string().replace(INPUT_ADVICE, "run this command in a terminal, where a person can type it"))
         }

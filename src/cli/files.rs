@@ -1,4 +1,4 @@
-//! Reads and writes files that a person names.
+//! Reads and writes files whose paths a person gives.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -11,7 +11,7 @@ use crate::sandbox::Stop;
 
 /// Size limit of a script, an input or a config.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// Number of symbolic links that are followed, the same limit as in Linux.
+/// Maximum number of symbolic links that are followed. Linux has the same limit.
 const MAX_LINKS: usize = 40;
 
 /// Reads a text from a file or, for `-`, from standard input.
@@ -32,11 +32,11 @@ pub(super) fn read(path: &Path) -> Result<String, CliError> {
     }
 }
 
-/// Reads a config of hyperlight-mcp or of another program. Accepts only a regular file, as nobody has named the path and it could lead to a
+/// Reads a config of hyperlight-mcp or of another program. Accepts only a regular file: no person has given the path, so it could lead to a
 /// pipe or a device. Returns `None` if there is no file.
 ///
 /// # Errors
-/// A sentence about the problem, without the name of the file.
+/// A sentence that describes the problem, without the name of the file.
 pub(super) fn read_config(path: &Path) -> Result<Option<String>, String> {
     match read_bounded(path, Links::Follow, MAX_BYTES) {
         Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| "it is not text (UTF-8)".to_owned()),
@@ -45,14 +45,14 @@ pub(super) fn read_config(path: &Path) -> Result<Option<String>, String> {
     }
 }
 
-/// Reads a script or an input like [`read`]. Gives up when the program is interrupted, as a pipe without a writer never ends.
+/// Reads a script or an input, like [`read`]. Stops waiting when the program is interrupted, because a pipe without a writer never ends.
 pub(super) async fn read_until(path: &Path, stop: &Stop) -> Result<String, CliError> {
     let (sender, text) = tokio::sync::oneshot::channel();
     let owned = path.to_owned();
     let read = move || {
         let _ = sender.send(read(&owned));
     };
-    // This is a separate thread, as the runtime would wait for a blocked thread of its pool before it ends.
+    // A separate thread is used, because the runtime would wait for a blocked thread of its pool before it ends.
     let started = std::thread::Builder::new().name("mcp-read".to_owned()).spawn(read);
     started.map_err(|error| CliError::Message(FILE, format!("{} cannot be read: {error}", path.display())))?;
     tokio::select! {
@@ -62,25 +62,25 @@ pub(super) async fn read_until(path: &Path, stop: &Stop) -> Result<String, CliEr
     }
 }
 
-/// Replaces a regular file completely or not at all, or makes a new one. Writes directly to a pipe or a device. An existing file keeps its
-/// permissions; a new file gets `mode`.
+/// Replaces a regular file completely or not at all, or creates a new one. Writes directly to a pipe or a device. An existing file keeps
+/// its permissions; a new file gets `mode`.
 pub(super) fn write(path: &Path, text: &str, mode: u32) -> Result<(), CliError> {
     write_with(path, text, |before| before.unwrap_or(mode))
 }
 
-/// Writes a file like [`write`], which only this user may read afterwards.
+/// Does the same as [`write`], but afterwards only this user may read the file.
 pub(super) fn write_private(path: &Path, text: &str) -> Result<(), CliError> {
     write_with(path, text, |_| 0o600)
 }
 
-/// `mode` gets the mode of the file that is replaced, if there is one.
+/// Writes a file. `mode` gets the mode of the replaced file, if there is one, and returns the mode of the new file.
 fn write_with(path: &Path, text: &str, mode: impl FnOnce(Option<u32>) -> u32) -> Result<(), CliError> {
     let failed = |error: io::Error| CliError::Message(FILE, format!("{} cannot be written: {error}", path.display()));
     // Symbolic links are resolved first, so that the link itself is not replaced.
     let target = target_of(path).map_err(failed)?;
     let there = fs::metadata(&target).ok();
     if there.as_ref().is_some_and(|there| !there.is_file()) {
-        // The original path is opened, as `/dev/stdout` can lead to a pipe that has no path.
+        // The original path is opened, because `/dev/stdout` can lead to a pipe that has no path.
         return File::options().write(true).open(path).and_then(|mut file| file.write_all(text.as_bytes())).map_err(failed);
     }
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -89,8 +89,8 @@ fn write_with(path: &Path, text: &str, mode: impl FnOnce(Option<u32>) -> u32) ->
     replace_with_mode(&target, text.as_bytes(), mode, Writing::Durable).map_err(failed)
 }
 
-/// Writes a file that the person did not name. Replaces only a regular file, as the author of a project could place a link or a pipe with
-/// this name in it.
+/// Writes a file whose path the person did not give. Replaces only a regular file, because the author of a project could have placed a link
+/// or a pipe with this name in it.
 pub(super) fn write_in_project(path: &Path, text: &str, mode: u32) -> Result<(), CliError> {
     match fs::symlink_metadata(path) {
         Ok(there) if !there.is_file() => {
@@ -108,7 +108,7 @@ pub(super) fn write_in_project(path: &Path, text: &str, mode: u32) -> Result<(),
 fn target_of(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
-        // The kernel resolves links such as `/proc/self/fd/1` itself, and their targets have no path.
+        // The kernel resolves links such as `/proc/self/fd/1` in its own way, and their targets have no path.
         if fs::metadata(&target).is_ok_and(|there| !there.is_file()) {
             return Ok(target);
         }

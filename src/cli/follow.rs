@@ -1,4 +1,4 @@
-//! The command `logs --follow`: prints new lines of a server's log, whichever process writes them.
+//! The command `logs --follow`: prints new lines of a server's log, no matter which process writes them.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use super::session::Session;
 use crate::command::{Logs, logs_text};
 use crate::gateway::LogLine;
 
-/// Time between two reads of the log file.
+/// Time between two readings of the log file.
 const INTERVAL: Duration = Duration::from_millis(300);
-/// Number of lines that one read returns. If a server writes more lines in one interval, the first of them are lost.
+/// Maximum number of lines that one reading returns. If a server writes more lines in one interval, the first of them are lost.
 const WINDOW: usize = 1_000;
 
 pub(super) async fn follow(session: &Session, logs: &Logs) -> Result<Exit, CliError> {
@@ -25,7 +25,7 @@ pub(super) async fn follow(session: &Session, logs: &Logs) -> Result<Exit, CliEr
     let mut known;
     loop {
         if session.json() {
-            // Each line is a separate JSON document, as the output never ends.
+            // Each line is a separate JSON document, because the output has no end.
             for line in fresh {
                 session.terminal.print(&format!("{}\n", json!(line)));
             }
@@ -43,8 +43,8 @@ pub(super) async fn follow(session: &Session, logs: &Logs) -> Result<Exit, CliEr
     }
 }
 
-/// Returns the lines of `now` that come after `known`. Both are the last lines of the same log, so `now` begins with lines that end
-/// `known`. Equal lines are kept.
+/// Returns the lines of `now` that follow `known`. Both are the last lines of the same log, so `now` begins with lines that are at the end
+/// of `known`. Lines with equal texts are kept.
 fn after<'n>(known: &[LogLine], now: &'n [LogLine]) -> &'n [LogLine] {
     let most = known.len().min(now.len());
     let seen = (0..=most).rev().find(|&count| known.ends_with(&now[..count])).unwrap_or_default();

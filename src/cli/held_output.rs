@@ -1,16 +1,16 @@
-//! Output that waits while a person is asked a question.
+//! Output that is held back while a person answers a question.
 
-/// Most of the waiting output that is kept, in bytes. The end of it is kept, as it is the most recent.
+/// Maximum size of the output that is held back, in bytes. If there is more, the latest output is kept.
 const MAX_HELD_BYTES: usize = 256 * 1024;
 
-/// A standard stream to which output goes.
+/// A standard stream for output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stream {
     Output,
     Error,
 }
 
-/// The waiting output, in its order.
+/// The output that is held back, in order.
 #[derive(Debug, Default)]
 pub(super) struct HeldOutput {
     parts: std::collections::VecDeque<(Stream, String)>,
@@ -20,7 +20,8 @@ pub(super) struct HeldOutput {
 }
 
 impl HeldOutput {
-    /// Keeps a text. Drops the oldest texts on standard error if it becomes too much; the value of a run, on standard output, is never dropped.
+    /// Keeps a text. If there is too much text, drops the oldest texts for standard error. Text for standard output, which is the value of
+    /// a run, is never dropped.
     pub(super) fn keep(&mut self, stream: Stream, text: &str) {
         self.bytes += text.len();
         self.parts.push_back((stream, text.to_owned()));
@@ -32,7 +33,7 @@ impl HeldOutput {
         }
     }
 
-    /// Returns the output in its order, with a notice in front if some was dropped.
+    /// Returns the output in order. If some was dropped, a notice comes first.
     pub(super) fn into_parts(self) -> impl Iterator<Item = (Stream, String)> {
         let notice = (self.dropped > 0)
             .then(|| (Stream::Error, format!("({} messages came while you were asked and were too many to keep)\n", self.dropped)));

@@ -1,10 +1,10 @@
-//! Builds the next command that a message suggests. It has the same `--config` and `--state` as the current command.
+//! Builds the command that a message suggests next. It has the same `--config` and `--state` as the current command.
 
 use std::path::Path;
 
 use super::args::Global;
 
-/// Options that each suggested command ends with.
+/// The options at the end of each suggested command.
 #[derive(Debug, Clone, Default)]
 pub(super) struct NextCommand(String);
 
@@ -14,7 +14,7 @@ impl NextCommand {
         Self(given.iter().filter_map(|(name, path)| Some(format!(" {name} {}", quoted(path.as_deref()?)))).collect())
     }
 
-    /// Returns the whole command, ready to be copied into a shell.
+    /// Returns the complete command, which a person can copy into a shell.
     pub(super) fn with(&self, words: &str) -> String {
         format!("hyperlight-mcp {words}{}", self.0)
     }

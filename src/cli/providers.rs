@@ -22,7 +22,7 @@ pub(super) fn providers(session: &Session) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// Shows what the approval of a package's code is about, and asks. With a digest, approves exactly that request.
+/// Shows the approval request for a package's code, and asks the person. With a digest, approves exactly the request with that digest.
 pub(super) async fn approve(session: &Session, name: &str, digest: Option<&str>) -> Result<Exit, CliError> {
     session.check_config()?;
     let gateway = session.open()?;
@@ -48,7 +48,7 @@ pub(super) async fn approve(session: &Session, name: &str, digest: Option<&str>)
     Ok(tell(session, &gateway.approve_provider(&request.package, &request.digest).await?))
 }
 
-/// Takes back the approval of a package's code.
+/// Revokes the approval of a package's code.
 pub(super) async fn revoke(session: &Session, name: &str) -> Result<Exit, CliError> {
     session.check_config()?;
     let status = session.open()?.revoke_provider(name).await?;
@@ -60,7 +60,7 @@ pub(super) async fn revoke(session: &Session, name: &str) -> Result<Exit, CliErr
     Ok(Exit::Done)
 }
 
-/// Prints a request for which nobody can be asked here, and the command that approves it.
+/// Prints a request that no person can answer here, and the command that approves it.
 fn show(session: &Session, request: &ProviderRequest) {
     if session.json() {
         return session.terminal.print_json(&json!({ "provider": request.name, "approved": false, "request": request }));
@@ -72,7 +72,7 @@ fn show(session: &Session, request: &ProviderRequest) {
     terminal.print(&format!("\n{}  {command}\n", terminal.out.wrapped("", sentence)));
 }
 
-/// Tells the status of a provider whose code is approved already.
+/// Prints the status of a provider whose code is already approved.
 fn tell_present(session: &Session, gateway: &Gateway, request: &ProviderRequest) -> Exit {
     match gateway.providers().iter().find(|status| status.package.as_deref() == Some(&request.package)) {
         Some(status) => tell(session, status),

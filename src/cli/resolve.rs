@@ -1,4 +1,5 @@
-//! The command `resolve`: shows which servers would be in force for a task, and writes them for a program that is started next. Starts no server.
+//! The command `resolve`: shows which servers would be in effect for a task, and writes their entries for a program that is started next.
+//! Starts no server.
 
 use std::path::Path;
 
@@ -30,19 +31,20 @@ pub(super) async fn resolve(session: &Session, arguments: &Resolve) -> Result<Ex
     Ok(Exit::Done)
 }
 
-/// Prints the servers that a script would have for a task.
+/// Prints the servers that a script would get for a task.
 pub(super) async fn show_for_run(session: &Session, gateway: &Gateway, text: Option<&str>) -> Result<Exit, CliError> {
     let options = ResolveOptions { task: text.map(task_of), dry_run: true, agent: None };
     show(session, &gateway.resolve(options).await?, None, None);
     Ok(Exit::Done)
 }
 
-/// Returns the task of a text.
+/// Returns a task with this text.
 pub(super) fn task_of(text: &str) -> Task {
     Task { text: Some(text.to_owned()), ..Task::default() }
 }
 
-/// Prints the entries on standard output and the reasons on standard error. Without entries to print, the reasons are the output.
+/// Prints the servers' config entries on standard output, and on standard error the reason why each server is in force or not. If no
+/// entries are printed (a dry run, or they were written to a file), the reasons go to standard output.
 fn show(session: &Session, resolution: &Resolution, entries: Option<&Json>, written: Option<&Path>) {
     let terminal = &session.terminal;
     if session.json() {

@@ -55,8 +55,8 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
             session.terminal.note(Tone::Warning, "warning:", &sanitise_text(warning, MAX_LOG_CHARS));
         }
         if let (Some(tokens), false) = (arguments.max_result_tokens, omitted.is_empty()) {
-            // The cut value mentions `saved`, with which a model reads the rest in a later run. That is not possible here, as this sandbox
-            // ends with this run.
+            // A cut value mentions `saved`, with which a model can read the rest in a later run. This is not possible here, because this
+            // sandbox ends with this run.
             let text = format!("the value was cut to {tokens} tokens, as for a model (--max-result-tokens)");
             session.terminal.note(Tone::Warning, "warning:", &text);
         }
@@ -76,7 +76,7 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
     }
 }
 
-/// Checks that the servers in `--allow-writes` exist, and warns of tools that do not exist. A mistyped name would allow nothing.
+/// Checks that the servers in `--allow-writes` exist, and warns about tools that do not exist. A mistyped name would allow nothing.
 pub(super) fn check_allowed(session: &Session, gateway: &Gateway, allowed: &AllowedWrites) -> Result<(), CliError> {
     for name in allowed.servers() {
         gateway.server_info(name)?;
@@ -92,7 +92,7 @@ pub(super) fn check_allowed(session: &Session, gateway: &Gateway, allowed: &Allo
     Ok(())
 }
 
-/// Boots the guest on a thread that may block.
+/// Boots the guest on a thread that may be blocked.
 async fn boot(agent: &Agent, errors: ToolErrors) -> Result<Arc<Sandbox>, CliError> {
     let agent = agent.clone();
     let booted = tokio::task::spawn_blocking(move || agent.sandbox(errors, None)).await;
@@ -135,14 +135,14 @@ fn print(session: &Session, raw: bool, value: Json, more: Json) {
         return terminal.print_json(&document);
     }
     match value {
-        // A file or another program gets the text unchanged. For a terminal, control characters are removed.
+        // If the output is a file or another program, it gets the text unchanged. If it is a terminal, control characters are removed.
         Json::String(text) if raw && terminal.screens.output => terminal.print(&format!("{}\n", sanitise_text(&text, usize::MAX))),
         Json::String(text) if raw => terminal.print(&format!("{text}\n")),
         value => terminal.print_json(&value),
     }
 }
 
-/// Adds the line of the script to an error, and a hint if a server is not approved.
+/// Adds the line of the script to an error, and hints about servers that are not approved.
 fn explained(agent: &Agent, next_command: &NextCommand, error: Error, (file, code): (&Path, &str), mut more: Json) -> CliError {
     let place = match &error {
         Error::GuestThrew { line: Some(line), column, .. } | Error::CodeSyntax { line: Some(line), column, .. } => Some((*line, *column)),
@@ -170,7 +170,7 @@ fn explained(agent: &Agent, next_command: &NextCommand, error: Error, (file, cod
     CliError::Explained { error: Box::new(error), text, more }
 }
 
-/// Returns a hint for each server that the script imports and that is not approved.
+/// Returns a hint for each server that the script imports but that is not approved.
 fn unapproved_module(agent: &Agent, next_command: &NextCommand, code: &str, error: &Error) -> String {
     if !matches!(error, Error::CodeSyntax { .. } | Error::GuestThrew { .. }) {
         return String::new();
@@ -190,11 +190,11 @@ fn imports(code: &str, server: &str) -> bool {
 /// Formats a line of code with its number, and a caret under the column.
 fn excerpt(code: &str, line: u32, column: Option<u32>) -> String {
     let Some(text) = code.lines().nth((line as usize).saturating_sub(1)) else { return String::new() };
-    // A tab is wider than one column, so the caret would be in the wrong place.
+    // A tab would be wider than one column and move the caret to a wrong place, so it is replaced.
     let text = text.replace('\t', " ");
     let number = line.to_string();
     let shown: String = text.chars().take(MAX_LINE_CHARS).collect();
-    // An escaped character is longer than the original, so the caret would be in the wrong place.
+    // An escaped character is longer than the original and would move the caret to a wrong place, so then there is no caret.
     let same = printable(&shown, &[]) == shown;
     let column = column.filter(|column| same && (1..=MAX_LINE_CHARS).contains(&(*column as usize)));
     let caret = column.map(|column| format!("\n  {} | {}^", " ".repeat(number.len()), " ".repeat(column as usize - 1)));

@@ -1,4 +1,4 @@
-//! The command `serve`: the approved servers as one MCP server, for a host that starts this program.
+//! The command `serve`: provides the approved servers as one MCP server, for a host that starts this program.
 
 use super::args::Serve;
 use super::error::CliError;
@@ -13,7 +13,7 @@ use crate::trust::AllowedWrites;
 const NO_TOKEN: &str = "no token is required: every program on this machine that can reach the port can call the approved tools, \
                         as far as the system does not show that it runs as another user. --token-file FILE requires one";
 
-/// Serves until the host or a signal ends it. Then, requests under way may end.
+/// Serves until the host or a signal ends it. Then waits for the current requests.
 pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, CliError> {
     let transport = transport(arguments)?;
     session.check_config()?;
@@ -47,7 +47,7 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
     Ok(if is_interrupted(&session.stop) { Exit::Interrupted } else { Exit::Done })
 }
 
-/// Reads `--direct`: without servers, it means all of them.
+/// Reads `--direct`. If it names no servers, it means all servers.
 fn direct(arguments: &Serve) -> Direct {
     match &arguments.direct {
         None => Direct::Off,

@@ -17,13 +17,13 @@ use super::untrusted::{indented, without_controls};
 use crate::command::{Style, Tone};
 use crate::text::{is_unseen, sanitise_line};
 
-/// Standard streams of this process that are terminals, and the width of the terminal.
+/// The standard streams of this process that are terminals, and the width of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screens {
     pub input: bool,
     pub output: bool,
     pub error: bool,
-    /// Width of the terminal in columns, if there is one.
+    /// Width of the terminal in columns, if it is known.
     pub columns: Option<usize>,
 }
 
@@ -41,16 +41,16 @@ impl Screens {
     }
 }
 
-/// State of the screen.
+/// The state of the screen.
 #[derive(Default)]
 struct Screen {
-    /// The last line shows progress. Any other output replaces the line.
+    /// True if the last line shows progress. The next output replaces this line.
     progress: bool,
-    /// Output that waits until the open question is answered. `None` if no question is open.
+    /// Output that is held back until the open question is answered. `None` if no question is open.
     held: Option<HeldOutput>,
 }
 
-/// Reason why standard output can no longer be written.
+/// The reason why nothing more can be written to standard output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum OutputEnd {
     /// The reader has closed the output, as `head` does. This is not a failure.
@@ -64,19 +64,19 @@ pub(super) struct Terminal {
     pub(super) screens: Screens,
     pub(super) out: Style,
     pub(super) err: Style,
-    /// State of the screen. Each write holds the lock.
+    /// The state of the screen. Its lock is held during each write.
     screen: Mutex<Screen>,
-    /// Set when standard output can no longer be written.
+    /// Set when nothing more can be written to standard output.
     output_end: OnceLock<OutputEnd>,
     /// Ensures that only one question is asked at a time.
     asking: tokio::sync::Mutex<()>,
-    /// Settings of the terminal before typed text was hidden.
+    /// The settings of the terminal from before typed text was hidden. `None` while typed text is visible.
     visible: Mutex<Option<Termios>>,
 }
 
 impl Terminal {
     pub(super) fn new(screens: Screens, color: ColorChoice, environment: &BTreeMap<String, String>) -> Self {
-        // By https://no-color.org, the variable counts if it is set and not empty.
+        // According to https://no-color.org, the variable is valid if it is set and not empty.
         let plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty())
             || environment.get("TERM").is_some_and(|term| term == "dumb");
         let wanted = |is_screen: bool| match color {
@@ -95,8 +95,8 @@ impl Terminal {
         }
     }
 
-    /// Prints text on standard output. A file or a pipe gets it unchanged, a terminal without control characters. A terminal gets it after the
-    /// answer, if a question is open.
+    /// Prints text on standard output. A file or a pipe gets the text unchanged. A terminal gets it without control characters, and only
+    /// after the answer if a question is open.
     pub(super) fn print(&self, text: &str) {
         if !self.screens.output {
             return self.print_now(text);
@@ -120,7 +120,7 @@ impl Terminal {
         }
     }
 
-    /// Returns the reason if standard output can no longer be written. Also notices a closed pipe before the next write.
+    /// Returns the reason if nothing more can be written to standard output. Also detects a closed pipe before the next write.
     pub(super) fn output_end(&self) -> Option<&OutputEnd> {
         let stdout = io::stdout();
         let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
@@ -136,7 +136,7 @@ impl Terminal {
         self.print(&format!("{}\n", json_text(json)));
     }
 
-    /// Prints text on standard error, for a terminal without control characters. A terminal gets it after the answer, if a question is open.
+    /// Prints text on standard error. A terminal gets it without control characters, and only after the answer if a question is open.
     pub(super) fn say(&self, text: &str) {
         if self.screens.error && self.is_held(Stream::Error, text) {
             return;
@@ -149,7 +149,8 @@ impl Terminal {
         let _ = self.write(text, |text| io::stderr().lock().write_all(text));
     }
 
-    /// Keeps output of others while a question is open: it could look like a part of the question, and the typed answer would go to the question.
+    /// Holds back other output while a question is open. Otherwise the output could look like a part of the question, and a person could
+    /// type an answer to it. Returns whether the text was held back.
     fn is_held(&self, stream: Stream, text: &str) -> bool {
         let mut screen = self.screen();
         let Some(held) = &mut screen.held else { return false };
@@ -167,7 +168,7 @@ impl Terminal {
         self.say(&format!("{} {text}\n", self.err.paint(tone, word)));
     }
 
-    /// Shows progress in a line that the next output replaces. Does nothing if standard error is not a terminal.
+    /// Shows progress on a line that the next output replaces. Does nothing if standard error is not a terminal.
     pub(super) fn progress(&self, text: &str) {
         if !self.screens.error {
             return;
@@ -194,20 +195,22 @@ impl Terminal {
         write(text.as_bytes())
     }
 
-    /// Begins a dialog with the person: one or more questions that belong together. Other dialogs wait, and other output appears after it.
+    /// Begins a dialog with the person: one or more questions that belong together. Other dialogs wait until it ends, and other output
+    /// appears after it.
     pub(super) async fn dialog(&self) -> Dialog<'_> {
         let turn = self.asking.lock().await;
         self.screen().held = Some(HeldOutput::default());
         Dialog { terminal: self, _turn: turn }
     }
 
-    /// Asks for a secret. The answer does not appear on the screen.
+    /// Asks for a secret. The typed answer does not appear on the screen.
     pub(super) async fn ask_secret(&self, question: &str) -> Option<String> {
         let dialog = self.dialog().await;
         let hidden = HiddenInput::begin(self);
         let answer = dialog.ask(question).await;
         drop(hidden);
-        // The line break of the answer was not shown either. If the input has ended, `ask` has printed a line break already.
+        // The line break that ends the answer was not shown either, so one is printed. If the input has ended, `ask` has already printed
+        // one.
         if answer.is_some() {
             dialog.say("\n");
         }
@@ -232,14 +235,15 @@ impl Terminal {
     }
 }
 
-/// Questions that belong together. While it exists, nothing else appears on the terminal. Dropping it prints what was held back.
+/// Questions that belong together. As long as it exists, nothing else appears on the terminal. When it is dropped, the output that was held
+/// back is printed.
 pub(super) struct Dialog<'t> {
     terminal: &'t Terminal,
     _turn: tokio::sync::MutexGuard<'t, ()>,
 }
 
 impl Dialog<'_> {
-    /// Prints text on standard error, as a part of the dialog.
+    /// Prints text on standard error as part of the dialog.
     pub(super) fn say(&self, text: &str) {
         self.terminal.say_now(text);
     }
@@ -276,7 +280,7 @@ impl Drop for Dialog<'_> {
     }
 }
 
-/// Guard that hides typed text while it exists. Does nothing if standard input is not a terminal.
+/// Hides typed text as long as it exists. Does nothing if standard input is not a terminal.
 struct HiddenInput<'t>(&'t Terminal);
 
 impl<'t> HiddenInput<'t> {
@@ -284,7 +288,7 @@ impl<'t> HiddenInput<'t> {
         if let Ok(visible) = tcgetattr(io::stdin()) {
             let mut hidden = visible.clone();
             hidden.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL);
-            // The settings are stored before they are changed, as Ctrl-C may come in between.
+            // The settings are stored before they are changed, because Ctrl-C may occur in between.
             *terminal.visible.lock() = Some(visible);
             let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &hidden);
         }
@@ -298,7 +302,7 @@ impl Drop for HiddenInput<'_> {
     }
 }
 
-/// Formats JSON for a person. Escapes DEL, C1 control characters and invisible characters; the value stays the same.
+/// Formats JSON for a person. Escapes DEL, C1 control characters and invisible characters. The value stays the same.
 ///
 /// ```
 /// let json = serde_json::json!({ "a": "x\u{202e}y" });
@@ -322,7 +326,7 @@ fn escaped(text: String) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         if drives(character) {
-            // JSON writes a character beyond U+FFFF as two numbers.
+            // In JSON, an escaped character beyond U+FFFF is written as two numbers.
             out.extend(character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
         } else {
             out.push(character);

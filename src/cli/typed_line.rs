@@ -1,4 +1,5 @@
-//! Reads one line that a person types. A question that is withdrawn ends its reading, so that it takes no line of the next question.
+//! Reads one line that a person types. If a question is withdrawn, its reading ends, so that it does not take the answer to the next
+//! question.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -9,12 +10,12 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 /// Size limit of one answer.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
-/// Ends the reading when it is dropped.
+/// A guard that ends the reading when it is dropped.
 struct EndOfReading(Arc<OwnedFd>);
 
 impl Drop for EndOfReading {
     fn drop(&mut self) {
-        // The counter of a new eventfd takes a number without waiting.
+        // Writing to the counter of a new eventfd does not block.
         let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 }
@@ -24,7 +25,7 @@ pub(super) async fn read() -> Option<String> {
     let ended = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?);
     let end = EndOfReading(Arc::clone(&ended));
     let (sender, answer) = tokio::sync::oneshot::channel();
-    // This is a separate thread, as it may wait for a person forever, and nothing may wait for this thread.
+    // A separate thread is used, because it may wait for a person forever and nothing may wait for it.
     let work = move || {
         let _ = sender.send(line_of(io::stdin().as_fd(), ended.as_fd()));
     };
@@ -34,8 +35,8 @@ pub(super) async fn read() -> Option<String> {
     line
 }
 
-/// Reads until the first line break. Reads byte by byte, so that nothing of a following line is taken. Returns `None` if the input, or the reading,
-/// ends before anything was read.
+/// Reads until the first line break. Reads byte by byte, so that nothing of the next line is taken. Returns `None` if the input or the
+/// reading ends before anything was read.
 fn line_of(input: BorrowedFd<'_>, ended: BorrowedFd<'_>) -> Option<String> {
     let mut line = Vec::new();
     while line.len() < MAX_ANSWER_BYTES {
@@ -45,7 +46,8 @@ fn line_of(input: BorrowedFd<'_>, ended: BorrowedFd<'_>) -> Option<String> {
             Err(_) => break,
             Ok(_) => {}
         }
-        // The end is looked at first: a line that is typed after a question was withdrawn belongs to the next one.
+        // The end of the reading is checked first. If a question was withdrawn, a line that is typed afterwards belongs to the next
+        // question.
         if !both[0].revents().is_empty() {
             return None;
         }

@@ -10,7 +10,7 @@ use super::grants::agent_of;
 use super::session::Session;
 use super::{Exit, files};
 
-/// A tsconfig.json that makes an editor check scripts for the same environment in which they run.
+/// A tsconfig.json for an editor, so that it checks scripts for the environment in which they run.
 const TSCONFIG: &str = r#"{
   "compilerOptions": {
     "target": "es2023", "lib": ["es2023"], "types": [], "module": "esnext", "moduleResolution": "bundler",
@@ -22,7 +22,7 @@ const TSCONFIG: &str = r#"{
 /// Default name of the output file, in the current folder.
 const DEFAULT_FILE: &str = "hyperlight-mcp.d.ts";
 
-/// Declarations of the guest's global names that ES2023 does not have.
+/// Declarations of the guest's global names that are not part of ES2023.
 const GLOBALS: &str = include_str!("../../guest/globals.d.ts");
 
 pub(super) fn types(session: &Session, arguments: &Types) -> Result<Exit, CliError> {

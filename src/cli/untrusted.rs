@@ -1,8 +1,9 @@
-//! Shows untrusted text at the terminal, so that no line looks like a line of this program, and no text controls the terminal.
+//! Formats untrusted text for the terminal, so that none of its lines looks like a line of this program, and it cannot control the
+//! terminal.
 
 use std::borrow::Cow;
 
-/// The codes with which `Style` colours a text, and the code that ends a colour.
+/// The escape codes with which `Style` colours a text, and the code that ends a colour.
 const COLOURS: [&str; 6] = ["[0m", "[1m", "[2m", "[31m", "[32m", "[33m"];
 
 /// Indents each line of untrusted text except the first, so that no line looks like a line of this program.
@@ -10,8 +11,8 @@ pub(super) fn indented(text: &str) -> String {
     text.trim_end_matches('\n').replace('\n', "\n  | ")
 }
 
-/// Replaces the control characters of a text with their numbers, except line ends, tabs and our colours. Each text is made safe where it is
-/// formatted; this is the last guard, for a text that was overlooked.
+/// Replaces control characters in a text with their numbers, except line ends, tabs and our own colours. Each text is already made safe
+/// when it is formatted. This is the last protection, for a text that was missed.
 pub(super) fn without_controls(text: &str) -> Cow<'_, str> {
     let is_safe = |next: char| !next.is_control() || next == '\n' || next == '\t';
     if text.chars().all(is_safe) {

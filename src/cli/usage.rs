@@ -1,11 +1,12 @@
-//! The error for a wrong command line, as one line.
+//! Formats the error for a wrong command line as one line.
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Error};
 
 use super::args::Cli;
 
-/// Returns the error as one line that names the command's help. Without any command, returns the whole help, as the person has yet to choose one.
+/// Returns the error as one line that names the command's help. If there is no command, returns the whole help, because the person must
+/// first choose a command.
 pub(super) fn usage_error(error: &Error, words: &[String]) -> String {
     let text = error.render().to_string();
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {

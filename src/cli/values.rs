@@ -3,7 +3,7 @@
 /// Parses a time into milliseconds: `500ms`, `30s`, `2m`. A number without a unit means milliseconds.
 ///
 /// # Errors
-/// A sentence that says how to write a time.
+/// A sentence that explains how to write a time.
 ///
 /// ```
 /// use hyperlight_mcp::cli::milliseconds;
@@ -22,7 +22,7 @@ pub fn milliseconds(text: &str) -> Result<u64, String> {
     };
     let number: f64 = number.parse().map_err(|_| wrong())?;
     let time = (number * scale).round();
-    // No limit allows more than a day.
+    // No limit in this program may be longer than a day.
     if !(1.0..=86_400_000.0).contains(&time) {
         return Err(wrong());
     }

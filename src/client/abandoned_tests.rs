@@ -1,4 +1,5 @@
-//! Tests of requests that nobody waits for any more: the server learns it, and nobody else has to wait for that.
+//! Tests of abandoned requests, for whose answer no caller waits any more. The client must cancel them at the server, and must not delay
+//! other callers because of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::error::{ForeignText, Result};
 const CANCELLED: &str = "notifications/cancelled";
 const LONG: Duration = Duration::from_mins(1);
 
-/// A caller that could be asked, and an observer of nothing.
+/// A caller that can be asked questions but gives no answer. It is also an observer that ignores every event.
 struct Anybody(u64);
 
 impl Caller for Anybody {
@@ -82,7 +83,8 @@ async fn open(server: &Server, elicits: bool) -> Arc<Connection> {
     Arc::new(patiently(Box::pin(opening)).await.unwrap())
 }
 
-/// Answers the tool `t`, and never the tool `hang`. `cancelled` is the answer to each cancellation.
+/// Returns a script that answers calls of the tool `t` and never answers calls of the tool `hang`. `cancelled` makes the answer to each
+/// cancellation.
 fn script(cancelled: fn() -> Reply) -> impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static {
     move |seen, _| match seen.what() {
         "tools/list" => {
@@ -125,7 +127,7 @@ async fn abandon(calls: Vec<tokio::task::JoinHandle<Result<Json>>>) {
     }
 }
 
-/// Ids of the calls that the server has seen, and of those that were cancelled there.
+/// Returns the ids of the calls that the server has received, and the ids of the calls that were cancelled at the server.
 fn ids(server: &Server) -> (Vec<i64>, Vec<i64>) {
     let sorted = |mut ids: Vec<i64>| {
         ids.sort_unstable();
@@ -161,7 +163,7 @@ async fn a_caller_waits_for_its_turn_no_longer_because_the_server_confirms_no_ca
         let calls = hang(&connection, &first, 1);
         server.until_seen_times("tools/call", server.seen("tools/call").len() + 1).await;
         abandon(calls).await;
-        // rmcp alone waits for 10 s, and this client alone for 2 s with each confirmation.
+        // Without this client, rmcp waits 10 s for each confirmation of a cancellation. This client waits at most 2 s.
         patiently(call(&connection, "t", &second, Duration::from_secs(8))).await.unwrap();
     }
 }
@@ -201,7 +203,7 @@ async fn a_close_does_not_wait_long_for_confirmations() {
 /// The ways in which a connection is closed.
 #[derive(Debug, Clone, Copy)]
 enum End {
-    /// Revoked, disabled, or changed.
+    /// The server is revoked or disabled, or its config is changed.
     Closed,
     Renewed,
     AllClosed,
@@ -256,7 +258,7 @@ async fn calls_that_nobody_waits_for_have_a_limit_and_hold_nothing_of_their_call
     assert_eq!((connection.room.available_permits(), Arc::strong_count(&caller)), (0, 1));
     let refused = patiently(call(&connection, "t", &caller, Duration::from_millis(10))).await.unwrap_err();
     assert_eq!(refused.code(), "ERR_CALL_TIMEOUT");
-    // The time for a confirmation is limited, so the places become free.
+    // The wait for a confirmation has a time limit, so all four permits become free again.
     drop(patiently(connection.room.acquire_many(4)).await.unwrap());
     patiently(call(&connection, "t", &caller, LONG)).await.unwrap();
 }

@@ -1,18 +1,19 @@
-//! The proxies of this process, through which requests to other machines go.
+//! The proxies of this process, for requests to other machines.
 
 use secrecy::SecretString;
 
 use crate::redact::secrets_within;
 
-/// The variables that name proxies.
+/// Environment variables that name proxies.
 const VARIABLES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
-/// Returns the addresses of the proxies, as the variables of this process name them.
+/// Returns the addresses of the proxies that the environment variables of this process name.
 pub(super) fn addresses() -> impl Iterator<Item = String> {
     VARIABLES.iter().filter_map(|name| std::env::var(name).ok()).map(|address| with_scheme(&address))
 }
 
-/// Returns the logins and the passwords of the proxies, which a proxy may repeat in a refusal.
+/// Returns the user names and the passwords in the proxies' addresses. They must be redacted, because a proxy may repeat them in a
+/// refusal.
 #[must_use]
 pub fn proxy_logins() -> Vec<SecretString> {
     addresses().flat_map(|address| secrets_within(&address)).map(SecretString::from).collect()

@@ -5,10 +5,11 @@ use clap::CommandFactory as _;
 use super::args::Line;
 use super::words::split;
 
-/// Commands whose argument is the name of a server.
+/// Commands that take the name of a server as an argument.
 const OF_A_SERVER: [&str; 7] = ["info", "enable", "disable", "approve", "revoke", "test", "logs"];
 
-/// Returns the words that can complete the line, in order: commands, their options, and names of servers. Each is a whole word.
+/// Returns the words that can complete the last word of the line, in order: commands, their options, and names of servers. Each result is a
+/// complete word.
 ///
 /// ```
 /// use hyperlight_mcp::command::complete;

@@ -53,7 +53,7 @@ impl Speaker {
     }
 }
 
-/// Options for a command and its text output.
+/// Options of a command and of its text output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CommandOptions {
     /// Adds ANSI colours to the text. Default: no colours.
@@ -117,7 +117,7 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
     perform_as(gateway, gateway, command, style, speaker).await
 }
 
-/// Carries out a parsed command. `list` and `search` show what `agent` sees; all else is the operator's.
+/// Carries out a parsed command. `list` and `search` show what `agent` sees. All other commands use the gateway of the operator.
 ///
 /// # Errors
 /// The errors of the gateway's method for the command.
@@ -194,8 +194,8 @@ fn show_logs(gateway: &Gateway, logs: &Logs, style: &Style) -> Result<Outcome> {
     Outcome::of(&json!({ "server": logs.server, "lines": lines }), text)
 }
 
-/// Enables a server. Where a person wants that and the server is not approved, returns the next request, and approves the one whose digest they
-/// type.
+/// Enables a server. If a person requests this and the server is not approved, returns the next approval request. If the person has typed a
+/// digest, approves the request with this digest.
 async fn enable_or_show(gateway: &Gateway, enable: &Approve, style: &Style, speaker: Speaker) -> Result<Outcome> {
     const ENABLED: &str = "is enabled: new runs can use it";
     let Approve { server, digest } = enable;
@@ -242,7 +242,7 @@ async fn approve_or_show(gateway: &Gateway, approve: &Approve, style: &Style, sp
     Outcome::of(&status, text)
 }
 
-/// Returns a server's request. `command` is the one that approves it, followed by the digest.
+/// Returns a server's approval request. `command` is the command that approves it when the digest follows.
 async fn show_request(gateway: &Gateway, server: &str, style: &Style, speaker: Speaker, command: &str) -> Result<Outcome> {
     let request = gateway.approval_request_as(server, speaker.decider()).await?;
     let (approved, digest) = (request.is_approved(), request.digest());

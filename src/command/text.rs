@@ -12,9 +12,9 @@ use crate::text::is_unseen;
 pub const DEFAULT_WIDTH: usize = 80;
 const MIN_WIDTH: usize = 40;
 const MAX_WIDTH: usize = 200;
-/// Number of spaces in a row up to which they are shown unchanged.
+/// Maximum number of consecutive spaces that are shown unchanged.
 const MAX_BLANKS: usize = 8;
-/// Number of different characters of a run that are named.
+/// Maximum number of different characters in a run that are named.
 const MAX_NAMED: usize = 4;
 
 /// Settings for formatted text.
@@ -26,7 +26,7 @@ pub struct Style {
     pub width: usize,
 }
 
-/// Meaning of a text. It decides the text's colour.
+/// The meaning of a text. It decides the text's colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     Heading,
@@ -43,7 +43,7 @@ impl Default for Style {
 }
 
 impl Style {
-    /// Makes a style. An unknown width becomes 80. Any other width is limited to 40 to 200.
+    /// Creates a style. An unknown width becomes 80. Any other width is limited to 40 to 200.
     ///
     /// ```
     /// use hyperlight_mcp::command::Style;
@@ -135,7 +135,7 @@ fn wrap_line(line: &str, width: usize) -> Vec<String> {
     let (mut parts, mut part, mut used) = (Vec::new(), String::new(), 0);
     for word in line.split_inclusive(' ') {
         let needed = word.trim_end().width();
-        // Spaces alone never start a new line, as many of them could push the text before them off the screen.
+        // A run of spaces never starts a new line, because many spaces could push the text before them off the screen.
         if used > 0 && needed > 0 && used + needed > width {
             parts.push(part.trim_end().to_owned());
             (part, used) = (String::new(), 0);
@@ -184,8 +184,8 @@ fn number(character: char) -> String {
     if escape.len() > 1 { escape.collect() } else { character.escape_unicode().collect() }
 }
 
-/// Formats a text on one line, like [`printable`]. Replaces a long run of blanks and of characters that nobody sees with their number, so that it pushes
-/// nothing off the screen.
+/// Formats a text on one line, like [`printable`]. Replaces a long run of blanks and invisible characters with the number of the
+/// characters, so that it pushes nothing off the screen.
 pub(crate) fn one_line(text: &str) -> String {
     let is_empty = |character: char| character == ' ' || !is_seen(character);
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);

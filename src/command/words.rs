@@ -3,8 +3,8 @@
 /// Size limit of a line.
 pub const MAX_LINE_BYTES: usize = 10_000;
 
-/// Words of a command line. White space separates them, except in `'…'`, in `"…"` or after a backslash. `open` is true if no white space
-/// follows the last word, so the word may still be incomplete.
+/// The words of a command line. White space separates words, except in `'…'`, in `"…"` or after a backslash. `open` is true if no white
+/// space follows the last word. Then that word may be incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Words {
     pub words: Vec<String>,
@@ -14,7 +14,7 @@ pub struct Words {
 /// Splits a line as a shell does, but without variables, patterns and comments.
 ///
 /// # Errors
-/// A sentence that names the problem: a quote without its end, or a line that is too long.
+/// A sentence that describes the problem: a quote without its end, or a line that is too long.
 ///
 /// ```
 /// use hyperlight_mcp::command::split;

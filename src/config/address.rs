@@ -1,5 +1,5 @@
-//! Checks the addresses of servers, and prepares them for display to a person. The host that is shown and the host that is connected to come from
-//! the same parser and the same text. Characters that other parsers might read differently are refused.
+//! Checks the addresses of servers, and prepares them for display to a person. The displayed host and the contacted host come from the same
+//! parser and the same text. Characters that other parsers might read differently are refused.
 
 use std::ops::Range;
 
@@ -13,30 +13,31 @@ use crate::redact::is_secret_segment;
 type Verdict = Result<(), &'static str>;
 
 const URL_STARTS: [&str; 2] = ["https://", "http://"];
-/// Takes the place of a placeholder's value. No literal text of an address contains it, as control characters are refused.
+/// The character that replaces a placeholder without a value while an address is parsed. The literal text of an address cannot contain it,
+/// because control characters are refused.
 const MARK: char = '\u{1}';
 /// Maximum length of a parameter's name that is shown in a query. Longer names may be secrets.
 const MAX_PARAMETER_CHARS: usize = 32;
 
-/// An address of the config in the form in which a person reads it before anything is sent there.
+/// An address of the config in the form that is shown to a person before anything is sent to the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// Scheme, host and port are the ones that are connected to, with the host in its ASCII form. In the other parts, placeholders are shown by
-    /// their names. Literal text in the user part, the query and the fragment is shown as `***`, and so is a segment of the path that looks like a
+    /// Scheme, host and port are the ones that are contacted, with the host in its ASCII form. In the other parts, a placeholder is shown
+    /// by its name. Literal text in the user part, the query and the fragment is shown as `***`, and so is a path segment that looks like a
     /// secret.
     pub shown: String,
     /// The host in Unicode, if it is not ASCII.
     pub unicode_host: Option<String>,
-    /// Placeholders that decide scheme, host or port, in the form in which the config writes them.
+    /// Placeholders that decide scheme, host or port, as they are written in the config.
     pub host_from: Vec<String>,
     /// Scheme, host and port, if placeholders decide them and all of these placeholders have a value.
     pub(crate) decided_origin: Option<String>,
 }
 
 impl Address {
-    /// Reads an address of the config. `surroundings` give the values of its variables. Without them, or if a variable is not set, the host also
-    /// shows the placeholder. `is_secret` is called with the name and the value of each variable in the host. A secret variable is shown by its
-    /// name.
+    /// Parses an address of the config. `surroundings` contain the values of its variables. Without them, or if a variable is not set, the
+    /// host is shown with the placeholder. `is_secret` is called with the name and the value of each variable in the host. A secret
+    /// variable is shown by its name.
     ///
     /// ```
     /// use hyperlight_mcp::config::{Address, Surroundings};
@@ -62,7 +63,7 @@ impl Address {
             (Placeholder::Variable { name, .. }, Some((value, _))) => is_secret(name, value),
             _ => false,
         });
-        // Only placeholders that decide the host are replaced. The values of the others are never shown, and may be missing.
+        // Only placeholders that decide the host are replaced. The values of the others are never shown, and need not exist.
         let decided = |index: usize| {
             placeholders.get(index).filter(|(_, region)| region.decides_host()).and_then(|(placeholder, _)| value(*placeholder))
         };
@@ -103,8 +104,8 @@ fn value_of<'a>(placeholder: Placeholder<'a>, surroundings: &'a Surroundings) ->
     value.map(|value| (value.as_str(), false)).or(default.map(|default| (default, true)))
 }
 
-/// Returns a placeholder as it is shown: by its name. `default` receives the name and the default of a variable, and returns the text to show for
-/// the default.
+/// Returns a placeholder for display, by its name. `default` receives the name and the default of a variable, and returns the text to show
+/// for the default.
 pub(crate) fn shown_placeholder(source: &str, meaning: Placeholder, default: &dyn Fn(&str, &str) -> String) -> String {
     match meaning {
         Placeholder::Variable { name, default: Some(text) } => {
@@ -117,7 +118,7 @@ pub(crate) fn shown_placeholder(source: &str, meaning: Placeholder, default: &dy
     }
 }
 
-/// Returns a default in the form in which literal text at its place is shown.
+/// Returns a default for display, masked like literal text in the same region.
 fn shown_default(region: Region, default: &str, is_secret: bool) -> String {
     match region {
         _ if is_secret => "***".to_owned(),
@@ -127,9 +128,10 @@ fn shown_default(region: Region, default: &str, is_secret: bool) -> String {
     }
 }
 
-/// Returns a URL of any scheme, or of none, for display: with `***` for literal text in the user part, the query's values and the fragment. `path`
-/// returns the text to show for the path, and `default` the text for a placeholder's default. `user` returns the text to show for literal text of a
-/// user part that also has placeholders. Such text may be the host, because a placeholder's value may end the authority.
+/// Returns a URL of any scheme, or without one, for display. Literal text in the user part, the query's values and the fragment is shown as
+/// `***`. `path` returns the text to show for the path, and `default` the text for a placeholder's default. `user` returns the text to show
+/// for literal text in a user part that also has placeholders. Such text may be the host, because a placeholder's value may end the
+/// authority.
 pub(crate) fn shown_url(
     text: &str,
     path: &dyn Fn(&str) -> String,
@@ -142,7 +144,7 @@ pub(crate) fn shown_url(
     filled.shown(filled.parsed().filter(|_| is_written_out).as_ref(), path, user)
 }
 
-/// The part of an address in which a placeholder stands.
+/// The part of an address that contains a placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Region {
     /// The start of an address without a literal `://`. The placeholder's value contains the scheme and the host.
@@ -161,7 +163,7 @@ impl Region {
         matches!(self, Self::Base | Self::Scheme | Self::Host)
     }
 
-    /// Checks that this kind of placeholder is permitted in this part of an address.
+    /// Checks whether this kind of placeholder is permitted in this part of an address.
     fn admits(self, placeholder: Placeholder) -> Verdict {
         match (self, placeholder) {
             (Self::Path | Self::Rest, _) | (_, Placeholder::Variable { .. }) | (Self::User, Placeholder::Input(_)) => Ok(()),
@@ -174,12 +176,12 @@ impl Region {
         }
     }
 
-    /// Checks that a value may be inserted here. A delimiter of the authority part within the value would change the host.
+    /// Checks whether a value may be inserted in this region. A delimiter of the authority part within the value would change the host.
     fn check(self, value: &str) -> Verdict {
         match self {
             Self::Scheme if value.chars().all(|next| next.is_ascii_alphabetic()) => Ok(()),
             Self::Scheme => Err("has a variable in its scheme whose value has more than letters; use http or https"),
-            // A colon is permitted here. It can only begin a port, which is shown, or a password.
+            // A colon is permitted here. It can only begin a port, which is displayed, or a password.
             Self::User | Self::Host if value.contains(['/', '\\', '?', '#', '@']) => {
                 Err("has a variable before the path, and its value contains one of / \\ ? # @, which would change the host")
             }
@@ -188,7 +190,7 @@ impl Region {
     }
 }
 
-/// Returns the regions of the placeholders, in their order.
+/// Returns the region of each placeholder, in the order of the placeholders.
 fn regions(template: &Template) -> Vec<Region> {
     let sketch: String = template
         .parts()
@@ -210,16 +212,16 @@ fn regions(template: &Template) -> Vec<Region> {
     sketch.match_indices(MARK).map(region).collect()
 }
 
-/// The borders between the parts of an address. They agree with the URL standard, because backslashes, whitespace and control characters are
+/// The positions of the parts of an address. They agree with the URL standard, because backslashes, whitespace and control characters are
 /// refused.
 struct Split {
-    /// Begins at 0 if the address has no `://`.
+    /// The authority. Begins at 0 if the address has no `://`.
     authority: Range<usize>,
-    /// Includes the `@` after it. Empty if the address has no user part.
+    /// The user part, including the `@` after it. Empty if the address has no user part.
     user: Range<usize>,
-    /// The position of the `?`, or the end.
+    /// The position of the `?`. If there is no query, the same as `fragment`.
     query: usize,
-    /// The position of the `#`, or the end.
+    /// The position of the `#`, or of the end of the text.
     fragment: usize,
 }
 
@@ -238,7 +240,8 @@ impl Split {
 /// An address in which some placeholders are replaced by values, with the origin of each piece of its text.
 struct Filled {
     text: String,
-    /// The pieces in the order of the text, without gaps. A placeholder's piece also has the text to show for the placeholder.
+    /// The pieces in the order of the text, without gaps. If a piece comes from a placeholder, it also contains the text to show for the
+    /// placeholder.
     pieces: Vec<(Range<usize>, Option<String>)>,
 }
 
@@ -274,8 +277,8 @@ impl Filled {
         self.pieces.iter().filter_map(|(_, placeholder)| placeholder.as_ref())
     }
 
-    /// Parses the address as a URL. Placeholders without a value can only stand after the host or in the user part here, so they do not change the
-    /// host.
+    /// Parses the address as a URL. At this point, placeholders without a value can only be after the host or in the user part, so they do
+    /// not change the host.
     fn parsed(&self) -> Option<Url> {
         let text = self.text.replace(MARK, "x");
         check_url(&text).ok()?;
@@ -325,7 +328,7 @@ impl Filled {
 
     fn render(&self, range: Range<usize>, literal: impl Fn(&str) -> String) -> String {
         let shown = |(text, placeholder): (&str, Option<&String>)| match placeholder {
-            // A placeholder that contains the whole start of the address may also contain the start of its path. The delimiter is kept.
+            // A placeholder that contains the start of the address may also contain the start of its path. The delimiter is kept.
             Some(name) if text.starts_with(['/', '?', '#']) => format!("{}{name}", &text[..1]),
             Some(name) => name.clone(),
             None => literal(text),
@@ -339,7 +342,7 @@ fn masked_user(text: &str) -> String {
     text.split(':').map(masked).collect::<Vec<_>>().join(":")
 }
 
-/// Returns a path without the segments that look like secrets. Services give out addresses whose path is the credential.
+/// Returns a path without the segments that look like secrets. Some services give out addresses whose path is the credential.
 pub(crate) fn masked_path(text: &str) -> String {
     let masked = |segment: &str| {
         let is_secret = is_secret_segment(&percent_decode_str(segment).decode_utf8_lossy());
@@ -399,7 +402,7 @@ pub(super) fn check_url(url: &str) -> Verdict {
     if url[split.authority].matches('@').count() > 1 {
         return Err("has more than one @ before its path; write %40 for an @ in a user name or a password");
     }
-    // The parser accepts more characters in a host name than HTTP permits, for example `${`.
+    // The URL parser accepts more characters in a host name than HTTP permits, for example `${`.
     let is_plain = |next: char| next.is_ascii_alphanumeric() || ".-_".contains(next);
     match Url::parse(url).ok().and_then(|parsed| parsed.host().map(|host| host.to_owned())) {
         Some(Host::Ipv4(_) | Host::Ipv6(_)) => Ok(()),
@@ -408,7 +411,7 @@ pub(super) fn check_url(url: &str) -> Verdict {
     }
 }
 
-/// Checks a URL that may contain placeholders, as far as possible before they are replaced.
+/// Checks a URL that may contain placeholders, as far as this is possible before they are replaced.
 pub(super) fn check_url_template(template: &Template) -> Verdict {
     for (placeholder, region) in template.placeholders().zip(regions(template)) {
         region.admits(placeholder)?;
@@ -445,8 +448,8 @@ pub(super) fn fill(filler: &mut Filler<'_>, key: &str, text: &str, check: fn(&st
     url.unwrap_or_default()
 }
 
-/// Refuses characters that URL parsers treat differently: backslashes, which some read as slashes, and whitespace and control characters, which
-/// some drop.
+/// Refuses characters that URL parsers treat differently. Some parsers read a backslash as a slash, and some drop whitespace and control
+/// characters.
 fn check_characters(text: &str) -> Verdict {
     if text.contains(|next: char| next.is_whitespace() || next.is_control()) {
         return Err("has a space or a control character; write a space as %20");
@@ -457,7 +460,7 @@ fn check_characters(text: &str) -> Verdict {
     Ok(())
 }
 
-/// Removes a prefix without regard to case, as schemes are case-insensitive.
+/// Removes a prefix. Ignores case, because schemes are case-insensitive.
 fn strip_start<'t>(text: &'t str, start: &str) -> Option<&'t str> {
     let (head, rest) = text.split_at_checked(start.len())?;
     head.eq_ignore_ascii_case(start).then_some(rest)

@@ -1,4 +1,4 @@
-//! Tests how an address is shown, and which addresses are refused.
+//! Tests the displayed form of addresses, and which addresses are refused.
 
 use super::*;
 use crate::config::{parse_text, resolve_http};
@@ -16,7 +16,8 @@ fn shown(text: &str, variables: &[(&str, &str)]) -> String {
     of(text, variables).shown
 }
 
-/// Returns the error for an entry with this address, when it is read or started. Returns an empty text if the entry is valid.
+/// Returns the error for an entry with this address, found when the entry is read or the server is started. Returns an empty text if there
+/// is no error.
 fn problem(url: &str, variables: &[(&str, &str)]) -> String {
     let quoted = serde_json::to_string(url).unwrap();
     let text = format!(r#"{{ "inputs": [{{ "type": "promptString", "id": "x" }}], "servers": {{ "a": {{ "url": {quoted} }} }} }}"#);
@@ -161,7 +162,7 @@ fn a_host_in_other_letters_is_shown_as_it_is_asked_for_and_as_it_is_written() {
         assert_eq!(address.shown, "https://xn--bcher-kva.example/x", "{url}");
         assert_eq!(address.unicode_host.as_deref(), Some("b\u{fc}cher.example"));
     }
-    // The hosts contain a letter of another script, a full-width dot and an ideographic full stop.
+    // These hosts contain a Cyrillic letter, a full-width dot and an ideographic full stop.
     assert_eq!(shown("https://\u{430}pple.com/", &[]), "https://xn--pple-43d.com/");
     assert_eq!(shown("https://evil\u{3002}com\u{ff0e}example/", &[]), "https://evil.com.example/");
 }

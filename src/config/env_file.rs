@@ -13,7 +13,7 @@ use crate::text::{Position, Problem, displayed_within};
 
 /// Maximum size of an environment file: 1 MiB.
 pub const MAX_ENV_FILE_BYTES: usize = 1024 * 1024;
-/// Maximum number of characters of a variable's name in a message. The content of the file is not approved.
+/// Maximum number of characters of a variable's name that a message shows. The content of the file is not approved.
 pub(super) const MAX_NAME_CHARS: usize = 64;
 
 /// Reads an environment file for [`crate::config::resolve_command`]. Reads only a regular file, and at most one byte over the limit.
@@ -59,12 +59,12 @@ struct Parser<'t> {
     rest: &'t str,
     line: usize,
     variables: Vec<(String, SecretString)>,
-    /// The index in `variables` of each name.
+    /// The index of each name in `variables`.
     places: HashMap<String, usize>,
     problems: Vec<Problem>,
 }
 
-/// A value, and the number of bytes that it takes in the text.
+/// A value, and its length in the text in bytes.
 struct Value {
     text: String,
     length: usize,
@@ -86,7 +86,7 @@ impl Parser<'_> {
         let name = name.trim_end();
         let named = !name.is_empty() && name.chars().all(|next| next.is_ascii_alphanumeric() || "_.-".contains(next));
         if !named {
-            // The text is not shown, because the file may contain anything, for example a secret.
+            // The text is not shown, because the file may contain anything, even a secret.
             self.problem("", column(line, declaration), "must be NAME=value; a name has letters, digits, \"_\", \".\" and \"-\"");
         }
         let shown = if named { name } else { "" };
@@ -105,7 +105,7 @@ impl Parser<'_> {
             }
             Err(ValueProblem::Unclosed) => {
                 self.problem(shown, value_column, "the quote that opens this value is not closed; add the closing quote");
-                // All text that follows is inside of the quote, so further problems would only mislead.
+                // All following text is inside of the quote, so further problems would only be misleading.
                 self.rest = "";
             }
             Err(ValueProblem::TextAfterQuote(length)) => {

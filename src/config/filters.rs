@@ -5,15 +5,16 @@ use super::uri_forms::{Forms, faithful, of_pattern, plausible};
 /// Selects a server's resources by their URIs. An entry is an exact URI, or a prefix with `*` at its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UriFilter {
-    /// If there is a list, only these URIs exist. An empty list allows nothing.
+    /// The only URIs that exist. `None` admits all URIs, and an empty list admits none.
     pub allow: Option<Vec<String>>,
-    /// URIs that do not exist even if `allow` contains them.
+    /// URIs that are hidden even if `allow` contains them.
     pub deny: Vec<String>,
 }
 
 impl UriFilter {
-    /// Returns whether the filter admits a URI. For a URI template, pass the template's text. An entry of `deny` applies to every way in which a
-    /// server may read the URI. An entry of `allow` must match the URI as written, and `allow` must also match all equivalent forms of the URI.
+    /// Returns whether the filter admits a URI. For a URI template, pass the template's text. An entry of `deny` hides the URI if it
+    /// matches any form in which a server may read the URI. `allow` admits the URI only if an entry matches the URI as written, and `allow`
+    /// also matches all equivalent forms of the URI.
     ///
     /// ```
     /// use hyperlight_mcp::config::UriFilter;
@@ -58,7 +59,7 @@ impl UriMatcher<'_> {
     fn allows(&self, uri: &str) -> bool {
         let Some(entries) = &self.allow else { return true };
         let is_named = self.filter.allow.iter().flatten().any(|pattern| covers(pattern, uri));
-        // A URI whose equivalent forms cannot be listed hides its real meaning, so it is not allowed.
+        // If the equivalent forms of a URI cannot be listed, its real meaning is hidden, so it is not allowed.
         is_named && faithful(uri).is_some_and(|forms| forms.iter().all(|form| entries.iter().any(|entry| entry.covers(form))))
     }
 
@@ -68,7 +69,7 @@ impl UriMatcher<'_> {
     }
 }
 
-/// A filter's entry in all forms in which a server may read it.
+/// A filter's entry, with all forms in which a server may read it.
 #[derive(Debug)]
 struct Entry {
     forms: Forms,
@@ -185,7 +186,7 @@ mod tests {
         assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
     }
 
-    /// Rewrites a URI without changing its meaning. Each step is a change that some server reverses.
+    /// Rewrites a URI without changing its meaning. Each step is a change that some server undoes.
     fn disguised(uri: &str, steps: &[(u8, usize)]) -> String {
         steps.iter().fold(uri.to_owned(), |uri, &(step, place)| {
             // Changes are made only after the scheme and the host, so that the URI keeps its address.
@@ -304,7 +305,7 @@ mod tests {
             if filter(Some(&["deep:///logs/*"]), &[]).admits(&uri) {
                 let mut text = uri;
                 for _ in 0..6 {
-                    // A file system follows a path like this, segment by segment.
+                    // Follows the path segment by segment, like a file system.
                     let mut depth: i32 = 0;
                     for segment in text["deep:///logs/".len()..].split(['/', '\\']) {
                         match segment {

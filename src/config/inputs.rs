@@ -14,7 +14,7 @@ pub(super) struct Inputs {
     pub(super) usable: Vec<InputDefinition>,
     /// The problems of each invalid input, by id. Only servers that use the input become invalid.
     broken: BTreeMap<String, Vec<Problem>>,
-    /// All problems, including those of inputs that no server uses.
+    /// All problems, including problems of inputs that no server uses.
     pub(super) problems: Vec<Problem>,
 }
 
@@ -29,8 +29,8 @@ impl Inputs {
         }
     }
 
-    /// Returns the reasons why a server cannot use an input. The list is empty if it can. `reference` creates the first problem, at the place that
-    /// refers to the input.
+    /// Returns the reasons why a server cannot use an input. The list is empty if the server can use it. `reference` creates the first
+    /// problem, at the place that refers to the input.
     pub(super) fn problems_of(&self, id: &str, reference: impl FnOnce(String) -> Problem) -> Vec<Problem> {
         let shown = displayed(id);
         if let Some(problems) = self.broken.get(id) {
@@ -46,7 +46,7 @@ impl Inputs {
         vec![reference(format!("no input \"{shown}\" is defined; inputs defines {known}"))]
     }
 
-    /// Returns whether the answer must not be shown while a person types it.
+    /// Returns whether the answer to this input must not be shown while a person types it.
     pub(super) fn is_secret(&self, id: &str) -> bool {
         self.usable.iter().any(|input| input.id == id && input.secret)
     }
@@ -85,7 +85,7 @@ impl Inputs {
         let id = text("id").unwrap_or_default().to_owned();
         if self.broken.contains_key(&id) || self.usable.iter().any(|known| known.id == id) {
             wrong("id", item.get("id"), "this id is used twice; give each input its own id");
-            // It is not known which of the two definitions a reference means, so neither is used.
+            // If two definitions have the same id, it is not known which one a reference means, so neither is used.
             self.usable.retain(|known| known.id != id);
         }
         if problems.is_empty() {
@@ -104,13 +104,13 @@ impl Inputs {
     }
 }
 
-/// Returns the defaults that apply if nobody answers, by the input's id.
+/// Returns the defaults of these inputs, by id. A default applies if nobody answers.
 pub(super) fn defaults_of(usable: &[InputDefinition], ids: &[String]) -> Vec<(String, SecretString)> {
     let default = |id: &String| Some((id.clone(), usable.iter().find(|input| input.id == *id)?.default.clone()?));
     ids.iter().filter_map(default).collect()
 }
 
-/// Returns the questions that a person is asked, by the input's id. An input without a question, or with an empty one, is left out.
+/// Returns the questions of these inputs, by id. Inputs without a question, or with an empty one, are omitted.
 pub(super) fn descriptions_of(usable: &[InputDefinition], ids: &[String]) -> Vec<(String, String)> {
     let description = |id: &String| Some((id.clone(), usable.iter().find(|input| input.id == *id)?.description.clone()?));
     ids.iter().filter_map(description).filter(|(_, text)| !text.is_empty()).collect()

@@ -1,4 +1,4 @@
-//! Values that the redactor may have to remove from texts, each with its source, which decides whether it is redacted.
+//! Values that the redactor may have to remove from texts. Each value has a source, which decides whether it is redacted.
 
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -11,10 +11,10 @@ pub struct InsertedValue {
     pub source: Source,
 }
 
-/// The source of a value.
+/// The source of an inserted value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A person's answer, a text that contains an answer, or a field whose value is always a secret.
+    /// A person's answer, a text that contains an answer, or a value of a field that is always secret.
     Confidential,
     /// A variable or a file. The text lists the names of the value, separated by spaces.
     Named(String),

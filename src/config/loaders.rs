@@ -1,7 +1,7 @@
-//! Lists the environment variables that make a program load or run code that its command does not name. They belong to the dynamic loader, to
-//! shells, language runtimes and package managers, and to the tools that these start.
+//! Lists the environment variables that can make a program load or run code that its command does not name. The dynamic loader reads such
+//! variables, and so do shells, language runtimes, package managers, and the tools that these start.
 
-/// Names that programs compare with regard to case.
+/// Names that programs compare case-sensitively.
 const NAMES: &[&str] = &[
     // Search paths for programs and for their configuration files.
     "PATH",
@@ -58,7 +58,7 @@ const NAMES: &[&str] = &[
     "SSH_SK_PROVIDER",
     // Shells.
     "BASHOPTS",
-    // ENV is not in the list. Only interactive shells read it, and many programs use it for the name of their stage.
+    // ENV is not in the list. Only interactive shells read it, and many programs use it for the name of their stage (such as `production`).
     "BASH_ENV",
     "FPATH",
     "IFS",
@@ -298,7 +298,7 @@ const NAMES: &[&str] = &[
     "RIPGREP_CONFIG_PATH",
     "TF_CLI_CONFIG_FILE",
 ];
-/// Prefixes of names that programs compare with regard to case.
+/// Prefixes of names that programs compare case-sensitively.
 const STARTS: &[&str] = &[
     "BASH_FUNC_",
     "CARGO_",
@@ -333,8 +333,8 @@ const STARTS: &[&str] = &[
 ];
 /// Prefixes of names that programs compare without regard to case.
 const STARTS_IN_ANY_CASE: &[&str] = &["npm_config_", "pnpm_config_", "yarn_"];
-/// Suffixes of names that programs compare with regard to case: paths of libraries and programs, commands, and options of programs. They also find
-/// variables of programs that no list knows.
+/// Suffixes of names that programs compare case-sensitively: paths of libraries and programs, commands, and options of programs. They also
+/// match variables of programs that are in no list.
 const ENDS: &[&str] = &[
     // Libraries, modules and plugins.
     "_CONFIGURE_PATH",
@@ -392,9 +392,9 @@ const ENDS: &[&str] = &[
     "_ARGS",
     "RC",
 ];
-/// Suffixes of names that end like a startup file and are none.
+/// Suffixes of names that look like a startup file but are not one.
 const NO_STARTUP_FILES: &[&str] = &["SRC", "CRC", "DMARC"];
-/// Suffixes of names that hold a credential. These variables load no code, and their values must be masked.
+/// Suffixes of names of variables that contain a credential. These variables load no code, and their values must be masked.
 const CREDENTIAL_ENDS: &[&str] =
     &["_auth", "_authtoken", "_auth_token", "_auth_ident", "_password", "_token", "_username", "otp", "_api_key", "_apikey", "_secret"];
 
@@ -412,8 +412,8 @@ pub fn loads_code(name: &str) -> bool {
     NAMES.contains(&name) || ends_as_a_loader(name) || (starts && !CREDENTIAL_ENDS.iter().any(|end| lower.ends_with(end)))
 }
 
-/// Returns whether only the start of a name makes it the name of a variable that loads code. Many a variable with such a start loads none. `GIT_CONFIG…`
-/// sets any option of git, so its values always decide what runs.
+/// Returns whether a variable counts as one that loads code only because of the start of its name. Many variables with such a start load no
+/// code. Returns false for `GIT_CONFIG…`, which can set any option of git, so that its values always decide what runs.
 pub(crate) fn loads_code_by_its_start(name: &str) -> bool {
     loads_code(name) && !NAMES.contains(&name) && !ends_as_a_loader(name) && !name.starts_with("GIT_CONFIG")
 }

@@ -1,4 +1,4 @@
-//! Reads `oauth`, the settings with which this program gets access tokens for a server over HTTP. Most servers need none of them.
+//! Reads `oauth`: the settings for getting access tokens for a server over HTTP. Most servers need none of them.
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ pub enum SigningAlgorithm {
 }
 
 impl SigningAlgorithm {
-    /// Returns the name in the config and in a signature's header.
+    /// Returns the name of the algorithm in the config and in a signature's header.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ pub struct OAuthDefinition {
     /// The id of a client that is registered at the authorization server.
     pub client_id: Option<String>,
     pub client_secret: Option<SecretString>,
-    /// The only scopes that may be requested. If there are none, those that the server names are requested.
+    /// The only scopes that may be requested. If the list is empty, the scopes that the server names are requested.
     pub scopes: Vec<String>,
     /// The address of a document that describes the client (SEP-991). The address is the client's id.
     pub client_metadata_url: Option<String>,
@@ -118,7 +118,7 @@ impl OAuthSettings {
     }
 }
 
-/// Replaces the placeholders. Secrets are kept for redaction even if the config contains them literally.
+/// Replaces the placeholders. Secrets are kept for redaction, even if they are literals in the config.
 pub(super) fn resolve(definition: &OAuthDefinition, filler: &mut Filler<'_>) -> OAuthSettings {
     let mut fill = |key: &str, text: &str| filler.fill(&format!("oauth.{key}"), text, Allowed::All);
     let client_id = definition.client_id.as_ref().map(|text| fill("clientId", text));
@@ -129,7 +129,7 @@ pub(super) fn resolve(definition: &OAuthDefinition, filler: &mut Filler<'_>) -> 
     for secret in [&client_secret, &private_key].into_iter().flatten() {
         filler.keep(secret, Source::Confidential);
     }
-    // An input that is not answered yet is empty.
+    // An unanswered input is still empty, so its scope is not checked.
     for (index, scope) in scopes.iter().enumerate().filter(|(_, scope)| !scope.is_empty()) {
         filler.check(&format!("oauth.scopes[{index}]"), rules::check_scope(scope));
     }

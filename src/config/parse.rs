@@ -1,5 +1,5 @@
-//! Reads the config's formats: `mcpServers` (Claude Desktop, `HyperAgent`), `servers` (VS Code's file) and `mcp.servers` (VS Code's settings), with
-//! comments and trailing commas.
+//! Reads the formats of the config: `mcpServers` (Claude Desktop, `HyperAgent`), `servers` (the MCP file of VS Code) and `mcp.servers` (the
+//! settings of VS Code). Comments and trailing commas are permitted.
 
 use std::collections::HashMap;
 
@@ -27,15 +27,15 @@ pub struct Config {
     pub invalid: Vec<InvalidServer>,
     /// The inputs to which `${input:id}` can refer.
     pub inputs: Vec<InputDefinition>,
-    /// The programs whose configs are base layers under this one, in the order of their precedence.
+    /// The programs whose configs are base layers under this config, in the order of their precedence.
     pub base: Vec<Program>,
-    /// The servers of these programs, which whoever reads the files adds.
+    /// The servers of these programs. The caller that reads the programs' files adds them.
     pub bases: Vec<BaseLayer>,
-    /// Who else may bring servers.
+    /// The packages that may bring servers, and the policy for them.
     pub providers: ProviderSettings,
-    /// True if the servers of the shipped catalogue are there as well.
+    /// True if the servers of the shipped catalogue are available as well.
     pub catalogue: bool,
-    /// Which agent may use what.
+    /// The rules for which agent may use what.
     pub grants: GrantSettings,
     /// Problems that do not prevent the use of the config.
     pub warnings: Vec<String>,
@@ -46,8 +46,8 @@ pub struct Config {
 /// A server with errors is in [`Config::invalid`], and the others are usable.
 ///
 /// # Errors
-/// `ERR_CONFIG_SYNTAX` with line and column. `ERR_TOO_MANY_SERVERS`. `ERR_CONFIG_INVALID` with all problems, if a section has the wrong type or a
-/// key is used twice.
+/// `ERR_CONFIG_SYNTAX` with line and column. `ERR_TOO_MANY_SERVERS`. `ERR_CONFIG_INVALID` if a section has the wrong type or a key is used
+/// twice; it contains all problems.
 ///
 /// ```
 /// let text = r#"{ "mcpServers": { "files": { "command": "npx", "args": ["server-filesystem", "."] }, "b": {} } } // ours"#;
@@ -63,7 +63,7 @@ pub fn parse_text(text: &str, file: &str, max_servers: usize) -> Result<Config> 
 /// Reads a config from a JSON value.
 ///
 /// # Errors
-/// The errors of [`parse_text`] except for the syntax error, and without lines.
+/// The errors of [`parse_text`], but without the syntax error and without line numbers.
 ///
 /// ```
 /// let root = serde_json::json!({ "servers": { "a": { "type": "http", "url": "https://example.com/mcp" } } });
@@ -137,7 +137,7 @@ fn invalid_server(name: &str, file: &str, mut problems: Vec<Problem>) -> Invalid
     InvalidServer { name: displayed_within(name, MAX_DISPLAYED_NAME_CHARS), source: ServerSource::default(), error }
 }
 
-/// The places in a config that contain servers and inputs.
+/// The places of the servers and inputs in a config, and its other sections.
 #[derive(Default)]
 struct Sources<'t> {
     sections: Vec<Section<'t>>,

@@ -13,7 +13,7 @@ const VALID: &str = r#"{ // ours
     "mcp": { "servers": { "c": { "command": "x", "timeoutMs": 5, "allowTools": [], "pinned": true } } },
 }"#;
 
-/// Generates texts from pieces that together are often almost valid.
+/// Generates texts from pieces, so that many of the texts are almost valid.
 fn pieces(pieces: &'static [&'static str]) -> impl Strategy<Value = String> {
     vec(prop_oneof![4 => select(pieces).prop_map(str::to_owned), 1 => any::<char>().prop_map(String::from)], 0..40)
         .prop_map(|all| all.concat())

@@ -1,4 +1,4 @@
-//! Reads `providers` and `catalogue` of a config: who else may bring servers, and the policy for what they bring.
+//! Reads `providers` and `catalogue` of a config: the packages that may bring servers, and the policy for these servers.
 
 use super::rules;
 use super::tree::{Entry, Node};
@@ -10,33 +10,33 @@ const PATTERN_KEYS: [&str; 3] = ["providers", "packages", "capabilities"];
 /// Packages that may bring servers, and the policy for all providers: `providers` in the config.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProviderSettings {
-    /// True if the installed packages are looked through for providers.
+    /// True if the installed packages are searched for providers.
     pub discover: bool,
     /// Names of packages, each once, in the order of the config.
     pub packages: Vec<String>,
     pub policy: ProviderPolicy,
 }
 
-/// Decides which providers and which of their servers may be used.
+/// Decides which providers may be used, and which of their servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProviderPolicy {
-    /// For each list that is given, a thing must match it.
+    /// A provider or server must match every list that is given here.
     pub allow: ProviderPatterns,
-    /// A thing that matches any of these lists is denied, whatever `allow` says.
+    /// A provider or server that matches any of these lists is denied, even if `allow` matches it.
     pub deny: ProviderPatterns,
 }
 
-/// Lists of patterns: a text that must be equal, or the beginning of a text, with `*` at the end.
+/// Lists of patterns. A pattern is a complete text, or the beginning of a text followed by `*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProviderPatterns {
-    /// Names of providers, or of the packages that are providers.
+    /// Names of providers, or names of their packages.
     pub providers: Option<Vec<String>>,
-    /// Names of packages: of providers, and of the servers that they bring.
+    /// Names of packages: the packages of providers, and the packages of their servers.
     pub packages: Option<Vec<String>>,
     pub capabilities: Option<Vec<String>>,
 }
 
-/// Reads `providers`: a list of packages, or an object. Each problem makes the whole config unusable, as a policy that is not understood would
+/// Reads `providers`: a list of packages, or an object. Each problem makes the whole config unusable, because a policy with a mistake would
 /// protect nobody.
 pub(super) fn settings(node: &Node, problems: &mut Vec<Problem>) -> ProviderSettings {
     let mut reader = Reader { problems };
@@ -67,7 +67,7 @@ struct Reader<'p> {
     problems: &'p mut Vec<Problem>,
 }
 
-// A method that cannot return a usable value has recorded a problem.
+// If a method cannot return a usable value, it has recorded a problem.
 impl Reader<'_> {
     fn packages(&mut self, field: &str, node: &Node) -> Vec<String> {
         let mut packages: Vec<String> = Vec::new();

@@ -1,7 +1,7 @@
 //! Lists the environment variables that redirect a program's traffic, or remove the protection of its traffic: proxies, name servers, and trusted
 //! certificates.
 
-/// Names in lower case that programs compare without regard to case.
+/// Names, in lower case, that programs compare without regard to case.
 const NAMES_IN_ANY_CASE: &[&str] = &[
     "all_proxy",
     "ftp_proxy",
@@ -16,7 +16,7 @@ const NAMES_IN_ANY_CASE: &[&str] = &[
     "ws_proxy",
     "wss_proxy",
 ];
-/// Names that programs compare with regard to case.
+/// Names that programs compare case-sensitively.
 const NAMES: &[&str] = &[
     "AWS_CA_BUNDLE",
     "CURL_CA_BUNDLE",
@@ -44,10 +44,10 @@ const NAMES: &[&str] = &[
     "SSL_CERT_DIR",
     "SSL_CERT_FILE",
 ];
-/// Prefixes of names that programs compare with regard to case.
+/// Prefixes of names that programs compare case-sensitively.
 const STARTS: &[&str] = &["GIT_SSL_"];
 
-/// Returns whether a variable of this name can redirect a program's traffic to another machine, or remove the protection of its traffic.
+/// Returns whether a variable with this name can redirect a program's traffic to another machine, or remove the protection of its traffic.
 ///
 /// ```
 /// use hyperlight_mcp::config::redirects_traffic;

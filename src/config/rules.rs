@@ -1,4 +1,4 @@
-//! Rules for single values of a config. Each rule returns why a value breaks it, without showing the value.
+//! Rules for single values of a config. Each rule returns the reason why a value is not valid, without showing the value.
 
 use crate::text::nearest;
 
@@ -27,7 +27,7 @@ pub(super) fn check_header_value(value: &str) -> Verdict {
     if value.contains(forbidden) { Err("has a line end or another control character, which a header cannot contain") } else { Ok(()) }
 }
 
-/// Maximum length of a package's name in npm.
+/// Maximum length of an npm package's name.
 const MAX_PACKAGE_CHARS: usize = 214;
 
 /// Checks the name of an npm package, with or without a scope. Such a name is never a path.
@@ -35,7 +35,7 @@ pub(super) fn check_package_name(name: &str) -> Verdict {
     if is_package_name(name) { Ok(()) } else { Err("is not the name of a package, like acme-mcp or @acme/mcp-tools") }
 }
 
-/// Returns whether npm can have a package of this name.
+/// Returns whether an npm package can have this name.
 ///
 /// ```
 /// use hyperlight_mcp::config::is_package_name;
@@ -58,7 +58,7 @@ pub fn is_package_name(name: &str) -> bool {
 /// Maximum length of a keyword or a capability.
 const MAX_LABEL_CHARS: usize = 64;
 
-/// Checks a keyword or a capability: people and models read it, and texts of tasks are compared with it.
+/// Checks a keyword or a capability. People and models read it, and the texts of tasks are compared with it.
 pub(super) fn check_label(label: &str) -> Verdict {
     let is_readable = label.chars().all(|next| next == ' ' || next.is_alphanumeric() || next.is_ascii_graphic());
     if label.trim() != label || label.is_empty() || label.chars().count() > MAX_LABEL_CHARS || !is_readable {

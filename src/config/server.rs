@@ -57,13 +57,13 @@ pub(crate) fn is_setting(key: &str) -> bool {
     STDIO_KEYS.into_iter().chain(HTTP_KEYS).chain(COMMON_KEYS).any(|known| known == key)
 }
 
-/// The data that the reading of an entry needs.
+/// The data that is needed to read an entry.
 pub(super) struct Context<'a> {
     pub(super) file: &'a str,
     pub(super) inputs: &'a Inputs,
 }
 
-/// Reads an entry of the section at `section`. Also returns warnings.
+/// Reads an entry of the section with this path. Also returns warnings.
 pub(super) fn read(entry: &Entry, section: &str, context: &Context) -> (Result<ServerDefinition, Vec<Problem>>, Vec<Problem>) {
     let field = format!("{section}.{}", displayed(&entry.name));
     let mut reader = Reader {
@@ -105,7 +105,7 @@ enum Kind {
     Wrong,
 }
 
-// A method of `Reader` that cannot return a usable value has recorded a problem.
+// If a method of `Reader` cannot return a usable value, it has recorded a problem.
 impl<'a> Reader<'a> {
     fn server(&mut self, name: &str) -> Option<ServerDefinition> {
         let Some(entries) = self.node.entries() else {
@@ -242,7 +242,7 @@ impl<'a> Reader<'a> {
         self.folders("args", list)
     }
 
-    /// Reads texts in which folder placeholders are permitted.
+    /// Reads texts that may contain folder placeholders.
     fn folders(&mut self, key: &str, list: &'a Node) -> Vec<String> {
         let texts = self.strings(key, list);
         for (index, item) in list.items().unwrap_or_default().iter().enumerate() {
@@ -295,7 +295,7 @@ impl<'a> Reader<'a> {
         headers
     }
 
-    /// Checks a text's placeholders, and records the text's position for problems when they are replaced.
+    /// Checks a text's placeholders. Records the text's position, for problems that occur when the placeholders are replaced.
     pub(super) fn template(&mut self, key: &str, node: &Node, text: &str, allowed: Allowed) {
         self.origin.place(key, node.position);
         if let Err(problem) = rules::check_no_nul(text) {
@@ -365,7 +365,7 @@ impl<'a> Reader<'a> {
         items.iter().enumerate().filter_map(|(index, item)| self.string(&format!("{key}[{index}]"), item)).collect()
     }
 
-    /// Reads a list of short words or phrases, each once.
+    /// Reads a list of short words or phrases, without duplicates.
     fn labels(&mut self, key: &str) -> Vec<String> {
         let Some(list) = self.node.get(key) else { return Vec::new() };
         let mut labels: Vec<String> = Vec::new();
@@ -442,7 +442,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads one of several words, which serde defines.
+    /// Reads a word that serde defines for `T`.
     fn word<T: DeserializeOwned>(&mut self, key: &str, expected: &str) -> Option<T> {
         let node = self.node.get(key)?;
         let word = node.text().and_then(|text| T::deserialize(text.into_deserializer()).map_err(|_: WordError| ()).ok());

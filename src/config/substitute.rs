@@ -1,5 +1,5 @@
-//! Replaces the `${…}` placeholders of a config when a server is started, and not earlier, so that resolved secrets stay in memory only as long as
-//! necessary.
+//! Replaces the `${…}` placeholders of a config. This is done only when a server is started, so that resolved secrets stay in memory only
+//! as long as necessary.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::redact::is_secret;
 use crate::text::{Problem, displayed, displayed_within};
 
-/// The values to which placeholders refer. The caller passes them, so that tests do not need a real environment.
+/// The values that placeholders refer to. The caller passes them, so that tests do not need a real environment.
 #[derive(Debug, Clone)]
 pub struct Surroundings {
     pub environment: BTreeMap<String, String>,
@@ -35,31 +35,35 @@ pub struct ResolvedCommand {
     /// All variables that the child process gets, sorted by name.
     pub environment: Vec<(String, SecretString)>,
     pub working_directory: PathBuf,
-    /// Values from variables, inputs and the environment file, and defaults that look like secrets, for redaction. None of them is empty, and a value may appear twice.
+    /// Values that may have to be redacted: those from variables, inputs and the environment file, and defaults that look like secrets.
+    /// None of them is empty, and a value may appear twice.
     pub secrets: Vec<InsertedValue>,
 }
 
 /// A Streamable HTTP address without placeholders.
 #[derive(Debug)]
 pub struct ResolvedHttp {
-    /// May contain a secret in its query.
+    /// The address. Its query may contain a secret.
     pub url: SecretString,
     pub headers: Vec<(String, SecretString)>,
     pub oauth: Option<OAuthSettings>,
-    /// Values from variables and inputs, defaults that look like secrets, and the secrets of `oauth`, for redaction. None of them is empty, and a value may appear twice.
+    /// Values that may have to be redacted: those from variables and inputs, defaults that look like secrets, and the secrets of `oauth`.
+    /// None of them is empty, and a value may appear twice.
     pub secrets: Vec<InsertedValue>,
 }
 
-/// The advice for an input that nobody can be asked for.
+/// The advice in errors about an input that no person can answer.
 pub(crate) const INPUT_ADVICE: &str = "give onInput, a callback that returns it";
-/// Variables of this process that a child process gets in addition to those of its config: the safe list of the MCP SDKs, and `TMPDIR`.
+/// Variables of this process that a child process gets in addition to the variables of its config: the safe list of the MCP SDKs, and
+/// `TMPDIR`.
 const INHERITED: [&str; 9] = ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TMPDIR", "USER", "LOGNAME", "SHELL"];
 
 /// Replaces the placeholders of a stdio server. Returns `None` for a server that has no command.
 ///
-/// `inputs` has a person's answers, by the ids of [`crate::config::inputs_of`]. `read_file` reads the environment file
-/// ([`crate::config::read_env_file`]). For each variable, the config's own value takes precedence over the file's value, and the file's value over
-/// the inherited one. `locality` decides where a command without `cwd` starts, and which parts of the inherited `PATH` it gets.
+/// `inputs` contains a person's answers, by the ids that [`crate::config::inputs_of`] returns. `read_file` reads the environment file
+/// ([`crate::config::read_env_file`]). For each variable, the config's own value takes precedence over the file's value, and the file's
+/// value over the inherited one. `locality` decides in which folder a command without `cwd` is started, and which parts of the inherited
+/// `PATH` it gets.
 ///
 /// # Errors
 /// `ERR_CONFIG_INVALID` with all problems: variables that are not set, inputs without a value, an unusable environment file, or a variable in that
@@ -93,7 +97,7 @@ pub fn resolve_command(
     let command = filler.plain("command", command);
     let arguments = arguments.iter().enumerate().map(|(index, text)| filler.plain(&format!("args[{index}]"), text)).collect();
     let folder = working_directory.as_ref().map(|folder| filler.plain("cwd", folder));
-    // The map sorts the variables and finds them by name quickly, as a file may have very many.
+    // A map sorts the variables and finds each of them quickly by name, because a file may contain very many.
     let mut variables: BTreeMap<String, SecretString> = inherited(surroundings);
     if let Some(file) = environment_file {
         let path = surroundings.workspace_folder.join(filler.plain("envFile", file));
@@ -203,22 +207,22 @@ impl<'a> Filler<'a> {
         if self.problems.is_empty() { Ok(self.secrets) } else { Err(self.origin.error(self.problems)) }
     }
 
-    /// Fills a text that a person and other processes can see, so it may only contain folders.
+    /// Fills a text that other people or processes can see. So it may contain only placeholders of folders.
     fn plain(&mut self, key: &str, text: &str) -> String {
         self.fill(key, text, Allowed::Folders)
     }
 
     pub(super) fn fill(&mut self, key: &str, text: &str, allowed: Allowed) -> String {
         let filled = self.fill_with(key, text, allowed, |_| ()).unwrap_or_default();
-        // The whole text is redacted too. An answer may be too short to be redacted alone, and an encoding of the whole text, such as a login in
-        // base64, may not contain the encoding of the answer.
+        // The whole text is redacted as well. An answer may be too short to be redacted alone. An encoding of the whole text, such as a
+        // login in base64, may not contain the encoding of the answer.
         if Template::parse(text).is_ok_and(|template| template.parts().len() > 1 && template.inputs().next().is_some()) {
             self.keep(&filled, Source::Confidential);
         }
         filled
     }
 
-    /// Fills a text like `fill`, and calls `look` with each value first. Returns `None` if a problem was recorded.
+    /// Does the same as `fill`, but calls `look` with each value before inserting it. Returns `None` if a problem was recorded.
     pub(super) fn fill_with(&mut self, key: &str, text: &str, allowed: Allowed, mut look: impl FnMut(&str)) -> Option<String> {
         let before = self.problems.len();
         let checked = Template::parse(text).and_then(|template| template.check(allowed).map(|()| template));
@@ -258,7 +262,7 @@ impl<'a> Filler<'a> {
                         Ok(value.clone())
                     }
                     (None, Some(default)) => {
-                        // A default is a literal of the config: only what looks like a secret is one.
+                        // A default is a literal of the config, so it is a secret only if it looks like one.
                         if is_secret(&format!("{key} {name}"), default) {
                             self.keep(default, Source::Confidential);
                         }
@@ -278,7 +282,7 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Keeps a value for redaction. Ignores an empty value.
+    /// Keeps a value for later redaction. Ignores an empty value.
     pub(super) fn keep(&mut self, value: &str, source: Source) {
         if !value.is_empty() {
             self.secrets.push(InsertedValue { value: SecretString::from(value), source });
@@ -291,7 +295,8 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Refuses a variable that loads code if it is neither shown, like a variable in `env`, nor part of the approval's digest.
+    /// Refuses a variable from the environment file that loads code, unless `pinValues` makes it part of the approval's digest. Such a
+    /// variable is not shown, unlike a variable in `env`.
     fn check_from_file(&mut self, path: &Path, name: &str, pin_values: bool) {
         if loads_code(name) && !pin_values {
             let problem = format!(
@@ -304,15 +309,15 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Returns the variables of the environment file. If the file cannot be read, that is one of several problems of the config. Problems inside of
-    /// the file are a separate error, because they belong to another file.
+    /// Returns the variables of the environment file. If the file cannot be read, records a problem of the config. Problems within the file
+    /// are returned as a separate error, because they belong to another file.
     fn environment_file(
         &mut self,
         path: &Path,
         read_file: impl FnOnce(&Path) -> io::Result<Vec<u8>>,
     ) -> Result<Vec<(String, SecretString)>> {
         if !self.problems.is_empty() {
-            // The file's path may contain a placeholder that was not replaced.
+            // After a problem, the file's path may contain a placeholder that was not replaced.
             return Ok(Vec::new());
         }
         let file = path.display().to_string();

@@ -5,7 +5,7 @@ use std::fmt::{self, Debug, Formatter};
 use crate::text::displayed_within;
 
 const POSSIBLE: &str = "use ${VAR}, ${env:VAR}, ${VAR:-default}, ${input:id}, ${workspaceFolder} or ${userHome}";
-/// VS Code's own variables, which have no meaning outside of an editor. An environment variable with such a name needs `${env:…}`.
+/// Variables of VS Code that have no meaning outside of an editor. An environment variable with such a name must be written as `${env:…}`.
 const EDITOR_VARIABLES: [&str; 18] = [
     "workspaceFolderBasename",
     "file",
@@ -29,9 +29,9 @@ const EDITOR_VARIABLES: [&str; 18] = [
 
 /// A text with its placeholders parsed.
 ///
-/// `${VAR}` and `${env:VAR}` are environment variables. `${VAR:-default}` has a default for a variable that is unset or empty. `${input:id}` is a
-/// value that a person is asked for. `${workspaceFolder}` and `${userHome}` are folders. `\${…}` means the same as `${…}`, and a `${` without a
-/// closing brace is literal text.
+/// `${VAR}` and `${env:VAR}` are environment variables. `${VAR:-default}` has a default, which is used if the variable is unset or empty.
+/// `${input:id}` is a value that a person is asked for. `${workspaceFolder}` and `${userHome}` are folders. `\${…}` means the same as
+/// `${…}`, and a `${` without a closing brace is literal text.
 ///
 /// ```
 /// use hyperlight_mcp::config::{Part, Placeholder, Template};
@@ -50,14 +50,14 @@ pub struct Template<'t> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Part<'t> {
     Literal(&'t str),
-    /// `source` is the text in the config, including a backslash before it.
+    /// A placeholder. `source` is its text in the config, including a backslash before it.
     Placeholder {
         source: &'t str,
         meaning: Placeholder<'t>,
     },
 }
 
-/// The meaning of a `${…}`.
+/// The meaning of a `${…}` placeholder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Placeholder<'t> {
     Variable { name: &'t str, default: Option<&'t str> },
@@ -66,10 +66,11 @@ pub enum Placeholder<'t> {
     UserHome,
 }
 
-/// The placeholders that a field may have.
+/// The placeholders that may be in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Allowed {
-    /// Only `${workspaceFolder}` and `${userHome}`, for fields that a person or another process can see. Such a field must not contain a secret.
+    /// Only `${workspaceFolder}` and `${userHome}`, for fields that other people or processes can see. Such a field must not contain a
+    /// secret.
     Folders,
     All,
 }
@@ -86,7 +87,8 @@ impl<'t> Template<'t> {
         while let Some(start) = rest.find("${") {
             let Some(length) = rest[start..].find('}') else { break };
             let end = start + length + 1;
-            // The backslash prevents other programs from replacing the placeholder first. It is not part of the literal text.
+            // A backslash before a placeholder prevents other programs from replacing it first. The backslash is not part of the literal
+            // text.
             let before = rest[..start].strip_suffix('\\').unwrap_or(&rest[..start]);
             if !before.is_empty() {
                 parts.push(Part::Literal(before));
@@ -103,7 +105,7 @@ impl<'t> Template<'t> {
         if problems.is_empty() { Ok(Self { parts }) } else { Err(problems) }
     }
 
-    /// Returns the parts in the order of the text. Joined, they are the whole text.
+    /// Returns the parts in the order of the text. Together, they are the whole text.
     #[must_use]
     pub fn parts(&self) -> &[Part<'t>] {
         &self.parts
@@ -116,12 +118,12 @@ impl<'t> Template<'t> {
         })
     }
 
-    /// Returns the ids of the inputs that the text needs.
+    /// Returns the ids of the inputs in the text.
     pub(super) fn inputs(&self) -> impl Iterator<Item = &'t str> {
         self.placeholders().filter_map(|placeholder| if let Placeholder::Input(id) = placeholder { Some(id) } else { None })
     }
 
-    /// Fails if the text has placeholders that a field may not have.
+    /// Fails if the text contains a placeholder that `allowed` does not permit.
     pub(super) fn check(&self, allowed: Allowed) -> Result<(), Vec<String>> {
         let refused = |placeholder: Placeholder| match placeholder {
             Placeholder::Variable { name, .. } => Some(format!("${{{name}}}")),
@@ -182,7 +184,7 @@ fn placeholder(inside: &str) -> Result<Placeholder<'_>, String> {
     match (folder, default) {
         (Some(folder), None) => return Ok(folder),
         (Some(_), Some(_)) => return Err(format!("${{{subject}}} always has a value, so it cannot have a default")),
-        // The first closing brace would end the placeholder and silently change the text, so this is an error.
+        // The first closing brace would end the placeholder and change the text silently, so this is an error.
         (None, Some(default)) if default.contains("${") => {
             return Err(format!("the default of ${{{}:-…}} is literal text and cannot contain another placeholder", short(subject)));
         }

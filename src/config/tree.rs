@@ -9,10 +9,10 @@ use serde_json::Value as Json;
 use crate::error::{Error, Result};
 use crate::text::{Position, Problem, displayed};
 
-/// The keys of the root object that are read. The other keys belong to the agent.
+/// The keys of the root object that this program reads. The other keys belong to the agent.
 const OUR_KEYS: [&str; 11] =
     ["mcpServers", "servers", "mcp", "inputs", "base", "providers", "catalogue", "toolboxes", "agents", "defaultGrant", "profiles"];
-/// Maximum depth that is read. No field has nearly this depth. The parser refuses text that is deeper than 512.
+/// Maximum depth at which values are read. No field of this program is nearly as deep. The parser refuses text that is deeper than 512.
 const MAX_DEPTH: usize = 64;
 
 // None of these types implements `Debug`, because they contain secrets in plain text.
@@ -24,13 +24,13 @@ pub(super) struct Node {
 pub(super) enum Value {
     Null,
     Boolean(bool),
-    /// The number as the config writes it.
+    /// The number as it is written in the config.
     Number(String),
     Text(String),
     List(Vec<Node>),
     /// The entries in the order of the file, including duplicates.
     Object(Vec<Entry>),
-    /// A value that is not read: it belongs to the agent, or is too deep to be a field of this program.
+    /// A value that is not read, because it belongs to the agent, or is too deep to be a field of this program.
     Foreign,
 }
 
@@ -64,7 +64,7 @@ impl Node {
         if let Value::Boolean(value) = self.value { Some(value) } else { None }
     }
 
-    /// Returns the text of a scalar. Many people write numbers and booleans without quotes where a string is expected.
+    /// Returns the text of a string, a number or a boolean. Many people omit the quotes where a string is expected.
     pub(super) fn scalar(&self) -> Option<String> {
         match &self.value {
             Value::Text(text) | Value::Number(text) => Some(text.clone()),
@@ -78,7 +78,7 @@ impl Node {
     }
 }
 
-/// Returns options that permit comments and trailing commas, and no other extension of JSON.
+/// Returns parser options that permit comments and trailing commas, but no other extension of JSON.
 fn options() -> ParseOptions {
     ParseOptions {
         allow_comments: true,
@@ -206,11 +206,11 @@ struct Cursor<'t> {
 }
 
 impl Cursor<'_> {
-    /// Returns the position of an offset. The offset must not be smaller than that of the last call.
+    /// Returns the position of an offset. The offset must not be smaller than in the previous call.
     fn at(&mut self, offset: usize) -> Position {
         let mut passed = self.text.get(self.offset..offset).unwrap_or_default().chars().peekable();
         while let Some(character) = passed.next() {
-            // A carriage return without a line feed ends a line too, as in the parser.
+            // As in the parser, a carriage return without a line feed also ends a line.
             if character == '\n' || (character == '\r' && passed.peek() != Some(&'\n')) {
                 self.line += 1;
                 self.column = 1;

@@ -11,19 +11,19 @@ use crate::text::is_unseen;
 
 /// Maximum length of a URI. A longer URI is not expanded into its forms.
 const MAX_URI_BYTES: usize = 8_192;
-/// Maximum number of nested percent-encodings. A URI with more is meant to hide something.
+/// Maximum number of nested percent-encodings. If a URI has more, it is probably meant to hide something.
 const MAX_DECODINGS: usize = 3;
-/// Maximum number of forms. A URI with more is meant to exhaust the filter.
+/// Maximum number of forms. If a URI has more, it is probably meant to exhaust the filter.
 const MAX_FORMS: usize = 512;
 const DEFAULT_PORTS: [(&str, &str); 2] = [("http", ":80"), ("https", ":443")];
 
-/// The forms of a URI.
+/// All forms of one URI.
 pub(super) type Forms = BTreeSet<String>;
 
-/// A rewriting that some servers do. It returns the results, or nothing if it does not apply.
+/// A rewriting that some servers apply to a URI. It returns the results, or nothing if it does not apply.
 type Step = fn(&str) -> Vec<String>;
 
-/// Rewritings that lose nothing. The result is another spelling of the same URI.
+/// Rewritings that keep the meaning. The result is another spelling of the same URI.
 const SAME: [Step; 9] = [
     with_plain_characters,
     decoded,
@@ -35,11 +35,11 @@ const SAME: [Step; 9] = [
     with_plain_address,
     as_segments,
 ];
-/// Rewritings that drop a part of the URI, as some servers ignore that part.
+/// Rewritings that remove a part of the URI, because some servers ignore that part.
 const SHORTENED: [Step; 2] = [without_tail, without_parameters];
 
-/// Returns all forms of a URI, also those without final slashes, dots and spaces, without query and fragment, or without parameters (`;a=b`). Returns `None` if the URI is too long, is encoded too
-/// often, or has too many forms.
+/// Returns all forms of a URI, including forms without final slashes, dots and spaces, without query and fragment, and without parameters
+/// (`;a=b`). Returns `None` if the URI is too long, is encoded too often, or has too many forms.
 pub(super) fn plausible(uri: &str) -> Option<Forms> {
     let forms = expanded(decodings(uri)?, &SHORTENED)?;
     expanded(expanded(forms, &SAME)?, &[without_end])
@@ -50,7 +50,8 @@ pub(super) fn faithful(uri: &str) -> Option<Forms> {
     expanded(decodings(uri)?, &SAME)
 }
 
-/// Returns the forms of a filter's entry: a whole URI, or a prefix. The segment in which a prefix ends is only decoded.
+/// Returns the forms of a filter's entry: a whole URI, or a prefix. If it is a prefix, its last segment may be incomplete, so that segment
+/// is only decoded.
 pub(super) fn of_pattern(text: &str, is_beginning: bool) -> Forms {
     let whole = || Forms::from([text.to_owned()]);
     if !is_beginning {
@@ -91,7 +92,7 @@ fn expanded(mut forms: Forms, steps: &[Step]) -> Option<Forms> {
     Some(forms)
 }
 
-/// A URI's parts: `scheme:`, `//host`, a path, and a query or fragment.
+/// The parts of a URI: `scheme:`, `//host`, a path, and the query or fragment.
 struct Parts<'u> {
     scheme: &'u str,
     host: &'u str,
@@ -113,8 +114,8 @@ impl<'u> Parts<'u> {
         Self { scheme, host, path, tail }
     }
 
-    /// Returns the URI with a changed path in two versions: the change applies to the path alone, and to the whole text after the host, as some
-    /// servers do not separate the query.
+    /// Returns two versions of the URI with a changed path. In the first, only the path is changed. In the second, the whole text after the
+    /// host is changed, because some servers do not separate the query.
     fn with_paths(&self, change: fn(&str) -> String) -> Vec<String> {
         let Self { scheme, host, path, tail } = self;
         let apart = format!("{scheme}{host}{}{tail}", change(path));
@@ -123,8 +124,8 @@ impl<'u> Parts<'u> {
     }
 }
 
-/// Replaces characters that programs which normalise texts (NFKC, IDNA) or compare them by their look read as ASCII, and drops those that nobody sees:
-/// the slash in `file:///secret／x` is one character of the full-width forms.
+/// Replaces characters that some programs read as ASCII characters, because they normalise texts (NFKC, IDNA) or compare them by their
+/// look. Removes invisible characters. For example, the slash in `file:///secret／x` is one character of the full-width forms.
 fn with_plain_characters(uri: &str) -> Vec<String> {
     if uri.is_ascii() {
         return Vec::new();
@@ -153,8 +154,8 @@ fn with_plain_characters(uri: &str) -> Vec<String> {
     vec![plain, folded.0, folded.1]
 }
 
-/// Returns the small ASCII letters, or other ASCII characters, that a program which folds texts (IDNA with NFKC) makes of one other character: `s` of
-/// the long s.
+/// Returns the ASCII text that a program which normalises texts (IDNA with NFKC) makes of one character, for example `s` for the long s.
+/// Returns `None` if the result is not ASCII.
 fn as_ascii(character: char) -> Option<String> {
     if character.is_ascii() {
         return None;
@@ -163,7 +164,7 @@ fn as_ascii(character: char) -> Option<String> {
     (folded.is_ascii() && !folded.is_empty()).then_some(folded)
 }
 
-/// Decodes again, because plain characters can make another encoding: the percent sign of the full-width forms.
+/// Decodes again, because replaced characters can form a new encoding, for example with the percent sign of the full-width forms.
 fn decoded(uri: &str) -> Vec<String> {
     if uri.contains('%') { vec![percent_decode_str(uri).decode_utf8_lossy().into_owned()] } else { Vec::new() }
 }
@@ -206,8 +207,8 @@ fn resolved(uri: &str) -> Vec<String> {
     })
 }
 
-/// Returns the decoded form of a web URL that browsers and most programs use (WHATWG). A host has many spellings, above all as numbers (`127.1`,
-/// `0x7f000001`), and so has a port.
+/// Returns the decoded form of a web URL as browsers and most programs read it (WHATWG). A host has many spellings, especially as a number
+/// (`127.1`, `0x7f000001`), and so has a port.
 fn as_a_browser_reads_it(uri: &str) -> Vec<String> {
     let Ok(mut url) = Url::parse(uri) else { return Vec::new() };
     if !matches!(url.scheme(), "http" | "https" | "ws" | "wss" | "ftp") {
@@ -215,7 +216,7 @@ fn as_a_browser_reads_it(uri: &str) -> Vec<String> {
     }
     let address = match url.host() {
         Some(Host::Domain(name)) => name.trim_end_matches('.').to_owned(),
-        // An IPv4 address within an IPv6 address reaches the same machine.
+        // An IPv4 address that is mapped to IPv6 reaches the same machine.
         Some(Host::Ipv6(address)) => address.to_ipv4_mapped().map_or_else(|| format!("[{address}]"), |address| address.to_string()),
         Some(Host::Ipv4(address)) => address.to_string(),
         None => return Vec::new(),
@@ -225,8 +226,8 @@ fn as_a_browser_reads_it(uri: &str) -> Vec<String> {
     is_plain.then_some(plain).into_iter().collect()
 }
 
-/// Normalises the scheme and the host. They ignore case. A user, a default port, leading zeros of a port, a final dot, and a name of this machine
-/// in a `file:` URI do not change the destination.
+/// Normalises the scheme and the host, which are case-insensitive. Removes a user, a default port, leading zeros of a port, a final dot,
+/// and a name of this machine in a `file:` URI, because none of them changes the destination.
 fn with_plain_address(uri: &str) -> Vec<String> {
     let Parts { scheme, host, path, tail } = Parts::of(uri);
     let scheme = scheme.to_ascii_lowercase();
@@ -240,7 +241,7 @@ fn with_plain_address(uri: &str) -> Vec<String> {
     vec![format!("{scheme}//{bare}{path}{tail}")]
 }
 
-/// Returns whether a host of a `file:` URI is this machine, with any port.
+/// Returns whether the host of a `file:` URI is this machine. Any port is ignored.
 fn is_this_machine(host: &str) -> bool {
     let port = host.rfind(':').filter(|colon| !host[*colon..].contains(']')).unwrap_or(host.len());
     let name = host[..port].trim_end_matches('.');
@@ -292,7 +293,8 @@ fn without_parameters(uri: &str) -> Vec<String> {
     vec![uri.split('/').map(bare).collect::<Vec<_>>().join("/")]
 }
 
-/// Removes slashes, dots and spaces at the end. Some file systems ignore final dots and spaces of a name, and a final slash only marks a folder.
+/// Removes slashes, dots and spaces at the end. Some file systems ignore dots and spaces at the end of a name, and a final slash only marks
+/// a folder.
 fn without_end(uri: &str) -> Vec<String> {
     vec![uri.trim_end_matches(['/', '.', ' ']).to_owned()]
 }

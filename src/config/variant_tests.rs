@@ -1,4 +1,4 @@
-//! What profiles may change of a server, and what becomes of the server.
+//! Tests which parts of a server profiles may change, and the resulting servers.
 
 use proptest::prelude::*;
 
@@ -108,7 +108,7 @@ fn profiles_of_one_agent_that_set_something_differently_are_named_when_the_confi
     assert!(parse_text(&text(r#"["p", "r"]"#), "c.json", 9).is_ok(), "the same value is no conflict");
 }
 
-/// Profiles of one server: the value of each of two variables, if a profile sets it.
+/// Profiles for one server. Each profile may set two variables: the outer `Option` is `None` if it does not set the variable.
 type Chosen = Vec<[Option<Option<u8>>; 2]>;
 
 fn any_profiles() -> impl Strategy<Value = Chosen> {
@@ -132,7 +132,7 @@ proptest! {
         let profiles = parsed(&chosen);
         let outcome = variants_of(&profiles);
         prop_assert_eq!(&outcome, &variants_of(profiles.iter().rev()));
-        // The plainest way: all pairs of profiles, variable by variable.
+        // The simplest method: compares all pairs of profiles, variable by variable.
         let differs = |at: usize| {
             let set: Vec<_> = chosen.iter().filter_map(|values| values[at]).collect();
             set.iter().any(|one| set.iter().any(|other| one != other))

@@ -1,4 +1,4 @@
-//! Decides how the workspace folder affects a command. An entry that does not name the folder is started independently of it.
+//! Decides how the workspace folder affects a command. A command that does not depend on the folder is started independently of it.
 
 use std::borrow::Cow;
 use std::fs;
@@ -6,25 +6,25 @@ use std::path::{Path, PathBuf};
 
 use super::substitute::Surroundings;
 
-/// The folder in which a command without `cwd` starts if it does not depend on the workspace folder. Only the system's administrator can write to
-/// this folder, so no file of another user configures the program.
+/// The folder in which a command without `cwd` is started if it does not depend on the workspace folder. Only the system's administrator
+/// can write to this folder, so no file of another user can configure the program.
 pub const NEUTRAL_FOLDER: &str = "/";
 const PATH: &str = "PATH";
-/// The search path of execvp(3) without a `PATH`.
+/// The search path that execvp(3) uses without a `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// Tells whether an entry's command depends on the workspace folder.
+/// Whether an entry's command depends on the workspace folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locality {
-    /// The command depends on the workspace folder. It starts in this folder, and an approval is valid only for this folder.
+    /// The command depends on the workspace folder. It is started in this folder, and an approval is valid only for this folder.
     Workspace,
-    /// The command is the same for all workspace folders. It starts in [`NEUTRAL_FOLDER`], and the inherited `PATH` loses its parts that lie in the
-    /// workspace.
+    /// The command is the same for all workspace folders. It is started in [`NEUTRAL_FOLDER`], and the parts in the workspace are removed
+    /// from the inherited `PATH`.
     Anywhere,
 }
 
 impl Locality {
-    /// Returns the surroundings for an entry of this kind.
+    /// Returns the surroundings for a command with this locality.
     pub(super) fn surroundings(self, surroundings: &Surroundings) -> Cow<'_, Surroundings> {
         let path = surroundings.environment.get(PATH).filter(|_| self == Self::Anywhere);
         let kept = path.map(|path| without_workspace(path, surroundings)).filter(|kept| Some(kept) != path);
@@ -35,7 +35,7 @@ impl Locality {
         })
     }
 
-    /// Returns the folder in which a command without `cwd` starts.
+    /// Returns the folder in which a command without `cwd` is started.
     pub(super) fn start(self, surroundings: &Surroundings) -> PathBuf {
         match self {
             Self::Workspace => surroundings.workspace_folder.clone(),
@@ -63,7 +63,7 @@ pub(crate) fn is_of_workspace(part: &str, surroundings: &Surroundings) -> bool {
     pairs.into_iter().any(|(part, workspace)| is_packages(part, workspace) || is_within(part, workspace, surroundings))
 }
 
-/// Returns whether a text contains the path of the workspace folder.
+/// Returns whether a text contains the path of the workspace folder. Returns false if the folder contains the user's home.
 pub(crate) fn mentions_workspace(text: &str, surroundings: &Surroundings) -> bool {
     let workspace = &surroundings.workspace_folder;
     let real = fs::canonicalize(workspace).unwrap_or_else(|_| workspace.clone());
@@ -80,7 +80,8 @@ fn is_within(part: &Path, workspace: &Path, surroundings: &Surroundings) -> bool
     part.starts_with(workspace) && !holds_home(workspace, surroundings)
 }
 
-/// Returns whether the workspace folder contains the user's home. Then programs below it are the user's own, and the same for all workspaces.
+/// Returns whether the workspace folder contains the user's home. If it does, programs in it belong to the user, and are the same for all
+/// workspaces.
 fn holds_home(workspace: &Path, surroundings: &Surroundings) -> bool {
     surroundings.user_home.starts_with(workspace)
 }

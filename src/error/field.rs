@@ -9,7 +9,7 @@ use super::ForeignText;
 use crate::redact::Redactor;
 use crate::text::Problem;
 
-/// The text that stands for foreign text in an error that was not redacted.
+/// The placeholder that is shown for foreign text in an error that was not redacted.
 const NOT_REDACTED: &str = "[not redacted]";
 
 /// Foreign text as a field of an error: closed until the error is redacted, readable afterwards.
@@ -30,13 +30,13 @@ enum State {
 }
 
 impl ErrorText {
-    /// Boxed, to keep errors small: an error is moved far more often than it is printed.
+    /// The state is boxed to keep errors small: an error is moved far more often than it is printed.
     fn new(state: State) -> Self {
         Self(Box::new(state))
     }
 
-    /// Returns a readable text. Use it only for words of this crate, and for text that the reader of the error has passed in. Redaction still
-    /// applies to it.
+    /// Creates a readable text. Use this only for texts of this crate, and for text that the reader of the error has passed in. Redaction
+    /// still applies to it.
     #[must_use]
     pub fn own(text: impl Into<String>) -> Self {
         Self::new(State::Open(text.into()))
@@ -61,7 +61,7 @@ impl ErrorText {
         })
     }
 
-    /// Puts text of this crate behind this text.
+    /// Puts text of this crate after this text.
     #[must_use]
     pub fn before(self, own: &str) -> Self {
         Self::new(match *self.0 {
@@ -70,7 +70,8 @@ impl ErrorText {
         })
     }
 
-    /// Redacts and sanitises the text. An open text is redacted again, because the redactor may have learned more secrets since.
+    /// Redacts and sanitises the text. A text that was redacted before is redacted again, because the redactor may know more secrets by
+    /// now.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
         Self::new(State::Open(match *self.0 {
@@ -79,7 +80,7 @@ impl ErrorText {
         }))
     }
 
-    /// Returns the full text, for tests without secrets.
+    /// Returns the full text. For tests without secrets.
     #[cfg(test)]
     pub(crate) fn in_full(&self) -> String {
         self.clone().redacted(&Redactor::new(None, None)).shown().to_owned()
@@ -101,7 +102,8 @@ impl fmt::Debug for ErrorText {
     }
 }
 
-/// Problems of a config or an environment file as a field of an error: closed until the error is redacted. A problem quotes names of the file.
+/// The problems of a config or an environment file as a field of an error. Closed until the error is redacted, because a problem quotes
+/// names from the file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ErrorProblems {
     problems: Vec<Problem>,
@@ -109,7 +111,7 @@ pub struct ErrorProblems {
 }
 
 impl ErrorProblems {
-    /// Returns the list of the file's problems, or a placeholder if the error was not redacted.
+    /// Returns the list of the file's problems. Returns a placeholder if the error was not redacted.
     #[must_use]
     pub fn list(&self, file: &ErrorText) -> String {
         if self.is_open { Problem::list(file.shown(), &self.problems) } else { format!("{}: {NOT_REDACTED}", file.shown()) }
@@ -124,7 +126,7 @@ impl ErrorProblems {
         Self { problems: self.problems.into_iter().map(opened).collect(), is_open: true }
     }
 
-    /// Returns the problems, for tests without secrets.
+    /// Returns the problems. For tests without secrets.
     #[cfg(test)]
     pub(crate) fn in_full(&self) -> Vec<Problem> {
         self.problems.clone()
@@ -143,10 +145,10 @@ impl fmt::Debug for ErrorProblems {
     }
 }
 
-/// Words of this crate as a field of an error. They can be read before redaction, and redaction still applies to them.
+/// Text of this crate as a field of an error. It can be read before redaction, and redaction still applies to it.
 ///
-/// A field has this type if it holds sentences of this crate, names that the config allows, figures, or text that the reader of the error has
-/// passed in. Text from anywhere else needs [`ErrorText`].
+/// A field has this type if it contains sentences of this crate, names that the config allows, numbers, or text that the reader of the
+/// error has passed in. Text from any other source needs [`ErrorText`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct OwnText(String);
 

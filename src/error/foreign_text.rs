@@ -1,20 +1,21 @@
-//! Text that this crate did not write, and that must not leave it before it is redacted.
+//! Text that was not written by this crate. It must not leave the crate before it is redacted.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::redact::Redactor;
 
-/// Bytes that are kept of a text beyond its limit. Redaction removes the end of a cut text, as it may be the beginning of a secret.
+/// Number of bytes of a text that are kept beyond its limit. Redaction removes the end of a cut text, because it may be the beginning of a
+/// secret.
 const SPARE_BYTES: usize = 16 * 1024;
 
 /// The mark at the end of a cut text.
 const CUT_MARK: &str = "… [cut]";
 
-/// Text of a server, a guest, a file, an authorization server or the operating system.
+/// Text from a server, a guest, a file, an authorization server or the operating system.
 ///
-/// Only [`ForeignText::open`] reads the text, and it redacts the text first. Every other way to the text is missing on purpose: the type
-/// has no `Display`, no `Deref` and no `AsRef`, and `Debug` prints the length only.
+/// Only [`ForeignText::open`] returns the text, after redacting it. All other ways to read the text are missing on purpose: the type has no
+/// `Display`, no `Deref` and no `AsRef`, and `Debug` prints only the length.
 ///
 /// ```
 /// use hyperlight_mcp::error::ForeignText;
@@ -40,17 +41,18 @@ const CUT_MARK: &str = "… [cut]";
 #[derive(Clone, PartialEq, Eq)]
 pub struct ForeignText {
     text: String,
-    /// `Some` if the text was cut: at most this number of bytes of the redacted text are shown, and a mark.
+    /// The limit of a text that was cut. At most this number of bytes of the redacted text is shown, followed by a mark. `None` if the text
+    /// is complete.
     limit: Option<usize>,
-    /// Text of this crate that follows the foreign text, and is never cut.
+    /// Text of this crate that follows the foreign text. It is never cut.
     own_end: String,
 }
 
 impl ForeignText {
-    /// Returns the beginning of a text with more than `limit` bytes. At most `limit` bytes and a mark are shown.
+    /// Creates a text from `text`. If it has more than `limit` bytes, at most `limit` bytes and a mark are shown.
     ///
-    /// An attacker may choose the position of the cut, by the text before a secret or by a guess at its end. So redaction comes before the
-    /// cut, and the text near an unread end is removed as well.
+    /// An attacker may choose the position of the cut, with a text before a secret, or by guessing the end of the secret. So the text is
+    /// redacted before it is cut, and the text near an unread end is removed as well.
     #[must_use]
     pub fn cut(text: &str, limit: usize) -> Self {
         if text.len() <= limit {
@@ -60,7 +62,7 @@ impl ForeignText {
         Self { text: text[..end].to_owned(), limit: Some(limit), own_end: String::new() }
     }
 
-    /// Returns a text that is the beginning of a longer one, whose rest was never read.
+    /// Creates a text that is the beginning of a longer text whose rest was never read.
     #[must_use]
     pub fn beginning(text: impl Into<String>, limit: usize) -> Self {
         Self { text: text.into(), limit: Some(limit), own_end: String::new() }
@@ -72,13 +74,13 @@ impl ForeignText {
         Self { text: own.to_owned() + &self.text, limit: self.limit.map(|limit| limit + own.len()), own_end: self.own_end }
     }
 
-    /// Puts text of this crate behind the foreign text.
+    /// Puts text of this crate after the foreign text.
     #[must_use]
     pub fn before(self, own: &str) -> Self {
         Self { own_end: self.own_end + own, ..self }
     }
 
-    /// Redacts and sanitises the text: the result has no secrets, no invisible text and no terminal control.
+    /// Redacts and sanitises the text. The result contains no secrets, no invisible text and no control sequences for terminals.
     #[must_use]
     pub fn open(&self, redactor: &Redactor) -> String {
         match self.limit {
@@ -94,13 +96,13 @@ impl ForeignText {
         self.text.is_empty() && self.own_end.is_empty()
     }
 
-    /// Returns the full text, for tests without secrets.
+    /// Returns the full text. For tests without secrets.
     #[cfg(test)]
     pub(crate) fn in_full(&self) -> String {
         self.open(&Redactor::new(None, None))
     }
 
-    /// Returns the opened text with `secret` as a secret, for tests.
+    /// Returns the opened text, with `secret` treated as a secret. For tests.
     #[cfg(test)]
     pub(crate) fn without(&self, secret: &str) -> String {
         let redactor = Redactor::new(None, None);

@@ -1,11 +1,11 @@
-//! The part of a message that lists the known names, with the one that was probably meant.
+//! The part of a message that lists the known names and suggests the one that was probably meant.
 
 use super::ErrorText;
 use crate::text::{nearest, sanitise_line};
 
-/// Characters of a name in a message, at most.
+/// Maximum number of characters of a name in a message.
 pub(super) const MAX_NAME_CHARS: usize = 128;
-/// Names that a message lists, at most.
+/// Maximum number of names in a message.
 const MAX_NAMES: usize = 20;
 
 /// Returns the known name that the caller probably meant.
@@ -13,8 +13,8 @@ pub(super) fn meant<'a>(name: &str, known: &'a [ErrorText]) -> Option<&'a str> {
     nearest(name, known.iter().map(ErrorText::shown).filter(|known| *known != name))
 }
 
-/// Returns a text with the suggested name and the first [`MAX_NAMES`] known names. A server may have chosen the names, so they are sanitised.
-/// `lister` tells the reader which function lists the other names.
+/// Returns a text with the suggested name and the first [`MAX_NAMES`] known names. The names are sanitised, because a server may have
+/// chosen them. `lister` is a phrase that names the function which lists the other names.
 pub(super) fn known_names(meant: Option<&str>, known: &[ErrorText], lister: &str) -> String {
     let names: Vec<_> = known.iter().take(MAX_NAMES).map(|name| sanitise_line(name.shown(), MAX_NAME_CHARS)).collect();
     let start = match meant {

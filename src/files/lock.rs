@@ -1,4 +1,4 @@
-//! File locks between processes. Each wait has a timeout, as a hostile server may hold a lock forever.
+//! File locks between processes. Each wait has a time-out, because a hostile server may hold a lock for ever.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -12,7 +12,7 @@ use super::private::open_to_write;
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(25);
 
-/// Locks this file, and creates it with mode 0600 if necessary. The lock is held until the returned file is dropped.
+/// Locks the file at `path`. If the file does not exist, creates it with mode 0600. The lock is held until the returned file is dropped.
 pub(crate) fn lock_within(path: &Path, time: Duration) -> io::Result<File> {
     let end = Instant::now() + time;
     loop {
@@ -20,14 +20,14 @@ pub(crate) fn lock_within(path: &Path, time: Duration) -> io::Result<File> {
         let locked = wait_for(&file, end.saturating_duration_since(Instant::now()));
         locked.map_err(|error| explained(error, path, time))?;
         let ours = file.metadata()?;
-        // The previous holder may have removed the file. The lock of a removed file does not exclude other processes.
+        // The previous holder may have removed the file. A lock on a removed file does not exclude other processes.
         if fs::symlink_metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
             return Ok(file);
         }
     }
 }
 
-/// Locks an open file by polling, as a blocking `flock` has no timeout.
+/// Locks an open file by polling, because a blocking `flock` has no time-out.
 pub(crate) fn wait_for(file: &File, time: Duration) -> io::Result<()> {
     let end = Instant::now() + time;
     let mut pause = FIRST_PAUSE;

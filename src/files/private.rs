@@ -1,5 +1,5 @@
-//! The state folder and its files, which only this user may access. A file that other users may write is refused. A file that other users
-//! may only read loses their permissions.
+//! The state folder and its files. Only this user may access them. A file that other users may write is refused. If other users may only
+//! read a file, their permissions are removed.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -18,19 +18,19 @@ const OPEN_TO_OTHERS: u32 = 0o077;
 /// A folder that only this user may access.
 #[derive(Debug)]
 pub(crate) struct PrivateFolder {
-    /// The path, with symbolic links followed.
+    /// Path of the folder, with symbolic links resolved.
     pub(crate) path: PathBuf,
-    /// The folder's previous mode, if other users could read the folder.
+    /// Previous mode of the folder. `None` if other users had no permissions.
     pub(crate) was_open: Option<u32>,
 }
 
-/// Creates a folder with mode 0700, or opens an existing one. Fails if the folder belongs to another user, or if other users may write to
-/// it. Removes the permissions of other users who may only read it.
+/// Opens a folder, or creates it with mode 0700. Fails if the folder belongs to another user, or if other users may write to it. If other
+/// users may only read it, their permissions are removed.
 pub(crate) fn private_folder(path: &Path) -> io::Result<PrivateFolder> {
     if !path.is_dir() {
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)?;
     }
-    // The path may be a symbolic link, for example to another disk, so the check applies to the link's target.
+    // The path may be a symbolic link, for example to another disk. The check then applies to the link's target.
     let path = fs::canonicalize(path)?;
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let folder = OpenOptions::new().read(true).custom_flags(i32::try_from(flags.bits()).map_err(io::Error::other)?).open(&path)?;
@@ -38,15 +38,16 @@ pub(crate) fn private_folder(path: &Path) -> io::Result<PrivateFolder> {
     Ok(PrivateFolder { path, was_open })
 }
 
-/// Opens one of this program's files for reading. The file must be regular, belong to this user, and not be writable by other users. If
-/// other users may read it, their permissions are removed.
+/// Opens one of this program's files for reading. The file must be regular, must belong to this user, and must not be writable by other
+/// users. If other users may read the file, their permissions are removed.
 pub(crate) fn open_own(path: &Path) -> io::Result<File> {
     let file = open_regular(path, Links::Refuse)?;
     close_to_others(&file, FILE_MODE)?;
     Ok(file)
 }
 
-/// Checks one of this program's files like [`open_own`], but does not open it: closing a file would release the locks that a database has on it.
+/// Checks one of this program's files in the same way as [`open_own`], but does not open it. Closing an opened file would release the
+/// locks that a database has on it.
 pub(crate) fn close_own(path: &Path) -> io::Result<()> {
     let before = fs::symlink_metadata(path)?;
     check_regular(&before)?;
@@ -54,17 +55,17 @@ pub(crate) fn close_own(path: &Path) -> io::Result<()> {
     if before.mode() & OPEN_TO_OTHERS == 0 { Ok(()) } else { fs::set_permissions(path, Permissions::from_mode(FILE_MODE)) }
 }
 
-/// Reads the whole of one of this program's files.
+/// Reads one of this program's files completely. Fails if the file exceeds the limit.
 pub(crate) fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_open(&open_own(path)?, limit)
 }
 
-/// Opens one of this program's files for appending, and creates it if necessary.
+/// Opens one of this program's files for appending. Creates it if it does not exist.
 pub(crate) fn append_own(path: &Path) -> io::Result<File> {
     open_to_write(OpenOptions::new().append(true), path)
 }
 
-/// Opens or creates one of this program's files with mode 0600. Fails without waiting if a pipe has this path.
+/// Opens one of this program's files, or creates it with mode 0600. If the path is a pipe, fails without waiting.
 pub(super) fn open_to_write(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = options.create(true).mode(FILE_MODE).custom_flags(unwaiting(Links::Refuse)?).open(path)?;
     check_regular(&file.metadata()?)?;
@@ -72,7 +73,7 @@ pub(super) fn open_to_write(options: &mut OpenOptions, path: &Path) -> io::Resul
     Ok(file)
 }
 
-/// Removes the permissions of other users. Returns the previous mode if they had any.
+/// Removes the permissions of other users. If they had any, returns the previous mode.
 fn close_to_others(file: &File, mode: u32) -> io::Result<Option<u32>> {
     let before = file.metadata()?;
     check_own(&before, mode)?;
@@ -84,7 +85,7 @@ fn close_to_others(file: &File, mode: u32) -> io::Result<Option<u32>> {
     Ok(Some(bits))
 }
 
-/// Fails if another user owns the file or may have written to it.
+/// Fails if another user owns the file, or if other users may write to it.
 fn check_own(metadata: &Metadata, mode: u32) -> io::Result<()> {
     let (owner, us, bits) = (metadata.uid(), rustix::process::geteuid().as_raw(), metadata.mode() & 0o7777);
     let refused = |problem: String| Err(io::Error::new(ErrorKind::PermissionDenied, problem));
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_another_user_owns_is_refused_whatever_its_mode() {
-        // Other users read a file of root. Root cannot do this test with its own file, so root gives the file to another user.
+        // Other users may read this file of root. Root cannot test this with its own file, so root gives the file to another user.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "x").unwrap();

@@ -1,4 +1,4 @@
-//! Reads regular files without waiting, and up to a limit of bytes.
+//! Reads regular files without waiting, up to a maximum number of bytes.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read as _};
@@ -7,44 +7,45 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// The treatment of a path whose last part is a symbolic link.
+/// Treatment of a path whose last part is a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// Follows the link, as a person may have created it.
+    /// Follows the link, because a person may have created it.
     Follow,
-    /// Refuses the link, because the file belongs to this program, which creates no links.
+    /// Refuses the link. The file belongs to this program, and this program creates no links.
     Refuse,
 }
 
-/// Opens a regular file for reading. Fails at once for any other kind of file: a pipe would wait for a writer, and a device may never end.
+/// Opens a regular file for reading. Fails immediately for any other kind of file, because a pipe would wait for a writer, and reading a
+/// device may never end.
 pub(crate) fn open_regular(path: &Path, links: Links) -> io::Result<File> {
-    // The check comes before opening, because opening some devices has an effect.
+    // The file is checked before it is opened, because opening some devices already has an effect.
     check_regular(&match links {
         Links::Follow => fs::metadata(path)?,
         Links::Refuse => fs::symlink_metadata(path)?,
     })?;
     let file = fs::OpenOptions::new().read(true).custom_flags(unwaiting(links)?).open(path)?;
-    // Another file may have replaced the checked one meanwhile.
+    // Another file may have replaced the file after the check.
     check_regular(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Reads a whole regular file, or fails if it has more bytes than the limit.
+/// Reads a regular file completely. Fails if it has more bytes than the limit.
 pub(crate) fn read_bounded(path: &Path, links: Links, limit: u64) -> io::Result<Vec<u8>> {
     read_open(&open_regular(path, links)?, limit)
 }
 
-/// Reads like [`read_bounded`] from an open file.
+/// Reads an open file in the same way as [`read_bounded`].
 pub(crate) fn read_open(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // The reported size may be wrong (a file of /proc) or change, so the bytes that are read are counted as well.
+    // The reported size may be wrong (for a file of /proc), or may change. So the bytes that are read are counted too.
     if file.metadata()?.len() > limit || file.take(limit.saturating_add(1)).read_to_end(&mut bytes)? as u64 > limit {
         return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {limit} bytes")));
     }
     Ok(bytes)
 }
 
-/// Returns the flags of `open` with which neither opening nor reading waits.
+/// Returns flags for `open` with which neither opening nor reading waits.
 pub(super) fn unwaiting(links: Links) -> io::Result<i32> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = if links == Links::Refuse { flags | OFlags::NOFOLLOW } else { flags };
@@ -89,7 +90,7 @@ mod tests {
         assert_eq!(read(&path, Links::Follow).unwrap(), b"four");
         fs::write(&path, "fives").unwrap();
         assert_eq!(read(&path, Links::Follow), Err("it has more than 4 bytes".to_owned()));
-        // The kernel reports a size of 0 for this file.
+        // The kernel reports the size 0 for this file.
         assert_eq!(read(Path::new("/proc/self/status"), Links::Follow), Err("it has more than 4 bytes".to_owned()));
         File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
         assert!(read(&path, Links::Follow).is_err());

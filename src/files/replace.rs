@@ -1,4 +1,4 @@
-//! Writes whole files atomically. A new file replaces the old one, so that no reader sees an incomplete file.
+//! Writes whole files atomically. The complete new file replaces the old one, so no reader sees an incomplete file.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Write as _};
@@ -11,34 +11,34 @@ use tempfile::NamedTempFile;
 use super::private::FILE_MODE;
 use super::read::check_regular;
 
-/// The suffix of a temporary file.
+/// Suffix of a temporary file's name.
 const UNFINISHED: &str = ".tmp";
 /// Number of random characters in a temporary file's name.
 const RANDOM_CHARS: usize = 6;
-/// The age at which a temporary file counts as abandoned, because its writer was killed.
+/// Age from which a temporary file is treated as abandoned. The process that wrote it was probably killed.
 const ABANDONED: Duration = Duration::from_hours(1);
 
-/// The durability of a completed write.
+/// Durability of a completed write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Writing {
-    /// The file survives a loss of power.
+    /// The file survives a power failure.
     Durable,
-    /// A loss of power may lose the file. Its content can be recreated.
+    /// A power failure may destroy the file. This is acceptable because its content can be recreated.
     Quick,
 }
 
-/// Writes a file with mode 0600, and replaces an existing one.
+/// Writes a file with mode 0600. Replaces an existing file.
 pub(crate) fn replace(path: &Path, bytes: &[u8], writing: Writing) -> io::Result<()> {
     replace_with_mode(path, bytes, FILE_MODE, writing)
 }
 
-/// Replaces a file like [`replace`], with another mode, to which the umask applies.
+/// Replaces a file in the same way as [`replace`], but with another mode. The umask applies to the mode.
 pub(crate) fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32, writing: Writing) -> io::Result<()> {
     written(path, bytes, mode, writing)?.persist(path).map_err(|error| error.error)?;
     kept(path, writing)
 }
 
-/// Creates a file with mode 0600. Returns `false` and changes nothing if the file exists already.
+/// Creates a file with mode 0600. If the file already exists, changes nothing and returns `false`.
 pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     match written(path, bytes, FILE_MODE, Writing::Durable)?.persist_noclobber(path) {
         Ok(_) => kept(path, Writing::Durable).map(|()| true),
@@ -47,8 +47,8 @@ pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// Replaces a file of another program, or creates it with `new_mode`. The new file has the mode, the owner and the group of the old one.
-/// Fails if the old file is not regular, if it is read-only, or if its owner cannot be kept.
+/// Replaces a file of another program, or creates it with `new_mode`. The new file gets the mode, the owner and the group of the old
+/// file. Fails if the old file is not regular, if it is read-only, or if its owner cannot be kept.
 pub(crate) fn replace_kept(path: &Path, bytes: &[u8], new_mode: u32) -> io::Result<()> {
     let refused = |problem: String| Err(io::Error::new(ErrorKind::PermissionDenied, problem));
     let before = match fs::symlink_metadata(path) {
@@ -70,7 +70,7 @@ pub(crate) fn replace_kept(path: &Path, bytes: &[u8], new_mode: u32) -> io::Resu
             let file = written(path, bytes, FILE_MODE, Writing::Durable)?;
             let made = file.as_file().metadata()?;
             if (made.uid(), made.gid()) != (before.uid(), before.gid()) {
-                // The owner changes before the mode, as a new owner clears some bits of the mode.
+                // The owner is changed before the mode, because a change of the owner clears some bits of the mode.
                 fchown(file.as_file(), Some(before.uid()), Some(before.gid()))?;
             }
             file.as_file().set_permissions(Permissions::from_mode(mode))?;
@@ -81,21 +81,21 @@ pub(crate) fn replace_kept(path: &Path, bytes: &[u8], new_mode: u32) -> io::Resu
     kept(path, Writing::Durable)
 }
 
-/// Removes the temporary files that killed writers of this file left behind, as they may contain secrets. Only old files are removed,
-/// because a new one may still be written. So no lock is necessary.
+/// Removes temporary files for this path that killed processes left, because they may contain secrets. Only old files are removed,
+/// because another process may still be writing a new one. So no lock is needed.
 fn sweep(path: &Path, now: SystemTime) {
     let Ok(entries) = fs::read_dir(folder_of(path)) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(|name| is_unfinished(name, path))) {
         let Ok(file) = entry.metadata() else { continue };
         let is_old = file.modified().is_ok_and(|modified| now.duration_since(modified).is_ok_and(|age| age > ABANDONED));
         if file.is_file() && file.uid() == rustix::process::geteuid().as_raw() && is_old {
-            // Another process may have removed the file first.
+            // An error is ignored, because another process may have removed the file first.
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-/// Returns whether `name` is the name of a temporary file for `path`: `.name.a1B2c3.tmp`.
+/// Returns whether `name` is the name of a temporary file for `path`. Such a name has the form `.name.a1B2c3.tmp`.
 fn is_unfinished(name: &str, path: &Path) -> bool {
     let random = name.strip_prefix(&prefix_of(path)).and_then(|rest| rest.strip_suffix(UNFINISHED));
     random.is_some_and(|random| random.len() == RANDOM_CHARS && random.chars().all(|character| character.is_ascii_alphanumeric()))
@@ -114,7 +114,7 @@ fn written(path: &Path, bytes: &[u8], mode: u32, writing: Writing) -> io::Result
     Ok(file)
 }
 
-/// Syncs the folder, so that the file's name is as durable as its content.
+/// Syncs the folder for a durable write, so that the file's name is as durable as its content.
 fn kept(path: &Path, writing: Writing) -> io::Result<()> {
     match writing {
         Writing::Durable => File::open(folder_of(path))?.sync_all(),
@@ -175,7 +175,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let left = written(&path, b"secret", FILE_MODE, Writing::Quick).unwrap().keep().unwrap().1;
-        // Names of another file's temporary file, a too short one, another program's, and one with a wrong character.
+        // In order: a temporary file of another file, a name that is too short, a file of another program, and a name with a wrong
+        // character.
         let others = [".other.abcdef.tmp", ".file.abc.tmp", ".tmpabcdef", ".file.ab-def.tmp"].map(|name| folder.path().join(name));
         for other in &others {
             fs::write(other, "").unwrap();

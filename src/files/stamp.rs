@@ -1,10 +1,11 @@
-//! Tells versions of a file apart without reading it.
+//! Distinguishes versions of a file without reading it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Identifies one version of a file. A file that takes the place of another has another inode. The owner of a file cannot set its change time.
+/// Stamp that identifies one version of a file. A file that replaces another has another inode. The change time is included because the
+/// owner of a file cannot set it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stamp {
     file: (u64, u64),
@@ -14,7 +15,7 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Returns the stamp of the file at the end of all links, or `None` if there is no file that can be looked at.
+    /// Returns the stamp of the file. Symbolic links are followed. Returns `None` if the file's metadata cannot be read.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         Some(Self {

@@ -1,5 +1,5 @@
-//! Resolves the path of another program's file before it is replaced. A symbolic link is followed only where no other user could have
-//! changed where it leads.
+//! Resolves the path of another program's file before the file is replaced. A symbolic link is only followed if no other user could have
+//! changed its target.
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
@@ -7,11 +7,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// With this bit, only the owner of a file in a folder may replace the file.
+/// Mode bit of a folder. With it, only the owner of a file in the folder may replace the file.
 const STICKY: u32 = 0o1000;
 
-/// Returns the path of the file itself. Follows a link, as many people keep their settings in another folder. Fails if another user owns
-/// the link or a folder on the way to its target, or may write to one of these folders.
+/// Returns the path of the file to replace. A symbolic link is followed, because many people keep their settings in another folder. Fails
+/// if another user owns the link or a folder on the path to its target, or may write to one of these folders.
 pub(crate) fn target_of_user(path: &Path) -> io::Result<PathBuf> {
     let link = match fs::symlink_metadata(path) {
         Ok(there) if there.is_symlink() => there,
@@ -34,8 +34,8 @@ pub(crate) fn target_of_user(path: &Path) -> io::Result<PathBuf> {
     Ok(target)
 }
 
-/// Returns the path of a file in a project, if neither the file nor a folder between it and the project is a symbolic link. The author of
-/// the project could have placed the link, so that it leads to another file of the user.
+/// Returns the path of a file in a project. Fails if the file, or a folder between it and the project, is a symbolic link. The author of
+/// the project could have made the link, so that it leads to another file of the user.
 pub(crate) fn target_in_project(path: &Path, project: &Path) -> io::Result<PathBuf> {
     for part in path.ancestors().take_while(|part| *part != project) {
         if fs::symlink_metadata(part).is_ok_and(|there| there.is_symlink()) {
@@ -46,7 +46,7 @@ pub(crate) fn target_in_project(path: &Path, project: &Path) -> io::Result<PathB
     Ok(path.to_owned())
 }
 
-/// Returns whether this user or root owns the file.
+/// Returns whether the owner of the file is this user or root.
 fn is_trusted(there: &Metadata) -> bool {
     there.uid() == 0 || there.uid() == rustix::process::geteuid().as_raw()
 }

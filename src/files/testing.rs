@@ -1,20 +1,20 @@
-//! Helpers for tests: a pipe on which a careless reader waits forever, and a timeout that detects the wait.
+//! Helpers for tests: a pipe on which a careless reader waits for ever, and a time limit that detects such a wait.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// The time after which an operation counts as hanging. No disk takes nearly as long.
+/// Time after which an operation is treated as hanging. No disk needs nearly so long.
 const HANGS: Duration = Duration::from_secs(20);
 
-/// Creates a pipe that has no writer.
+/// Creates a pipe without a writer.
 pub(crate) fn pipe(folder: &Path, name: &str) -> PathBuf {
     let path = folder.join(name);
     rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0).unwrap();
     path
 }
 
-/// Runs the work on a thread and returns its result. Panics if the work hangs, and then does not end the thread.
+/// Runs the work on another thread, and returns its result. Panics if the work hangs. The hanging thread is not ended.
 pub(crate) fn at_once<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, done) = channel();
     std::thread::spawn(move || sender.send(work()));

@@ -1,5 +1,5 @@
-//! Servers that agents add at run time. They are kept in the store, and are a layer of the registry for each agent. Nothing of them runs before a person
-//! has approved it, unless the operator has set `requireApproval` to false.
+//! Servers that agents add at run time. The store keeps them, and the servers of each agent form a layer of the registry. Such a server
+//! runs only after a person has approved it, unless the operator has set `requireApproval` to false.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use crate::registry::{AddedServer, Decider, Entry, MAX_ADDED_SERVERS, Registry, 
 use crate::store::{Kind, Rows, audit};
 use crate::text::{server_name_for, server_name_of};
 
-/// Number of additions and changes that the models of one agent can make within [`PROPOSAL_PERIOD`], as a person has to read each.
+/// The maximum number of servers that the models of one agent can add or change within [`PROPOSAL_PERIOD`]. There is a limit because a
+/// person has to read each request.
 const MAX_PROPOSALS: usize = 20;
 const PROPOSAL_PERIOD: Duration = Duration::from_hours(1);
 const ADD: &str = "Agent.addServer";
@@ -27,12 +28,12 @@ const UPDATE: &str = "Agent.updateServer";
 /// Added servers by their names.
 type ByName = BTreeMap<String, Arc<AddedServer>>;
 
-/// The servers that agents have added, as they were read last.
+/// The servers that agents have added, as the last read of the store returned them.
 pub(super) struct AddedServers {
     servers: Mutex<ByName>,
-    /// Times of the last proposals of models, by agent.
+    /// The times of recent proposals by models, by the name of the agent.
     proposals: Mutex<HashMap<Option<String>, VecDeque<Instant>>>,
-    /// False if what an agent adds is approved without a person.
+    /// False if the servers that agents add are approved without a person.
     pub(super) require_approval: bool,
 }
 
@@ -49,8 +50,8 @@ impl AddedServers {
         self.servers.lock().values().cloned().collect()
     }
 
-    /// Notes a proposal of a model. Fails if the agent's models have made too many lately. Two agents of one name share the limit, so that nobody
-    /// gets around it by making an agent anew.
+    /// Records a proposal of a model. Returns an error if the agent's models have made too many proposals in the last hour. Agents of the
+    /// same name share the limit, so that nobody avoids it by opening a new agent.
     fn take_proposal(&self, owner: Option<&str>, now: Instant) -> Result<()> {
         let mut proposals = self.proposals.lock();
         let times = proposals.entry(owner.map(str::to_owned)).or_default();
@@ -65,27 +66,28 @@ impl AddedServers {
 }
 
 impl Core {
-    /// Reads the servers of the store into the registry. A row that cannot be read is a warning, and its server does not exist. Blocks.
+    /// Loads the added servers from the store into the registry. Returns a warning for each row that cannot be read; such a server does not
+    /// exist. Blocks.
     pub(super) fn load_added(&self) -> Result<Vec<String>> {
         let (servers, warnings) = self.read_added()?;
         self.set_added(&servers, &self.registry);
         Ok(warnings)
     }
 
-    /// Returns the servers that agents of this name have added. A name that another source has is that source's.
+    /// Returns the servers that agents of this name have added. Leaves out those whose name now belongs to a server of another source.
     pub(super) fn added_by(&self, agent: &str) -> OwnServers {
         let is_own = |server: &&Arc<AddedServer>| server.owner.as_deref() == Some(agent) && self.is_in_force(server);
         let names: BTreeSet<String> = self.added.all().iter().filter(is_own).map(|server| server.definition.name.clone()).collect();
-        // Agents that have added nothing share what is computed for them.
+        // Agents that have added no servers share what is computed for them.
         if names.is_empty() { OwnServers::default() } else { OwnServers { agent: Some(agent.to_owned()), names } }
     }
 
-    /// Returns the servers of the store as they are now, and warnings. Blocks.
+    /// Reads the added servers from the store. Returns them with warnings about unreadable rows. Blocks.
     pub(super) fn read_added(&self) -> Result<(ByName, Vec<String>)> {
         Ok(read(&*self.store.rows(Kind::Server)?))
     }
 
-    /// Replaces the layers of all agents.
+    /// Replaces the registry's layers of added servers, for all agents.
     pub(super) fn set_added(&self, servers: &ByName, registry: &Registry) {
         let before = std::mem::replace(&mut *self.added.servers.lock(), servers.clone());
         let sources: BTreeSet<ServerSource> =
@@ -97,7 +99,7 @@ impl Core {
         }
     }
 
-    /// Changes the rows of added servers, and ends the servers that are no longer the same.
+    /// Changes the rows of added servers in the store, and closes the servers that the change affects.
     async fn change_added<T: Send + 'static>(
         self: &Arc<Self>,
         change: impl FnOnce(&mut Rows, &Registry) -> Result<T> + Send + 'static,
@@ -116,18 +118,17 @@ impl Core {
         Ok(outcome)
     }
 
-    /// Returns the name that an agent gave a server that it has added.
+    /// Returns the display name that an agent gave to its added server.
     pub(super) fn display_name(&self, server: &ServerDefinition) -> Option<String> {
         self.added.get(&server.name).filter(|added| added.definition.source == server.source).map(|added| added.display_name.clone())
     }
 
-    /// Returns whether a toolbox names a server that an agent has added, so that it is not for this agent alone. Grants that cannot be read count as
-    /// one that does.
+    /// Returns whether a toolbox names this added server. Then other agents can use it too. Returns true if the grants cannot be read.
     pub(super) fn is_granted_by_name(&self, server: &AddedServer) -> bool {
         self.grants_now(ApprovalRead::Fresh).map_or(true, |grants| grants.names_addition(server.definition.as_granted()))
     }
 
-    /// Returns whether a server that an agent has added is the one that its name stands for now, and no other source hides it.
+    /// Returns whether the name of this added server refers to it now. This is false if a server of another source has the name.
     pub(super) fn is_in_force(&self, server: &AddedServer) -> bool {
         let definition = &server.definition;
         self.registry.server(&definition.name).is_ok_and(|found| found.source == definition.source)
@@ -146,10 +147,10 @@ fn read(rows: &Rows) -> (ByName, Vec<String>) {
 }
 
 impl Agent {
-    /// Adds a server for this agent alone, and returns its status. Its name follows from the display name, and is free over all sources and the
-    /// catalogue. It is kept for
-    /// the next gateway with the same state folder, and for the next agent of this name. Nothing of it runs before a person has approved it; an event
-    /// `server-proposed` has everything that they must see.
+    /// Adds a server for this agent alone, and returns its status. The server's name is derived from the display name, and differs from the
+    /// names of all sources and of the catalogue. The store keeps the server for the next gateway with the same state folder and for the
+    /// next agent of this name. The server runs only after a person has approved it. An event `server-proposed` contains everything that
+    /// the person must see.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` for an entry that could not be used, `ERR_TOO_MANY_PROPOSALS` for more than 20 servers, `ERR_STORE`, `ERR_CLOSED`.
@@ -169,8 +170,9 @@ impl Agent {
         self.add_server_as(server, Decider::Person).await
     }
 
-    /// Adds a server on behalf of the agent's code or its model. A model can set less, and is limited to 20 additions and changes an hour. The name of
-    /// a server that a model adds always ends with a digest, `my-files-3f9a2c41`, so that it does not tell which names others have.
+    /// Adds a server on behalf of the agent's code or of its model. A model can set fewer options, and is limited to 20 additions and
+    /// changes an hour. The name of a server that a model adds always ends with a digest, as in `my-files-3f9a2c41`, so that the model
+    /// cannot find out which names other agents have used.
     ///
     /// # Errors
     /// The errors of [`Self::add_server`].
@@ -190,15 +192,15 @@ impl Agent {
         });
         let name = added.await.map_err(|error| self.core.redacted(error))?;
         self.record(&name, audit::ServerChange::Added, author);
-        // Nothing of an earlier server of this name.
+        // A new server inherits no errors from an earlier server of the same name.
         self.core.registry.record(&name, &Ok(()));
         self.core.connections.forget_failures(&name);
         self.gateway().decide_about_added(&name, &self.identity).await?;
         self.status_of(&name)
     }
 
-    /// Changes a server that this agent has added, and returns its status. Its name stays, also where its display name changes. The environment is
-    /// merged. If what would run changes, a person has to approve it again.
+    /// Changes a server that this agent has added, and returns its status. The name stays the same, even if the display name changes. The
+    /// new environment variables are merged with the old. If the change affects what is executed, a person has to approve the server again.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY` for a server that this agent has not added, and the errors of [`Self::add_server`].
@@ -206,7 +208,7 @@ impl Agent {
         self.update_server_as(name, change, Decider::Person).await
     }
 
-    /// Changes a server on behalf of the agent's code or its model.
+    /// Changes a server on behalf of the agent's code or of its model.
     ///
     /// # Errors
     /// The errors of [`Self::update_server`].
@@ -217,7 +219,7 @@ impl Agent {
         let changed = self.core.change_added(move |rows, _| {
             let body = rows.get(&wanted).ok_or_else(|| gone(&wanted))?;
             let server = AddedServer::from_row(&wanted, body).map_err(|problem| invalid(UPDATE, problem))?;
-            // Another process may have removed the server, and another agent may have added one of this name.
+            // Another process may have removed the server, and then another agent may have added one of the same name.
             if server.owner != owner {
                 return Err(gone(&wanted));
             }
@@ -231,8 +233,8 @@ impl Agent {
         self.status_of(name)
     }
 
-    /// Removes a server that this agent has added: its process, its approval, its tokens and what persons have allowed for it end first. The operator's
-    /// own agent removes those of all agents. A server that is added later under this name inherits nothing.
+    /// Removes a server that this agent has added. First its process, its approval, its tokens and its call permissions are removed. The
+    /// operator's own agent can remove the servers of all agents. A server that is added later under this name inherits nothing.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY`, `ERR_APPROVAL_STORE`, `ERR_STORE`, `ERR_CLOSED`.
@@ -240,7 +242,7 @@ impl Agent {
         self.remove_server_as(name, Decider::Person).await
     }
 
-    /// Removes a server on behalf of the agent's code or its model. A model removes only those of its own agent.
+    /// Removes a server on behalf of the agent's code or of its model. A model can remove only servers of its own agent.
     ///
     /// # Errors
     /// The errors of [`Self::remove_server`].
@@ -248,11 +250,12 @@ impl Agent {
         self.identity.check_open()?;
         let rights = if self.is_operator() && author == Decider::Person { Rights::RemoveAll } else { Rights::Change };
         let server = self.own_server(name, rights)?;
-        // The approval first: if this is interrupted, the server is still there, and has none.
+        // The approval is removed first. If this function is interrupted, the server still exists but is not approved.
         if self.core.is_in_force(&server) {
             self.gateway().revoke(name).await?;
         } else {
-            // Another source hides it: what is live is not its own, and what it was allowed is.
+            // A server of another source has this name now. That server's connection stays open; only the approval of the added server is
+            // revoked.
             let (core, key) = (Arc::clone(&self.core), server.definition.key());
             blocking(move || core.trust.approvals.revoke(&key)).await.map_err(|error| self.core.redacted(error))?;
         }
@@ -284,7 +287,7 @@ impl Agent {
         });
     }
 
-    /// Returns the agent's name as the owner of servers, if it may propose something now.
+    /// Returns the name of the agent as the owner of added servers. Returns an error if the agent may propose nothing now.
     fn proposing(&self, author: Decider) -> Result<Option<String>> {
         self.identity.check_open()?;
         let Some(source) = self.identity.own_source() else {
@@ -299,7 +302,7 @@ impl Agent {
         Ok(source.name)
     }
 
-    /// Returns a server that the agent may change or remove.
+    /// Returns an added server that the agent may change or remove.
     fn own_server(&self, name: &str, rights: Rights) -> Result<Arc<AddedServer>> {
         self.identity.check_open()?;
         let server = self.core.added.get(name);
@@ -321,7 +324,7 @@ impl Agent {
     }
 }
 
-/// Returns the name of a server that is added now. A name that a model chooses tells the model nothing about servers of others.
+/// Returns a free name for a server that is added now. If a model adds it, the name does not reveal which names other agents have used.
 fn free_name(display_name: &str, owner: Option<&str>, author: Decider, is_taken: impl Fn(&str) -> bool) -> String {
     match author {
         Decider::Person => server_name_for(display_name, is_taken),
@@ -329,12 +332,12 @@ fn free_name(display_name: &str, owner: Option<&str>, author: Decider, is_taken:
     }
 }
 
-/// The servers that an agent may act on.
+/// The added servers that an agent may change or remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rights {
-    /// Those that it has added.
+    /// Only the servers that the agent has added.
     Change,
-    /// Those of all agents.
+    /// The servers that any agent has added.
     RemoveAll,
 }
 
@@ -347,7 +350,7 @@ fn gone(name: &str) -> Error {
 }
 
 impl Gateway {
-    /// Returns whether an agent has added this server, and it is not in the config.
+    /// Returns whether an agent has added this server, and no server of another source has its name.
     #[must_use]
     pub fn is_added(&self, name: &str) -> bool {
         self.core.added.get(name).is_some_and(|server| self.core.is_in_force(&server))

@@ -1,32 +1,33 @@
-//! Calls that a person has allowed beyond one answer. An entry names exactly its subject and ends with the approval. After a revocation, a new
-//! approval, a change or a disabling, the person is asked again.
+//! Permissions that a person gave for more than one call. A permission applies only to exactly its subject, and ends with the server's
+//! approval. After a revocation, a new approval, a change or a disabling of the server, the person is asked again.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 
-/// The calls that an entry is for.
+/// The calls to which a permission applies.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AllowedSubject {
-    /// Calls of one tool, by the digest of everything that its server says about it.
+    /// Calls of one tool. Contains the digest of everything that the server says about the tool.
     Tool(String),
-    /// Requests of one method for the items of the manifest with this digest.
+    /// Requests of one method for the items in the manifest with this digest.
     Requests { method: &'static str, manifest: String },
 }
 
-/// A permission for more than one call. Two are equal if everything is equal on which the person's answer was based.
+/// A permission for more than one call. Two permissions are equal if all facts are equal on which the person based the answer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct AllowedCall {
     pub(super) server: String,
     /// The digest of the approved command.
     pub(super) command: String,
-    /// The id of the approval. A new approval has a new id, also if another process made it.
+    /// The id of the approval. Each new approval has a new id, even if another process made it.
     pub(super) approval: String,
-    /// The number of decisions about the server in this gateway. Disabling the server or changing its config raises it, and so ends the permission.
+    /// The number of decisions about the server in this gateway. Disabling the server or changing its config increases the number, and so
+    /// ends the permission.
     pub(super) decisions: u64,
     pub(super) subject: AllowedSubject,
 }
 
-/// The calls that were allowed for one run, or of a gateway's session.
+/// The calls that a person allowed for one run, or for the session of a gateway.
 #[derive(Debug, Default)]
 pub(super) struct AllowedCalls(Mutex<BTreeSet<AllowedCall>>);
 
@@ -39,7 +40,7 @@ impl AllowedCalls {
         self.all().contains(allowed)
     }
 
-    /// Removes the permissions for a server. They are no longer valid, so this only frees their memory.
+    /// Removes the permissions for a server. They are already invalid, so this only frees memory.
     pub(super) fn forget(&self, server: &str) {
         self.all().retain(|allowed| allowed.server != server);
     }

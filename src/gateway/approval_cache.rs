@@ -1,4 +1,4 @@
-//! Keeps the approvals that were read last. JavaScript's thread uses them, because it must not wait for files.
+//! The cache of approvals as they were last read. The JavaScript thread uses it, because that thread must not wait for files.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -13,24 +13,25 @@ use crate::config::{Address, ServerDefinition, read_env_file};
 use crate::error::Result;
 use crate::trust::{Approval, ApprovalStatus, Subject};
 
-/// The choice between the approvals on disk and those that were read last.
+/// The choice between reading approvals from disk and using the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApprovalRead {
     /// Reads approvals, environment files and pinned programs from disk. Blocks.
     Fresh,
-    /// Uses the approvals that were read last, and starts a new read for later callers. Never blocks.
+    /// Uses the approvals of the last read, and starts a new read for later callers. Never blocks.
     Cached,
 }
 
-/// The subjects of approvals that were read last.
+/// The cache of the subjects of approvals.
 pub(super) struct ApprovalCache {
-    /// By the keys of their servers.
+    /// The subjects of the last read, by the keys of their servers.
     subjects: Mutex<HashMap<String, Subject>>,
-    /// The subjects that were computed last, with the definitions that they describe. The digest of a large entry takes time.
+    /// The subjects that were computed last, with the definitions that they describe. They are kept because computing the digest of a large
+    /// entry takes time.
     computed: Mutex<HashMap<String, (Arc<ServerDefinition>, Subject)>>,
-    /// Locked while a thread reads the approvals on behalf of all callers.
+    /// Locked while one thread reads the approvals for all callers.
     reading: Arc<tokio::sync::Mutex<()>>,
-    /// `None` once the gateway is closed, because a handle keeps the runtime's file descriptors open.
+    /// The runtime's handle. `None` once the gateway is closed, because a handle keeps the runtime's file descriptors open.
     runtime: Mutex<Option<Handle>>,
 }
 
@@ -39,12 +40,12 @@ impl ApprovalCache {
         Self { subjects: Mutex::default(), computed: Mutex::default(), reading: Arc::default(), runtime: Mutex::new(Some(runtime)) }
     }
 
-    /// Returns the runtime for work in the background, while the gateway is open.
+    /// Returns the runtime's handle for background work, while the gateway is open.
     pub(super) fn runtime(&self) -> Option<Handle> {
         self.runtime.lock().clone()
     }
 
-    /// Ends background reads, and drops the handle of the runtime.
+    /// Stops background reads, and drops the runtime's handle.
     pub(super) fn end(&self) {
         self.runtime.lock().take();
     }
@@ -56,8 +57,8 @@ impl ApprovalCache {
         }
     }
 
-    /// Returns the subject of this definition in the same circumstances, if it was computed last. A kept definition is not freed, so no other
-    /// definition has its address.
+    /// Returns the computed subject, if it is for this very definition, with the same folder and addresses. Pointers are compared: the
+    /// cache keeps the definition alive, so no other definition can have its address.
     pub(super) fn computed(
         &self,
         server: &ServerDefinition,
@@ -84,7 +85,7 @@ impl ApprovalCache {
 }
 
 impl Core {
-    /// Returns the approval status of a server: which stages of its approval are valid.
+    /// Returns the approval status of a server, from disk or from the cache.
     pub(super) fn approval_status_by(&self, server: &ServerDefinition, approval_read: ApprovalRead) -> Result<ApprovalStatus> {
         match approval_read {
             ApprovalRead::Fresh => self.approval_status(server),
@@ -95,17 +96,17 @@ impl Core {
         }
     }
 
-    /// Returns the approval status of a server by the approval on disk.
+    /// Returns the approval status of a server, from the approval on disk.
     pub(super) fn approval_status(&self, server: &ServerDefinition) -> Result<ApprovalStatus> {
         self.trust.approvals.approval_status_of(&server.key(), |approval| self.current_subject(server, approval))
     }
 
-    /// Returns the subject with which an approval is compared. The program is only read if it is pinned and the command is approved.
+    /// Returns the subject with which an approval is compared. The program file is read only if it is pinned and the command is approved.
     pub(super) fn current_subject(&self, server: &ServerDefinition, approval: &Approval) -> Subject {
         self.current_subject_with(server, approval, &read_env_file)
     }
 
-    /// Returns the same as [`Self::current_subject`], with the environment file that `read_file` returns.
+    /// Returns the same as [`Self::current_subject`], but reads the environment file with `read_file`.
     pub(super) fn current_subject_with(&self, server: &ServerDefinition, approval: &Approval, read_file: ReadFile<'_>) -> Subject {
         let mut subject = self.subject_with(server, None, read_file);
         if server.pin_executable && approval.command_digest == subject.digest {
@@ -115,7 +116,7 @@ impl Core {
         subject
     }
 
-    /// Returns the digest that an approval of the server must have.
+    /// Returns the digest of the server's present command, which a valid approval must have.
     pub(super) fn digest_by(&self, server: &ServerDefinition, approval_read: ApprovalRead) -> String {
         match approval_read {
             ApprovalRead::Fresh => self.subject(server).digest,
@@ -123,14 +124,15 @@ impl Core {
         }
     }
 
-    /// Reads the approvals of all servers. Errors are ignored here; a later call that needs the approval reports them.
+    /// Reads the approvals of all servers into the cache. Ignores errors, because a later call that needs the approval reports them.
     pub(super) fn read_all_approvals(&self) {
         for server in self.registry.servers() {
             let _ = self.approval_status(&server);
         }
     }
 
-    /// Reads the approvals of all servers on another thread, because another process may have changed them. Concurrent requests share one read.
+    /// Starts a read of the approvals of all servers on another thread, because another process may have changed them. Concurrent requests
+    /// share one read.
     pub(super) fn read_approvals_soon(self: &Arc<Self>) {
         let Some(runtime) = self.trust.approval_cache.runtime() else { return };
         let Ok(reading) = Arc::clone(&self.trust.approval_cache.reading).try_lock_owned() else { return };
@@ -144,7 +146,7 @@ impl Core {
         }));
     }
 
-    /// Starts a new read after an answer from approvals that were read earlier.
+    /// Starts a new read if the caller's answer came from the cache.
     pub(super) fn refresh_if_cached(self: &Arc<Self>, approval_read: ApprovalRead) {
         if approval_read == ApprovalRead::Cached {
             self.read_approvals_soon();

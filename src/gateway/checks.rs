@@ -1,4 +1,4 @@
-//! Checks arguments and results of calls against the approved schemas of their tools.
+//! Checks of the arguments and results of calls against the approved schemas of their tools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::config::{ArgumentCheck, SchemaViolations, ServerDefinition};
 use crate::error::Result;
 use crate::trust::ApprovalStatus;
 
-/// The modes of the checks for servers whose config does not set them.
+/// The default check modes, for servers whose config sets none.
 pub(super) struct CheckDefaults {
     /// The compiled schemas, shared by all runs of the gateway.
     schemas: Arc<ToolSchemas>,
@@ -28,7 +28,7 @@ impl CheckDefaults {
 }
 
 impl Core {
-    /// Returns the checks of these servers, as they are configured now, by the names by which their callers know them.
+    /// Returns the checks of these servers in their configured modes. The checks find a server by the name that callers use.
     pub(super) fn checks(&self, servers: &[(&str, &ServerDefinition)]) -> Checks {
         Checks { arguments: self.argument_checks(servers), results: self.output_checks(servers) }
     }
@@ -43,8 +43,8 @@ impl Core {
         OutputChecks::new(Arc::clone(&self.runs.checks.schemas), modes)
     }
 
-    /// Checks the arguments of a call without a guest, before a person is asked or a server is connected, and returns the arguments. A tool that
-    /// cannot be called passes this check; the call fails later, with the reason.
+    /// Checks the arguments of a call that no guest makes, and returns the arguments. The check comes before a person is asked and before
+    /// the server is connected. A tool that cannot be called passes; the call itself fails later, with the reason.
     pub(super) fn check_arguments(
         &self,
         viewer: &Viewer<'_>,
@@ -63,9 +63,9 @@ impl Core {
         Ok(arguments)
     }
 
-    /// Checks the result of a call without a guest. A warning is sent as an event.
+    /// Checks the result of a call that no guest made. Sends a warning as an event.
     pub(super) fn check_result(&self, server: &str, tool: &str, result: &Json) -> Result<()> {
-        // The server was removed, or its approval revoked, while the call was pending. The answer is returned without a check.
+        // The server was removed, or its approval was revoked, during the call. The answer is returned without a check.
         let Ok(definition) = self.registry.server(server) else { return Ok(()) };
         let ApprovalStatus::Full(manifest) = self.approval_status(&definition)? else { return Ok(()) };
         let checked = self.output_checks(&[(server, &definition)]).check(server, &manifest, tool, result)?;

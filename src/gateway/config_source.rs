@@ -1,4 +1,4 @@
-//! The config and the base layers under it, as each reload reads them.
+//! Reads the config and its base layers, at the start and at each reload.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::files::{Links, Stamp, read_bounded};
 /// The maximum size of a config file.
 const MAX_CONFIG_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A file, and the version of it that there was. `None`: there was no file.
+/// A file, and its stamp when it was read. `None` if the file did not exist.
 pub(super) type Version = (PathBuf, Option<Stamp>);
 
 /// The source of the config.
@@ -21,14 +21,15 @@ pub(super) struct ConfigSource {
     content: ConfigContent,
     max_servers: usize,
     surroundings: Surroundings,
-    /// The versions of the files that were read last, whether they could be used or not: the config if it is a file, then those of its bases.
+    /// The versions of the files that were read last, even if their content was not usable. First the config, if it is a file, then the
+    /// files of its bases.
     last: Mutex<Vec<Version>>,
 }
 
 pub(super) enum ConfigContent {
     Given(Json),
     File(PathBuf),
-    /// The default file. If it does not exist, there are no servers.
+    /// The default file. If it does not exist, the config is empty.
     DefaultFile(PathBuf),
 }
 
@@ -45,14 +46,14 @@ impl ConfigSource {
         }
     }
 
-    /// Returns the files that were read last, in the versions that were read.
+    /// Returns the files of the last read, with the versions that were read.
     pub(super) fn last_read(&self) -> Vec<Version> {
         self.last.lock().clone()
     }
 
-    /// Reads the present config, and the files of its bases. A base that cannot be read is a warning.
+    /// Reads the present config and the files of its bases. A base that cannot be read only adds a warning.
     pub(super) fn read(&self) -> Result<Config> {
-        // Before a file is read: a change that comes meanwhile has another stamp.
+        // The version is taken before the file is read, so that a change during the read has another stamp.
         let own = self.path().map(version);
         self.note_own(own.clone());
         let mut config = self.read_own()?;
@@ -72,7 +73,8 @@ impl ConfigSource {
         Ok(config)
     }
 
-    /// Notes the version of the config's own file. Files of bases are followed also while the config cannot be used.
+    /// Records the version of the config's own file. The versions of the base files stay, so that they are watched even while the config is
+    /// not usable.
     fn note_own(&self, own: Option<Version>) {
         let Some(own) = own else { return };
         let mut last = self.last.lock();
@@ -113,7 +115,8 @@ pub(super) fn present(files: &[Version]) -> Vec<Version> {
     files.iter().map(|(path, _)| version(path)).collect()
 }
 
-/// Reads a file of a base. Accepts only a regular file, as nobody has named its path.
+/// Reads a config file of another program that the config's key `base` names. Accepts only a regular file, because the program, and not
+/// the user, determines the path.
 fn base_file(path: &Path) -> BaseFile {
     let content = match read_bounded(path, Links::Follow, MAX_CONFIG_BYTES) {
         Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| "it is not text (UTF-8)".to_owned()),

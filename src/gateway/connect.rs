@@ -1,4 +1,4 @@
-//! Connects to servers on behalf of a scope, and reports the connections.
+//! Connects to servers on behalf of a scope, records the connections and sends events about them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::sandbox::RunControl;
 use crate::store::audit::ConnectionChange;
 
 impl Core {
-    /// Returns the live connection of a server whose command is approved. Reads the approval again before it starts a process.
+    /// Returns the open connection of a server whose command is approved. Reads the approval again before starting a process.
     pub(super) async fn connect(
         &self,
         server: &Arc<ServerDefinition>,
@@ -22,7 +22,7 @@ impl Core {
         control: Option<&RunControl>,
         patience: Duration,
     ) -> Result<Lease> {
-        // The future is large and every call has one, so it is boxed.
+        // The future is boxed because it is large and part of every call.
         Box::pin(self.connect_now(server, scope, control, patience)).await
     }
 
@@ -36,7 +36,7 @@ impl Core {
         self.check_open()?;
         let period = self.check_plugin_on()?;
         let wanted = wanted(server, patience);
-        // Another call of the run may be connecting to this server and asking a person.
+        // While this call waits, another call of the run may be connecting to the same server and asking a person.
         let waiting = control.map(RunControl::wait_for_turn);
         let launch = async move {
             drop(waiting);
@@ -54,7 +54,7 @@ impl Core {
         if let Err(error) = &outcome {
             self.trace_connection(server, scope, started.elapsed(), Err(error));
         }
-        // These errors do not show that the server has a problem, so they are not recorded.
+        // These errors do not mean that the server has a problem, so they are not recorded for it.
         if !matches!(outcome, Err(Error::Closed { .. } | Error::PluginOff | Error::NotApproved { .. } | Error::TooManyConnections { .. })) {
             self.registry.record(&server.name, &outcome);
             if let Err(error) = &outcome {
@@ -66,7 +66,7 @@ impl Core {
         if connection.origin() != LeaseOrigin::Shared
             && let Err(error) = self.check_approved(server, &read_env_file)
         {
-            // Another process revoked the approval while the server was being connected.
+            // Another process revoked the approval during the connection attempt.
             drop(connection);
             self.end_if_unapproved(&server.name).await;
             return Err(self.redacted(error));
@@ -86,7 +86,7 @@ impl Core {
         Ok(connection)
     }
 
-    /// Records and reports a new connection.
+    /// Records a new connection, and sends events about it.
     fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope) {
         let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
         self.record_connection(&server.name, ConnectionChange::Opened, scope.identity.name.clone(), Some(connection.connect_time()));
@@ -102,7 +102,7 @@ impl Core {
         scope.warn(format!("server \"{}\" was connected anew, because {why}. Its session state is lost", server.name));
     }
 
-    /// Records that a server asks questions that name no call, because the next connection must know this at its start.
+    /// Records that a server sends questions that belong to no call. The next connection must know this when it starts.
     pub(super) fn remember_elicits(&self, name: &str) {
         if let Ok(server) = self.registry.server(name) {
             self.server_facts.note(&server.key(), &self.subject(&server).digest, |server_facts| server_facts.elicits = true);

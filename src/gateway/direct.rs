@@ -1,4 +1,4 @@
-//! Tools by the names that hosts have for them, in one flat list.
+//! Tools under the names that hosts use for them in one flat list.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use crate::sandbox::Stop;
 use crate::text::json::json_bytes;
 
 impl Agent {
-    /// Describes the tools that the agent can call, for a host that calls each by a name of its own. Leaves out a tool of which a model would read
-    /// more than its approval request shows. Starts no server.
+    /// Describes the tools that the agent can call, for a host that lists each tool under its own name. Leaves out a tool if a model would
+    /// read more about it than its approval request shows. Starts no server.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -32,7 +32,7 @@ impl Agent {
             self.core.visible_servers(&Viewer { id: self.identity.id, granted: &granted }, &AttachedServers::default())?
         {
             let names = self.names_by_tool(granted.registry_name(&server))?;
-            // A tool without a name was approved a moment ago.
+            // A tool without a name was approved only a moment ago, after the names were read.
             let named = manifest.distinct_tools().filter_map(|tool| Some((tool, names.get(&tool.name)?)));
             tools.extend(named.filter_map(|(tool, names)| {
                 let described = DirectTool::new(&server, tool, names, style, &wording);
@@ -42,7 +42,8 @@ impl Agent {
         Ok(tools)
     }
 
-    /// Returns the server and the raw name of the approved tool that has this name, in any style. The server need not be enabled.
+    /// Returns the server and the original name of the approved tool with this direct name, in either style. The server need not be
+    /// enabled.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_TOOL` with the nearest name, `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -51,8 +52,8 @@ impl Agent {
         let found = self.core.trust.approvals.tools_named(name).map_err(|error| self.core.redacted(error))?;
         let granted = self.granted(ApprovalRead::Fresh)?;
         for (key, tool) in found {
-            // A server that is configured no longer keeps its approval, and so does one that a server of another source hides. Of a server and its
-            // variants, which share the names of tools, the agent has at most one.
+            // A server that was removed from the config, or that a server of another source replaces, keeps its approval, so both are
+            // checked here. A server and its variants share the names of tools, but the agent has at most one of them.
             if let Ok(server) = self.core.registry.server(server_of_key(&key))
                 && server.key() == key
                 && granted.allows(server.as_granted(), Item::Tool(&tool))
@@ -66,7 +67,7 @@ impl Agent {
         Err(self.core.redacted(Error::UnknownDirectName { name: name.into(), known }))
     }
 
-    /// Returns the names of a tool in lists of hosts. `None` if it is not approved.
+    /// Returns the direct names of a tool. Returns `None` if the tool is not approved.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
@@ -75,13 +76,14 @@ impl Agent {
         Ok(self.names_by_tool(granted.registry_name(server)).map_err(|error| self.core.redacted(error))?.remove(tool))
     }
 
-    /// Returns the names of the approved tools of a server of the registry, by raw name. None if there is no such server.
+    /// Returns the direct names of the approved tools of a server, by original name. `server` is a name in the registry. Returns an empty
+    /// map if the server does not exist.
     fn names_by_tool(&self, server: &str) -> Result<BTreeMap<String, DirectNames>> {
         let Ok(server) = self.core.registry.server(server) else { return Ok(BTreeMap::new()) };
         self.core.trust.approvals.direct_names(&server.key())
     }
 
-    /// Calls a tool by its name in lists of hosts. Returns the same as [`Agent::call_tool`].
+    /// Calls a tool by its direct name. Returns the same as [`Agent::call_tool`].
     ///
     /// # Errors
     /// `ERR_UNKNOWN_TOOL`, and the errors of [`Agent::call_tool`].
@@ -90,12 +92,12 @@ impl Agent {
         self.call_tool(&server, &tool, arguments, options, stop).await
     }
 
-    /// Returns a server's answer for a model: without secrets, and with whole paths, which the model's next call may need.
+    /// Prepares a server's answer for a model: removes secrets, but keeps whole paths, because the model's next call may need them.
     pub(crate) fn answer_for_model(&self, answer: &Json) -> Json {
         self.core.redactor.json_without_secrets(answer)
     }
 
-    /// Calls a tool for a model, which gets no secrets, and no more than `limits.maxResponseBytes`.
+    /// Calls a tool for a model. The result contains no secrets, and is at most `limits.maxResponseBytes` long.
     ///
     /// # Errors
     /// `ERR_RESPONSE_TOO_LARGE`, and the errors of [`Agent::call_tool`].
@@ -115,7 +117,8 @@ impl Agent {
         Err(self.core.redacted(Error::ResponseTooLarge { what, size, limit, limit_name: "limits.maxResponseBytes" }))
     }
 
-    /// Returns the URIs of the views (MCP Apps) that the tools of a server have. The server need not list them. Starts no server.
+    /// Returns the URIs of the views (MCP Apps) of a server's tools. A view need not be in the server's list of resources. Starts no
+    /// server.
     ///
     /// # Errors
     /// The errors of [`Agent::resources`].

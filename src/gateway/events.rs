@@ -1,4 +1,4 @@
-//! Events for an operator or an agent.
+//! Events for the operator or for an agent's program.
 
 use std::sync::Arc;
 
@@ -9,36 +9,38 @@ use super::server_logs::ServerLogs;
 use crate::redact::Redactor;
 use crate::trust::Drift;
 
-/// An event. Its texts are redacted before a listener gets them, except those that a listener has to use as they are ([`Event::is_exact`]).
+/// An event. Its texts are redacted before a listener gets them. Exceptions are events whose texts a listener needs unchanged
+/// ([`Event::is_exact`]).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum Event {
     /// A warning about something unusual that is not an error.
     Warning { message: String },
-    /// A changed config was read again by itself. Sent only with `watch`.
+    /// The config changed and was read again automatically. Sent only with `watch`.
     ConfigReloaded {
         #[serde(flatten)]
         report: Box<ReloadReport>,
     },
-    /// The approval file was damaged or modified by others, and was moved aside.
+    /// All decisions of one kind count as absent, because another program modified the store, or because the approval file of an earlier version was
+    /// damaged. Sent once for each kind that is read.
     ApprovalsDamaged { message: String },
-    /// A model asks that a person approve a server. The request has everything that the person must see.
+    /// A model requests that a person approve a server. The request contains everything that the person must see.
     ApprovalProposed { request: serde_json::Value },
-    /// An agent has added or changed a server, and a person must decide about it. Sent again whenever a gateway opens, until somebody has. The request
-    /// has everything that the person must see.
+    /// An agent has added or changed a server, and a person must decide about it. Sent again each time a gateway opens, until a person has
+    /// decided. The request contains everything that the person must see.
     ServerProposed {
         server: String,
         display_name: String,
-        /// The name of the agent. Missing for the operator's own agent.
+        /// The name of the agent. Absent for the operator's own agent.
         #[serde(skip_serializing_if = "Option::is_none")]
         agent: Option<String>,
-        /// True if it was approved without a person, as `requireApproval` is false.
+        /// True if the server was approved without a person, because `requireApproval` is false.
         approved: bool,
         request: serde_json::Value,
     },
-    /// The file of a server's program has changed since its command was approved.
+    /// The program file of a server has changed since its command was approved.
     ExecutableChanged { server: String, path: String, before: String, now: String },
-    /// An agent asked for something that its toolboxes do not have. Sent once for each agent and item, and to the operator alone.
+    /// An agent requested something that its grants do not include. Sent once for each agent and item, and only to the operator.
     NotGranted { agent: String, server: String, item: String, reason: String },
     /// A server's tools, resources or prompts differ from the approved ones.
     ToolsChanged {
@@ -46,7 +48,7 @@ pub enum Event {
         #[serde(flatten)]
         drift: Box<Drift>,
     },
-    /// A progress report of a server for a call.
+    /// A progress report that a server sent about a call.
     #[serde(rename = "progress")]
     Progress {
         server: String,
@@ -81,13 +83,13 @@ pub enum Event {
     ResourceUpdated {
         server: String,
         uri: String,
-        /// True if an agent has subscribed to this URI, and so knows it.
+        /// True if an agent has subscribed to this URI. Then the agent knows the URI already.
         #[serde(skip)]
         is_subscribed: bool,
     },
     /// A server was connected. Sent only with `trace`.
     Connected { server: String, connect_ms: f64 },
-    /// A call has ended. Sent only with `trace`; it has sizes, never contents.
+    /// A call has ended. Sent only with `trace`. Contains sizes, never contents.
     Call {
         server: String,
         tool: String,
@@ -101,8 +103,8 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns whether a listener gets the event unchanged. An approval is of exactly the command that was shown, so a request must not differ from
-    /// the one that its digest approves. A listener compares a URI with the one to which it has subscribed.
+    /// Returns whether a listener gets the event unchanged. A person approves exactly the command that was shown, so a request must not
+    /// differ from the one that its digest approves. A listener compares the URI of an update with the URI to which it has subscribed.
     fn is_exact(&self) -> bool {
         match self {
             Self::ApprovalProposed { .. } | Self::ServerProposed { .. } => true,
@@ -125,17 +127,17 @@ impl Event {
     }
 }
 
-/// A function that gets each event as JSON, on the thread on which the event happens.
+/// A function that receives each event as JSON, on the thread on which the event occurs.
 pub type EventListener = Arc<dyn Fn(serde_json::Value) + Send + Sync>;
 
-/// Redacts events and passes them on.
+/// Redacts events and sends them to listeners and log files.
 #[derive(Clone)]
 pub(super) struct Events {
     pub(super) listener: Option<EventListener>,
     pub(super) redactor: Arc<Redactor>,
-    /// True if each connection and each call is an event as well.
+    /// True if each connection and each call also causes an event.
     pub(super) trace: bool,
-    /// The log files for events that concern a server.
+    /// The log files for events about a server.
     pub(super) server_logs: ServerLogs,
 }
 
@@ -144,7 +146,7 @@ impl Events {
         self.send_to(None, event);
     }
 
-    /// Sends an event to this listener, or to the gateway's listener if there is none.
+    /// Sends an event to this listener. Without one, sends it to the gateway's listener.
     pub(super) fn send_to(&self, listener: Option<&EventListener>, event: &Event) {
         self.server_logs.event(event.clone());
         self.tell(listener, event);
@@ -165,12 +167,12 @@ impl Events {
         self.send(&Event::Warning { message });
     }
 
-    /// Returns whether a listener gets events of connections and calls.
+    /// Returns whether a listener gets events about connections and calls.
     pub(super) fn traces(&self) -> bool {
         self.trace && self.listener.is_some()
     }
 
-    /// Writes a connection or call to the server's log, and sends it if a listener wants it.
+    /// Writes a connection or call to the server's log. Also sends it to the gateway's listener if that gets such events.
     pub(super) fn trace(&self, event: Event) {
         if self.traces() {
             self.tell(None, &event);
@@ -186,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the event as a listener gets it, where `correct-horse` is a secret.
+    /// Returns the event as a listener gets it. `correct-horse` is a secret.
     fn told(event: &Event) -> serde_json::Value {
         let folder = tempfile::tempdir().unwrap();
         let redactor = Arc::new(Redactor::new(None, None));

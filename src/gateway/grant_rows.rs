@@ -1,4 +1,4 @@
-//! Toolboxes and grants as rows of the store: the name, and a JSON list of patterns or of toolboxes.
+//! Toolboxes and grants as rows of the store. A row has a name, and a JSON list of patterns or of toolbox names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::config::{Pattern, parse_patterns};
 use crate::error::{Error, Result};
 use crate::store::Rows;
 
-/// Reads the toolboxes. A row that this version cannot read makes all of them unusable, as it may deny something.
+/// Reads the toolboxes. If this version cannot read a row, all toolboxes are unusable, because that row may deny something.
 pub(super) fn toolboxes(rows: &Rows) -> Result<BTreeMap<String, Vec<Pattern>>> {
     let toolbox = |(name, body): (&String, &Arc<[u8]>)| {
         let patterns = parse_patterns(&texts(name, body)?).map_err(|(_, problem)| unreadable(name, &problem))?;
@@ -16,17 +16,17 @@ pub(super) fn toolboxes(rows: &Rows) -> Result<BTreeMap<String, Vec<Pattern>>> {
     rows.iter().map(toolbox).collect()
 }
 
-/// Reads the names of each agent's toolboxes.
+/// Reads the names of the toolboxes of each agent.
 pub(super) fn agents(rows: &Rows) -> Result<BTreeMap<String, Vec<String>>> {
     rows.iter().map(|(name, body)| Ok((name.clone(), texts(name, body)?))).collect()
 }
 
-/// Reads a list of texts.
+/// Parses a JSON list of strings.
 pub(super) fn texts(name: &str, body: &[u8]) -> Result<Vec<String>> {
     serde_json::from_slice(body).map_err(|error| unreadable(name, &error.to_string()))
 }
 
-/// Writes a list of texts.
+/// Writes a JSON list of strings.
 pub(super) fn body(texts: &[String]) -> Arc<[u8]> {
     serde_json::Value::from(texts).to_string().into_bytes().into()
 }

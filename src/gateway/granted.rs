@@ -1,4 +1,4 @@
-//! What each agent is granted, and how a server looks to an agent that is not granted all of it.
+//! The grants of each agent, and the views of servers for agents that are not granted everything.
 
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeSet, HashMap};
@@ -18,42 +18,42 @@ use crate::store::{Kind, Rows};
 use crate::text::{NameMark, marked_name};
 
 const STORE: &str = "store.sqlite3";
-/// Names that an error for an unknown server gets.
+/// The maximum number of server names in an error about an unknown server.
 const KNOWN_NAMES: usize = 100;
 
-/// What an agent is granted at one moment. A run keeps it until its end, so that a change takes effect with the next run.
+/// The grants of an agent at one moment. A run keeps them until its end, so a change takes effect with the next run.
 pub(super) struct Granted {
     access: Access,
     /// The servers of the agent's profiles. `None` if the config has no profiles.
     stack: Option<Stack>,
-    /// Servers that agents of this name have added, which they have whatever their toolboxes and profiles say.
+    /// Servers that agents of this name have added. The agent may use them whatever its toolboxes and profiles allow.
     own: OwnServers,
-    /// The search index of what the agent sees, so that it is not built again for each agent in turn.
+    /// The search index of what the agent sees. Agents with the same grants share it, so that it is not built for each of them.
     pub(super) search: Arc<ToolSearch>,
-    /// Reduced manifests by server, each with the approved manifest that it was made of.
+    /// The reduced manifests, by server.
     reduced: Mutex<HashMap<String, Reduced>>,
 }
 
-/// An approved manifest, and what an agent sees of it.
+/// An approved manifest, and the part of it that an agent sees. `None` if the agent sees no part of it.
 type Reduced = (Arc<Manifest>, Option<Arc<Manifest>>);
 
-/// The servers that agents of one name have added. A name alone is not enough to recognise one, as another source may have a server of the name: the config
-/// after a reload, or a task.
+/// The servers that agents of one name have added. A name alone does not identify such a server, because another source may have a server
+/// of the same name, for example the config after a reload, or a task.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct OwnServers {
-    /// The agent's name. `None` for an agent that can have added none.
+    /// The agent's name. `None` for an agent that cannot add servers.
     pub(super) agent: Option<String>,
-    /// The registry's names of the servers that stand for themselves: no other source hides them.
+    /// The registry's names of the servers. Leaves out those whose name a server of another source has taken.
     pub(super) names: BTreeSet<String>,
 }
 
 impl OwnServers {
-    /// Returns whether this is one of the servers.
+    /// Returns whether this server is one of them.
     fn has(&self, server: ServerRef<'_>) -> bool {
         server.added_by.is_some() && server.added_by == self.agent.as_deref() && self.names.contains(server.registry_name)
     }
 
-    /// Returns whether a server has the name of one of these servers, and is another one.
+    /// Returns whether this server has the name of one of them, but is a different server.
     fn has_lost(&self, server: ServerRef<'_>) -> bool {
         self.names.contains(server.registry_name) && !self.has(server)
     }
@@ -64,7 +64,7 @@ impl Granted {
         Self { access, stack, own, search: Arc::default(), reduced: Mutex::default() }
     }
 
-    /// What the operator's own agent has.
+    /// Returns the grants of the operator's own agent.
     pub(super) fn everything() -> Self {
         Self::new(Access::All, None, OwnServers::default())
     }
@@ -74,12 +74,13 @@ impl Granted {
         self.access == Access::All && self.stack.is_none()
     }
 
-    /// Returns whether another source has taken the name of a server that the agent itself has added.
+    /// Returns whether this server has taken the name of a server that the agent has added.
     pub(super) fn has_lost_name_to(&self, server: ServerRef<'_>) -> bool {
         self.own.has_lost(server)
     }
 
-    /// Returns the registry's name of the server that the agent knows by a name: that of the variant, if its profiles make one.
+    /// Returns the registry's name for a server, given the agent's name for it. This is the name of a variant if the agent's profiles
+    /// create one.
     pub(super) fn registry_name<'s>(&'s self, server: &'s str) -> &'s str {
         match &self.stack {
             Some(stack) if !self.own.names.contains(server) => stack.registry_name(server),
@@ -87,8 +88,8 @@ impl Granted {
         }
     }
 
-    /// Returns the name by which the agent's code knows a server of the registry. `None` if the server stands for no module of the agent: another variant,
-    /// or a server in whose place the agent has a variant.
+    /// Returns the name that the agent's code uses for a server of the registry. Returns `None` if the server is not a module of the agent:
+    /// because it is the variant of other agents, or because the agent has a variant instead of it.
     pub(super) fn name_in_code<'s>(&self, server: ServerRef<'s>) -> Option<&'s str> {
         let name = match marked_name(server.registry_name) {
             (_, NameMark::Task) => server.registry_name,
@@ -102,27 +103,27 @@ impl Granted {
         self.own.has(server)
     }
 
-    /// Returns whether the operator has granted the agent a server by name that another agent has added.
+    /// Returns whether another agent has added this server, and the operator has granted it to this agent by name.
     pub(super) fn has_addition(&self, server: ServerRef<'_>) -> bool {
         self.access.reaches_by_name(server) && self.is_of_profiles(server)
     }
 
-    /// Returns whether another agent has added a server that this one is granted.
+    /// Returns whether the agent may use this server only because it was granted, as another agent has added it.
     pub(super) fn is_of_another(&self, server: ServerRef<'_>) -> bool {
         !self.has_added(server) && self.has_addition(server)
     }
 
-    /// Returns whether the agent may know that there is a server of this name in the registry.
+    /// Returns whether the agent may know that this server exists in the registry.
     pub(super) fn reaches(&self, server: ServerRef<'_>) -> bool {
         self.has_added(server) || self.access.reaches(server) && self.is_of_profiles(server)
     }
 
-    /// Returns whether the agent's profiles have a server of the registry. Without profiles, all servers are.
+    /// Returns whether the agent's profiles contain a server of the registry. If the config has no profiles, this is true of every server.
     fn is_of_profiles(&self, server: ServerRef<'_>) -> bool {
         self.stack.as_ref().is_none_or(|stack| stack.reaches(server.registry_name))
     }
 
-    /// Returns the registry's names of the servers that the agent has by its profiles.
+    /// Returns the registry's names of the servers that the agent may use through its profiles.
     pub(super) fn by_profiles(&self) -> impl Iterator<Item = &str> {
         self.stack.iter().flat_map(Stack::registry_names).filter(|server| self.reaches((*server).into()))
     }
@@ -133,19 +134,19 @@ impl Granted {
         self.has_added(server) || self.access.allows(server, item) && self.is_of_profiles(server) && in_stack()
     }
 
-    /// Returns which calls of a server ask a person: as its entry says, or stricter.
+    /// Returns which calls of a server need a person's confirmation. Profiles can only make the setting of the server's entry stricter.
     pub(super) fn confirm(&self, server: &ServerDefinition) -> Confirm {
         self.stack.as_ref().map_or(server.confirm, |stack| stack.stricter_confirm(granted_name(&server.name), server.confirm))
     }
 
-    /// Returns the time limit of a call and its longest time, in milliseconds: those of the server, or shorter.
+    /// Returns the time limit of a call and the maximum time limit, in milliseconds. Profiles can only make the server's limits shorter.
     pub(super) fn limits_ms(&self, server: &str, (limit_ms, most_ms): (u64, u64)) -> (u64, u64) {
         let Some(stack) = &self.stack else { return (limit_ms, most_ms) };
         let server = granted_name(server);
         (stack.stricter_timeout_ms(server, limit_ms), stack.stricter_max_timeout_ms(server, most_ms))
     }
 
-    /// Returns what the agent sees of an approved manifest. `None` if it sees nothing of the server.
+    /// Returns the part of an approved manifest that the agent sees. Returns `None` if the agent sees nothing of the server.
     pub(super) fn manifest(&self, server: &ServerDefinition, approved: &Arc<Manifest>) -> Option<Arc<Manifest>> {
         if self.is_everything() {
             return Some(Arc::clone(approved));
@@ -173,20 +174,20 @@ impl Granted {
         };
         let reduced = approved.reduced(allows);
         match (reduced.item_count(), approved.item_count()) {
-            // A server that offers nothing at all looks the same to everybody who may know it.
+            // A server that offers nothing is shown unchanged to every agent that may know it.
             (kept, all) if kept == all => Some(Arc::clone(approved)),
             (0, _) => None,
             _ => Some(Arc::new(reduced)),
         }
     }
 
-    /// Returns whether the agent may read a URI, whichever entry of the manifest describes it.
+    /// Returns whether the agent may read a URI. It does not matter which entry of the manifest describes the URI.
     pub(super) fn may_read(&self, server: &ServerDefinition, uri: &str) -> bool {
         self.allows(server.as_granted(), Item::Resource(uri))
     }
 }
 
-/// Returns the name by which grants know a server of the registry: without its mark.
+/// Returns the name that grants use for a server of the registry. It has no mark of a variant or task.
 pub(super) fn granted_name(server: &str) -> &str {
     marked_name(server).0
 }
@@ -196,24 +197,24 @@ pub(super) fn profile_conflict(conflict: &ProfileConflict) -> Error {
     Error::ProfileConflict { problem: conflict.to_string().into() }
 }
 
-/// The grants of a gateway, and what was computed of them.
+/// The grants of a gateway, and the views that were computed from them.
 pub(super) struct GrantState {
     settings: RwLock<Arc<GrantSettings>>,
     loaded: Mutex<Option<Loaded>>,
-    /// What the operator's own agent has.
+    /// The grants of the operator's own agent.
     pub(super) everything: Arc<Granted>,
 }
 
-/// What decides what an agent is granted.
+/// Everything that determines the grants of an agent: its name if it has an entry, its profiles, and the servers that it has added.
 type GrantedKey = (Option<String>, Vec<String>, OwnServers);
 
-/// Grants as they were read last. The rows are the same as long as nobody has changed them.
+/// The grants as they were last read. The store returns the same rows (by pointer) until they change.
 struct Loaded {
     settings: Arc<GrantSettings>,
     toolbox_rows: Arc<Rows>,
     grant_rows: Arc<Rows>,
     grants: Arc<Grants>,
-    /// By the agent's name, `None` for all agents without an entry, its profiles, and the servers that it has added.
+    /// The grants by agent. The name is `None` for all agents without an entry.
     granted: HashMap<GrantedKey, Arc<Granted>>,
 }
 
@@ -223,12 +224,12 @@ impl GrantState {
         Self { settings: RwLock::new(Arc::new(settings)), loaded: Mutex::default(), everything }
     }
 
-    /// Returns the settings of the config that was read last.
+    /// Returns the grant settings of the config that was last read.
     pub(super) fn settings(&self) -> Arc<GrantSettings> {
         Arc::clone(&self.settings.read())
     }
 
-    /// Applies the settings of a config that was read again. Computed views stay if nothing has changed.
+    /// Replaces the settings after a reload of the config. Computed views stay valid if nothing has changed.
     pub(super) fn replace(&self, settings: GrantSettings) {
         let mut current = self.settings.write();
         if **current != settings {
@@ -238,7 +239,7 @@ impl GrantState {
 }
 
 impl Core {
-    /// Returns what an agent is granted now.
+    /// Returns the present grants of an agent.
     pub(super) fn granted(&self, identity: &Identity, read: ApprovalRead) -> Result<Arc<Granted>> {
         if identity.is_operator() {
             return Ok(Arc::clone(&self.grants.everything));
@@ -246,7 +247,7 @@ impl Core {
         self.granted_to(identity.granted_name.as_deref(), &identity.profiles, read)
     }
 
-    /// Returns what an agent of this name, opened with these profiles, is granted now.
+    /// Returns the present grants of an agent of this name that was opened with these profiles.
     pub(super) fn granted_to(&self, granted_name: Option<&str>, own_profiles: &[String], read: ApprovalRead) -> Result<Arc<Granted>> {
         let own = granted_name.map(|name| self.added_by(name)).unwrap_or_default();
         let granted = self.with_loaded(read, |loaded| {
@@ -267,12 +268,13 @@ impl Core {
         granted?
     }
 
-    /// Returns the grants as they are now.
+    /// Returns the present grants of all agents.
     pub(super) fn grants_now(&self, read: ApprovalRead) -> Result<Arc<Grants>> {
         self.with_loaded(read, |loaded| Arc::clone(&loaded.grants))
     }
 
-    /// Returns the grants that a change begins with. Rows that another program has changed count as absent, as the change replaces them.
+    /// Returns the grants on which a change is based. Rows that another program has modified count as absent, because the change replaces
+    /// them.
     pub(super) fn grants_to_change(&self) -> Result<Grants> {
         let (toolbox_rows, grant_rows) = (self.store.rows(Kind::Toolbox)?, self.store.rows(Kind::Grant)?);
         let settings = Arc::clone(&self.grants.settings.read());
@@ -280,7 +282,7 @@ impl Core {
     }
 
     fn with_loaded<T>(&self, read: ApprovalRead, work: impl FnOnce(&mut Loaded) -> T) -> Result<T> {
-        // Without its rows, an agent that was restricted would be an agent without a grant.
+        // Damaged rows are an error. If they were ignored, a restricted agent would get the grants of an agent without an entry.
         let rows = |kind| {
             let rows = match read {
                 ApprovalRead::Fresh => self.store.rows(kind)?,
@@ -291,7 +293,7 @@ impl Core {
                 Some(problem) => Err(Error::Store { path: STORE.into(), problem: problem.into() }),
             }
         };
-        // Toolboxes are read first: a grant is written after its toolbox.
+        // Toolboxes are read first, because a grant is always written after its toolbox.
         let (toolbox_rows, grant_rows) = (rows(Kind::Toolbox)?, rows(Kind::Grant)?);
         let settings = Arc::clone(&self.grants.settings.read());
         let mut slot = self.grants.loaded.lock();
@@ -308,8 +310,8 @@ impl Core {
         Ok(work(slot.insert(loaded)))
     }
 
-    /// Returns the definition of a server of which an agent may know, by the agent's name for it or the registry's. Any other name is unknown, whether
-    /// there is such a server or not.
+    /// Returns the definition of a server that the agent may know. `name` is the agent's name for it, or the registry's. For all other
+    /// names the error is the same, whether the server exists or not.
     pub(super) fn known_server(&self, name: &str, granted: &Granted) -> Result<Arc<ServerDefinition>> {
         let name = granted.registry_name(name);
         if granted.is_everything() {
@@ -324,7 +326,7 @@ impl Core {
         }
     }
 
-    /// Removes names of servers from an error that the agent must not know.
+    /// Removes names of servers from an error, if the agent must not know them.
     pub(super) fn screened(&self, identity: &Identity, granted: &Granted, error: Error) -> Error {
         let Error::TooManyConnections { server, limit, holders } = error else { return error };
         let is_known = |holder: &OwnText| {
@@ -336,9 +338,9 @@ impl Core {
         Error::TooManyConnections { server, limit, holders: known.into_iter().chain(more).collect() }
     }
 
-    /// Returns the error for a server that does not exist for an agent. It names the servers that do.
+    /// Returns the error for a server that does not exist for an agent. It lists the servers that exist for the agent.
     pub(super) fn unknown_server(&self, name: &str, granted: &Granted) -> Error {
-        // What another agent has added does not exist for this one.
+        // A server that another agent has added exists for this agent only if it was granted.
         let is_named = |server: &ServerDefinition| {
             let server = server.as_granted();
             server.added_by.is_none() || granted.has_added(server) || granted.has_addition(server)
@@ -353,8 +355,8 @@ impl Core {
         Error::UnknownServer { server: name.to_owned(), place, known: known.map(|server| name_of(&server)).collect() }
     }
 
-    /// Returns whether a server exists for an agent. Of a server that is not approved, only the name is known, so the patterns alone decide. What
-    /// another agent has added does not exist before it is approved, as that agent has chosen its name.
+    /// Returns whether a server exists for an agent. If the server is not approved, its items are unknown, so only the patterns decide. A
+    /// server that another agent has added does not exist before it is approved, because that agent has chosen its name.
     pub(super) fn sees(&self, server: &ServerDefinition, granted: &Granted) -> bool {
         let known = server.as_granted();
         granted.is_everything()

@@ -1,4 +1,4 @@
-//! Toolboxes and grants in the hands of the operator, and the words about what an agent is not granted.
+//! Methods with which the operator manages toolboxes and grants, and the messages about missing grants.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use crate::registry::{Entry, GrantInfo, GrantList, GrantSource, Grants, Verdict}
 use crate::store::audit::GrantChange;
 use crate::store::{Kind, Rows};
 
-/// The most toolboxes of one agent.
+/// The maximum number of toolboxes of one agent.
 const MAX_TOOLBOXES: usize = 64;
-/// The item of an event that is about a server as a whole, as patterns have it.
+/// The item in an event about a whole server, written as in a pattern.
 const ALL: &str = "*";
-/// The most refused items of one agent of which the operator is told.
+/// The maximum number of refused items of one agent about which the operator gets an event.
 const MAX_TOLD: usize = 256;
 
 impl Gateway {
-    /// Gives toolboxes to an agent. From its next run on, the agent has exactly what its toolboxes allow. Blocks.
+    /// Grants toolboxes to an agent. From its next run on, the agent may use exactly what its toolboxes allow. Blocks.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for a name that is not well-formed, `ERR_UNKNOWN_TOOLBOX`, `ERR_GRANT_IN_CONFIG` if the config says what the agent is
-    /// granted, `ERR_STORE`, `ERR_CLOSED`.
+    /// `ERR_INVALID_OPTION` for a name that is not well-formed, `ERR_UNKNOWN_TOOLBOX`, `ERR_GRANT_IN_CONFIG` if the config sets the
+    /// toolboxes of this agent, `ERR_STORE`, `ERR_CLOSED`.
     pub fn grant(&self, agent: &str, toolboxes: &[String]) -> Result<GrantInfo> {
         const METHOD: &str = "Gateway.grant";
         self.changing(METHOD, agent, |grants| {
@@ -45,8 +45,8 @@ impl Gateway {
         .inspect(|_| self.core.record_grants(agent, toolboxes, GrantChange::Granted))
     }
 
-    /// Takes toolboxes from an agent, or all of them where none is named. The agent then has what the others allow, or nothing: an agent from which
-    /// something was taken never gets more by that. Blocks.
+    /// Takes toolboxes from an agent. An empty list takes all of them. The agent may then use what its other toolboxes allow, or nothing:
+    /// taking a toolbox away never gives an agent more. Blocks.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` if the agent does not have a toolbox, and the errors of [`Gateway::grant`].
@@ -71,7 +71,7 @@ impl Gateway {
         .inspect(|_| self.core.record_grants(agent, &taken, GrantChange::Ungranted))
     }
 
-    /// Lists all toolboxes, the agents that have them, and what other agents get. Blocks.
+    /// Lists all toolboxes, the agents to which they are granted, and the grants of all other agents. Blocks.
     ///
     /// # Errors
     /// `ERR_STORE`, `ERR_CLOSED`.
@@ -80,11 +80,11 @@ impl Gateway {
         self.core.grants_now(ApprovalRead::Fresh).map(|grants| grants.list()).map_err(|error| self.core.redacted(error))
     }
 
-    /// Makes or changes a toolbox. `None` removes it, unless an agent has it. Blocks.
+    /// Adds, changes or removes a toolbox. `None` removes it, unless it is granted to an agent. Blocks.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for a wrong name or pattern, or a toolbox that an agent has; `ERR_GRANT_IN_CONFIG` if the config defines the toolbox;
-    /// `ERR_UNKNOWN_TOOLBOX` if there is none to remove; `ERR_STORE`, `ERR_CLOSED`.
+    /// `ERR_INVALID_OPTION` for an invalid name or pattern, or if the toolbox to remove is granted to an agent; `ERR_GRANT_IN_CONFIG` if
+    /// the config defines the toolbox; `ERR_UNKNOWN_TOOLBOX` if the toolbox to remove does not exist; `ERR_STORE`, `ERR_CLOSED`.
     pub fn set_toolbox(&self, name: &str, patterns: Option<&[String]>) -> Result<GrantList> {
         const METHOD: &str = "Gateway.setToolbox";
         self.changing(METHOD, name, |grants| {
@@ -122,7 +122,8 @@ impl Gateway {
         self.toolboxes()
     }
 
-    /// Says whether an agent may use an item of a server, and why. `agent` is the name of an agent, and the answer is for the operator. Blocks.
+    /// Returns whether an agent may use an item of a server, and the reason. `agent` is an agent's name. The reason is for the operator.
+    /// Blocks.
     ///
     /// # Errors
     /// `ERR_STORE`, `ERR_CLOSED`.
@@ -133,7 +134,8 @@ impl Gateway {
         Ok(grants.explain(Some(agent), entry.as_ref().map_or(server.into(), Entry::as_granted), item))
     }
 
-    /// Checks a change against the grants as they are now. Rows that another program has changed are no obstacle: the change replaces them.
+    /// Checks a change against the present grants. Rows that another program has modified do not prevent the change, because it replaces
+    /// them.
     fn changing(&self, method: &'static str, name: &str, check: impl FnOnce(&Grants) -> Result<()>) -> Result<()> {
         self.core.check_open()?;
         check_label(name).map_err(|problem| invalid(method, problem))?;
@@ -154,7 +156,8 @@ impl Gateway {
 }
 
 impl Agent {
-    /// Returns the grants of the agent's name as the operator sees them. `None` if nothing is said about it.
+    /// Returns the name under which grants apply to the agent. Returns `None` if no grants apply by name: for the operator's own agent, and
+    /// if the agent's client chose the name.
     #[must_use]
     pub fn granted_name(&self) -> Option<&str> {
         self.identity.granted_name.as_deref()
@@ -162,7 +165,8 @@ impl Agent {
 }
 
 impl Core {
-    /// Replaces the error of an item that exists, and that an agent is not granted, by one that says so. For the agent's author.
+    /// Replaces the error about an item that exists but is not granted, by an error that explains this. The new error is for the agent's
+    /// author.
     pub(super) fn explained(&self, identity: &Identity, server: &str, item: Item<'_>, error: Error) -> Error {
         let Some(reason) = Some(&error).filter(|error| is_unknown(error)).and_then(|_| self.why_not_granted(identity, server, item)) else {
             return error;
@@ -178,8 +182,8 @@ impl Core {
         self.redacted(error)
     }
 
-    /// Tells the operator, in the background, of an item that an agent asked for and is not granted, or of a server as a whole (`None`). What does not
-    /// exist costs the same.
+    /// Sends the operator an event, in the background, if an agent requested an item that exists but is not granted. `None` means the
+    /// server as a whole. The check runs for items that do not exist too, so that the agent cannot measure a difference.
     pub(super) fn tell_if_not_granted(&self, scope: &CallScope, server: &str, item: Option<Item<'_>>) {
         if scope.granted.is_everything() {
             return;
@@ -207,17 +211,19 @@ impl Core {
         }));
     }
 
-    /// Returns why an agent may use nothing of an approved server. `None` if there is no such server, or another reason than the grants.
+    /// Returns the reason why an agent may use nothing of an approved server. Returns `None` if the server does not exist, or if grants are
+    /// not the reason.
     fn why_no_server(&self, identity: &Identity, server: &str) -> Option<String> {
         let definition = self.registry.server(server).ok()?;
         self.last_approved(&definition)?;
         let grants = self.grants_now(ApprovalRead::Fresh).ok()?;
         let verdict = grants.explain(identity.granted_name.as_deref(), definition.as_granted(), Item::Tool(ALL));
-        // The text of an item that is called `*`.
+        // Replaces the text about a tool named `*` by text about the whole server.
         (!verdict.granted).then(|| verdict.reason.replace(&format!("{server}/tool:{ALL}"), &format!("{server}/{ALL}")))
     }
 
-    /// Returns why an agent may not use an item that exists. `None` if it does not exist, or if the agent is granted it.
+    /// Returns the reason why an agent may not use an item that exists. Returns `None` if the item does not exist or is granted to the
+    /// agent.
     fn why_not_granted(&self, identity: &Identity, server: &str, item: Item<'_>) -> Option<String> {
         let definition = self.registry.server(server).ok()?;
         let exists = self.last_approved(&definition).is_none_or(|approved| match item {
@@ -232,7 +238,7 @@ impl Core {
     }
 }
 
-/// The kind of an item, whose name is kept beside it.
+/// The kind of an item. The item's name is stored beside it.
 #[derive(Clone, Copy)]
 enum OwnedKind {
     Tool,
@@ -258,7 +264,7 @@ fn owned(item: Item<'_>) -> (OwnedKind, String) {
     }
 }
 
-/// Returns whether an error says that something does not exist.
+/// Returns whether the error means that something does not exist.
 pub(super) fn is_unknown(error: &Error) -> bool {
     matches!(error, Error::UnknownServer { .. } | Error::UnknownTool { .. } | Error::UnknownResource { .. } | Error::UnknownPrompt { .. })
 }

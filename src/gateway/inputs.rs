@@ -1,4 +1,4 @@
-//! Asks a person for the inputs of the config when a server needs them, and keeps the answers.
+//! Asks a person for the inputs of the config when a server needs them, and stores the answers.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,24 @@ use crate::config::{ServerDefinition, inputs_of};
 use crate::error::Result;
 use crate::sandbox::RunControl;
 
-/// The answers of a person, each by the whole question that was asked. A config that was read again may ask something else under the same id, and
-/// an answer to one question is none to another.
+/// A person's answers, by the complete question. A reloaded config may ask a different question under the same id, and an answer must never
+/// be used for a different question.
 pub(super) type Answers = BTreeMap<InputQuestion, SecretString>;
 
-/// Everything that determines what a person is asked for an input.
+/// Everything that determines how a person is asked for an input.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct InputQuestion {
     id: String,
     description: String,
-    /// The digest of the default, which may be a secret.
+    /// The digest of the default value. The default itself may be a secret.
     default: Option<[u8; 32]>,
     /// True if the answer must not be shown while it is typed.
     is_secret: bool,
 }
 
 impl InputQuestion {
-    /// Returns the question for an input of a server. It is the one that was approved, even if the config was read again meanwhile.
+    /// Returns the question for an input of a server. The question comes from the approved definition, even if the config was reloaded
+    /// since.
     fn new(server: &ServerDefinition, id: &str) -> Self {
         let description = server.input_descriptions.iter().find(|(known, _)| *known == id).map(|(_, description)| description.clone());
         Self {
@@ -44,8 +45,8 @@ fn default_of<'s>(server: &'s ServerDefinition, id: &str) -> Option<&'s SecretSt
 }
 
 impl Core {
-    /// Returns the values of the inputs that a server uses. A server without inputs waits for no answer. A default is not kept: it applies to the
-    /// server whose approval covers it.
+    /// Returns the values of the inputs that a server uses. A server without inputs does not wait. Default values are not stored as
+    /// answers, because a default applies only to the server whose approval covers it.
     pub(super) async fn ask_inputs(
         &self,
         server: &ServerDefinition,
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
     use crate::config::parse_text;
 
-    /// A person who answers each question with its number.
+    /// A person whose nth answer is "answer n".
     #[derive(Default)]
     struct Person(Mutex<Vec<String>>);
 
@@ -108,7 +109,7 @@ mod tests {
         Gateway::open(options).unwrap()
     }
 
-    /// A server with an input `pw`, whose definition has these fields too.
+    /// Returns a server with an input `pw`. `fields` are added to the definition of the input.
     fn server(name: &str, fields: &Json) -> ServerDefinition {
         let mut input = json!({ "type": "promptString", "id": "pw" });
         input.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -152,7 +153,7 @@ mod tests {
             assert_eq!(inputs["pw"].expose_secret(), default);
         }
         assert!(gateway.core.ask_inputs(&server("a", &json!({})), &nobody, None).await.unwrap().is_empty());
-        // A person who can be asked later is asked.
+        // If a callback can ask a person later, the person is asked.
         let asked = CallbackChain::default().within(Some(Arc::new(Person::default())));
         let inputs = gateway.core.ask_inputs(&server("a", &json!({ "default": "new" })), &asked, None).await.unwrap();
         assert_eq!(inputs["pw"].expose_secret(), "answer 1");

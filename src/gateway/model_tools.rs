@@ -1,4 +1,4 @@
-//! Methods of the gateway that a model's tools use.
+//! Methods of the gateway for the tools of a model.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +17,16 @@ use crate::trust::{ApprovalRequest, ApprovalStatus, Gate, gate, manifest_digest}
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovedServer {
     pub name: String,
-    /// The names of the functions that code imports.
+    /// The names of the functions as code imports them.
     pub functions: Vec<String>,
-    /// The number of functions that ask a person before each call.
+    /// The number of functions for which a person is asked before each call.
     pub asking: usize,
     /// The digest of the approved manifest.
     pub digest: String,
 }
 
 impl Agent {
-    /// Returns the TypeScript declarations of a module or of one tool, like `weather` or `weather.get_forecast`.
+    /// Returns the TypeScript declarations of a module or of one tool, for example `weather` or `weather.get_forecast`.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_MODULE`, `ERR_UNKNOWN_TOOL`, and the errors of [`Agent::declarations`].
@@ -34,7 +34,7 @@ impl Agent {
         self.catalog(errors)?.describe(what).map_err(|error| self.core.redacted(error))
     }
 
-    /// Returns all approved servers, enabled or not. `approval_read` selects the approvals on disk, or those that were read last.
+    /// Returns all approved servers, enabled or not. `approval_read` selects the approvals on disk or those in the cache.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -55,7 +55,7 @@ impl Agent {
         for (approval_status, server) in approval_statuses {
             let ApprovalStatus::Full(whole) = approval_status.map_err(|error| self.core.redacted(error))? else { continue };
             let Some(manifest) = granted.manifest(&server, &whole) else { continue };
-            // Other variants, and a server in whose place the agent has a variant, are no modules of its code.
+            // Variants of other agents, and servers that a variant of this agent replaces, are not modules of its code.
             let Some(name) = granted.name_in_code(server.as_granted()) else { continue };
             let asks = |name: &str| manifest.tool(name).is_some_and(|tool| gate(granted.confirm(&server), tool) != Gate::Open);
             let functions = server_module(name, &manifest).functions;
@@ -69,7 +69,8 @@ impl Agent {
         Ok(approved)
     }
 
-    /// Returns the digests of all approved manifests, by the registry's names of the servers. Variants are among them, which only their agents see.
+    /// Returns the digests of all approved manifests, by the servers' names in the registry. Includes variants, although only some agents
+    /// see them.
     pub(crate) fn approved_manifests(&self) -> Result<BTreeMap<String, String>> {
         let mut approved = BTreeMap::new();
         for server in self.core.registry.servers() {
@@ -80,7 +81,7 @@ impl Agent {
         Ok(approved)
     }
 
-    /// Sends an approval request to the agent's `onEvent`.
+    /// Sends an approval request as an event to the gateway's `onEvent`.
     pub(crate) fn tell_proposed(&self, request: &ApprovalRequest) {
         match serde_json::to_value(request) {
             Ok(request) => self.core.events.send(&Event::ApprovalProposed { request }),
@@ -88,17 +89,17 @@ impl Agent {
         }
     }
 
-    /// Returns JSON for a model: redacted, and without invisible characters.
+    /// Prepares JSON for a model: redacts it, and removes invisible characters.
     pub(crate) fn shown_to_model(&self, json: &Json) -> Json {
         self.core.redactor.readable_json(json, self.core.limits.max_description_chars)
     }
 
-    /// Returns whether a sandbox is one of this agent's.
+    /// Returns whether a sandbox belongs to this agent.
     pub(crate) fn owns(&self, sandbox: &Sandbox) -> bool {
         std::sync::Arc::ptr_eq(&self.identity, &sandbox.identity)
     }
 
-    /// Returns the warning about the guest that this machine can run, if there is one. Blocks while a guest boots for the first time.
+    /// Returns the warning about running guests on this machine, if there is one. Blocks while a guest boots for the first time.
     pub(crate) fn guest_warning(&self) -> Option<String> {
         self.core.sandboxes.report(&self.core.redactor).warning
     }
@@ -108,8 +109,8 @@ impl Agent {
         self.identity.is_operator()
     }
 
-    /// Connects to a server on behalf of the agent's model, and reports the result. For the operator's model it connects anew. For the model of
-    /// another agent it uses a live connection, because other agents may have calls pending on it.
+    /// Connects to a server on behalf of the agent's model, and reports the result. For the operator's model, an open connection is
+    /// replaced. For the model of another agent, an open connection is used, because other agents may have pending calls on it.
     ///
     /// # Errors
     /// The errors of [`Gateway::test_as`].
@@ -119,7 +120,7 @@ impl Agent {
         self.gateway().connected_as(&server.name, Decider::Model, reconnect).await
     }
 
-    /// Makes the approval request of a server for the agent's model.
+    /// Returns the approval request of a server, for the agent's model.
     ///
     /// # Errors
     /// The errors of [`Gateway::approval_request_as`].
@@ -128,7 +129,7 @@ impl Agent {
         self.gateway().approval_request_as(&server.name, Decider::Model).await
     }
 
-    /// Returns the gateway, for the part of a model's tools that the operator has to decide.
+    /// Returns the gateway, for those actions of a model's tools that need the operator's decision.
     pub(crate) fn gateway(&self) -> Gateway {
         Gateway::of(&self.core)
     }
@@ -147,7 +148,7 @@ impl Sandbox {
         self.catalog(None)?.describe(what).map_err(|error| self.core.redacted(error))
     }
 
-    /// Returns the form of a failed call in code, for runs that set none.
+    /// Returns how a failed call appears in code, for runs that do not set this.
     #[must_use]
     pub fn tool_errors(&self) -> ToolErrors {
         self.tool_errors

@@ -1,4 +1,4 @@
-//! The gateway as the observer of its connections.
+//! The observer that reports events of connections to the gateway.
 
 use std::sync::{Arc, Weak};
 
@@ -12,7 +12,7 @@ use crate::catalog::Manifest;
 use crate::client::{Caller, Notice, Observer};
 use crate::store::audit::ConnectionChange;
 
-/// Replaces the reason of a server whose messages may not be passed on.
+/// The reason that is shown for a lost connection if the server's messages may not be shown.
 const ENDED: &str = "the connection ended. The server is not fully approved and enabled, so its last output is only in its log";
 
 pub(super) struct CoreObserver(pub(super) Weak<Core>);
@@ -34,7 +34,7 @@ impl CoreObserver {
 impl Observer for CoreObserver {
     fn lost(&self, server: &str, reason: &str) {
         self.record(server, ConnectionChange::Lost);
-        // The reason contains the server's last lines on stderr.
+        // The reason contains the last lines of the server's standard error.
         let reason = if self.may_send_messages(server) { reason } else { ENDED };
         self.send(&Event::ConnectionLost { server: server.to_owned(), reason: reason.to_owned() });
     }
@@ -103,7 +103,7 @@ impl Observer for CoreObserver {
     }
 }
 
-/// The caller that is used if the gateway no longer exists.
+/// The caller that is used after the gateway was dropped.
 struct Nobody;
 
 impl Caller for Nobody {
@@ -130,7 +130,7 @@ impl Caller for Nobody {
     }
 }
 
-/// The operator's own scope, for questions outside of any call.
+/// Returns the operator's own scope, for questions outside of any call.
 pub(super) fn session(operator: &Arc<Identity>, everything: &Arc<Granted>) -> Arc<CallScope> {
     Arc::new(CallScope::new(operator, Arc::clone(everything), &operator.callbacks, None, None, None))
 }

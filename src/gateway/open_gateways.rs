@@ -1,10 +1,10 @@
-//! The gateways that are open in one environment, and that end with it.
+//! The open gateways of one JavaScript environment. They end with the environment.
 
 use parking_lot::Mutex;
 
 use super::WeakGateway;
 
-/// Gateways without keeping them: those that are gone are dropped when the next one is added.
+/// Weak references to gateways. References to dropped gateways are removed when the next gateway is added.
 #[derive(Default)]
 pub struct OpenGateways(Mutex<Vec<WeakGateway>>);
 
@@ -16,7 +16,7 @@ impl OpenGateways {
         all.push(gateway);
     }
 
-    /// Ends all that are still open, as [`super::Gateway::kill`] does.
+    /// Ends all gateways that still exist, in the way of [`super::Gateway::kill`].
     pub fn kill(&self) {
         let all = std::mem::take(&mut *self.0.lock());
         for gateway in all.iter().filter_map(WeakGateway::upgrade) {

@@ -1,4 +1,5 @@
-//! The switch of a gateway that is used as a plugin. Switching off ends all live work. Without a plugin, the gateway is always on.
+//! The on/off switch of a gateway that is used as a plugin. Switching off ends all runs, calls and connections. A gateway that is not a
+//! plugin is always on.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -14,17 +15,17 @@ use super::{Agent, Gateway};
 use crate::error::{Error, Result};
 use crate::queue::queue_now;
 
-/// The time between switching on and switching off.
+/// A period from switching on to switching off.
 #[derive(Clone, Default)]
 pub(super) struct ActivePeriod {
     /// Cancelled when the period ends.
     pub(super) ended: CancellationToken,
-    /// The runs of the period, which switching off waits for.
+    /// The runs of the period. Switching off waits for them.
     pub(super) runs: TaskTracker,
 }
 
 enum State {
-    /// The gateway has no plugin.
+    /// The gateway is not a plugin.
     NoPlugin(ActivePeriod),
     On(ActivePeriod),
     Off,
@@ -34,7 +35,7 @@ type Turn = OwnedMutexGuard<()>;
 
 pub(super) struct PluginSwitch {
     state: Mutex<State>,
-    /// Locked while switching. The lock is fair: requests are served in the order in which they came.
+    /// Locked while switching. The lock is fair: requests are served in the order in which they arrive.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -49,7 +50,7 @@ impl PluginSwitch {
         self.state.lock()
     }
 
-    /// Returns the present period. Fails if the plugin is off.
+    /// Returns the present period. Returns an error if the plugin is off.
     pub(super) fn period(&self) -> Result<ActivePeriod> {
         match &*self.state() {
             State::NoPlugin(period) | State::On(period) => Ok(period.clone()),
@@ -68,20 +69,20 @@ impl PluginSwitch {
         }
     }
 
-    /// Returns a future for a place in the queue. The place is taken now, not at the first poll.
+    /// Returns a future for a place in the queue of switching requests. The place is reserved immediately, not at the first poll.
     fn turn(&self) -> impl Future<Output = Turn> + Send + use<> {
         queue_now(Arc::clone(&self.turn).lock_owned())
     }
 }
 
 impl Core {
-    /// Returns the present period. Fails if the plugin is off.
+    /// Returns the present period. Returns an error if the plugin is off.
     pub(super) fn check_plugin_on(&self) -> Result<ActivePeriod> {
         self.plugin_switch.period()
     }
 
-    /// Ends all live work. Enabled servers stay marked as enabled, and become available again when the plugin is switched on and their approval is
-    /// valid.
+    /// Ends all runs, calls and connections. Enabled servers stay marked as enabled. They become available again when the plugin is
+    /// switched on, if their approval is valid then.
     async fn end_period(&self, period: Option<ActivePeriod>) {
         let Some(period) = period else { return };
         let servers: Vec<_> = self.registry.entries().iter().map(|entry| entry.name().to_owned()).collect();
@@ -94,7 +95,7 @@ impl Core {
 }
 
 impl Agent {
-    /// Fails while the gateway is a plugin that is off, and once the agent or its gateway is closed.
+    /// Returns an error if the gateway is a plugin that is off, or if the agent or its gateway is closed.
     ///
     /// # Errors
     /// `ERR_PLUGIN_OFF`, `ERR_CLOSED`.
@@ -105,7 +106,7 @@ impl Agent {
 }
 
 impl Gateway {
-    /// Turns the gateway into a plugin that is off. The future resolves when all live work has ended.
+    /// Makes the gateway a plugin that is switched off. The future completes when all runs, calls and connections have ended.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` if the gateway has a plugin already; `ERR_CLOSED`.
@@ -123,7 +124,7 @@ impl Gateway {
         })
     }
 
-    /// Switches off after earlier switching is done.
+    /// Switches the plugin off, after earlier switching requests are done.
     pub(crate) fn switch_off(&self) -> impl Future<Output = ()> + Send + use<> {
         let (turn, core) = (self.core.plugin_switch.turn(), Arc::clone(&self.core));
         async move {
@@ -133,7 +134,8 @@ impl Gateway {
         }
     }
 
-    /// Switches on after earlier switching is done, if `allowed` succeeds at that time. Returns the servers that are enabled from now on.
+    /// Switches the plugin on after earlier switching requests are done, if `allowed` succeeds at that time. Returns the servers that are
+    /// enabled from now on.
     ///
     /// # Errors
     /// The error of `allowed`; `ERR_CLOSED`, `ERR_APPROVAL_STORE`.

@@ -1,4 +1,5 @@
-//! Tells the operator of servers that agents have added or changed and that nobody has decided about, and approves those that need no person.
+//! Sends the operator events about servers that agents have added or changed and that await a decision. Approves those servers that need no
+//! person.
 
 use std::sync::Arc;
 
@@ -13,11 +14,12 @@ use crate::registry::{AddedServer, Decider};
 use crate::store::audit::AuditParty;
 use crate::trust::{ApprovalRequest, ApprovalStatus, CommandRequest, Subject};
 
-/// Number of proposals that are told when a gateway opens.
+/// The maximum number of proposals that are sent as events when a gateway opens.
 const MAX_AT_OPEN: usize = 100;
 
 impl Gateway {
-    /// Tells the operator of a server that was just added, or approves it if `requireApproval` is false and it needs no person.
+    /// Sends the operator an event about a server that was just added. Approves the server without a person, if `requireApproval` is false
+    /// and nothing about the server needs a person.
     pub(super) async fn decide_about_added(&self, name: &str, identity: &Identity) -> Result<()> {
         let needs_person = |server: &AddedServer| server.needs_person().is_some() || self.core.is_granted_by_name(server);
         let may_run =
@@ -30,7 +32,8 @@ impl Gateway {
                 self.tell_of_added(name, Decided::ByOption).await
             }
             Err(error) => {
-                // It did not start, or offers nothing: no half of an approval stays.
+                // The server did not start, or its tools could not be read. The approval is revoked, so that the command does not stay
+                // approved alone.
                 self.revoke(name).await?;
                 self.core.registry.record::<()>(name, &Err(error));
                 self.propose_added(name).await
@@ -38,7 +41,7 @@ impl Gateway {
         }
     }
 
-    /// Approves both stages of exactly this server. If it is changed meanwhile, what it became waits for a person.
+    /// Approves both stages of exactly this server. If the server changes at the same time, the changed server still needs a person.
     async fn approve_added(&self, name: &str, added: &AddedServer) -> Result<()> {
         let subject = self.core.full_subject(&Arc::new(added.definition.clone())).await?;
         self.approve_by(AuditParty::Setting, name, Some(&subject.shown_digest), None).await?;
@@ -48,7 +51,7 @@ impl Gateway {
         }
     }
 
-    /// Tells the operator of a server that was added or changed, if it needs approval.
+    /// Sends the operator an event about a server that was added or changed, if it needs approval.
     pub(super) async fn propose_added(&self, name: &str) -> Result<()> {
         self.tell_of_added(name, Decided::No).await
     }
@@ -62,15 +65,15 @@ impl Gateway {
     }
 
     async fn proposal(&self, name: &str, decided: Decided) -> Result<Option<Event>> {
-        // Where another source hides it, the name stands for that source's server, which no agent has proposed.
+        // If a server of another source has the name, the name refers to that server, which no agent has proposed.
         let Some(added) = self.core.added.get(name).filter(|added| self.core.is_in_force(added)) else { return Ok(None) };
         let server = self.server(name)?;
         let subject = self.core.full_subject(&server).await?;
         self.core.proposal(&added, &server, &subject, decided)
     }
 
-    /// Tells the operator again, when the gateway opens, of what nobody has decided about. What cannot be read is reported by whoever needs it.
-    /// Blocks.
+    /// Sends the operator events, when the gateway opens, about servers that still await a decision. Ignores errors, because each later use
+    /// of the unreadable data reports them. Blocks.
     pub(super) fn propose_at_open(&self) {
         let core = &self.core;
         let mut told = 0;
@@ -92,21 +95,21 @@ impl Gateway {
     }
 }
 
-/// Whether somebody has decided about a proposal.
+/// The decision about a proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decided {
     No,
-    /// `requireApproval` is false.
+    /// Approved without a person, because `requireApproval` is false.
     ByOption,
 }
 
 impl Core {
-    /// Returns whether an agent has added the server, and it is not approved as it is now.
+    /// Returns whether an agent has added the server and its present definition is not approved.
     pub(super) fn is_pending(&self, server: &ServerDefinition) -> Result<bool> {
         Ok(server.source.kind == SourceKind::Agent && matches!(self.approval_status(server)?, ApprovalStatus::Unapproved(_)))
     }
 
-    /// Returns the event about a server that an agent has added. `None` if there is nothing to tell.
+    /// Returns the event about a server that an agent has added. Returns `None` if there is nothing to report.
     fn proposal(&self, added: &AddedServer, server: &Arc<ServerDefinition>, subject: &Subject, decided: Decided) -> Result<Option<Event>> {
         let lack = match (self.trust.approvals.approval_status(subject)?, decided) {
             (ApprovalStatus::Unapproved(lack), _) => Some(lack),
@@ -125,7 +128,7 @@ impl Core {
 }
 
 impl Agent {
-    /// Fails if a server does not exist for this agent.
+    /// Returns an error if a server does not exist for this agent.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`.
@@ -137,7 +140,7 @@ impl Agent {
         }
     }
 
-    /// Returns whether a server of this name that can be used exists for this agent.
+    /// Returns whether a valid server of this name exists for this agent.
     pub(super) fn exists(&self, name: &str) -> Result<bool> {
         let granted = self.granted(ApprovalRead::Fresh)?;
         let Ok(server) = self.core.registry.server(granted.registry_name(name)) else { return Ok(false) };

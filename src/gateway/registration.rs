@@ -1,5 +1,5 @@
-//! Calls a server's functions for a sandbox that is not this package's. The calls have the same approvals, checks, limits and result forms as calls
-//! of a guest.
+//! Calls functions of servers on behalf of a sandbox outside of this package. These calls have the same approvals, checks, limits and
+//! result forms as calls of a guest.
 
 use serde_json::Value as Json;
 
@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::sandbox::{Arguments, GuestModule, HostReply, Stop, Value};
 
 impl Agent {
-    /// The module of a server that is approved, now or when it was last looked at, enabled or not: what [`Agent::call_function`] can call.
+    /// Returns the module of an approved server, enabled or not. It contains the functions that [`Agent::call_function`] can call.
+    /// `approval_read` selects the approvals on disk or those in the cache.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_APPROVAL_STORE`.
@@ -29,7 +30,7 @@ impl Agent {
         Ok(server_module(granted.name_in_code(server.as_granted()).unwrap_or(name), &manifest))
     }
 
-    /// Calls a tool by its raw name. Returns what a guest would get, also for failures.
+    /// Calls a tool by the name that its server gives it. Returns what a guest would get, also for failures.
     pub async fn call_function(
         &self,
         server: &str,
@@ -55,7 +56,7 @@ impl Agent {
         self.call_tool(server, tool, arguments, options, stop).await
     }
 
-    /// Gives a failure that the tool itself reports a code, because each rejection in Node has a code.
+    /// Adds a code to a failure that the tool itself reports, because each rejection in Node has a code.
     fn coded(&self, server: &str, tool: &str, reply: HostReply) -> HostReply {
         match reply {
             HostReply::Throw { code: None, message, .. } => {

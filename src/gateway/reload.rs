@@ -1,4 +1,4 @@
-//! Applies a changed config. A server whose entry changed loses its connection; the others are not affected.
+//! Applies a changed config. Servers whose entry changed lose their connection; the others are not affected.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::registry::{Entry, Registry};
 use crate::text::is_registry_name;
 use crate::trust::{Canonical, Circumstances, Subject};
 
-/// The result of `reload()`, with names of servers.
+/// The result of `reload()`, with the names of servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ReloadReport {
     pub added: Vec<String>,
     pub removed: Vec<String>,
-    /// Servers whose entry changed. Their connections were closed. If the change affects what would be started, they need approval again.
+    /// Servers whose entry changed. Their connections were closed. If the change affects what is executed, they need a new approval.
     pub changed: Vec<String>,
     /// Servers whose entry has an error.
     pub invalid: Vec<String>,
@@ -30,7 +30,7 @@ pub struct ReloadReport {
 }
 
 impl ReloadReport {
-    /// Returns the report for a model. A model gets only the number of problems, because their text can contain text of the config.
+    /// Returns the report for a model. A model gets only the number of problems, because their text can contain parts of the config.
     #[must_use]
     pub fn for_model(&self) -> Json {
         let Self { added, removed, changed, invalid, warnings } = self;
@@ -50,7 +50,7 @@ impl ReloadReport {
 }
 
 impl Gateway {
-    /// Reads the config again. If it cannot be read, or is wrong as a whole, nothing changes.
+    /// Reads the config again. If it cannot be read or is invalid as a whole, nothing changes.
     ///
     /// # Errors
     /// `ERR_CONFIG_…`, `ERR_TOO_MANY_SERVERS`, `ERR_CLOSED`.
@@ -63,20 +63,20 @@ impl Gateway {
         let warnings: Vec<String> = config.warnings.iter().cloned().chain(added_warnings).collect();
         let brought = self.core.brought_layers(&config).await.map_err(|error| self.core.redacted(error))?;
         let held = self.core.held_by_profiles();
-        // Before the servers, so that no agent sees a new server by its earlier grants.
+        // The grants are replaced before the servers, so that no agent sees a new server through its earlier grants.
         let (grants_before, grants) = (self.core.grants.settings(), config.grants.clone());
         self.core.record_config_grants(&grants_before, &grants);
         self.core.grants.replace(grants);
         let change = |registry: &Registry| {
             registry.replace(config);
-            // Another process may have changed these as well.
+            // Another process may have changed the added servers as well.
             self.core.set_added(&servers, registry);
             for (source, entries) in brought {
                 registry.set_layer(source, entries);
             }
         };
         let ServerChanges { added, removed, changed } = self.core.apply_layers(change).await?;
-        // A profile that is gone leaves the servers that no agent has any more.
+        // If a profile was removed, its servers are closed unless another agent still has them.
         self.core.end_left(held).await;
         let report = ReloadReport {
             added,
@@ -99,7 +99,7 @@ impl Gateway {
         Ok(report)
     }
 
-    /// Reads a config again that has changed, and tells the outcome as an event. A config that cannot be used changes nothing.
+    /// Reads a changed config again, and sends the outcome as an event. If the config is not usable, nothing changes.
     pub(super) async fn reload_changed(&self) {
         match self.reload().await {
             Ok(report) => self.core.events.send(&Event::ConfigReloaded { report: Box::new(report) }),
@@ -112,7 +112,7 @@ impl Gateway {
     }
 }
 
-/// Names of the servers that a change of the registry has affected.
+/// The names of the servers that a change of the registry has affected.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ServerChanges {
     pub(super) added: Vec<String>,
@@ -121,8 +121,9 @@ pub(super) struct ServerChanges {
 }
 
 impl Core {
-    /// Changes the layers of the registry, and ends the servers that are no longer the same: a changed server loses its connection, a removed one
-    /// also what agents have of it. The caller holds `reloading`, so that two changes do not take each other's servers for their own.
+    /// Changes the layers of the registry, and ends what the change affects: a changed server loses its connection; a removed server also
+    /// loses its subscriptions and call permissions. The caller must hold the lock `reloading`, so that concurrent changes are not mistaken
+    /// for each other's.
     pub(super) async fn apply_layers(self: &Arc<Self>, change: impl FnOnce(&Registry)) -> Result<ServerChanges> {
         let before = self.fingerprints();
         change(&self.registry);
@@ -139,7 +140,7 @@ impl Core {
             removed: before.keys().filter(|name| !now.contains_key(*name)).cloned().collect(),
             changed: now.iter().filter(differs).map(|(name, _)| name.clone()).collect(),
         };
-        // All servers end at the same time, so that no server continues with its old definition while another server's process ends.
+        // All servers are ended concurrently, so that no server continues with its old definition while the process of another server ends.
         let changed = changes.changed.iter().map(|name| (name, EndReason::Reconfigured));
         let removed = changes.removed.iter().map(|name| (name, EndReason::Retired));
         let ended: Vec<_> = changed.chain(removed).map(|(name, why)| self.end(name, why)).collect();
@@ -147,7 +148,7 @@ impl Core {
         Ok(changes)
     }
 
-    /// Returns a digest of each entry, made with this machine's key.
+    /// Returns an authenticated digest of each entry, computed with this machine's key.
     fn fingerprints(&self) -> BTreeMap<String, String> {
         let key = self.store.key();
         let form = |entry: &Entry| match entry {
@@ -157,7 +158,7 @@ impl Core {
         self.registry.entries().iter().map(|entry| (entry.name().to_owned(), form(entry))).collect()
     }
 
-    /// Returns a digest of a valid entry, made with this machine's key. Two entries that differ in anything have different digests.
+    /// Returns an authenticated digest of a valid entry, computed with this machine's key. Two different entries have different digests.
     pub(super) fn fingerprint(&self, server: &ServerDefinition) -> String {
         let key = self.store.key();
         let approved = Subject::new(server, key, Circumstances::default()).digest;
@@ -165,7 +166,8 @@ impl Core {
     }
 }
 
-/// Adds the fields that determine how and when a server is called. Each field of an entry is either here or in the approval's digest.
+/// Adds the fields that determine how and when a server is called. Each field of an entry is either used here or covered by the approval's
+/// digest.
 fn with_call_settings(form: Canonical, server: &ServerDefinition) -> Canonical {
     let ServerDefinition {
         call_timeout_ms,
@@ -194,16 +196,16 @@ fn with_call_settings(form: Canonical, server: &ServerDefinition) -> Canonical {
         roots: _,
         input_defaults: _,
         input_descriptions: _,
-        // Determines only what a person sees when asked.
+        // Determines only how a person is asked.
         secret_inputs: _,
-        // These fields are read when a task starts, and do not change a connection.
+        // These fields are read when a task starts, and do not affect a connection.
         keywords: _,
         capabilities: _,
-        // A change is a change of the environment or the headers as well, which are in the digest of the approval.
+        // A change of this field also changes the environment or the headers, which the digest of the approval covers.
         required_environment: _,
-        // Words for people.
+        // Text for people.
         description: _,
-        // The position of an entry in the file may change without effect.
+        // The position of an entry in its file may change without effect.
         origin: _,
     } = server;
     let number = |number: &Option<u64>| number.map(|number| number.to_string());

@@ -1,4 +1,4 @@
-//! Fits the results of runs into a model's budget: cuts values, saves them, and renders reports.
+//! Fits the results of runs into a model's budget: shortens values, saves the whole values, and creates reports.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,14 +17,14 @@ use crate::sandbox::{Value, Wire};
 /// The report of a run for a model.
 #[derive(Debug)]
 pub struct ModelRun {
-    /// The report within the budget: `{ value }` or `{ error: { code, message, line?, column?, excerpt? } }`, with `logs` and `warnings` unless they
-    /// are empty. A cut value contains the handle with which later runs read the whole value.
+    /// The report within the budget: `{ value }` or `{ error: { code, message, line?, column?, excerpt? } }`, with `logs` and `warnings`
+    /// unless they are empty. A shortened value contains a handle. Later runs can read the whole value with it.
     pub report: Json,
     /// The error, if the run failed.
     pub error: Option<Error>,
 }
 
-/// The result of saving a value that is cut.
+/// The result of saving a value that has to be shortened.
 enum Saved {
     As(String),
     TooLarge,
@@ -42,8 +42,8 @@ pub(super) fn check_budget(method: &'static str, tokens: Option<usize>) -> Resul
 }
 
 impl Sandbox {
-    /// Runs code, and renders the run's value, log and warnings for a model within a budget of tokens. If the log is too long, its last lines are
-    /// kept. A value that must be cut is saved. `max_result_tokens` of `options` is not used.
+    /// Runs code, and creates a report for a model from the run's value, log and warnings, within a budget of tokens. If the log is too
+    /// long, its last lines are kept. A value that has to be shortened is saved first. Ignores `max_result_tokens` in `options`.
     pub fn run_for_model(
         self: &Arc<Self>,
         code: String,
@@ -72,7 +72,7 @@ impl Sandbox {
         }
     }
 
-    /// Cuts the report's value to the budget of the run, or else of the sandbox.
+    /// Shortens the report's value to the budget of the run. If the run has none, the sandbox's budget applies.
     pub(super) async fn within_budget(self: Arc<Self>, mut report: RunReport, budget: Option<usize>) -> RunReport {
         let Some(budget) = budget.or(self.max_result_tokens) else { return report };
         let Ok(wire) = report.outcome.value else { return report };
@@ -119,7 +119,7 @@ impl Sandbox {
         };
         match &report.outcome.value {
             Ok(wire) => {
-                // Secrets in the value are blanked for the model. The saved value is not redacted, because only the guest reads it.
+                // Secrets in the value are replaced for the model. The saved value is not redacted, because only the guest reads it.
                 let value = redacted(&self.core.redactor, returned(wire)?);
                 let mut must_be_cut = false;
                 let whole = ModelReport { outcome: Ok(&value), code: "", logs: &report.outcome.logs, warnings: &report.warnings };
@@ -165,7 +165,7 @@ impl Saved {
     }
 }
 
-/// A value that fits its budget.
+/// A value that fits its budget, with information about what was omitted.
 struct CutValue {
     /// The value in the form `{"value": …}`.
     value: Wire,
@@ -174,7 +174,7 @@ struct CutValue {
     warning: Option<String>,
 }
 
-/// Returns the handler's value from `{"value": …}`.
+/// Returns the handler's value, which is the field `value` of the record.
 fn returned(wire: &Wire) -> Result<Value> {
     match Value::from_wire(wire.clone()) {
         Ok(Value::Record(mut fields)) if fields.len() == 1 => Ok(fields.swap_remove(0).1),
@@ -186,8 +186,9 @@ fn returned(wire: &Wire) -> Result<Value> {
     }
 }
 
-/// Blanks the secrets in a value, as the model reads it: in texts, keys, numbers, and bytes, which become base64. Paths stay whole, because the
-/// model's next code uses them. The recursion is bounded, because values from a guest have a limited depth.
+/// Replaces the secrets in a value in each form in which the model reads them: in texts, keys, numbers, and bytes (which become base64).
+/// Paths are not changed, because the model's next code uses them. The recursion is bounded, because values from a guest have a limited
+/// depth.
 fn redacted(redactor: &Redactor, value: Value) -> Value {
     match value {
         Value::Text(text) => Value::Text(redactor.without_secrets(&text).into_owned()),
@@ -205,7 +206,7 @@ fn redacted(redactor: &Redactor, value: Value) -> Value {
     }
 }
 
-/// Blanks the secrets in bytes: in the text that they are, or in their base64.
+/// Replaces the secrets in bytes. Checks the bytes as text, if they are UTF-8, and their base64.
 fn redacted_bytes(redactor: &Redactor, bytes: Vec<u8>) -> Value {
     if let Some(blanked) = std::str::from_utf8(&bytes).ok().and_then(|text| changed(redactor, text)) {
         return Value::Bytes(blanked.into_bytes());
@@ -216,7 +217,7 @@ fn redacted_bytes(redactor: &Redactor, bytes: Vec<u8>) -> Value {
     }
 }
 
-/// Returns the text without its secrets, or `None` if it has none.
+/// Returns the text without its secrets. Returns `None` if it contains none.
 fn changed(redactor: &Redactor, text: &str) -> Option<String> {
     let blanked = redactor.without_secrets(text);
     (blanked != text).then(|| blanked.into_owned())

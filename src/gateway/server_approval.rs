@@ -1,11 +1,11 @@
-//! Asks the operator to approve a server where somebody wants to enable it, in place of failing.
+//! Asks the operator to approve a server that somebody wants to enable, instead of returning an error.
 
 use super::Gateway;
 use crate::error::{Error, Result};
 
 impl Gateway {
-    /// Enables a server for a person. If it is not approved and the operator's callbacks can ask (`Callbacks::approve_server`), asks about each
-    /// stage first, and approves exactly what was shown.
+    /// Enables a server for a person. If the server is not approved and the operator's callbacks can ask (`Callbacks::approve_server`),
+    /// asks about each stage first. Approves exactly the requests that were shown.
     ///
     /// # Errors
     /// The errors of [`Gateway::enable`], [`Gateway::approval_request`] and [`Gateway::approve`]. `ERR_NOT_APPROVED` if nobody can be asked, or the
@@ -19,11 +19,11 @@ impl Gateway {
             };
             let request = self.approval_request(name).await?;
             if request.is_approved() {
-                // Somebody else has approved it meanwhile.
+                // Somebody else has approved the server since.
                 return self.enable(name);
             }
             let digest = request.digest().to_owned();
-            // A request that was just approved and is still open would be shown again and again.
+            // If an approved request is still open, it would be shown endlessly. So the same digest is shown only once.
             if shown.contains(&digest) {
                 return Err(Error::DigestChanged { server: name.to_owned() });
             }

@@ -1,5 +1,5 @@
-//! Facts that connections have shown about servers: the way in which they start a session, and whether they ask questions. The facts are valid for
-//! one digest of a server. If they are lost, the next connection takes an additional round trip. They approve nothing.
+//! Facts about servers that earlier connections have shown: how a session is started, and whether the server asks questions. The facts are
+//! valid for one digest of a server. If they are lost, the next connection needs an additional round trip. They do not affect approvals.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(super) struct ServerFacts {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) era: Option<Era>,
     pub(super) elicits: bool,
-    /// The raw names of approved tools that had changed at the last connection.
+    /// The original names of approved tools that differed at the last connection.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) changed: Vec<String>,
 }
@@ -31,14 +31,14 @@ pub(super) struct ServerFacts {
 /// The facts about all servers, kept in a file.
 pub(super) struct ServerFactsStore {
     path: PathBuf,
-    /// Never locked while the file is read or written, because JavaScript's thread takes this lock.
+    /// Never locked while the file is read or written, because the JavaScript thread takes this lock.
     servers: Mutex<BTreeMap<String, ServerFacts>>,
     /// Locked while the file is written.
     writing: Mutex<()>,
 }
 
 impl ServerFactsStore {
-    /// Reads the file. A file that cannot be read is treated as empty.
+    /// Reads the file. An unreadable file counts as empty.
     pub(super) fn open(folder: &Path) -> Self {
         let path = folder.join(FILE);
         let servers = read(&path).unwrap_or_default();
@@ -59,7 +59,7 @@ impl ServerFactsStore {
         }
     }
 
-    /// Changes the facts in memory. Returns whether they are new.
+    /// Changes the facts in memory. Returns whether this changed anything.
     fn update(&self, server: &str, digest: &str, change: impl FnOnce(&mut ServerFacts)) -> bool {
         let mut servers = self.servers();
         let before = servers.get(server).filter(|server_facts| server_facts.digest == digest).cloned();
@@ -74,7 +74,7 @@ impl ServerFactsStore {
 
     fn write(&self) -> std::io::Result<()> {
         let _writing = self.writing.lock();
-        // Facts about other servers that other processes have written meanwhile are kept.
+        // Facts that other processes have written about other servers are kept.
         let mut all = read(&self.path).unwrap_or_default();
         all.extend(self.servers().iter().map(|(name, server_facts)| (name.clone(), server_facts.clone())));
         files::replace(&self.path, &serde_json::to_vec_pretty(&all)?, files::Writing::Quick)

@@ -1,6 +1,7 @@
-//! The log file of each server, by its source and name, in the state folder, with the server's standard error, its connections and its calls. Other processes read the file to
-//! see why a server failed. A thread of its own writes it, so that no call waits for the disk; entries that cannot be written are lost. Lines of
-//! calls wait for a moment and are written together. All other lines are written at once.
+//! The log files of servers in the state folder. A log contains the server's standard error, its connections and its calls. The file's name
+//! is derived from the server's source and name. Other processes read the file to find out why a server failed. A separate thread writes
+//! it, so that no call waits for the disk. Entries that cannot be written are lost. Lines about calls are collected for a short time and
+//! written together. All other lines are written immediately.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -24,18 +25,19 @@ use crate::files;
 use crate::redact::Redactor;
 
 const FOLDER: &str = "logs";
-/// The size at which a log file is renamed to the older one of two files. The logs of a server take at most about twice this size.
+/// The maximum size of a log file. Then it is renamed and replaces the older file, so the logs of a server use at most about twice this
+/// size.
 const MAX_BYTES: u64 = 128 * 1024;
-/// The maximum number of entries that wait to be written. Further entries are dropped.
+/// The maximum number of entries in the queue. Further entries are dropped.
 const MAX_WAITING: usize = 1024;
-/// The time for which a call's line waits for further lines.
+/// The time for which lines about calls are collected.
 const GATHERING: Duration = Duration::from_millis(100);
-/// The approximate size of the lines of a server that are written at once.
+/// The approximate maximum size of the lines of a server that are written together.
 const MAX_PIECE_BYTES: usize = 16 * 1024;
 const MAX_TEXT_CHARS: usize = 2_000;
-/// The time for which a writer waits for another writer that renames a full file. Only a malicious server holds the lock for longer.
+/// The maximum time that a writer waits while another writer renames a full file. Only a malicious server holds the lock for longer.
 const MOVING: Duration = Duration::from_secs(1);
-/// The time for which closing a gateway waits until its last entries are written.
+/// The maximum time that closing a gateway waits until its last entries are written.
 const FLUSHING: Duration = Duration::from_secs(1);
 
 /// An entry of a server's log.
@@ -44,18 +46,18 @@ const FLUSHING: Duration = Duration::from_secs(1);
 pub struct LogLine {
     /// Milliseconds since 1970, UTC.
     pub at: u64,
-    /// The id of the process that had the gateway.
+    /// The id of the process of the gateway.
     pub pid: u32,
-    /// `stderr`, `connected`, `failed`, `call`, or the type of an event.
+    /// The kind of the entry: `stderr`, `connected`, `failed`, `call`, or the type of an event.
     pub kind: String,
-    /// The text of the entry, redacted and on one line.
+    /// The text of the entry: redacted, in one line.
     pub text: String,
     /// The error code, if something failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<String>,
 }
 
-/// An entry that the writer's thread turns into text.
+/// The content of an entry before the writer thread converts it to text.
 pub(super) enum Note {
     Stderr(String),
     Failed(Error),
@@ -63,16 +65,16 @@ pub(super) enum Note {
 }
 
 impl Note {
-    /// Returns whether the line of this entry may wait for further lines.
+    /// Returns whether this entry may wait until further lines are collected.
     fn can_wait(&self) -> bool {
         matches!(self, Self::Event(event) if matches!(**event, Event::Call { .. }))
     }
 }
 
-/// The server of an entry.
+/// The server that an entry is about.
 enum Subject {
     Key(String),
-    /// The server that has this name when the entry is written. So nothing is looked up on the path of a call.
+    /// The server that has this name when the entry is written. This avoids looking up the server during a call.
     Named(String),
 }
 
@@ -81,13 +83,13 @@ enum Order {
     Flush(Sender<()>),
 }
 
-/// Entries that wait to be written.
+/// Entries in the queue of the writer thread.
 #[derive(Default)]
 struct PendingEntries {
     orders: Vec<Order>,
-    /// True if an entry must be written without waiting for further entries.
+    /// True if there is an entry that must be written immediately.
     is_urgent: bool,
-    /// True while the writer waits for entries.
+    /// True while the writer thread waits for entries.
     is_idle: bool,
     /// True once the gateway is closed or dropped.
     is_closed: bool,
@@ -106,19 +108,19 @@ impl Queue {
 
     fn add(&self, order: Order) {
         let mut waiting = self.waiting();
-        // No thread writes any more. A caller that waits for a flush sees that its channel is closed.
+        // The thread no longer writes. A caller that waits for a flush sees a closed channel.
         if waiting.is_closed {
             return;
         }
         let is_write = matches!(order, Order::Write { .. });
-        // The queue is full because the disk is slow. The entry is dropped, because nothing may wait for the disk.
+        // The queue is full because the disk is slow. The entry is dropped, because no caller may wait for the disk.
         if is_write && waiting.orders.len() >= MAX_WAITING {
             return;
         }
         let can_wait = matches!(&order, Order::Write { note, .. } if note.can_wait());
         waiting.orders.push(order);
         waiting.is_urgent |= !can_wait || waiting.orders.len() >= MAX_WAITING / 2;
-        // A writer that already collects lines of calls is not woken for a further one.
+        // A writer thread that already collects lines about calls is not woken for another line.
         if waiting.is_urgent || waiting.is_idle {
             self.changed.notify_one();
         }
@@ -139,14 +141,14 @@ impl Queue {
     }
 }
 
-/// Owns the queue of the writer's thread. The thread starts with the first entry, and ends when the gateway is closed or dropped.
+/// The queue of the writer thread. The thread starts with the first entry, and ends when the gateway is closed or dropped.
 struct Writer {
     queue: Arc<Queue>,
     begins: Once,
 }
 
 impl Writer {
-    /// Lets the thread write the waiting entries and end.
+    /// Tells the thread to write the remaining entries and end.
     fn close(&self) {
         self.queue.waiting().is_closed = true;
         self.queue.changed.notify_one();
@@ -159,14 +161,14 @@ impl Drop for Writer {
     }
 }
 
-/// Returns the key (`ServerDefinition::key`) of the server that has a name now. `None` if there is none.
+/// A function that returns the key (`ServerDefinition::key`) of the server that has a name now. Returns `None` if there is no such server.
 type KeyOf = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// The log files of one gateway's servers. Clones are cheap.
 #[derive(Clone)]
 pub(super) struct ServerLogs {
     folder: Arc<PathBuf>,
-    /// For events, which name their server. Unset while the gateway is made.
+    /// Finds the server of an event, which contains only the server's name. Not set while the gateway is being opened.
     key_of: Arc<OnceLock<KeyOf>>,
     redactor: Arc<Redactor>,
     writer: Arc<Writer>,
@@ -178,12 +180,12 @@ impl ServerLogs {
         Self { folder: Arc::new(state_folder.join(FOLDER)), key_of: Arc::default(), redactor, writer: Arc::new(writer) }
     }
 
-    /// Sets how the key of a server is found by its name.
+    /// Sets the function that finds the key of a server by its name.
     pub(super) fn find_keys_by(&self, key_of: impl Fn(&str) -> Option<String> + Send + Sync + 'static) {
         let _ = self.key_of.set(Box::new(key_of));
     }
 
-    /// Adds an entry to the log of the server that has this key.
+    /// Adds an entry to the log of the server with this key.
     pub(super) fn note(&self, key: &str, note: Note) {
         self.add(Subject::Key(key.to_owned()), note);
     }
@@ -193,20 +195,20 @@ impl ServerLogs {
         self.writer.queue.add(Order::Write { server, at: now(), note });
     }
 
-    /// Adds an entry for an event that concerns a server.
+    /// Adds an entry for an event, if the event is about a server.
     pub(super) fn event(&self, event: Event) {
         if let Some(server) = subject_of(&event).map(str::to_owned) {
             self.add(Subject::Named(server), Note::Event(Box::new(event)));
         }
     }
 
-    /// Resolves once all entries so far are written, or after a second.
+    /// Waits until all present entries are written, for at most one second.
     async fn flush(&self) {
         let server_logs = self.clone();
         let _ = tokio::time::timeout(FLUSHING, tokio::task::spawn_blocking(move || server_logs.flush_now())).await;
     }
 
-    /// Writes the entries, for at most a second, and ends the thread. Later entries are dropped; the log can still be read.
+    /// Writes the remaining entries, for at most one second, and ends the thread. Later entries are dropped. The logs can still be read.
     pub(super) async fn close(&self) {
         self.flush().await;
         self.writer.close();
@@ -245,7 +247,7 @@ impl ServerLogs {
     }
 }
 
-/// Returns the server that an event concerns, if the event belongs in the server's log.
+/// Returns the server that an event is about, if the event has to be in the server's log.
 fn subject_of(event: &Event) -> Option<&str> {
     match event {
         Event::ExecutableChanged { server, .. }
@@ -324,7 +326,8 @@ fn line_of(at: u64, note: Note, redactor: &Redactor) -> Json {
     json!(LogLine { at, pid: std::process::id(), kind: kind.to_owned(), text, error })
 }
 
-/// Writes all entries. Creates the folder only at the start; if the folder is deleted later, it is not created again.
+/// Writes all entries until the queue is closed. Creates the state folder only at the start; if it is deleted later, it is not created
+/// again.
 fn write_all(queue: &Queue, folder: &Path, redactor: &Redactor, key_of: &OnceLock<KeyOf>) {
     let _ = files::private_folder(folder);
     let mut lines: HashMap<String, String> = HashMap::new();
@@ -366,7 +369,7 @@ fn write_out(folder: &Path, file: &str, text: &mut String) {
     text.clear();
 }
 
-/// Appends whole lines with a single write, so that lines of several processes do not mix.
+/// Appends complete lines with a single write, so that lines of several processes do not mix.
 fn append(folder: &Path, file: &str, lines: &str) -> std::io::Result<()> {
     folder.parent().filter(|parent| parent.is_dir()).ok_or(ErrorKind::NotFound)?;
     let path = path_of(&files::private_folder(folder)?.path, file);
@@ -374,18 +377,18 @@ fn append(folder: &Path, file: &str, lines: &str) -> std::io::Result<()> {
     files::append_own(&path)?.write_all(lines.as_bytes())
 }
 
-/// Renames a full log file to the older file. If several processes find it full, only one renames it; the others see that the path names another file
-/// by then.
+/// Renames a full log file to the older file. If several processes find it full, only one renames it. The others notice that the path
+/// refers to a new file.
 fn rotate(path: &Path) -> std::io::Result<()> {
     let full = |path: &Path| fs::metadata(path).ok().filter(|file| file.len() > MAX_BYTES);
     if full(path).is_none() {
         return Ok(());
     }
-    // Another process has just renamed the file, so nothing is left to do.
+    // Another process has just renamed the file, so there is nothing to do.
     let Ok(file) = files::open_own(path) else { return Ok(()) };
     match files::wait_for(&file, MOVING) {
-        // The file is renamed even without the lock. At worst, two processes rename it and some older lines are lost. Waiting would lose all new
-        // lines.
+        // The file is renamed even without the lock. In the worst case, two processes rename it and some older lines are lost. Waiting
+        // longer would lose all new lines.
         Err(error) if error.kind() != ErrorKind::TimedOut => return Err(error),
         _ => {}
     }
@@ -396,8 +399,9 @@ fn rotate(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Returns the name of a server's file, without its ending: the name of a server of the operator's config, and for all others the name and a digest
-/// of the key, as two sources may have servers of one name. A key has characters that a file name must not have.
+/// Returns the name of a server's log file, without its extension. For a server of the operator's config, this is the server's name. For
+/// all others, it is the name and a digest of the key, because servers of two sources may have the same name, and a key contains characters
+/// that are not allowed in a file name.
 fn file_of(key: &str) -> String {
     const MOST_CHARS: usize = 64;
     let is_plain = |character: char| character.is_ascii_alphanumeric() || character == '-';
@@ -417,7 +421,7 @@ fn older(path: &Path) -> PathBuf {
     path.with_extension("old.jsonl")
 }
 
-/// Reads a log file. Lines in another format are skipped, and only the last part of an oversized file is read.
+/// Reads a log file. Skips lines in other formats. Reads only the end of an oversized file.
 fn lines_of(path: &Path) -> Vec<LogLine> {
     let Ok(mut file) = files::open_own(path) else { return Vec::new() };
     let length = file.metadata().map_or(0, |file| file.len());

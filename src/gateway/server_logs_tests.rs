@@ -115,7 +115,7 @@ fn what_was_gathered_is_written_when_the_gateway_goes() {
     gone.note("s", call("last"));
     let queue = Arc::clone(&gone.writer.queue);
     drop(gone);
-    // The writer's thread drops its reference once it has written.
+    // The writer thread drops its reference after it has written.
     while Arc::strong_count(&queue) > 1 {
         std::thread::yield_now();
     }
@@ -128,7 +128,7 @@ async fn a_journal_that_is_closed_has_no_thread_and_can_be_read() {
     let server_logs = server_logs(folder.path());
     server_logs.note("s", call("before"));
     server_logs.close().await;
-    // The writer's thread drops its reference when it ends.
+    // The writer thread drops its reference when it ends.
     while Arc::strong_count(&server_logs.writer.queue) > 1 {
         std::thread::yield_now();
     }

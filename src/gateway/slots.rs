@@ -1,4 +1,4 @@
-//! Slots of each server, which limit its parallel requests: those of runs and of an agent's own `callTool` together.
+//! Slots that limit the parallel requests to each server. Requests of runs and an agent's own `callTool` share them.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::client::CallLimits;
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 
-/// The slots of each server. Waiting requests get slots in the order in which they asked.
+/// The slots of each server. Waiting requests get slots in the order of their requests.
 #[derive(Default)]
 pub(super) struct CallSlots(Mutex<BTreeMap<String, Slots>>);
 
@@ -21,7 +21,7 @@ struct Slots {
 }
 
 impl CallSlots {
-    /// Returns the slots of a server. If `number` differs from before, new slots are made, and calls under way keep the old ones.
+    /// Returns the slots of a server. If `number` has changed, creates new slots; calls in progress keep the old ones.
     fn of(&self, server: &str, number: usize) -> Arc<Semaphore> {
         let mut all = self.0.lock();
         match all.get(server) {
@@ -35,7 +35,7 @@ impl CallSlots {
     }
 }
 
-/// A slot that is taken until this value is dropped.
+/// A slot that is occupied until this value is dropped.
 pub(super) struct CallSlot {
     _permit: OwnedSemaphorePermit,
     wait: Wait,
@@ -45,20 +45,20 @@ pub(super) struct CallSlot {
 enum Wait {
     /// A slot was free.
     None,
-    /// All slots were taken, and other requests were served first.
+    /// All slots were occupied, and other requests came first.
     ForOthers,
 }
 
 impl CallSlot {
-    /// Returns whether the request had to wait for a slot. The caller must then check approvals again, because they may have changed.
+    /// Returns whether the request had to wait for a slot. If so, the caller must check the approval again, because it may have changed.
     pub(super) fn was_awaited(&self) -> bool {
         self.wait == Wait::ForOthers
     }
 }
 
 impl Core {
-    /// Takes one of a server's slots. Waits at most for the caller's time limit, or for the maximum time of a call. The limit avoids a deadlock with
-    /// a caller that holds a slot and waits for this request.
+    /// Waits for one of the server's slots, for at most the caller's time limit or the maximum time of a call. The limit prevents a
+    /// deadlock with a caller that has a slot and waits for this request.
     pub(super) async fn call_slot(
         &self,
         server: &ServerDefinition,

@@ -1,4 +1,4 @@
-//! The status of servers, as `servers()` reports it to an agent.
+//! The status of servers, in the form that `servers()` returns to an agent.
 
 use super::Agent;
 use super::approval_cache::ApprovalRead;
@@ -11,12 +11,12 @@ use crate::registry::{Entry, Hidden, LastError, ServerState, ServerStatus};
 use crate::text::variant_of;
 use crate::trust::ApprovalStatus;
 
-/// Maximum length of the words of others about a server or a provider.
+/// The maximum length of the description that a server or a provider has from others.
 pub(super) const MAX_DESCRIPTION_CHARS: usize = 300;
 
 impl Agent {
-    /// Lists the present status of all servers that exist for the agent: first those that agents have added and that wait for a decision, then the
-    /// others in the order of the config; servers whose entry has an error come last. Blocks.
+    /// Lists the present status of all servers that exist for the agent. First come servers that agents have added and that await a
+    /// decision, then the others in the order of the config. Servers whose entry has an error are last. Blocks.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
@@ -24,7 +24,7 @@ impl Agent {
         self.servers_by(ApprovalRead::Fresh)
     }
 
-    /// Lists the status of all servers. `approval_read` selects the approvals on disk, or the approvals that were read last.
+    /// Lists the status of all servers. `approval_read` selects the approvals on disk or those in the cache.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
@@ -34,13 +34,13 @@ impl Agent {
             self.core.registry.entries().iter().filter_map(|entry| self.status(entry, &granted, approval_read).transpose()).collect();
         self.core.refresh_if_cached(approval_read);
         let mut statuses = statuses.map_err(|error| self.core.redacted(error))?;
-        // What waits for a decision comes first.
+        // Servers that await a decision come first.
         statuses.sort_by_key(|status| status.state != ServerState::PendingApproval);
         Ok(statuses)
     }
 
-    /// Returns the approved tools that the server has changed or removed. Before this gateway connects to the server, the names come from the last
-    /// connection of any process.
+    /// Returns the approved tools that the server has changed or removed. Until this gateway connects to the server, this is the result of
+    /// the last connection of any process.
     fn quarantined(&self, server: &ServerDefinition, approval_status: &ApprovalStatus, approval_read: ApprovalRead) -> Vec<String> {
         match approval_status {
             ApprovalStatus::Full(_) if !self.core.registry.is_compared(&server.name) => {
@@ -50,7 +50,7 @@ impl Agent {
         }
     }
 
-    /// Returns the status of a server as the agent sees it. `None` if the server does not exist for the agent.
+    /// Returns the status of a server in the agent's view. Returns `None` if the server does not exist for the agent.
     pub(super) fn status(&self, entry: &Entry, granted: &Granted, approval_read: ApprovalRead) -> Result<Option<ServerStatus>> {
         let known = entry.as_granted();
         if !granted.reaches(known) || !exists_for(known, &self.identity, granted) {
@@ -67,7 +67,7 @@ impl Agent {
                 Some(seen) => ApprovalStatus::Full(seen),
                 None => return Ok(None),
             },
-            // Its name is the choice of another agent, and nobody has approved it.
+            // Another agent chose the server's name, and nobody has approved the server.
             _ if is_of_another => return Ok(None),
             other => other,
         };
@@ -94,7 +94,7 @@ impl Agent {
             // While a plugin is off, enabled servers are reported as not enabled; they become enabled again when the plugin is switched on.
             enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_plugin_on().is_ok(),
             disabled_by_person: registry.is_disabled_by_person(&server.name),
-            // Nobody approves a display name, which the other agent has chosen.
+            // A display name is chosen by the agent that added the server, and no person approves it. So other agents do not see it.
             description: self.description(server, &approval_status),
             display_name: self.core.display_name(server).filter(|_| !is_of_another),
             variant_of: variant_of(&server.name).map(str::to_owned),
@@ -111,14 +111,14 @@ impl Agent {
         }))
     }
 
-    /// Returns the words of others about a server. Agents get them once the server is approved.
+    /// Returns the description of a server. Agents other than the operator's see it only once the server is approved.
     fn description(&self, server: &ServerDefinition, approval_status: &ApprovalStatus) -> Option<String> {
         let may_see = self.identity.is_operator() || matches!(approval_status, ApprovalStatus::Full(_));
         let description = server.description.as_deref().filter(|_| may_see)?;
         Some(self.core.redactor.readable_line(description, MAX_DESCRIPTION_CHARS)).filter(|text| !text.is_empty())
     }
 
-    /// Returns the other sources of a name. Of what other agents have added, only the operator hears.
+    /// Returns the other sources that have a server of this name. Only the operator sees that other agents have added one.
     fn hidden_by(&self, name: &str) -> Vec<Hidden> {
         let own = self.identity.own_source();
         let may_know = |source: &Hidden| source.kind != SourceKind::Agent || self.identity.is_operator() || Some(source) == own.as_ref();
@@ -133,7 +133,7 @@ impl Agent {
             enabled: false,
             disabled_by_person: false,
             display_name: None,
-            // The name of an entry with an error may be any text.
+            // An entry with an error may have any text as its name.
             variant_of: None,
             description: None,
             source: server.source.clone(),

@@ -1,4 +1,4 @@
-//! Subjects of approvals. A subject describes a server as it is configured now, with everything that determines what it would start.
+//! Subjects of approvals. A subject describes a server in its present configuration, including everything that determines what is started.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,16 +13,16 @@ use crate::config::{Locality, OAuthSettings, ServerDefinition, Transport, inputs
 use crate::error::Result;
 use crate::trust::{Circumstances, Executable, Subject, addresses_of, deciding_folder};
 
-/// Reads an environment file: [`read_env_file`], or a function that returns the bytes that it returned before.
+/// A function that reads an environment file: [`read_env_file`], or a function that returns the bytes of an earlier read again.
 pub(super) type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;
 
 impl Core {
-    /// Returns the subject of a server's approval without its program. The program is not part of the digest.
+    /// Returns the subject of a server's approval, without its program. The digest does not cover the program.
     pub(super) fn subject(&self, server: &ServerDefinition) -> Subject {
         self.subject_with(server, None, &read_env_file)
     }
 
-    /// Returns the subject with the program that would be started. The program is read on a blocking thread, because it may be large.
+    /// Returns the subject with the program that would be started. Reads the program on a blocking thread, because the file may be large.
     pub(super) async fn full_subject(self: &Arc<Self>, server: &Arc<ServerDefinition>) -> Result<Subject> {
         let (core, definition) = (Arc::clone(self), Arc::clone(server));
         blocking(move || Ok(core.subject_with(&definition, core.executable(&definition), &read_env_file))).await
@@ -30,7 +30,7 @@ impl Core {
 
     pub(super) fn subject_with(&self, server: &ServerDefinition, executable: Option<Executable>, read_file: ReadFile<'_>) -> Subject {
         let folder = deciding_folder(server, &self.surroundings);
-        // If the values are unknown, the server cannot be started. Starting it reports the error.
+        // If the values cannot be determined, the server cannot be started. The attempt to start it reports the error.
         let pinned = server.pin_values.then(|| self.pinned_values(server, locality(folder.as_ref()), read_file).unwrap_or_default());
         let addresses = addresses_of(server, Some(&self.surroundings));
         let key = self.store.key();
@@ -50,7 +50,7 @@ impl Core {
         subject.with_executable(executable)
     }
 
-    /// Returns the present values of the environment, without the values that a person is asked for.
+    /// Returns the present values of the environment, without the inputs that a person is asked for.
     pub(super) fn pinned_values(
         &self,
         server: &ServerDefinition,
@@ -69,10 +69,10 @@ impl Core {
     pub(super) fn executable(&self, server: &ServerDefinition) -> Option<Executable> {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
         let locality = locality(deciding_folder(server, &self.surroundings).as_ref());
-        // An unreadable environment file is reported when the server is started. The program can be found without it.
+        // An unreadable environment file is reported when the server is started. The program can be found without the file.
         let resolve = |read: fn(&Path) -> std::io::Result<Vec<u8>>| resolve_command(server, &self.surroundings, &inputs, locality, read);
         let command = resolve(read_env_file).or_else(|_| resolve(|_| Ok(Vec::new())));
-        // A variable that is not set is reported when the server is started, too.
+        // A variable that is not set is reported when the server is started too.
         let command = command
             .or_else(|_| resolve_command(&with_path_alone(server), &self.surroundings, &inputs, locality, |_| Ok(Vec::new())))
             .ok()??;
@@ -80,12 +80,12 @@ impl Core {
     }
 }
 
-/// Returns the locality in which a server starts. `folder` is the folder on which the approval depends.
+/// Returns the locality in which a server starts. `folder` is the folder to which the approval is limited.
 pub(super) fn locality(folder: Option<&PathBuf>) -> Locality {
     if folder.is_some() { Locality::Workspace } else { Locality::Anywhere }
 }
 
-/// Returns the server with only the settings that determine where its program is found.
+/// Returns the server with only those settings that determine where its program is found.
 fn with_path_alone(server: &ServerDefinition) -> ServerDefinition {
     let mut server = server.clone();
     if let Transport::Stdio { environment, environment_file, .. } = &mut server.transport {

@@ -1,4 +1,5 @@
-//! Tasks: what the agent's author says that a run is about. A task attaches servers besides those that are always there, and may bring servers of its own.
+//! Tasks: the purpose of a run, as described by the agent's author. A task attaches servers in addition to those that are always available,
+//! and may define its own servers.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,14 +23,14 @@ use crate::registry::{AgentId, AttachDecision, AttachReason, Candidate, Decider,
 use crate::text::variant_of;
 use crate::trust::ApprovalStatus;
 
-/// Maximum length of a task's text, in bytes.
+/// The maximum length of a task's text, in bytes.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
-/// Maximum number of servers that a task names or brings, and of its capabilities.
+/// The maximum number of servers that a task names or defines, and the maximum number of its capabilities.
 const MAX_WISHES: usize = 256;
-/// Number of hex digits of an entry's digest in the name of a task's own server.
+/// The number of hex digits of the entry's digest in the name of a task's own server.
 const DIGEST_DIGITS: usize = 16;
 
-/// A task, as the agent's author gives it. A model never gives one.
+/// A task, as described by the agent's author. A model never creates one.
 ///
 /// ```
 /// use hyperlight_mcp::gateway::{Task, TaskServer};
@@ -39,21 +40,22 @@ const DIGEST_DIGITS: usize = 16;
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Task {
-    /// The task in words, at most 64 KiB. It attaches servers by their keywords and capabilities.
+    /// The task as text, at most 64 KiB. Servers are attached if their keywords or capabilities occur in it.
     pub text: Option<String>,
-    /// The servers that the task needs: names, and entries of its own.
+    /// The servers that the task needs: names, or entries of its own servers.
     pub servers: TaskServers,
-    /// Capabilities that servers must have to attach.
+    /// Servers with one of these capabilities are attached.
     pub capabilities: Vec<String>,
 }
 
-/// Servers that a task asks for outright.
+/// Servers that a task requests explicitly.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "must be a list of names, or of objects like { name: entry }")]
 pub enum TaskServer {
-    /// A server that some source has.
+    /// A server of another source, by its name.
     Named(String),
-    /// Servers that the task brings, by name: entries as in the config. They live as long as the sandbox or the run has the task.
+    /// Servers that the task defines, by name. The entries have the form of the config. The servers exist as long as the sandbox or run has
+    /// the task.
     Own(BTreeMap<String, Json>),
 }
 
@@ -88,23 +90,24 @@ impl TaskServers {
 }
 
 impl TaskServer {
-    /// Asks for a server by its name.
+    /// Requests a server by its name.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
         Self::Named(name.into())
     }
 }
 
-/// A task that was read: what decides, and the servers that it brings.
+/// A parsed task: the wishes that decide what is attached, and the servers that it defines.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReadTask {
     wishes: TaskWishes,
-    /// The task's own servers, by the names that the task gives them. Their own names are those in the registry.
+    /// The task's own servers, by the names that the task gives them. The definitions contain the names in the registry.
     own: BTreeMap<String, Arc<ServerDefinition>>,
 }
 
 impl ReadTask {
-    /// Adds the wishes of a wider task: this one's come first, and its servers hide the other's of the same name.
+    /// Combines this task with a wider task. The wishes of this task come first, and its servers hide those of the wider task with the same
+    /// name.
     fn within(&self, wider: &Self) -> Self {
         let mut all = self.clone();
         all.wishes.text = [self.wishes.text.as_str(), wider.wishes.text.as_str()].join("\n");
@@ -125,7 +128,7 @@ pub(super) struct TakenTask {
 }
 
 impl TakenTask {
-    /// Takes the task's own servers out of the registry now.
+    /// Removes the task's own servers from the registry immediately.
     pub(super) fn release(&self) {
         if let Some(core) = self.core.upgrade().filter(|_| !self.is_released.swap(true, Ordering::Relaxed)) {
             core.let_go(self.read.own.values());
@@ -134,29 +137,29 @@ impl TakenTask {
 }
 
 impl Drop for TakenTask {
-    /// Releases the task on another thread, as JavaScript's may be the one that drops it.
+    /// Releases the task on another thread, because the JavaScript thread may be the one that drops it.
     fn drop(&mut self) {
         let Some(core) = self.core.upgrade() else { return };
         if self.read.own.is_empty() || self.is_released.swap(true, Ordering::Relaxed) {
             return;
         }
         let own = std::mem::take(&mut self.read.own);
-        // Without a runtime the gateway is closed, and its servers have ended.
+        // Without a runtime the gateway is closed, so its servers have ended.
         if let Some(runtime) = core.trust.approval_cache.runtime() {
             drop(runtime.spawn(async move { core.let_go(own.values()) }));
         }
     }
 }
 
-/// The servers that tasks have brought, with the number of tasks that have each. Two tasks that bring the same entry share one server.
+/// The servers that tasks define, each with the number of its tasks. Two tasks that define the same entry share one server.
 #[derive(Default)]
 pub(super) struct BroughtServers(Mutex<BTreeMap<String, (Arc<ServerDefinition>, usize)>>);
 
-/// A server with the decision about it.
+/// A server, and the decision whether it is attached.
 pub(super) struct DecidedServer {
-    /// The decision, under the name by which runs know the server.
+    /// The decision. It contains the name that runs use for the server.
     pub(super) decision: AttachDecision,
-    /// The entry; `None` for a name that no server has.
+    /// The entry. `None` if no server has the name.
     pub(super) entry: Option<Entry>,
 }
 
@@ -167,7 +170,7 @@ impl DecidedServer {
     }
 }
 
-/// The agent for which servers are looked at.
+/// The agent for which servers are considered.
 #[derive(Clone, Copy)]
 pub(super) struct AgentView<'a> {
     pub(super) id: AgentId,
@@ -180,22 +183,22 @@ impl<'a> AgentView<'a> {
         Self { id: identity.id, name: identity.name(), granted }
     }
 
-    /// The view of an agent that is not open, so that its model has decided nothing.
+    /// Returns the view of an agent that is not open. The model of such an agent has made no decisions.
     pub(super) fn unopened(name: &'a str, granted: &'a Granted) -> Self {
         Self { id: AgentId(u64::MAX), name: Some(name), granted }
     }
 }
 
-/// What a run gets by its tasks.
+/// The servers that a run gets because of its tasks.
 #[derive(Default)]
 pub(super) struct Attachment {
     pub(super) servers: AttachedServers,
-    /// Sentences about servers that a task wants and does not get.
+    /// Sentences about servers that a task requests but does not get.
     pub(super) warnings: Vec<String>,
 }
 
 impl Core {
-    /// Reads a task, without an effect.
+    /// Parses a task. Has no side effects.
     pub(super) fn read_task(&self, method: &'static str, task: &Task) -> Result<ReadTask> {
         let invalid = |problem: String| Error::InvalidOption { method, problem: problem.into() };
         let Task { text, servers, capabilities } = task;
@@ -225,8 +228,8 @@ impl Core {
         Ok(read)
     }
 
-    /// Reads an entry that a task brings. Its name in the registry has a digest of the entry: so no other server is ever taken for it, and its approval
-    /// is found again where another task brings the same entry.
+    /// Parses an entry of a server that a task defines. Its name in the registry contains a digest of the entry. So no other server can be
+    /// mistaken for it, and its approval is found again when another task defines the same entry.
     fn own_server(&self, name: &str, entry: &Json) -> Result<ServerDefinition> {
         let config = parse_object(&json!({ "mcpServers": { name: entry } }), "task", 1)?;
         if let Some(invalid) = config.invalid.into_iter().next() {
@@ -238,7 +241,7 @@ impl Core {
         Ok(ServerDefinition { name: format!("{name}@task-{digest}"), ..server })
     }
 
-    /// Reads a task, and puts its own servers into the registry for as long as the result lives.
+    /// Parses a task, and adds its own servers to the registry until the result is released or dropped.
     pub(super) fn take_up(&self, method: &'static str, task: &Task) -> Result<Arc<TakenTask>> {
         let read = self.read_task(method, task)?;
         if !read.own.is_empty() {
@@ -251,7 +254,7 @@ impl Core {
         Ok(Arc::new(TakenTask { read, is_released: AtomicBool::new(false), core: Weak::clone(&self.weak) }))
     }
 
-    /// Takes the servers of a task out of the registry, and ends those that no other task has.
+    /// Removes the servers of a task from the registry, and ends those that no other task has.
     fn let_go<'s>(&self, servers: impl Iterator<Item = &'s Arc<ServerDefinition>>) {
         let mut all = self.requests.tasks.0.lock();
         let mut ended = Vec::new();
@@ -270,7 +273,7 @@ impl Core {
         drop(all);
         for name in ended {
             let closing = self.end(&name, EndReason::Retired);
-            // Without a runtime the gateway is closed, and its servers have ended.
+            // Without a runtime the gateway is closed, so its servers have ended.
             if let Some(runtime) = self.trust.approval_cache.runtime() {
                 let core = self.weak.upgrade();
                 drop(closing);
@@ -288,11 +291,11 @@ impl Core {
         self.registry.set_layer(ServerSource { kind: SourceKind::Task, name: None }, entries);
     }
 
-    /// Decides about all servers that an agent's task wants: those that the task names, then those that are always there and that it asks for by its
-    /// text and capabilities, each with its reason. Changes nothing.
+    /// Decides about all servers that may be attached for a task of an agent: those that the task names, then those that are always
+    /// available and those that match the task's text or capabilities. Each decision has a reason. Changes nothing.
     pub(super) fn decide(&self, agent: AgentView<'_>, task: &ReadTask, approval_read: ApprovalRead) -> Result<Vec<DecidedServer>> {
         let others = self.registry.entries();
-        // Of a server and its variants, the agent knows one, by the name of the server.
+        // The agent knows only one of a server and its variants, under the name of the server. So variants are left out.
         let is_another = |entry: &&Entry| {
             let is_of_registry = entry.source().kind != SourceKind::Task && variant_of(entry.name()).is_none();
             is_of_registry && !task.own.contains_key(entry.name())
@@ -324,7 +327,7 @@ impl Core {
         }
     }
 
-    /// Replaces the obstacle of a name that no server has, if the policy for providers is the reason.
+    /// Replaces the obstacle "unknown" of a server, if the policy for providers is the reason.
     fn with_denial(&self, agent: AgentView<'_>, decision: AttachDecision) -> AttachDecision {
         let is_told = decision.obstacle == Some(Obstacle::Unknown) && agent.granted.reaches(decision.server.as_str().into());
         match self.providers.denial_of(&decision.server).filter(|_| is_told) {
@@ -333,9 +336,10 @@ impl Core {
         }
     }
 
-    /// Returns the reason why an agent may not use a server. A server that is on request, or that the task names, need not be enabled before.
+    /// Returns the reason why an agent may not use a server. A server that is available on request, or that the task names, need not be
+    /// enabled before.
     fn obstacle(&self, agent: AgentView<'_>, entry: &Entry, is_named: bool, approval_read: ApprovalRead) -> Result<Option<Obstacle>> {
-        // First, so that no other reason tells an agent of a server that does not exist for it.
+        // This check comes first, so that no other reason reveals a server that does not exist for the agent.
         if !agent.granted.reaches(entry.as_granted()) {
             return Ok(Some(Obstacle::NotGranted));
         }
@@ -346,7 +350,7 @@ impl Core {
         if self.registry.is_disabled_by_person(&server.name) {
             return Ok(Some(Obstacle::DisabledByPerson));
         }
-        // What another agent has added is that agent's.
+        // A server that another agent has added belongs to that agent.
         let presence = presence(&server.name, &server.source, agent.name, agent.granted);
         if server.source.kind == SourceKind::Agent && presence == Presence::OnRequest {
             return Ok(Some(Obstacle::NotGranted));
@@ -361,14 +365,14 @@ impl Core {
         })
     }
 
-    /// Attaches what the tasks of a run or a sandbox want, the inner task first, and enables it for the agent.
+    /// Attaches the servers for the tasks of a run or a sandbox, and enables them for the agent. The innermost task comes first.
     pub(super) fn attach(&self, identity: &Identity, tasks: &[Arc<TakenTask>], approval_read: ApprovalRead) -> Result<Attachment> {
         let Some((first, wider)) = tasks.split_first() else { return Ok(Attachment::default()) };
         let task = wider.iter().fold(first.read.clone(), |task, wider| task.within(&wider.read));
         let mut attachment = Attachment::default();
         let granted = self.granted(identity, approval_read)?;
         for mut decided in self.decide(AgentView::of(identity, &granted), &task, approval_read)? {
-            // For a run, what is not granted does not exist. It is told of where the task itself names it.
+            // A server that is not granted does not exist for a run. If the task itself names it, it is reported as unknown.
             if decided.decision.obstacle == Some(Obstacle::NotGranted) {
                 if decided.decision.reason != AttachReason::Named {
                     continue;
@@ -380,7 +384,7 @@ impl Core {
             let is_enabled = known.as_ref().is_some_and(|known| self.registry.is_enabled(known, identity.id));
             let obstacle = obstacle.clone().or_else(|| {
                 let known = known.as_ref().filter(|_| !is_enabled)?;
-                // A person may have disabled it a moment ago.
+                // A person may have disabled the server a moment ago.
                 self.registry.enable(known, Decider::Model, identity.id).err().map(|_| Obstacle::DisabledByPerson)
             });
             match (obstacle, known) {
@@ -398,8 +402,8 @@ impl Core {
         Ok(attachment)
     }
 
-    /// Returns a sentence for each of these servers that will not start as it is, because variables are not set, or that did not when it was last
-    /// needed. Connects to none.
+    /// Returns a sentence for each server that will probably not start: because variables are not set, or because its last connection
+    /// failed. Connects to no server.
     pub(super) fn readiness_warnings<'s>(&self, servers: impl Iterator<Item = (&'s str, &'s ServerDefinition)>) -> Vec<String> {
         let warning = |(name, server): (&str, &ServerDefinition)| {
             let missing = missing_variables(server, &self.surroundings.environment);
@@ -414,7 +418,7 @@ impl Core {
     }
 }
 
-/// Returns a server of another source as a task sees it.
+/// Returns a server of another source as a candidate for attachment.
 fn candidate<'e>(entry: &'e Entry, agent: AgentView<'_>) -> Candidate<'e> {
     let (keywords, capabilities) = match entry {
         Entry::Valid(server) => (&server.keywords[..], &server.capabilities[..]),
@@ -423,13 +427,13 @@ fn candidate<'e>(entry: &'e Entry, agent: AgentView<'_>) -> Candidate<'e> {
     Candidate { name: entry.name(), presence: presence(entry.name(), entry.source(), agent.name, agent.granted), keywords, capabilities }
 }
 
-/// Says which variables a server lacks.
+/// Returns a sentence that lists the variables that a server needs but that are not set.
 pub(super) fn not_ready(name: &str, missing: &[String]) -> String {
     let (noun, verb) = if missing.len() == 1 { ("variable", "is") } else { ("variables", "are") };
     format!("server \"{name}\" is not ready: the {noun} {} {verb} not set", missing.join(", "))
 }
 
-/// Says that the last connection failed. The words of the error may be those of the server, so only its code is told.
+/// Returns a sentence that the last connection failed. Contains only the error code, because the message may contain text of the server.
 fn last_failed(name: &str, code: &str) -> String {
     format!("server \"{name}\" may not be ready: its last connection failed with {code}. The next call tries again")
 }

@@ -1,4 +1,4 @@
-//! Servers of other sources that a task attaches: who sees them, and why not.
+//! Servers of other sources that a task attaches: which runs see them, and the reasons why not.
 
 use serde_json::json;
 
@@ -6,7 +6,8 @@ use super::*;
 use crate::config::parse_text;
 use crate::gateway::{Gateway, GatewayOptions, IdentityOptions, ResolveOptions};
 
-/// A gateway with one server of the config, `mine`, and servers of a provider: `acme--weather` with a keyword and a capability, and `acme--other`.
+/// A gateway whose config has one server, `mine`. A provider adds two servers: `acme--weather` with a keyword and a capability, and
+/// `acme--other`.
 struct Scene {
     _folder: tempfile::TempDir,
     gateway: Gateway,
@@ -31,7 +32,7 @@ impl Scene {
         Self { _folder: folder, gateway }
     }
 
-    /// Approves a server without its process.
+    /// Approves a server without starting it.
     fn approve(&self, name: &str) {
         let core = &self.gateway.core;
         let (subject, approvals) = (core.subject(&core.registry.server(name).unwrap()), &core.trust.approvals);
@@ -39,7 +40,7 @@ impl Scene {
         approvals.approve_manifest(&subject, Arc::default(), None, &basis).unwrap();
     }
 
-    /// The servers that a run of the operator's own agent sees with this task, and its warnings.
+    /// Returns the servers that a run of the operator's own agent sees with a task of this text, and the warnings.
     fn seen(&self, text: &str) -> (Vec<String>, Vec<String>) {
         let core = &self.gateway.core;
         let task = core.take_up("test", &Task { text: Some(text.to_owned()), ..Task::default() }).unwrap();
@@ -64,7 +65,7 @@ async fn a_providers_server_is_there_where_a_task_attaches_it_and_nowhere_else()
     scene.gateway.enable("mine").unwrap();
     assert_eq!(scene.seen("a forecast").0, ["acme--weather", "mine"]);
     assert_eq!(scene.seen("GEOCODING for mail").0, ["acme--other", "acme--weather", "mine"]);
-    // A run without the task sees it no more, although it is enabled now.
+    // A run without the task does not see the server, although it is enabled now.
     assert_eq!(scene.seen("weathermail forecasts").0, ["mine"]);
     assert_eq!(scene.gateway.list_modules().unwrap().iter().filter(|module| module.specifier.contains("acme")).count(), 0);
 }
@@ -99,7 +100,7 @@ async fn a_resolution_gives_each_server_its_reason_and_a_key_that_programs_know(
             "\"acme--weather\" is in force: the task's text has its keyword \"forecast\"; it comes from the provider \"acme\".",
         ]
     );
-    // Nothing was enabled by looking.
+    // Resolving has enabled nothing.
     assert!(scene.gateway.core.registry.enabled_servers(scene.gateway.core.people.operator.id).is_empty());
     assert_eq!(scene.reasons(ResolveOptions::default()).await, ["\"mine\" is left out: it is not approved; it comes from the config."]);
 }
@@ -122,6 +123,6 @@ async fn two_tasks_with_one_entry_share_a_server_that_ends_with_the_last() {
     assert_eq!(names(), 1);
     other.release();
     assert_eq!(names(), 0);
-    // The operator's server of the same name was there all the time.
+    // The operator's server of the same name existed all the time.
     assert_eq!(core.registry.server("mine").unwrap().source, ServerSource::default());
 }

@@ -1,7 +1,7 @@
-//! Reads the config file, and the files of its base layers, again when one of them has changed.
+//! Reads the config file and the files of its base layers again when one of them changes.
 //!
-//! It looks at the files regularly and does not use inotify: inotify watches a folder but not the target of a link, reports nothing on network and
-//! shared folders, and the number of its watches is limited. One look is one system call for each file and sees every change.
+//! The files are polled. inotify is not used: it watches a folder but not the target of a link, reports nothing on network and shared
+//! folders, and allows only a limited number of watches. One poll needs one system call for each file, and detects every change.
 
 use std::sync::Weak;
 use std::time::{Duration, Instant};
@@ -11,16 +11,16 @@ use super::config_source::{Version, present};
 use super::core::Core;
 use crate::blocking::blocking;
 
-/// Time between two looks at the files.
+/// The time between two polls of the files.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// Time for which a changed file must stay as it is before it is read, because it may still be written.
+/// The time for which a changed file must stay unchanged before it is read, because a program may still be writing it.
 const QUIET: Duration = Duration::from_millis(200);
-/// The same time for a file that is missing: some programs remove a file before they write it anew.
+/// The same time for a missing file. It is longer because some programs remove a file before they write it again.
 const ABSENT: Duration = Duration::from_secs(1);
-/// A file that changes all the time is read after this time.
+/// The maximum delay before a file is read that changes continuously.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// A change that was seen and is not read yet.
+/// A change that was detected but not read yet.
 #[derive(Debug)]
 struct Change {
     found: Vec<Version>,
@@ -33,7 +33,7 @@ struct Change {
 struct Pending(Option<Change>);
 
 impl Pending {
-    /// Takes what a look has found, and returns whether the files are to be read now. `read`: the versions that were read last.
+    /// Processes the result of a poll, and returns whether the files have to be read now. `read` are the versions of the last read.
     fn is_due(&mut self, found: Vec<Version>, read: &[Version], now: Instant) -> bool {
         if found == read {
             self.0 = None;
@@ -54,8 +54,8 @@ impl Pending {
 }
 
 impl Core {
-    /// Reads the config again whenever one of its files has changed, until the gateway closes. A config that is no file and has no base does not
-    /// change.
+    /// Reads the config again each time one of its files changes, until the gateway closes. A config that is not a file and has no base
+    /// cannot change.
     pub(super) fn watch_config(&self) {
         if let Some(runtime) = self.trust.approval_cache.runtime().filter(|_| !self.source.last_read().is_empty()) {
             let (core, closed) = (Weak::clone(&self.weak), self.closed.clone());
@@ -69,7 +69,7 @@ impl Core {
     }
 }
 
-/// Looks at the files as long as the gateway is there.
+/// Polls the files while the gateway exists.
 async fn watch(core: Weak<Core>) {
     let mut pending = Pending::default();
     while let Some(read) = core.upgrade().map(|core| core.source.last_read()) {
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// A file that is missing, and two versions of it.
+    /// Returns a version without a file, and two different versions of the file.
     fn versions() -> [Vec<Version>; 3] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");

@@ -1,4 +1,4 @@
-//! Methods for servers that agents add at run time, of `Gateway` and `Agent`.
+//! The methods of `Gateway` and `Agent` for servers that agents add at run time.
 
 use napi::Env;
 use napi::bindgen_prelude::{FnArgs, Object, Unknown};
@@ -43,10 +43,11 @@ impl Agent {
         glue::call(env, "parse", FnArgs::from((json,)))
     }
 
-    /// Adds a server for this agent, and resolves with its status. Other agents have it only by a toolbox with a pattern like
-    /// `agent:researcher:my-files/*`. Its name follows from the display name: `My Café!` becomes `my-cafe`, with a number if another server or
-    /// the catalogue has the name. It is kept for the next gateway with the same `stateDir`, and for the next agent of this name. Nothing
-    /// of it runs before a person has approved it: its state is `pending-approval`, and an event `server-proposed` has what they must see.
+    /// Adds a server for this agent, and resolves with its status. Other agents can use it only through a toolbox with a pattern like
+    /// `agent:researcher:my-files/*`. The server's name is derived from the display name: `My Café!` becomes `my-cafe`, with a number if
+    /// another server or the catalogue has that name. The server is kept for the next gateway with the same `stateDir`, and for the next
+    /// agent of this name. It runs only after a person has approved it: its state is `pending-approval`, and an event `server-proposed`
+    /// contains everything that the person must see.
     ///
     /// Rejects with `ERR_INVALID_OPTION` for an entry that could not be used, `ERR_TOO_MANY_PROPOSALS` for more than 20 servers, `ERR_STORE`.
     ///
@@ -59,10 +60,12 @@ impl Agent {
         self.caller.add_server(env, "Agent.addServer", server)
     }
 
-    /// Changes a server that this agent has added, and resolves with its status. Its name stays, also where its display name changes. Environment and
-    /// headers are merged; `null` removes a value. If what would run changes, a person has to approve it again.
+    /// Changes a server that this agent has added, and resolves with its status. The name stays the same, even if the display name changes.
+    /// Environment and headers are merged; `null` removes a value. If the change affects what is executed, a person has to approve the
+    /// server again.
     ///
-    /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY` for a server that the agent has not added, and as `addServer` does.
+    /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY` for a server that the agent has not added, and with the errors of
+    /// `addServer`.
     #[napi(catch_unwind, ts_args_type = "name: string, change: ServerChange", ts_return_type = "Promise<ServerStatus>")]
     pub fn update_server<'env>(&self, env: &'env Env, name: Unknown<'env>, change: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.caller.update_server(env, "Agent.updateServer", name, change)
@@ -80,7 +83,8 @@ impl Agent {
 
 #[napi]
 impl Gateway {
-    /// Does the same as `Agent.addServer`, for the operator's own agent. Other agents have the server only by a toolbox with a pattern like `agent::my-files/*`.
+    /// Does the same as `Agent.addServer`, for the operator's own agent. Other agents can use the server only through a toolbox with a
+    /// pattern like `agent::my-files/*`.
     #[napi(catch_unwind, ts_args_type = "server: NewServer", ts_return_type = "Promise<ServerStatus>")]
     pub fn add_server<'env>(&self, env: &'env Env, server: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.caller.add_server(env, "Gateway.addServer", server)
@@ -92,7 +96,8 @@ impl Gateway {
         self.caller.update_server(env, "Gateway.updateServer", name, change)
     }
 
-    /// Does the same as `Agent.removeServer`, for servers that any agent has added: the operator refuses a proposal by removing it.
+    /// Does the same as `Agent.removeServer`, for servers that any agent has added. The operator can refuse a proposal by removing the
+    /// server.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn remove_server<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.caller.remove_server(env, "Gateway.removeServer", name)

@@ -7,15 +7,15 @@ export interface AgentToolsOptions {
   /** The names of the tools to return. Default: all. */
   include?: AgentToolName[]
   /**
-   * Adds a description of what the servers offer now to the description of `run_javascript`, within this number of tokens. Default: no such
-   * description.
+   * Adds a description of the tools that the servers offer now to the description of `run_javascript`. The number is its maximum size in tokens.
+   * Default: no such description.
    */
   describeServers?: number
-  /** The maximum number of runs that are running or waiting. Further runs are answered with `ERR_BUSY`. Default 8, at most 1,000. */
+  /** The maximum number of runs that execute or wait in the queue. Further runs are answered with `ERR_BUSY`. Default 8, at most 1,000. */
   maxPendingRuns?: number
   /**
-   * Adds the tools `add_mcp_server`, `update_mcp_server` and `remove_mcp_server`, with which the model adds, changes and removes servers of its own
-   * agent. They approve nothing. Default false.
+   * Adds the tools `add_mcp_server`, `update_mcp_server` and `remove_mcp_server`. With them, the model adds, changes and removes servers of its own
+   * agent. These tools approve nothing. Default false.
    */
   manage?: boolean
 }
@@ -40,9 +40,9 @@ export interface AgentTool {
   /** A JSON Schema that is valid in OpenAI's strict mode: every property is required, and optional properties accept `null`. */
   inputSchema: { type: 'object'; properties: Record<string, object>; required: string[]; additionalProperties: false }
   /**
-   * Executes the tool. `args` is an object, or its JSON text, as the model wrote it. A failure resolves with `{ error }`; only an abort or a wrong
-   * option rejects. Callbacks are used for this call alone: if one set of tools serves several conversations, the question of one never reaches the
-   * person of another.
+   * Executes the tool. `args` is an object, or its JSON text, as the model wrote it. If the tool fails, the promise resolves with `{ error }`. It
+   * rejects only after an abort or for an invalid option. Callbacks are used only for this call: if one set of tools serves several conversations,
+   * a question of one conversation never reaches the person of another.
    */
   execute(args?: unknown, options?: AgentCallOptions): Promise<AgentToolResult>
 }
@@ -73,7 +73,7 @@ export interface AgentToolError {
   [key: string]: unknown
 }
 
-/** An event: a model asks that a person approve a server (`manage_mcp`, action `propose`). The event itself approves nothing. */
+/** An event: a model requests that a person approve a server (`manage_mcp`, action `propose`). The event itself approves nothing. */
 export interface ApprovalProposedEvent {
   type: 'approval-proposed'
   /** Everything that the person must see. `approve(request.server, request.digest)` approves exactly this request. */
@@ -86,7 +86,7 @@ export interface PluginOptions extends AgentToolsOptions {
   approved?: string
 }
 
-/** A plugin that contains the features of a gateway, and that an agent can approve, enable and disable. It is disabled at first. */
+/** A plugin with the features of a gateway. An agent's author can approve, enable and disable it. It is disabled at first. */
 export interface Plugin {
   readonly name: string
   readonly version: string
@@ -145,15 +145,15 @@ export interface PluginRegistration {
   config: Record<string, never>
   /**
    * Returns the functions of the server's approved tools, by module and identifier. Each function resolves with the value that a guest would get. A
-   * failure resolves with `{ error, code }`, or rejects with `toolErrors: 'throw'`. Callbacks are used for all calls of these functions. A second
-   * argument of a function has a signal and callbacks for that call alone; never pass one on that came from a guest. Throws `ERR_NOT_APPROVED`.
+   * failure resolves with `{ error, code }`, or rejects with `toolErrors: 'throw'`. Callbacks are used for all calls of these functions. The second
+   * argument of a function contains a signal and callbacks only for that call; never pass one that came from a guest. Throws `ERR_NOT_APPROVED`.
    */
   createHostFunctions(config?: HostFunctionsOptions): Record<string, Record<string, HostFunction>>
 }
 
 /** Options of `createHostFunctions`. */
 export interface HostFunctionsOptions extends CallerCallbacks {
-  /** The form of failures. Without it, they are returned. */
+  /** The form of failures. Default: they are returned. */
   toolErrors?: ToolErrors
 }
 

@@ -49,14 +49,14 @@ struct PluginOptions {
     approved: Option<String>,
 }
 
-/// Options of `createHostFunctions`, besides its callbacks.
+/// The options of `createHostFunctions`, without its callbacks.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct FunctionsOptions {
     tool_errors: ToolErrors,
 }
 
-/// Options of one call, besides its callbacks and its signal.
+/// The options of one call, without its callbacks and its signal.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct NoOptions {}
@@ -113,9 +113,10 @@ impl Caller {
 
 #[napi]
 impl Gateway {
-    /// Returns tools for a model. Each has a name, a description, a JSON Schema and `execute(args)`. With these tools, a model writes code that calls
-    /// the servers' tools, finds and reads the tools' descriptions, and manages servers. A model can propose a server, but it can never approve one.
-    /// `hyperlight-mcp/adapters` has adapters for the AI SDK, for the formats of `OpenAI` and Anthropic, and for `LangChain`.
+    /// Returns tools for a model. Each has a name, a description, a JSON Schema and `execute(args)`. With these tools, a model writes code
+    /// that calls the servers' tools, finds tools and reads their descriptions, and manages servers. A model can propose a server, but it
+    /// can never approve one. `hyperlight-mcp/adapters` has adapters for the AI SDK, for the formats of `OpenAI` and Anthropic, and for
+    /// `LangChain`.
     ///
     /// Throws `ERR_INVALID_OPTION`.
     ///
@@ -129,8 +130,8 @@ impl Gateway {
         self.caller.agent_tools(env, "Gateway.agentTools", options)
     }
 
-    /// Returns the gateway as one plugin that an agent can review, approve, enable and disable. The plugin is disabled at first: no code runs, and no
-    /// server is connected. A gateway has only one plugin.
+    /// Returns the gateway as one plugin that an agent's author can review, approve, enable and disable. The plugin is disabled at first:
+    /// no code runs, and no server is connected. A gateway can have only one plugin.
     ///
     /// Throws `ERR_INVALID_OPTION`.
     ///
@@ -165,9 +166,9 @@ impl Gateway {
         glue::call(env, "plugin", FnArgs::from((make, PLUGIN, this.object, options)))
     }
 
-    /// Provides an approved server to an agent that has a sandbox of its own. `createHostFunctions()` returns `{ "mcp-<name>": { … } }` with
-    /// functions named as in a guest. Their calls are checked like a guest's calls: approval, filters, questions and limits. They resolve with the
-    /// value that a guest would get. The server must be enabled when a function is called.
+    /// Provides an approved server to an agent that has its own sandbox. `createHostFunctions()` returns `{ "mcp-<name>": { … } }` with
+    /// functions that are named as in a guest. Their calls are checked like a guest's calls: approval, filters, questions and limits. They
+    /// resolve with the value that a guest would get. The server must be enabled when a function is called.
     ///
     /// Throws `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`.
     ///
@@ -184,8 +185,8 @@ impl Gateway {
 
 #[napi]
 impl Agent {
-    /// Does the same as `Gateway.agentTools`. The tools search, list, enable and disable for the agent alone, and code runs in a sandbox of the agent.
-    /// `manage_mcp` reloads nothing (`ERR_OPERATOR_ONLY`), because that concerns all agents.
+    /// Does the same as `Gateway.agentTools`. The tools search, list, enable and disable only for this agent, and code runs in a sandbox of
+    /// the agent. The action `reload` of `manage_mcp` is refused (`ERR_OPERATOR_ONLY`), because it concerns all agents.
     #[napi(catch_unwind, ts_args_type = "options?: AgentToolsOptions", ts_return_type = "AgentTool[]")]
     pub fn agent_tools<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         self.caller.agent_tools(env, "Agent.agentTools", options)
@@ -198,7 +199,7 @@ impl Agent {
     }
 }
 
-/// Returns the object `{ definitions, execute(name, args) }` for the glue.
+/// Returns the object `{ definitions, execute(name, args) }` for the glue code.
 fn tools_object<'env>(env: &'env Env, core: &Core, tools: &Arc<AgentTools>, events: Option<EventSink>) -> napi::Result<Object<'env>> {
     let definitions = tools.definitions().map_err(|error| glue::thrown(env, &error))?;
     let mut made = Object::new(env)?;
@@ -207,7 +208,7 @@ fn tools_object<'env>(env: &'env Env, core: &Core, tools: &Arc<AgentTools>, even
     Ok(made)
 }
 
-/// Returns the function `execute(name, args, callbackNames, sink, asked)`, which returns `[native promise, stop]`.
+/// Returns the function `execute(name, args, callbackNames, sink, asked)`. That function returns `[native promise, stop]`.
 fn execute(env: &Env, core: &Core, tools: &Arc<AgentTools>, events: Option<EventSink>) -> napi::Result<Object<'static>> {
     let (core, tools) = (core.clone(), Arc::clone(tools));
     let execute = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("execute", move |context| {
@@ -221,7 +222,7 @@ fn execute(env: &Env, core: &Core, tools: &Arc<AgentTools>, events: Option<Event
         let (tools, stop) = (Arc::clone(&tools), Stop::new());
         let options = ExecuteOptions { stop: stop.clone(), callbacks, run_setup };
         let work = async move {
-            // Text that does not parse is passed on as a string, so that the checks of the tool's arguments report it.
+            // Text that cannot be parsed is passed on as a string, so that the check of the tool's arguments reports it.
             let arguments = serde_json::from_str(&arguments).unwrap_or(serde_json::Value::String(arguments));
             Reply::new(tools.execute_with(&name, &arguments, options).await)
         };
@@ -231,7 +232,7 @@ fn execute(env: &Env, core: &Core, tools: &Arc<AgentTools>, events: Option<Event
     Ok(glue::detached(&execute))
 }
 
-/// Returns the functions from which the glue makes a `Plugin`.
+/// Returns the functions from which the glue code creates a `Plugin`.
 fn plugin_object<'env>(env: &'env Env, core: &Core, plugin: &Arc<Plugin>, events: Option<EventSink>) -> napi::Result<Object<'env>> {
     let mut made = Object::new(env)?;
     made.set("execute", execute(env, core, &plugin.tools(), events)?)?;
@@ -246,7 +247,7 @@ fn plugin_object<'env>(env: &'env Env, core: &Core, plugin: &Arc<Plugin>, events
         approving.approve(&context.get::<String>(0)?).map_err(|error| glue::thrown(&env, &error))
     })?;
     made.set("approve", approve)?;
-    // The request is noted on JavaScript's thread: of enable() and disable(), the last call takes effect.
+    // The request is registered on JavaScript's thread, so that the last call of `enable()` or `disable()` decides.
     made.set("enable", switching(env, "enable", core, plugin, Plugin::enable)?)?;
     let disable = |plugin: &Arc<Plugin>| {
         let disabled = plugin.disable();
@@ -291,7 +292,8 @@ fn switching<'env, T: Serialize, W: Future<Output = Result<T>> + Send + 'static>
     })
 }
 
-/// Returns the function `call(tool, json, blobs, data, callbackNames, sink, asked)`, which returns `[native promise of { value }, stop]`.
+/// Returns the function `call(tool, json, blobs, data, callbackNames, sink, asked)`.
+/// That function returns `[native promise of { value }, stop]`.
 fn call_function<'env>(
     env: &'env Env,
     caller: &Caller,
@@ -319,7 +321,7 @@ fn call_function<'env>(
                 Err(error) => return Reply::of_host(errors.reply(&options::invalid_arguments(format!("{server}.{tool}"), error))),
             };
             let reply = agent.call_function(&server, &tool, arguments, errors, options, &stopped).await;
-            // A caller that has aborted gets no value, in whichever form errors are returned.
+            // A caller that has aborted gets no value, whatever form errors have.
             if stopped.reason().is_some() { Reply::new::<()>(Err(stopped.error("call", 0))) } else { Reply::of_host(reply) }
         };
         let native = promise(&env, &core, after_events(own.or_else(|| events.clone()), work))?;

@@ -1,38 +1,40 @@
-//! A queue of calls that wait for JavaScript, by module, and the event-loop turns in which the calls are started. It has no side effects.
+//! A queue of calls that wait for JavaScript, by module, and the event-loop turns in which the calls start. The functions have no side
+//! effects.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The time for calls in one turn of the event loop. No further call starts after it, so that other work gets its turn.
+/// The maximum time for starting calls in one turn of the event loop. After it, no further call starts, so that other work can run.
 const TURN: Duration = Duration::from_millis(10);
 
 /// The state of the present turn of the event loop.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
-    /// No call has been started in this turn.
+    /// No call was started in this turn.
     Fresh,
     Started(Instant),
-    /// No further call is started in this turn.
+    /// No further call may start in this turn.
     Spent,
 }
 
-/// The result when JavaScript arrives for a module after it was woken.
+/// The action of JavaScript when it runs for a module after it was woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
-    /// JavaScript starts the first call of a turn. The end of the turn must be reported to the queue.
+    /// Start the first call of a turn. The end of the turn must be reported to the queue.
     First,
-    /// JavaScript starts another call in the same turn.
+    /// Start another call in the same turn.
     Further,
-    /// The time of the turn is used up. JavaScript starts no call.
+    /// Start no call, because the time of the turn is used up.
     Late,
 }
 
-/// Calls of one environment. JavaScript is woken for one call at a time, so that work that follows from a call counts towards the time of its turn.
+/// The waiting calls of one environment. JavaScript is woken for one call at a time, so that follow-up work of a call counts towards the
+/// time of its turn.
 pub(super) struct CallQueue<T> {
-    /// Modules with waiting calls, in the order in which they get their turn.
+    /// The modules with waiting calls, in the order in which they are served.
     modules: VecDeque<(u64, VecDeque<T>)>,
     turn: Turn,
-    /// The module for which JavaScript was woken and has not arrived yet.
+    /// The module for which JavaScript was woken, until JavaScript runs for it.
     woken: Option<u64>,
 }
 
@@ -50,7 +52,7 @@ impl<T> CallQueue<T> {
         }
     }
 
-    /// Returns the call for whose module JavaScript must be woken now. Returns `None` if no call waits, or none may start yet.
+    /// Returns a call of the module for which JavaScript must be woken now. Returns `None` if no call waits, or if none may start yet.
     pub(super) fn wake(&mut self) -> Option<&T> {
         if self.woken.is_some() || self.turn == Turn::Spent {
             return None;
@@ -60,7 +62,7 @@ impl<T> CallQueue<T> {
         calls.front()
     }
 
-    /// Notes that JavaScript has arrived after it was woken.
+    /// Records that JavaScript runs after it was woken.
     pub(super) fn arrived(&mut self, now: Instant) -> Arrival {
         self.woken = None;
         match self.turn {
@@ -76,7 +78,7 @@ impl<T> CallQueue<T> {
         }
     }
 
-    /// Returns a module's next call, and moves the module to the end of the order.
+    /// Removes and returns a module's next call, and moves the module to the end of the order.
     pub(super) fn take(&mut self, module: u64) -> Option<T> {
         let index = self.modules.iter().position(|(known, _)| *known == module)?;
         let (_, mut calls) = self.modules.remove(index)?;
@@ -87,7 +89,7 @@ impl<T> CallQueue<T> {
         call
     }
 
-    /// Removes all waiting calls of a module that no longer exists.
+    /// Removes and returns all waiting calls of a module that no longer exists.
     pub(super) fn leave(&mut self, module: u64) -> Option<VecDeque<T>> {
         if self.woken == Some(module) {
             self.woken = None;
@@ -117,7 +119,7 @@ mod tests {
         queue
     }
 
-    /// Wakes JavaScript, and starts a call as JavaScript would.
+    /// Wakes JavaScript, and starts a call as JavaScript would do.
     fn step(queue: &mut CallQueue<&'static str>, now: Instant) -> Option<&'static str> {
         queue.wake()?;
         let module = queue.woken?;

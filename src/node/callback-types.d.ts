@@ -64,7 +64,7 @@ export interface SamplingAnswer {
   stopReason?: string
 }
 
-/** An authorization server at which the gateway would use a credential or the client id of the config. */
+/** A question about an authorization server to which the gateway would send a credential or the client id of the config. */
 export interface IssuerQuestion {
   server: string
   /** The issuer's URL. The MCP server and the authorization server's own metadata both give this URL. */
@@ -72,15 +72,15 @@ export interface IssuerQuestion {
   /** The id of the OAuth client to which the credential belongs. */
   clientId: string
   /**
-   * The kind of credential. A client secret is sent to the authorization server. A private key only signs and is never sent. With only a client id,
-   * the authorization server gets the code of a person's login: one that is not the client's own could use the code of another login for itself.
+   * The kind of credential. A client secret is sent to the authorization server. A private key only signs, and is never sent. With only a client
+   * id, the authorization server gets the code of a person's login. A wrong server could use the code of another login for itself.
    */
   credential: 'client-secret' | 'private-key' | 'client-id'
 }
 
 /**
- * Callbacks about calls. Those of the run or call are used first, then the sandbox's, then those of the gateway or of the agent that makes the call. A
- * question about an agent's call never goes to the gateway's.
+ * Callbacks about calls. The callbacks of the run or call are tried first, then those of the sandbox, then those of the gateway or of the agent
+ * that makes the call. A question about an agent's call never goes to the gateway's callbacks.
  */
 export interface CallerCallbacks {
   /**
@@ -91,29 +91,29 @@ export interface CallerCallbacks {
    */
   onApproval?(question: ApprovalQuestion): Decision | Promise<Decision>
   /**
-   * Called when a server that is being called asks a person. The question goes only to the callback of the run or call that called the server.
-   * Without this callback, the server gets `decline`. The time until the answer does not count towards time limits. An abort ends the question. An
+   * Called when a server asks a person during a call. The question goes only to the callbacks of the run or call that called the server. Without
+   * this callback, the server gets `decline`. The time until the answer does not count towards time limits. An abort ends the question. An
    * exception cancels the question.
    */
   onElicit?(question: ElicitationQuestion): ElicitationAnswer | Promise<ElicitationAnswer>
-  /** Called when a server that is being called asks a model. Without this callback, the server gets an error. An exception refuses the question. */
+  /** Called when a server asks a model during a call. Without this callback, the server gets an error. An exception refuses the question. */
   onSample?(question: SamplingQuestion): SamplingAnswer | Promise<SamplingAnswer>
   /**
-   * Called with each event, before the promise of the run or call that the event belongs to is settled. If a server sends events faster than they are
-   * handled and 8 MiB of events wait, further events of servers are dropped, and a `warning` counts them. An exception in this callback becomes a
+   * Called with each event, before the promise of the event's run or call is settled. If a server sends events faster than they are handled and 8
+   * MiB of events wait, further events of servers are dropped, and a `warning` contains their number. An exception in this callback becomes a
    * process warning.
    */
   onEvent?(event: GatewayEvent): void
 }
 
 /**
- * Callbacks of a gateway, and of its own sandboxes, runs and calls: those about calls, and those about connections, which the gateway's agents share
- * and which are asked of the operator alone.
+ * Callbacks of a gateway, and of its own sandboxes, runs and calls. Some are about calls. The others are about connections, which the gateway's
+ * agents share, so only the operator is asked.
  */
 export interface Callbacks extends CallerCallbacks {
   /**
-   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each input in a gateway, and again where a changed
-   * config gives the id another description, default or `password`. `server` is the name of the server that is started. Its approval covers
+   * Called for an `${input:id}` of the config when a server that uses it is started. It is called once for each input in a gateway, and again if a
+   * changed config gives the id another description, default or `password`. `server` is the name of the server that is started. Its approval covers
    * `description`.
    */
   onInput?(id: string, description?: string, server?: string): string | Promise<string>
@@ -124,19 +124,19 @@ export interface Callbacks extends CallerCallbacks {
    */
   onAuthorize?(url: string, question: { server: string; issuer: string }): void | string | Promise<void | string>
   /**
-   * Called before a credential of the config (`oauth.clientSecret`, `oauth.privateKey`) is used at an authorization server that the MCP server itself
-   * named, and before a login for a client id or a metadata document of the config where the authorization server's answers do not promise to name
-   * it. It is not called if the config names the authorization server in `oauth.issuer`. Only `true` allows the use; the answer is stored for this
-   * server, URL, issuer and client. Without this callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
+   * Called before a credential of the config (`oauth.clientSecret`, `oauth.privateKey`) is used at an authorization server that the MCP server
+   * itself named. Also called before a login with a client id or a metadata document of the config if the authorization server does not promise to
+   * name itself in its answers. Not called if the config names the authorization server in `oauth.issuer`. Only `true` allows the use; the answer
+   * is stored for this server, URL, issuer and client. Without this callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
    */
   onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>
   /**
-   * Called by `enable` and `/mcp enable` for a server that is not approved, once for each stage: first for its command, then for its tools. Show all of
-   * the request to a person. Only `true` approves it, and exactly as it was shown. Without this callback, `enable` rejects with `ERR_NOT_APPROVED`. It
-   * is never called on behalf of a model.
+   * Called by `enable` and `/mcp enable` for a server that is not approved, once for each stage: first for its command, then for its tools. Show
+   * the whole request to a person. Only `true` approves it, exactly as it was shown. Without this callback, `enable` rejects with
+   * `ERR_NOT_APPROVED`. It is never called on behalf of a model.
    */
   onServerApproval?(request: ApprovalRequest): boolean | Promise<boolean>
 }
 
-/** Options of an `Agent`'s method, without the callbacks that are the operator's. */
+/** Options of an `Agent`'s method, without the callbacks that only the operator may set. */
 export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssuer' | 'onServerApproval'>

@@ -1,4 +1,5 @@
-//! The agent's callbacks that ask a question. They are JavaScript functions, called by the same dispatcher as the functions of a host module.
+//! The callbacks of an agent's program that answer questions. They are JavaScript functions, and the same dispatcher calls them as the
+//! functions of a host module.
 
 use std::sync::Arc;
 
@@ -24,12 +25,12 @@ const ON_AUTHORIZE: &str = "onAuthorize";
 const ON_ISSUER: &str = "onIssuer";
 const ON_SERVER_APPROVAL: &str = "onServerApproval";
 
-/// Callbacks that are JavaScript functions. They are called on the thread that passed them in: the main thread or a worker.
+/// Callbacks that are JavaScript functions. They are called on the thread that passed them: the main thread or a worker.
 struct JavaScriptCallbacks {
     module: JavaScriptModule,
 }
 
-/// Returns the callbacks of an options object, as the glue separated them. Returns `None` if there are none.
+/// Returns the callbacks of an options object, after the glue code has separated them from the data. Returns `None` if there are none.
 pub(super) fn callbacks(env: &Env, functions: Option<Unknown>) -> napi::Result<Option<Arc<dyn Callbacks>>> {
     let Some(functions) = functions else { return Ok(None) };
     let module = JavaScriptModule::new(env, "callbacks".to_owned(), functions, None)?;

@@ -1,5 +1,5 @@
-//! Calls that wait for JavaScript's thread. Node would handle up to a thousand queued calls before other work gets a turn, and each call may cause
-//! further calls. So the calls wait in this queue instead.
+//! Calls that wait for JavaScript's thread. Node itself would handle up to a thousand queued calls before other work can run, and each call
+//! may cause further calls. So the calls wait in this queue instead.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -17,13 +17,13 @@ use super::turns::at_turn_end;
 use crate::error::{Error, Result};
 use crate::sandbox::Wire;
 
-/// The parts `[id, function, json, …blobs]` of a call, or an empty list if there is no call.
+/// The parts `[id, function, json, …blobs]` of a call. An empty list means that there is no call.
 pub(super) type DispatchParts = Vec<Either3<u32, String, Uint8Array>>;
 
-/// Wakes JavaScript for a module. The function is weak, so that it does not keep Node from exiting.
+/// A function that wakes JavaScript for a module. It is weak, so that it does not keep Node from exiting.
 type Wake = ThreadsafeFunction<(), (), DispatchParts, Status, false, true>;
 
-/// A call that has not been started.
+/// A call that was not started yet.
 struct Request {
     id: u32,
     function: String,
@@ -49,7 +49,7 @@ impl Calls {
         self.queue.lock()
     }
 
-    /// Wakes JavaScript for the next call, if that call may start in this turn.
+    /// Wakes JavaScript for the next call, if a call may start in this turn.
     fn wake(&self) {
         loop {
             let Some(module) = self.queue().wake().map(|request| Arc::clone(&request.module)) else { return };
@@ -64,18 +64,18 @@ impl Calls {
     fn leave(&self, pending: &Pending) {
         let left = self.queue().leave(pending.module);
         pending.end();
-        // Dropped after the queue is unlocked, because the drop may run code of the calls.
+        // The calls are dropped after the queue is unlocked, because dropping them may run other code.
         drop(left);
     }
 
-    /// Allows calls in a new turn.
+    /// Starts a new turn, in which calls may start again.
     fn turn_ended(&self) {
         self.queue().turn_ended();
         self.wake();
     }
 
-    /// Returns the next call whose run has not ended, or nothing. It is called on JavaScript's thread, which was woken for a module. JavaScript is
-    /// woken again for the call after it, once this call and its immediate follow-up work are done.
+    /// Returns the next call whose run has not ended, or an empty list. It runs on JavaScript's thread, which was woken for a module.
+    /// JavaScript is woken again for the next call after this call and its immediate follow-up work are done.
     fn begin(self: &Arc<Self>, env: &Env, pending: &Pending) -> DispatchParts {
         let arrival = self.queue().arrived(Instant::now());
         if arrival == Arrival::First {
@@ -100,13 +100,13 @@ fn spread(Request { id, function, wire, .. }: Request) -> DispatchParts {
     [A(id), B(function), B(wire.json)].into_iter().chain(blobs).collect()
 }
 
-/// Calls of one module that wait for their answer.
+/// The calls of one module that wait for their answer.
 pub(super) struct Pending {
     module: u64,
     waiting: Mutex<PendingAnswers>,
 }
 
-/// The senders of answers, by the call's id. `None` once the environment has ended.
+/// The senders for answers, by the call's id. `None` once the environment has ended.
 struct PendingAnswers {
     next: u32,
     senders: Option<HashMap<u32, oneshot::Sender<Wire>>>,
@@ -141,7 +141,7 @@ impl Pending {
 
     pub(super) fn answer(&self, id: u32, wire: Wire) {
         if let Some(sender) = self.remove(id) {
-            // The receiver is gone if the run has ended meanwhile.
+            // Sending fails if the run has ended in the meantime.
             let _ = sender.send(wire);
         }
     }
@@ -165,7 +165,7 @@ impl Drop for RemoveOnDrop {
     }
 }
 
-/// Ends a module's calls when its dispatcher is dropped, at the latest when the environment ends.
+/// Ends a module's calls when the module's dispatcher is dropped, at the latest when the environment ends.
 struct Ends {
     calls: Arc<Calls>,
     pending: Arc<Pending>,
@@ -193,7 +193,7 @@ impl Dispatch {
         Ok(Self { calls, module: Arc::new(Module { wake, pending }) })
     }
 
-    /// Calls a function of the module, and returns its answer.
+    /// Calls a function of the module and returns its answer.
     pub(super) async fn call(self, function: String, wire: Wire) -> Result<Wire> {
         let closed = || Error::Closed { what: "JavaScript environment" };
         let Self { calls, module } = self;

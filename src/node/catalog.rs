@@ -99,8 +99,8 @@ impl Caller {
 
 #[napi]
 impl Gateway {
-    /// Returns TypeScript declarations of the modules that a run could import now: of all modules, or of one by its name (`weather`, `mcp-weather`,
-    /// `host:mcp-weather`, `host:mcp`). They compile under `tsc --strict`, alone and together. Starts no server.
+    /// Returns TypeScript declarations of the modules that a run could import now: of all modules, or of one with this name (`weather`,
+    /// `mcp-weather`, `host:mcp-weather`, `host:mcp`). They compile with `tsc --strict`, alone and together. Starts no server.
     ///
     /// Rejects with `ERR_UNKNOWN_MODULE`.
     ///
@@ -127,8 +127,8 @@ impl Gateway {
         self.caller.list_modules(env, "Gateway.listModules")
     }
 
-    /// Returns a short description of a module: its functions with parameters and return types, caveats, and an example. The name has the same forms
-    /// as for `declarations`.
+    /// Returns a short description of a module: its functions with parameters and return types, caveats, and an example. `name` has the
+    /// same forms as for `declarations`.
     ///
     /// Rejects with `ERR_UNKNOWN_MODULE`.
     #[napi(catch_unwind, ts_args_type = "name: string, options?: DeclarationOptions", ts_return_type = "Promise<ModuleInfo>")]
@@ -136,7 +136,8 @@ impl Gateway {
         self.caller.module_info(env, "Gateway.moduleInfo", [Some(name), options])
     }
 
-    /// Returns a tool by the name that its server gives it, or by the identifier that agent code imports: its purpose, parameters, declaration and schemas.
+    /// Returns a tool, with its purpose, parameters, declaration and schemas. `tool` is the name that its server gives it, or the
+    /// identifier that agent code imports.
     ///
     /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
     ///
@@ -154,7 +155,7 @@ impl Gateway {
         self.caller.tool_info(env, "Gateway.toolInfo", [Some(server), Some(tool), options])
     }
 
-    /// Returns the status of a server of the config and, if the server is approved, its offer. Starts no server.
+    /// Returns the status of a server, its settings and, if the server is approved, its offer. Starts no server.
     ///
     /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<ServerInfo>")]
@@ -162,8 +163,8 @@ impl Gateway {
         self.caller.server_info(env, "Gateway.serverInfo", name)
     }
 
-    /// Returns the tools that match a query best, the best first. The query has words about what the tools do, or words of their names and
-    /// parameters. Spelling mistakes and synonyms also match.
+    /// Returns the tools that match a query best, the best match first. The query contains words about what the tools do, or words from
+    /// their names and parameters. Misspelled words and synonyms match too.
     ///
     /// Rejects with `ERR_INVALID_OPTION` for a query without a word, `ERR_UNKNOWN_SERVER`.
     ///
@@ -175,10 +176,11 @@ impl Gateway {
         self.caller.search_tools(env, "Gateway.searchTools", [Some(query), options])
     }
 
-    /// Returns a part of a system prompt that tells a model which servers there are, and how to find and call their tools. To stay within the token
-    /// budget, it contains full declarations, else one line for each function, else only the number of functions.
+    /// Returns a part of a system prompt that describes to a model which servers there are, and how to find and call their tools. To stay
+    /// within the token budget, it contains full declarations, otherwise one line for each function, otherwise only the number of
+    /// functions.
     ///
-    /// Rejects with `ERR_INVALID_OPTION` if the budget is too small; the message gives the minimum.
+    /// Rejects with `ERR_INVALID_OPTION` if the budget is too small; the message contains the minimum.
     ///
     /// ```js
     /// const part = await gateway.systemMessage({ budgetTokens: 1500 })
@@ -188,8 +190,8 @@ impl Gateway {
         self.caller.system_message(env, "Gateway.systemMessage", options)
     }
 
-    /// Checks JavaScript or TypeScript code without running it. Finds syntax errors, imports of unknown modules, and functions that their modules do
-    /// not have. Each problem has its place in the code and, if there is a similar name, a suggestion.
+    /// Checks JavaScript or TypeScript code without running it. Finds syntax errors, imports of unknown modules, and functions that do not
+    /// exist in their modules. Each problem has a position in the code and, if there is a similar name, a suggestion.
     ///
     /// Rejects with `ERR_CODE_TOO_LARGE`.
     ///
@@ -264,7 +266,7 @@ impl Agent {
     }
 }
 
-/// The same methods as on `Gateway`, with the sandbox's own modules and its `toolErrors`.
+/// The same methods as those of `Gateway`, with the sandbox's own modules and its `toolErrors`.
 #[napi]
 impl Sandbox {
     /// Does the same as `Gateway.declarations`, and includes the sandbox's own modules.

@@ -37,29 +37,32 @@ export interface WarningEvent {
   message: string
 }
 
-/** An event with `watch`: the config file has changed, and was read again. */
+/** An event with the option `watch`: the config file has changed and was read again. */
 export interface ConfigReloadedEvent extends ReloadReport {
   type: 'config-reloaded'
 }
 
-/** An event: decisions in the store were changed by another program, or put back to an earlier time. They decide nothing: servers need approval again. */
+/**
+ * An event: another program has changed decisions in the store, or has restored an earlier state. These decisions are not used any more, so servers
+ * need approval again. The event is sent once for each kind of decision that is read. The message names the kind.
+ */
 export interface ApprovalsDamagedEvent {
   type: 'approvals-damaged'
   message: string
 }
 
 /**
- * An event: an agent has added or changed a server, and a person must decide about it: `approve(server, request.digest)`, or `removeServer(server)`.
- * It comes again whenever a gateway is opened, until somebody has decided.
+ * An event: an agent has added or changed a server, and a person must decide about it: `approve(server, request.digest)`, or
+ * `removeServer(server)`. It is sent again each time that a gateway is opened, until somebody has decided.
  */
 export interface ServerProposedEvent {
   type: 'server-proposed'
   server: string
-  /** The name that the agent gave the server: free text, which says nothing about the server. */
+  /** The name that the agent gave the server. It is free text and may be wrong. */
   displayName: string
   /** The name of the agent. Missing for the operator's own agent. */
   agent?: string
-  /** True if it was approved without a person, as `requireApproval` is false. */
+  /** True if it was approved without a person, because `requireApproval` is false. */
   approved: boolean
   /** Everything that the person must see before anything of the server runs. */
   request: CommandRequest
@@ -76,16 +79,16 @@ export interface ExecutableChangedEvent {
 }
 
 /**
- * An event for the operator: an agent called a tool, or read or filled in something, that its toolboxes do not have. Passed once for each agent and item.
- * For the agent's model, the item does not exist.
+ * An event for the operator: an agent has called a tool, or used a resource or prompt, that its toolboxes do not allow. It is sent once for each
+ * agent and item. For the agent's model, the item does not exist.
  */
 export interface NotGrantedEvent {
   type: 'not-granted'
   agent: string
   server: string
-  /** The tool's name, `resource:` with a URI, `prompt:` with a name, or `*`: code of the agent asked for the server as a whole. */
+  /** The tool's name, `resource:` with a URI, `prompt:` with a name, or `*` if the agent's code requested the whole server. */
   item: string
-  /** The reason, and which toolbox has it. It must not be shown to a model. */
+  /** The reason, and the toolboxes that allow the item, if there are any. It must not be shown to a model. */
   reason: string
 }
 
@@ -103,14 +106,17 @@ export interface ToolsChangedEvent extends Changes {
   prompts?: Changes
 }
 
-/** Names, as the server gives them, of tools, resources or prompts that differ from the approved ones. */
+/** Names of tools, resources or prompts that differ from the approved ones. They are the names that the server gives. */
 export interface Changes {
   added: string[]
   removed: string[]
   changed: string[]
 }
 
-/** A progress report of a server for a call. Reports are passed in the server's order to the `onEvent` of the run or call, else to the gateway's. */
+/**
+ * A progress report of a server for a call. Reports are passed in the server's order to the `onEvent` of the run or call, otherwise to the
+ * gateway's.
+ */
 export interface ProgressEvent {
   type: 'progress'
   server: string
@@ -122,8 +128,8 @@ export interface ProgressEvent {
 }
 
 /**
- * A log message of a server. Messages are passed in the server's order: to the `onEvent` of the run if only one run has calls at the server, else to
- * the gateway's.
+ * A log message of a server. Messages are passed in the server's order. They go to the `onEvent` of a run if only this run has calls at the server,
+ * otherwise to the gateway's.
  */
 export interface ServerLogEvent {
   type: 'server-log'
@@ -155,7 +161,7 @@ export interface ConnectionLostEvent {
   reason: string
 }
 
-/** An event: a server's question was cancelled, because it could not be shown, or because the run or call that it belongs to was not certain. */
+/** An event: a server's question was cancelled, because it could not be shown, or because it was not certain to which run or call it belongs. */
 export interface ElicitationCancelledEvent {
   type: 'elicitation-cancelled'
   server: string

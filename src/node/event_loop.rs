@@ -1,5 +1,5 @@
-//! A check handle of libuv, which the event loop calls after it polls for I/O, in the phase in which it runs immediates. It does not use JavaScript's
-//! timers, so fake timers of test tools cannot stop it.
+//! A check handle of libuv. The event loop calls it after polling for I/O, in the phase in which it runs immediates. It does not use
+//! JavaScript's timers, so fake timers of test tools cannot stop it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{CStr, c_int, c_void};
@@ -29,7 +29,7 @@ struct Libuv {
     close: unsafe extern "C" fn(*mut Handle, Callback),
 }
 
-/// Finds a symbol of this process. Returns `None` if there is no symbol of that name.
+/// Finds a symbol of this process. Returns `None` if there is no symbol with this name.
 fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: `dlsym` gets a C string that outlives the call, and only looks up a loaded symbol.
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
@@ -69,7 +69,7 @@ impl Libuv {
     }
 }
 
-/// A check handle that does not keep its event loop alive. It may only be used on the loop's thread; the type is not `Send`.
+/// A check handle that does not keep its event loop alive. It may be used only on the loop's thread; the type is not `Send`.
 pub(super) struct Check {
     libuv: &'static Libuv,
     handle: NonNull<Handle>,
@@ -99,7 +99,7 @@ impl Check {
         unsafe { (self.libuv.set_data)(self.handle.as_ptr(), data) };
     }
 
-    /// Calls a function at the end of each turn, the present turn included.
+    /// Calls a function at the end of each turn, including the present turn.
     pub(super) fn start(&self, callback: Callback) {
         // SAFETY: the handle is open; the call fails only without a callback.
         unsafe { (self.libuv.start)(self.handle.as_ptr(), callback) };
@@ -116,7 +116,7 @@ impl Check {
         unsafe { (self.libuv.close)(self.handle.as_ptr(), closed) };
     }
 
-    /// Returns the data of a handle that [`Check::new`] made, within one of its callbacks.
+    /// Returns the data of a handle that [`Check::new`] created. Must be called in a callback of that handle.
     pub(super) fn data(handle: *mut Handle) -> *mut c_void {
         match Libuv::get() {
             // SAFETY: libuv passes to its callbacks only handles that are not freed.

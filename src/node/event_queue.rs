@@ -1,8 +1,8 @@
-//! A queue of events that wait for JavaScript, in their order. It has no side effects.
+//! A queue of events that wait for JavaScript, in order. The functions have no side effects.
 
 use super::turn_queue::{TurnLimits, TurnQueue};
 
-/// Limits of the events that JavaScript's thread gets in one turn of its event loop.
+/// The limits on the events that JavaScript's thread gets in one turn of its event loop.
 const TURN: TurnLimits = TurnLimits { items: 64, bytes: 128 * 1024 };
 /// The maximum size of the events that wait while JavaScript's thread is busy. Further events of servers are dropped and counted.
 const MAX_WAITING_BYTES: usize = 8 << 20;
@@ -12,16 +12,16 @@ const MAX_WAITING_BYTES: usize = 8 << 20;
 pub(super) enum Source {
     /// A server. It can send any number of events.
     Server,
-    /// This program or its agent. These events are always delivered, so that a server cannot displace them.
+    /// This program or the agent's program. These events are always delivered, so that a server cannot displace them.
     Ourselves,
 }
 
 /// The waiting events as JSON.
 pub(super) struct EventQueue {
     queue: TurnQueue<String>,
-    /// The number of all events that were ever added to the queue.
+    /// The number of events that were ever added to the queue.
     sent: u64,
-    /// The number of events that were dropped since the last event was added.
+    /// The number of events that were dropped since an event was last added.
     left_out: u64,
 }
 
@@ -32,7 +32,7 @@ impl Default for EventQueue {
 }
 
 impl EventQueue {
-    /// Adds an event. A server's event is only added if there is room for it.
+    /// Adds an event. An event of a server is added only if there is room for it.
     pub(super) fn push(&mut self, event: String, source: Source) {
         if source == Source::Server && self.queue.bytes() + event.len() > MAX_WAITING_BYTES {
             self.left_out += 1;
@@ -62,7 +62,7 @@ impl EventQueue {
         self.sent
     }
 
-    /// Returns the events of the next turn. Returns `None` if there are no events, or before [`EventQueue::turn_ended`].
+    /// Returns the events of the next turn. Returns `None` if there are no events, or until [`EventQueue::turn_ended`] is called.
     pub(super) fn next_turn(&mut self) -> Option<Vec<String>> {
         if self.queue.is_empty() {
             self.summarise();
@@ -107,7 +107,7 @@ mod tests {
         let told = all(&mut queue).concat();
         assert_eq!(told.len(), 3 + 2);
         assert!(told[3].contains("6 events of servers were left out") && told[4] == "after", "{}", told[3]);
-        // An event that is not a server's is always added. The warning about dropped events is sent even if no event follows.
+        // An event that does not come from a server is always added. The warning about dropped events is sent even if no event follows.
         (0..10).for_each(|_| queue.push(large(), Source::Server));
         queue.push("ours".to_owned(), Source::Ourselves);
         let told = all(&mut queue).concat();

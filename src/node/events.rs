@@ -1,5 +1,5 @@
-//! Sends events to JavaScript, and outcomes of promises after the events that came before them. Events and outcomes use different queues of Node
-//! without a common order. So an outcome is only sent after JavaScript has received the earlier events.
+//! Sends events to JavaScript, and makes outcomes of promises wait for earlier events. Events and outcomes use different queues of Node
+//! without a common order, so an outcome is sent only after JavaScript has received the earlier events.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::turns::at_turn_end;
 use crate::gateway::EventListener;
 use crate::sandbox::{LogEntry, LogListener};
 
-/// Calls a listener with the events of a turn. The function is weak, so that it does not keep Node from exiting.
+/// Calls a JavaScript listener with the events of a turn. It is weak, so that it does not keep Node from exiting.
 type Listener = ThreadsafeFunction<Turn, (), Vec<String>, Status, false, true>;
 
-/// One `onEvent` callback, as the glue wrapped it.
+/// One `onEvent` callback, wrapped by the glue code.
 #[derive(Clone)]
 pub(super) struct EventSink(Arc<Shared>);
 
@@ -39,7 +39,7 @@ impl State {
     }
 }
 
-/// Runs when the environment ends: no further events are delivered, and nobody waits for their delivery.
+/// Dropped when the environment ends. Then no further events are delivered, and nobody waits for their delivery.
 struct Ends(Arc<State>);
 
 impl Drop for Ends {
@@ -48,7 +48,7 @@ impl Drop for Ends {
     }
 }
 
-/// Events that JavaScript receives in one turn of its event loop.
+/// The events that JavaScript receives in one turn of its event loop.
 struct Turn {
     events: Vec<String>,
     count: u64,
@@ -56,7 +56,8 @@ struct Turn {
 }
 
 impl Drop for Turn {
-    /// Counts the events as received. It runs on JavaScript's thread right before the call of the listener, so outcomes arrive after that call.
+    /// Counts the events as received. This runs on JavaScript's thread directly before the listener is called, so outcomes arrive after
+    /// that call.
     fn drop(&mut self) {
         let count = self.count;
         self.shared.state.told.send_modify(|told| *told = told.saturating_add(count));
@@ -64,13 +65,13 @@ impl Drop for Turn {
 }
 
 impl Shared {
-    /// Allows the next turn, and sends it.
+    /// Starts the next turn and sends its events.
     fn turn_ended(shared: &Arc<Self>) {
         shared.state.queue().turn_ended();
         Self::tell(shared);
     }
 
-    /// Sends the events of the next turn, if no turn is under way.
+    /// Sends the events of the next turn, if no turn is in progress.
     fn tell(shared: &Arc<Self>) {
         let Some(events) = shared.state.queue().next_turn() else { return };
         let turn = Turn { count: events.len() as u64, events, shared: Arc::clone(shared) };
@@ -82,17 +83,18 @@ impl Shared {
 }
 
 impl EventSink {
-    /// Creates the sink for a listener from the glue, if there is a listener.
+    /// Creates the sink for a listener from the glue code. Returns `None` if there is no listener.
     pub(super) fn new(listener: Option<Function<Vec<String>, ()>>) -> napi::Result<Option<Self>> {
         let Some(listener) = listener else { return Ok(None) };
         let state = Arc::new(State { queue: Mutex::default(), told: watch::Sender::new(0) });
-        // `ends` is dropped with the listener, at the latest when the environment ends. Turns that wait to be called at that time are never dropped.
+        // `ends` is dropped with the listener, at the latest when the environment ends. Turns that wait to be called at that time are never
+        // dropped, so they cannot report the end.
         let ends = Ends(Arc::clone(&state));
         let listener = listener.build_threadsafe_function::<Turn>().weak::<true>().callee_handled::<false>();
         let listener = listener.build_callback(move |mut context| {
             let _held = &ends;
             let shared = Arc::clone(&context.value.shared);
-            // Further events wait until the end of this turn, so that other work gets its turn even if the listener is slow.
+            // Further events wait until the end of this turn, so that other work can run even if the listener is slow.
             at_turn_end(&context.env, move || Shared::turn_ended(&shared));
             Ok(std::mem::take(&mut context.value.events))
         })?;
@@ -106,7 +108,7 @@ impl EventSink {
         Shared::tell(&self.0);
     }
 
-    /// Resolves once JavaScript has received all events that were sent before.
+    /// Completes when JavaScript has received all events that were sent before this call.
     pub(super) async fn told(&self) {
         let sent = self.0.state.queue().sent();
         // `self` holds the sender, so the wait cannot fail.
@@ -129,7 +131,7 @@ impl EventSink {
     }
 }
 
-/// Runs `work`, and returns its outcome after JavaScript has received the events that were sent meanwhile.
+/// Runs `work`, and returns its outcome after JavaScript has received the events that were sent during the work.
 pub(super) async fn after_events<T>(sink: Option<EventSink>, work: impl Future<Output = T>) -> T {
     let outcome = work.await;
     if let Some(sink) = sink {

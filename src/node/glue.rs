@@ -1,4 +1,4 @@
-//! Evaluates `glue.js`, with `tools.js` and `providers.js`, once in each JavaScript environment and calls its functions.
+//! Evaluates `glue.js`, `tools.js` and `providers.js` once in each JavaScript environment, and calls their functions.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,12 +14,12 @@ use crate::error::Error;
 use crate::gateway::OpenGateways;
 
 thread_local! {
-    // A thread has one environment at a time: Node's main thread, or a worker's. The reference is never released. The environment frees it when it
-    // ends, and a release at the thread's end would be too late.
+    // A thread has one environment at a time: Node's main thread, or a worker. The reference is never released, because the environment
+    // frees it at its end, and a release at the end of the thread would be too late.
     static GLUE: Cell<Option<&'static Glue>> = const { Cell::new(None) };
 }
 
-/// The arguments of the function in `glue.js`.
+/// The arguments of the function that `glue.js` evaluates to.
 type Setup<'env> = FnArgs<(Unknown<'env>, Unknown<'env>, Unknown<'env>)>;
 
 /// The objects that exist once in each environment.
@@ -32,13 +32,13 @@ struct Glue {
     turn_end: Rc<TurnEnd>,
 }
 
-/// Evaluates the glue, and completes the exported classes.
+/// Evaluates the glue code, and completes the exported classes.
 pub(super) fn install(env: &Env, exports: Object) -> napi::Result<()> {
     call::<_, Unknown>(env, "install", FnArgs::from((exports,)))?;
     Ok(())
 }
 
-/// Calls a function of the glue by its name.
+/// Calls a function of the glue code by its name.
 pub(super) fn call<'env, Args, Return>(env: &'env Env, name: &str, args: Args) -> napi::Result<Return>
 where
     Args: JsValuesTupleIntoVec,
@@ -49,7 +49,7 @@ where
     function.call(args)
 }
 
-/// Makes a JavaScript exception from an error of the package, with its code.
+/// Creates a JavaScript exception, with a code, from an error of the package.
 pub(super) fn thrown(env: &Env, error: &Error) -> napi::Error {
     match call::<_, Unknown>(env, "error", FnArgs::from((error.code(), error.to_string()))) {
         Ok(value) => napi::Error::from(value),
@@ -57,12 +57,12 @@ pub(super) fn thrown(env: &Env, error: &Error) -> napi::Error {
     }
 }
 
-/// Returns all calls of the environment that wait for its thread.
+/// Returns the queue of calls that wait for the environment's thread.
 pub(super) fn calls(env: &Env) -> napi::Result<Arc<Calls>> {
     Ok(Arc::clone(&glue(env)?.calls))
 }
 
-/// Returns all outcomes of the environment that wait for its thread.
+/// Returns the queue of outcomes that wait for the environment's thread.
 pub(super) fn outcomes(env: &Env) -> napi::Result<Arc<Outcomes>> {
     Ok(Arc::clone(&glue(env)?.outcomes))
 }
@@ -72,7 +72,7 @@ pub(super) fn open_gateways(env: &Env) -> napi::Result<Arc<OpenGateways>> {
     Ok(Arc::clone(&glue(env)?.open_gateways))
 }
 
-/// Returns the work that waits for the end of the present turn.
+/// Returns the work for the end of the present turn.
 pub(super) fn turn_end(env: &Env) -> napi::Result<Rc<TurnEnd>> {
     Ok(Rc::clone(&glue(env)?.turn_end))
 }
@@ -97,7 +97,7 @@ fn glue(env: &Env) -> napi::Result<&'static Glue> {
     let outcomes: Arc<Outcomes> = Arc::default();
     // Between two turns, only this hook reports the end of the environment.
     env.add_env_cleanup_hook(Arc::clone(&outcomes), |outcomes| outcomes.end())?;
-    // One hook for all of them: it stays, with what it holds, as long as the environment.
+    // There is one hook for all gateways, because a hook and its data are kept until the environment ends.
     let open_gateways: Arc<OpenGateways> = Arc::default();
     env.add_env_cleanup_hook(Arc::clone(&open_gateways), |open| open.kill())?;
     let glue = Glue { environment, object, calls: Arc::default(), outcomes, open_gateways, turn_end };
@@ -106,13 +106,13 @@ fn glue(env: &Env) -> napi::Result<&'static Glue> {
     Ok(glue)
 }
 
-/// Returns a JavaScript string. Returns `None` for any other value, without converting it.
+/// Returns the text of a JavaScript string. Returns `None` for any other value, without converting it.
 pub(super) fn string(value: &Unknown) -> Option<String> {
     (value.get_type().ok()? == napi::ValueType::String).then(|| value.coerce_to_string().ok()?.into_utf8().ok()?.into_owned().ok())?
 }
 
-/// Extends the lifetime of an object, because napi's closures cannot express the correct one. The object must be returned to JavaScript within the
-/// same callback, and so within the same handle scope.
+/// Extends the lifetime of an object, because napi's closures cannot express the correct lifetime. The object must be returned to
+/// JavaScript in the same callback, and therefore in the same handle scope.
 pub(super) fn detached<'env>(object: &impl JsValue<'env>) -> Object<'static> {
     let value = object.value();
     Object::from_raw(value.env, value.value)

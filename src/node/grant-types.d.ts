@@ -1,18 +1,18 @@
 /** A named set of patterns. */
 export interface Toolbox {
   name: string
-  /** Patterns in their order: of those that match, the last decides. */
+  /** Patterns in order. The last pattern that matches decides. */
   patterns: string[]
   source: GrantSource
 }
 
-/** Where a toolbox or a grant comes from: the config, where alone it can be changed, or the store, if it was made at run time. */
+/** The origin of a toolbox or a grant. One from the config can be changed only there. One from the store was created at run time. */
 export type GrantSource = 'config' | 'store'
 
 /** The toolboxes of one agent. */
 export interface AgentGrant {
   agent: string
-  /** Names of toolboxes in their order. Without any, the agent has nothing. */
+  /** Names of toolboxes in order. If there are none, the agent may use nothing. */
   toolboxes: string[]
   source: GrantSource
 }
@@ -21,11 +21,11 @@ export interface AgentGrant {
 export interface GrantList {
   toolboxes: Toolbox[]
   agents: AgentGrant[]
-  /** What agents get that are not in `agents`. */
+  /** The grant of agents that are not in `agents`. */
   defaultGrant: DefaultGrant
 }
 
-/** What an agent without a grant gets: everything that is approved and enabled, or nothing. */
+/** The grant of an agent without a grant of its own: everything that is approved and enabled, or nothing. */
 export type DefaultGrant = 'all' | 'none'
 
 /** The result of `Gateway.explainGrant`. */

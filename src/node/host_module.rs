@@ -1,4 +1,4 @@
-//! Calls the agent's own JavaScript functions from the thread of a run, on JavaScript's thread.
+//! Calls JavaScript functions of the agent's program, on JavaScript's thread, for the thread of a run.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -18,7 +18,7 @@ use crate::sandbox::{Value, Wire, is_function_type};
 
 const METHOD: &str = "Sandbox.hostModule";
 
-/// The agent's description, for models, of a module of its own.
+/// The description of a host module for models, as the agent's author passes it.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ModuleInfo {
@@ -34,7 +34,7 @@ struct FunctionInfo {
 }
 
 impl ModuleInfo {
-    /// Refuses a description of a function that the module does not have, and a signature that is not a function type.
+    /// Refuses a description of a function that does not exist in the module, and a signature that is not a function type.
     fn checked(self, names: &[String]) -> Result<Self> {
         let invalid = |problem: String| Err(Error::InvalidOption { method: METHOD, problem: problem.into() });
         for (name, function) in &self.functions {
@@ -61,7 +61,7 @@ pub(super) struct JavaScriptModule {
     dispatch: Dispatch,
 }
 
-/// An answer with an error, in the form that the glue writes.
+/// An answer with an error, in the form that the glue code writes.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Failure {
@@ -93,8 +93,8 @@ impl JavaScriptModule {
     }
 }
 
-/// Reads a value from two arguments: its JSON, and the list of its `Uint8Array`s. The list is one argument because JavaScript limits the number of
-/// arguments. The bytes are copied because JavaScript can change or detach them later.
+/// Reads a value from two arguments: its JSON, and the list of its `Uint8Array`s. The list is one argument, because JavaScript limits the
+/// number of arguments. The bytes are copied, because JavaScript can change or detach them later.
 pub(super) fn wire_of(context: &FunctionCallContext, from: usize) -> napi::Result<Wire> {
     let list: Array = context.get(from + 1)?;
     let missing = || napi::Error::from_reason("the glue passed a list with a missing item");
@@ -135,7 +135,7 @@ fn read_answer(what: String, wire: Wire) -> Result<Value> {
     }
     match Value::from_wire(wire) {
         Ok(Value::Record(mut fields)) if fields.len() == 1 => Ok(fields.remove(0).1),
-        // The answer has no `ok` field, because JSON leaves out a function or a symbol.
+        // The answer has no field `ok` if the function returned a function or a symbol, because JSON omits those.
         Ok(_) => Ok(Value::Null),
         Err(Error::InvalidValue { problem }) => Err(Error::HostFunction {
             function: ErrorText::own(what),

@@ -1,5 +1,5 @@
-//! Outcomes that wait for JavaScript's thread. Node would settle all promises whose outcomes are ready, and read their values, before other work gets
-//! a turn. So the outcomes wait in this queue instead.
+//! Outcomes of promises that wait for JavaScript's thread. Node itself would settle all promises whose outcomes are ready, and read their
+//! values, before other work can run. So the outcomes wait in this queue instead.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use napi::Env;
 use super::turn_queue::{TurnLimits, TurnQueue};
 use super::turns::at_turn_end;
 
-/// Limits of the outcomes settled in one event-loop turn, so that a turn takes only a few milliseconds.
+/// The limits on the outcomes that are settled in one event-loop turn, so that a turn takes only a few milliseconds.
 const TURN: TurnLimits = TurnLimits { items: 256, bytes: 512 * 1024 };
 
-/// Settles a promise, or is dropped without settling it.
+/// A function that settles a promise. If it is dropped, the promise is not settled.
 type Settle = Box<dyn FnOnce(Settling) + Send>;
 
-/// The outcomes of one environment, from all gateways.
+/// The outcomes of one environment, from all its gateways.
 pub(super) struct Outcomes(Mutex<State>);
 
 struct State {
     queue: TurnQueue<Settle>,
-    /// The outcomes of the present turn that JavaScript's thread has not settled yet.
+    /// The number of outcomes of the present turn that JavaScript's thread has not settled yet.
     unsettled: usize,
     has_ended: bool,
 }
@@ -36,10 +36,10 @@ impl Outcomes {
         self.0.lock()
     }
 
-    /// Queues an outcome for its turn. `bytes` is the size of the JSON that JavaScript's thread has to read.
+    /// Queues an outcome until an event-loop turn has room for it. `bytes` is the size of the JSON that JavaScript's thread has to parse.
     pub(super) fn send(self: &Arc<Self>, bytes: usize, settle: impl FnOnce(Settling) + Send + 'static) {
         let mut state = self.state();
-        // After the end of the environment, nobody waits for the outcome.
+        // After the environment has ended, nobody waits for the outcome.
         if !state.has_ended {
             state.queue.push(bytes, Box::new(settle));
             drop(state);
@@ -47,7 +47,7 @@ impl Outcomes {
         }
     }
 
-    /// Settles the outcomes of the next turn, if no turn is under way.
+    /// Settles the outcomes of the next turn, if no turn is in progress.
     fn settle_next(self: &Arc<Self>) {
         let turn = {
             let mut state = self.state();
@@ -70,7 +70,7 @@ impl Outcomes {
         let mut state = self.state();
         state.has_ended = true;
         let waiting = state.queue.clear();
-        // Dropped after the state is unlocked, because the drop may run code of the outcomes.
+        // The outcomes are dropped after the state is unlocked, because dropping them may run other code.
         drop(state);
         drop(waiting);
     }
@@ -97,14 +97,14 @@ impl Drop for Turn {
     }
 }
 
-/// An outcome on its way to JavaScript's thread.
+/// An outcome that was sent to JavaScript's thread.
 pub(super) struct Settling {
     outcomes: Arc<Outcomes>,
     was_settled: bool,
 }
 
 impl Settling {
-    /// Notes that JavaScript's thread has reached this outcome. Must be called on that thread.
+    /// Records that JavaScript's thread has reached this outcome. Must be called on that thread.
     pub(super) fn settled(mut self, env: &Env) {
         self.was_settled = true;
         let mut state = self.outcomes.state();
@@ -130,7 +130,7 @@ impl Drop for Settling {
 mod tests {
     use super::*;
 
-    /// Returns outcomes whose first turn is under way, and a value that the waiting outcomes hold.
+    /// Returns outcomes whose first turn is in progress, and a value to which the waiting outcomes have references.
     fn waiting() -> (Arc<Outcomes>, Arc<()>) {
         let (outcomes, held) = (Arc::new(Outcomes::default()), Arc::new(()));
         for _ in 0..=TURN.items {

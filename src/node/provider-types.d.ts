@@ -1,56 +1,63 @@
-/** Brings servers: an object of the agent's author. */
+/** An object of the agent's author that provides servers. */
 export interface Provider {
   /**
-   * Returns definitions of servers. It is called when the provider is registered, and at each `reload()`. It has 2 s, and its answer at most 200
-   * servers and 256 KiB as JSON.
+   * Returns definitions of servers. It is called when the provider is registered, and at each `reload()`. It must answer within 2 s, with at most
+   * 200 servers and 256 KiB of JSON.
    */
   servers(): ServerDefinition[] | Promise<ServerDefinition[]>
 }
 
 /**
- * The definition of a server by a provider: the keys of a server in the config (docs/CONFIG.md) without those that only the operator may set (`confirm`)
- * and without `envFile`, and the keys below. It needs a `package`, a `command` or a `url`.
+ * The definition of a server by a provider. It has the keys below, and the keys of a server in the config (docs/CONFIG.md) except `envFile` and
+ * those that only the operator may set (`confirm`). It needs a `package`, a `command` or a `url`.
  */
 export interface ServerDefinition {
   /** The server is called `<provider>--<name>`. It must match `^[a-z][a-z0-9-]*$`, without `--`. */
   name: string
-  /** The package that the server is, with or without a version. */
+  /** The package that contains the server, with or without a version. */
   package?: string
-  /** The program. It may be left out with a `package`, which `npx` then starts. */
+  /** The program. It may be missing if there is a `package`; then `npx` starts the package. */
   command?: string
-  /** The program's arguments. With a `package`, `-y` and the package if they are left out. */
+  /** The program's arguments. If they are missing and there is a `package`, they are `-y` and the package. */
   args?: string[]
-  /** The variables of this process that reach the server, at most 64. While one is not set, the server is `not-ready`. Default: none. */
+  /**
+   * The names of variables of this process that are passed to the server, at most 64. If one of them is not set, the server is `not-ready`.
+   * Default: none.
+   */
   envRequired?: string[]
-  /** What the server can do, for tasks and for the policy of the config. Default: nothing. */
+  /** The capabilities of the server, for tasks and for the policy of the config. Default: none. */
   capabilities?: string[]
-  /** Words in the text of a task that ask for the server. Default: none. */
+  /** Words for tasks: if the text of a task contains one of them, the server is attached. Default: none. */
   keywords?: string[]
-  /** A sentence for people: `description` of `servers()`. It decides nothing. */
+  /** A sentence for people, which becomes `description` in `servers()`. It affects no decision. */
   description?: string
   [key: string]: unknown
 }
 
 /** A provider and its present state. */
 export interface ProviderStatus {
-  /** The beginning of the names of its servers, before `--`. */
+  /** The beginning of the names of the provider's servers, before `--`. */
   name: string
   /** The name of its package. Absent for a registered provider. */
   package?: string
-  /** The version that is installed. */
+  /** The installed version. */
   version?: string
-  /** The package's words about itself, from its `package.json`, in one line and without secrets. */
+  /** The description in the package's `package.json`, in one line and without secrets. */
   description?: string
-  /** The config names the package, it is installed and was found, or the agent's author has registered the provider. */
+  /**
+   * The origin of the provider. `config`: the config names the package. `discovered`: the package is installed and was found. `registered`: the
+   * agent's author has registered the provider.
+   */
   origin: 'config' | 'discovered' | 'registered'
   /**
-   * `unapproved`: no person has approved the package as it is now, and its code does not run. `ready`: its servers exist. `failed`: it cannot be found,
-   * or its code gave no list of definitions. `denied`: the policy of the config is against it, and nothing of it is used.
+   * The state of the provider. `unapproved`: no person has approved the package in its present form, and its code does not run. `ready`: its
+   * servers exist. `failed`: it cannot be found, or its code returned no list of definitions. `denied`: the policy of the config denies it, and
+   * nothing of it is used.
    */
   state: 'unapproved' | 'ready' | 'failed' | 'denied'
   /** The reason for a state other than `ready`. */
   problem?: string
-  /** The names of its servers. Those with an error are `invalid` in `servers()`. */
+  /** The names of the provider's servers. Servers with an error are `invalid` in `servers()`. */
   servers: string[]
   /** Servers that the policy of the config denies. They do not exist. */
   refused: RefusedServer[]
@@ -73,12 +80,12 @@ export interface ProviderRequest {
   file: string
   /** The number of files that the digest covers: all files of the folder. */
   files: number
-  /** Their size in bytes. */
+  /** The size of these files in bytes. */
   bytes: number
   /** Identifies the name, the version and the content of all files. Pass it to `approveProvider`. */
   digest: string
-  /** True if a person has approved exactly this. */
+  /** True if a person has approved exactly this digest. */
   approved: boolean
-  /** The version that a person approved before, if it is another one, or its files have changed. */
+  /** The version that a person approved before. Present if it is another version, or if its files have changed. */
   approvedBefore?: string
 }

@@ -1,4 +1,4 @@
-//! Providers for Node: packages, whose code runs in worker threads, and objects that the agent's author registers.
+//! Providers for Node: packages whose code runs in worker threads, and objects that the agent's author registers.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::sandbox::Value;
 
 const REGISTER: &str = "Gateway.registerProvider";
 
-/// Runs the code of packages in worker threads, which the thread starts that has opened the gateway.
+/// Runs the code of packages in worker threads. The thread that opened the gateway starts them.
 struct WorkerLoader(JavaScriptModule);
 
 /// A provider whose `servers()` is a JavaScript function.
@@ -46,7 +46,7 @@ impl Provider for JavaScriptProvider {
     }
 }
 
-/// Calls a function that returns JSON text, as providers.js makes them.
+/// Calls a function that returns JSON text. `providers.js` creates these functions.
 fn answer(module: &JavaScriptModule, function: &str, arguments: Vec<Value>) -> Answer<Json> {
     let called = module.call(function, arguments);
     Box::pin(async move {
@@ -63,11 +63,11 @@ fn answer(module: &JavaScriptModule, function: &str, arguments: Vec<Value>) -> A
 
 #[napi]
 impl Gateway {
-    /// Registers a provider: an object whose `servers()` returns definitions. It is called now, and at each `reload()`, and has 2 s. Its servers are
-    /// called `<name>--<server>`, and each needs approval. A provider that throws or answers with anything else is listed as failed. The same
-    /// name again replaces the provider.
+    /// Registers a provider: an object whose `servers()` returns definitions. That function is called now and at each `reload()`, and must
+    /// answer within 2 s. The provider's servers are named `<name>--<server>`, and each needs approval. A provider that throws or returns
+    /// anything else is listed as failed. Registering the same name again replaces the provider.
     ///
-    /// Rejects with `ERR_INVALID_OPTION` for a name that is not valid or that a package has, and with `ERR_STORE`.
+    /// Rejects with `ERR_INVALID_OPTION` for an invalid name or the name of a package's provider, and with `ERR_STORE`.
     ///
     /// ```js
     /// const { servers } = await gateway.registerProvider('acme', {
@@ -92,15 +92,16 @@ impl Gateway {
         glue::call(env, "registerProvider", FnArgs::from((start, name, provider)))
     }
 
-    /// Lists the providers: the registered ones, and the packages of the config. It reads no file: they are looked at when the gateway opens, at each
-    /// `reload()`, and when one is registered, approved or revoked.
+    /// Lists the providers: the registered ones, and the packages. It reads no file: packages are checked when the gateway opens, at each
+    /// `reload()`, and when a provider is registered, approved or revoked.
     #[napi(catch_unwind, ts_return_type = "ProviderStatus[]")]
     pub fn providers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
         let json = serde_json::to_string(&self.inner.providers()).map_err(|error| napi::Error::from_reason(error.to_string()))?;
         glue::call(env, "parse", FnArgs::from((json,)))
     }
 
-    /// Returns everything that a person must see before the code of a package may run. Nothing of it runs. `name` is the provider's or the package's.
+    /// Returns everything that a person must see before the code of a package may run. Runs none of that code. `name` is the name of the
+    /// provider or of the package.
     ///
     /// Rejects with `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER`, `ERR_STORE`.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<ProviderRequest>")]
@@ -110,8 +111,8 @@ impl Gateway {
         })
     }
 
-    /// Approves the code of a package exactly as the request with this digest showed it, and runs it. Each server that it brings needs its own
-    /// approval. Rejects with `ERR_DIGEST_CHANGED` if the package has changed since, and with the codes of `providerRequest`.
+    /// Approves the code of a package, exactly as shown in the request with this digest, and runs it. Each server that it provides needs
+    /// its own approval. Rejects with `ERR_DIGEST_CHANGED` if the package has changed since, and with the errors of `providerRequest`.
     ///
     /// ```js
     /// const request = await gateway.providerRequest('acme-mcp')
@@ -126,7 +127,7 @@ impl Gateway {
         })
     }
 
-    /// Takes back the approval of a package's code for every process, and removes its servers from this gateway. Rejects with
+    /// Revokes the approval of a package's code for every process, and removes its servers from this gateway. Rejects with
     /// `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER` for a registered provider, and `ERR_STORE`.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<ProviderStatus>")]
     pub fn revoke_provider<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {

@@ -1,4 +1,4 @@
-//! The reply that a native promise returns to the glue: one JSON text, `{ ok }` or `{ error }`, and its bytes.
+//! The reply that a native promise returns to the glue code: one JSON text, `{ ok }` or `{ error }`, and its bytes.
 
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
@@ -23,16 +23,16 @@ pub(super) struct Reply(Wire);
 pub(super) type Parts = Vec<Either<String, Uint8Array>>;
 
 impl Reply {
-    /// Makes the reply of a plain value or an error.
+    /// Creates the reply for a plain value or an error.
     pub(super) fn new<T: Serialize>(outcome: Result<T>) -> Self {
         match outcome.and_then(|value| serde_json::to_value(value).map_err(|error| Error::Internal(error.to_string().into()))) {
-            // Converted to `Value` first, which escapes JSON from a server that looks like the mark for bytes.
+            // The value is converted to `Value` first, which escapes JSON of a server that looks like a placeholder for bytes.
             Ok(json) => Self(Value::record([("ok", Value::from(json))]).to_wire()),
             Err(error) => Self::failure(&error, json!({})),
         }
     }
 
-    /// Makes the reply of an error, with the fields of `more` added.
+    /// Creates the reply for an error, with the additional fields in `more`.
     pub(super) fn failure(error: &Error, more: Json) -> Self {
         let mut fields = more;
         fields["code"] = error.code().into();
@@ -47,7 +47,7 @@ impl Reply {
         Self(Value::record([("error", Value::from(fields))]).to_wire())
     }
 
-    /// Makes the reply that a guest would get: `{ value }`, or the error that would be thrown in the guest.
+    /// Creates the reply with what a guest would get: `{ value }`, or the error that would be thrown in the guest.
     pub(super) fn of_host(reply: HostReply) -> Self {
         match reply {
             HostReply::Value(value) => Self(Value::record([("ok", Value::record([("value", value)]))]).to_wire()),
@@ -60,15 +60,15 @@ impl Reply {
         }
     }
 
-    /// Makes the reply of a guest's value and further fields. `value.json` is `{"value":…}`.
+    /// Creates the reply for a guest's value with further fields. `value.json` is `{"value":…}`.
     pub(super) fn with_guest_value(value: Wire, fields: &Json) -> Self {
         let fields = fields.to_string();
-        // Joins two JSON objects: the value's closing brace and the opening brace of `fields` are removed.
+        // Two JSON objects are joined: the closing brace of the value and the opening brace of `fields` are removed.
         let json = format!("{{\"ok\":{},{}}}", &value.json[..value.json.len() - 1], &fields[1..]);
         Self(Wire { json, blobs: value.blobs })
     }
 
-    /// Returns the size of the JSON that JavaScript's thread has to read. Bytes are passed without reading.
+    /// Returns the size of the JSON that JavaScript's thread has to parse. Bytes are not parsed.
     fn bytes(&self) -> usize {
         self.0.json.len()
     }
@@ -79,7 +79,7 @@ impl Reply {
     }
 }
 
-/// Runs a method whose arguments and result are plain data. `subject`, the object of the method, is cloned for the work.
+/// Runs a method whose arguments and result are plain data. `subject` is the object of the method. It is cloned for the work.
 pub(super) fn method<'env, const N: usize, S, A, T, F, W>(
     env: &'env Env,
     core: &Core,
@@ -111,13 +111,13 @@ where
     glue::call(env, "method", FnArgs::from((start, name, Vec::from(args))))
 }
 
-/// Returns a promise of a reply, settled from the tokio runtime.
+/// Returns a promise of a reply. Work on the tokio runtime settles it.
 pub(super) fn promise<'env>(env: &'env Env, core: &Core, work: impl Future<Output = Reply> + Send + 'static) -> napi::Result<Object<'env>> {
     promise_of(env, core, work, Reply::bytes, |reply, _| Ok(reply.into_parts()))
 }
 
-/// Returns a promise of any value. It is settled in its turn, after earlier events were delivered. `bytes` returns the size that JavaScript's thread
-/// has to read. `convert` runs on that thread.
+/// Returns a promise of any value. It is settled when an event-loop turn has room for it, after earlier events were delivered. `bytes`
+/// returns the size that JavaScript's thread has to parse. `convert` runs on that thread.
 pub(super) fn promise_of<'env, T, V>(
     env: &'env Env,
     core: &Core,
@@ -140,14 +140,14 @@ where
         });
     });
     core.spawn(async move {
-        // A panic also settles the promise, with `ERR_INTERNAL`.
+        // If the work panics, the promise is settled with `ERR_INTERNAL`.
         let outcome = AssertUnwindSafe(after_events(events, work)).catch_unwind().await;
         unsettled.settle(outcome.map_err(|_| Error::Internal("a panic ended the operation".into())));
     });
     Ok(promise)
 }
 
-/// A pending promise. If its work is dropped, the promise is settled with `ERR_CLOSED`, so no promise stays pending for ever.
+/// A pending promise. If its work is dropped, it is settled with `ERR_CLOSED`, so that no promise stays pending forever.
 struct Unsettled<T, S: FnOnce(Result<T>)> {
     settle: Option<S>,
     outcome: PhantomData<fn(T)>,

@@ -1,4 +1,4 @@
-//! State that a gateway's JavaScript objects share: the tokio runtime, and its shutdown.
+//! The state that the JavaScript objects of a gateway share: the tokio runtime, and its shutdown.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,17 +12,17 @@ use crate::error::{Error, Result};
 use crate::gateway::Gateway;
 use crate::redact::Redactor;
 
-/// The number of tokio worker threads, which resolve calls. Each guest has a thread of its own.
+/// The number of tokio worker threads. They resolve calls; each run of a guest has a separate thread.
 const WORKERS: usize = 2;
 
-/// Shared by the gateway's object, its sandboxes and the pending promises. The gateway is ended when the last of them is dropped, because nobody can
-/// reach it any more. The runtime is not napi's, because napi's runtime delays Node's exit.
+/// The shared state of the gateway's object, its sandboxes and the pending promises. The gateway is ended when the last of these is
+/// dropped, because nobody can use it any more. The runtime is not that of napi, because napi's runtime delays Node's exit.
 #[derive(Clone)]
 pub(super) struct Core(Arc<Shared>);
 
 struct Shared {
     runtime: Mutex<Running>,
-    /// The tasks that each have a promise to settle. The runtime lives until all of them have ended.
+    /// The tasks that each have to settle a promise. The runtime lives until all of them have ended.
     tasks: TaskTracker,
     closing: AtomicBool,
     gateway: OnceLock<Gateway>,
@@ -30,22 +30,23 @@ struct Shared {
 }
 
 struct Running {
-    /// `None` after the shutdown. No handle of the runtime is kept elsewhere, because a handle keeps the runtime's file descriptors open.
+    /// The runtime. `None` after the shutdown. No handle of the runtime is kept elsewhere, because a handle keeps the runtime's file
+    /// descriptors open.
     runtime: Option<Runtime>,
-    /// The number of tasks that started after [`Core::begin_close`], among them the end of the gateway itself.
+    /// The number of running tasks that started after [`Core::begin_close`]. One of them closes the gateway itself.
     late: usize,
     /// True if the runtime must be shut down when no late task is left.
     has_ended: bool,
 }
 
 impl Running {
-    /// Takes the runtime out if nothing needs it any more.
+    /// Removes and returns the runtime if it is no longer needed.
     fn ended(&mut self) -> Option<Runtime> {
         if self.has_ended && self.late == 0 { self.runtime.take() } else { None }
     }
 }
 
-/// A late task: one that started after [`Core::begin_close`]. It is counted until it ends or is dropped.
+/// A late task, which started after [`Core::begin_close`]. It is counted until it ends or is dropped.
 struct LateTask(Arc<Shared>);
 
 impl Drop for LateTask {
@@ -71,19 +72,19 @@ impl Core {
         })))
     }
 
-    /// Sets the gateway, which ends with the last of its objects.
+    /// Sets the gateway. It ends when the last of its objects is dropped.
     pub(super) fn own(&self, gateway: Gateway) {
         let _ = self.0.gateway.set(gateway);
     }
 
-    /// Sets the sink of the gateway's events. Outcomes are sent after these events.
+    /// Sets the sink for the gateway's events. Outcomes are sent after these events.
     pub(super) fn tell_by(&self, events: Option<EventSink>) {
         if let Some(events) = events {
             let _ = self.0.events.set(events);
         }
     }
 
-    /// Returns the sink of the gateway's events.
+    /// Returns the sink for the gateway's events.
     pub(super) fn events(&self) -> Option<EventSink> {
         self.0.events.get().cloned()
     }
@@ -91,14 +92,14 @@ impl Core {
     /// Returns a handle of the runtime.
     ///
     /// # Errors
-    /// `ERR_CLOSED` once it was shut down.
+    /// `ERR_CLOSED` after the runtime was shut down.
     pub(super) fn handle(&self) -> Result<Handle> {
         let running = self.0.runtime.lock();
         running.runtime.as_ref().map(|runtime| runtime.handle().clone()).ok_or(Error::Closed { what: "gateway" })
     }
 
-    /// Runs work on the runtime, or on a thread of its own after the shutdown. Work that cannot run is dropped, and must settle its promise even
-    /// then.
+    /// Runs work on the runtime, or on a separate thread after the shutdown. Work that cannot run is dropped, and must settle its promise
+    /// even then.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut running = self.0.runtime.lock();
         let Some(runtime) = &running.runtime else {
@@ -111,7 +112,7 @@ impl Core {
             self.0.tasks.spawn_on(work, &handle);
             return;
         }
-        // A late task is not among the tasks that the gateway's end waits for.
+        // A late task is not one of the tasks for which closing the gateway waits.
         running.late += 1;
         drop(running);
         let late = LateTask(Arc::clone(&self.0));
@@ -121,8 +122,8 @@ impl Core {
         });
     }
 
-    /// Begins to close the gateway, which does not wait for work that starts from now on. Returns a future that resolves when all earlier work has
-    /// settled its promises.
+    /// Starts to close the gateway. Closing does not wait for work that starts from now on. Returns a future that completes when all
+    /// earlier work has settled its promises.
     pub(super) fn begin_close(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.closing.store(true, Ordering::Release);
         self.0.tasks.close();
@@ -130,7 +131,7 @@ impl Core {
         async move { tasks.wait().await }
     }
 
-    /// Ends the threads once no late task is left, without waiting for them.
+    /// Ends the runtime's threads as soon as there are no late tasks, without waiting for the threads.
     pub(super) fn shut_down(&self) {
         let mut running = self.0.runtime.lock();
         running.has_ended = true;
@@ -140,10 +141,10 @@ impl Core {
     }
 }
 
-/// Runs work after the shutdown of the runtime, for example to report that everything is closed. It opens no file descriptor, because none may be
-/// left.
+/// Runs work after the runtime was shut down, for example to report that everything is closed. It opens no file descriptor, because none
+/// may be left open.
 fn run_apart(work: impl Future<Output = ()> + Send + 'static) {
-    // The future of a call is large, and would be moved through the small stack of the thread several times.
+    // The future of a call is large. Without the box, it would be moved several times on the small stack of the thread.
     let work = Box::pin(work);
     let thread = std::thread::Builder::new().name("hyperlight-mcp-late".to_owned()).spawn(move || {
         if let Ok(runtime) = Builder::new_current_thread().enable_time().build() {
@@ -155,7 +156,7 @@ fn run_apart(work: impl Future<Output = ()> + Send + 'static) {
     }
 }
 
-/// Shuts down a runtime. No lock may be held, because the runtime's tasks are dropped with all that they own.
+/// Shuts down a runtime. No lock may be held, because the runtime's tasks are dropped with everything that they own.
 fn shut_down(runtime: Option<Runtime>) {
     if let Some(runtime) = runtime {
         runtime.shutdown_background();

@@ -21,7 +21,7 @@
     return [json(data, method), sandbox];
   }
 
-  /** Returns the callbacks as Rust takes them: `callbackNames, sink, asked`. */
+  /** Returns the callbacks in the form that Rust expects: `callbackNames, sink, asked`. */
   function listening(callbacks, method) {
     return [json(Object.keys(callbacks), method), sink(callbacks.onEvent), asked(callbacks)];
   }
@@ -47,7 +47,7 @@
     }));
   }
 
-  /** Writes a model's arguments as JSON. A value that JSON cannot hold becomes a text, which is then reported as a wrong argument. */
+  /** Writes a model's arguments as JSON. A value that JSON cannot represent becomes a string, which is then reported as a wrong argument. */
   function modelArguments(args) {
     try {
       return JSON.stringify(args) ?? (args === undefined ? "null" : JSON.stringify(`(${typeof args})`));
@@ -56,14 +56,14 @@
     }
   }
 
-  /** Calls a function for another sandbox. Returns the value that a guest would get, or throws the error that it would get. */
+  /** Calls a function for an agent with its own sandbox. Returns the value that a guest would get, or throws the error that it would get. */
   async function callFunction(call, what, tool, errors, general, given) {
     const trace = traceOf();
     const failed = (code, message) => {
       if (errors === "throw") throw failure(code, message);
       return { error: message, code };
     };
-    // A second argument that is an object has the options of the call. Any other number or type of arguments is refused with the arguments.
+    // A second argument that is an object contains the options of the call. Any other number or type of arguments is refused with the arguments.
     const hasOptions = given.length === 2 && (given[1] === undefined || typeof given[1] === "object");
     const args = hasOptions ? given.slice(0, 1) : given;
     let options;

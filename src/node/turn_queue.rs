@@ -1,15 +1,15 @@
-//! A queue of items that wait for JavaScript's thread, with a limit on the items of one event-loop turn. It has no side effects.
+//! A queue of items that wait for JavaScript's thread, with limits on the items of one event-loop turn. The functions have no side effects.
 
 use std::collections::VecDeque;
 
-/// The limits of one turn. An item that is larger than the byte limit gets a turn of its own.
+/// The limits of one turn. An item that is larger than the byte limit gets a separate turn.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TurnLimits {
     pub(super) items: usize,
     pub(super) bytes: usize,
 }
 
-/// Items that wait for a turn, in order. Only one turn is under way at a time, so that other work runs between two turns.
+/// Items that wait for a turn, in order. Only one turn is in progress at a time, so that other work runs between two turns.
 pub(super) struct TurnQueue<T> {
     limits: TurnLimits,
     /// The items, each with its size in bytes.
@@ -32,12 +32,12 @@ impl<T> TurnQueue<T> {
         self.waiting.is_empty()
     }
 
-    /// Returns the size of all waiting items in bytes.
+    /// Returns the total size of all waiting items in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Removes and returns the items of the next turn. Returns `None` if no item waits, or while a turn is under way (until
+    /// Removes and returns the items of the next turn. Returns `None` if no item waits, or while a turn is in progress (until
     /// [`TurnQueue::turn_ended`]).
     pub(super) fn next_turn(&mut self) -> Option<Vec<T>> {
         if self.is_under_way {

@@ -1,5 +1,5 @@
-//! Runs work at the end of a turn of JavaScript's event loop. Large amounts of work for JavaScript's thread are split into turns, so that other work
-//! runs between two turns.
+//! Runs work at the end of a turn of JavaScript's event loop. Large amounts of work for JavaScript's thread are split into turns, so that
+//! other work can run between two turns.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -18,13 +18,13 @@ type Work = Box<dyn FnOnce()>;
 pub(super) struct TurnEnd {
     mark: RefCell<Mark>,
     due: RefCell<Vec<Work>>,
-    /// The handle of the environment's cleanup hook, which waits until the libuv handle is closed.
+    /// The handle of the environment's cleanup hook. The hook waits until the libuv handle is closed.
     cleanup: Cell<sys::napi_async_cleanup_hook_handle>,
 }
 
-/// The source that reports the end of a turn.
+/// The way in which the end of a turn is detected.
 enum Mark {
-    /// This host has no libuv event loop. Work runs at once, because no end of a turn is reported.
+    /// This host has no libuv event loop. Work runs immediately, because no end of a turn is reported.
     Absent,
     Check(Check),
     /// The environment has ended. Work is dropped.
@@ -101,11 +101,12 @@ unsafe extern "C" fn turn_ends(handle: *mut Handle) {
     if let Mark::Check(check) = &*end.mark.borrow() {
         check.stop();
     }
-    // No panic may reach libuv. Work that panics is dropped with everything that it holds.
+    // No panic may reach libuv. Work that panics is dropped with everything that it owns.
     let _ = catch_unwind(AssertUnwindSafe(|| end.run()));
 }
 
-/// Closes the handle when the environment ends, because its event loop must have no open handle then. The loop turns until the handle is closed.
+/// Closes the handle when the environment ends, because then its event loop must have no open handle. The loop continues until the handle
+/// is closed.
 unsafe extern "C" fn environment_ends(cleanup: sys::napi_async_cleanup_hook_handle, data: *mut c_void) {
     // SAFETY: `TurnEnd::new` has passed `data` to this hook; it is freed once the handle is closed.
     let end = unsafe { &*data.cast::<TurnEnd>() };

@@ -1,15 +1,18 @@
-//! Finds the secrets in the arguments of a program, which it repeats in its errors.
+//! Finds the secrets in the arguments of a program. The program may repeat its arguments in error messages.
 
 use std::collections::BTreeSet;
 
 use super::composite::secrets_within;
 use super::secret_rules::{is_secret, is_secret_name};
 
-/// Starts of digests. A digest of an image or a file is public.
+/// Prefixes of digests. The digest of an image or a file is public, so it is not a secret.
 const DIGESTS: [&str; 4] = ["sha1:", "sha256:", "sha384:", "sha512:"];
 
-/// Returns the secrets in a program's arguments: an argument that looks like one wherever it stands, the value of an option or a variable with a
-/// secret's name, and all that [`secrets_within`] finds in each argument.
+/// Returns the secrets in a program's arguments:
+///
+/// - arguments that look like a secret, at any position
+/// - values of options and variables whose names are names of secrets
+/// - everything that [`secrets_within`] finds in an argument
 ///
 /// ```
 /// use hyperlight_mcp::redact::secrets_of_arguments;
@@ -30,25 +33,26 @@ pub fn secrets_of_arguments(arguments: &[String]) -> BTreeSet<String> {
     secrets
 }
 
-/// Returns whether a word is the secret that the words before it name: `--token x`, `-e TOKEN x`.
+/// Returns whether a word is a secret because of the name in the words before it: `--token x`, `-e TOKEN x`.
 fn is_value_of(before: &[String], value: &str) -> bool {
     let Some((name, before)) = before.split_last() else { return false };
     let is_option = name.starts_with('-') && !name.contains('=');
-    // A plain word such as `auth` is a command more often than a name, and no option is before it.
+    // Without an option before it, a plain word such as `auth` is more often a command than a variable's name.
     let is_variable = name.chars().all(|next| next.is_ascii_uppercase() || next.is_ascii_digit() || next == '_')
         && before.last().is_some_and(|option| option.starts_with('-'));
     if !(is_option || is_variable && is_secret_name(name)) {
         return false;
     }
-    // After a hyphen, this is the next option, unless it looks like a secret behind a secret's name.
+    // A value that begins with a hyphen is usually the next option. It is only a secret if it follows the name of a secret and itself
+    // looks like a secret.
     match value.strip_prefix('-') {
         Some(word) => is_secret_name(name) && looks_secret(word.trim_start_matches('-')),
         None => is_secret(name, value) && (is_secret_name(name) || !has_digest(value)),
     }
 }
 
-/// Returns the parts of a word that look like secrets though nothing names them: the whole word, and what is behind the letter of an option
-/// (`-pTOKEN`).
+/// Returns the parts of a word that look like secrets although no name precedes them. These are the whole word, and the text after the
+/// letter of an option (`-pTOKEN`).
 fn looks(word: &str) -> impl Iterator<Item = &str> {
     let behind_letter = word.strip_prefix('-').and_then(|rest| {
         let mut letters = rest.chars();
@@ -62,7 +66,8 @@ fn has_digest(word: &str) -> bool {
     DIGESTS.iter().any(|digest| word.contains(digest))
 }
 
-/// Returns whether a whole word looks like a secret. [`secrets_within`] judges the parts of an assignment, a pair or an address.
+/// Returns whether a whole word looks like a secret. The parts of an assignment, a pair or an address are not checked here, but by
+/// [`secrets_within`].
 fn looks_secret(word: &str) -> bool {
     let is_one = !word.trim_end_matches('=').contains(|next: char| next.is_whitespace() || "=:".contains(next));
     is_one && !has_digest(word) && is_secret("", word)

@@ -1,12 +1,12 @@
-//! Finds a secret that is encoded in base64: alone, or within a larger encoded text. Within a larger text, the first and the last digit may also
-//! hold bits of the neighbouring bytes.
+//! Finds a secret that is encoded as base64, either alone or inside a larger encoded text. In a larger text, the first and the last digit
+//! may also contain bits of the neighbouring bytes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 
-/// Base64 digits that may stand directly before and after an encoded secret, as bit masks: bit N permits the digit of value N. The mask 0 permits
-/// any byte. These edge digits hold some bits of the secret. A search that did not check the edge digits would also match a text without these
-/// bits, so an attacker could find the secret without knowing all of it.
+/// Base64 digits that are allowed directly before and after an encoded secret, as bit masks. Bit N allows the digit with the value N. The
+/// mask 0 allows any byte. These edge digits contain some bits of the secret. If they were not checked, a text without these bits would
+/// also match. An attacker could then find the secret without knowing all of it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Edges {
     before: u64,
@@ -14,8 +14,8 @@ pub(super) struct Edges {
 }
 
 impl Edges {
-    /// Returns the range of a form that stands at `start..end` of a text, extended by its edge digits. Returns `None` if the edge digits do not
-    /// match.
+    /// Returns the range of a form that is at `start..end` of a text, extended by its edge digits. Returns `None` if the edge digits are
+    /// not allowed.
     pub(super) fn around(self, text: &[u8], start: usize, end: usize) -> Option<(usize, usize)> {
         let is_one = |allowed: u64, byte: Option<&u8>| byte.and_then(|byte| value(*byte)).is_some_and(|value| allowed >> value & 1 == 1);
         let before = start.checked_sub(1).and_then(|before| text.get(before));
@@ -24,7 +24,7 @@ impl Edges {
     }
 }
 
-/// Returns the value of a base64 digit, in the standard or the URL-safe alphabet.
+/// Returns the value of a base64 digit in the standard or the URL-safe alphabet. Returns `None` for other bytes.
 fn value(digit: u8) -> Option<u8> {
     match digit {
         b'A'..=b'Z' => Some(digit - b'A'),
@@ -40,7 +40,8 @@ pub(super) fn on_its_own(plain: &[u8]) -> [String; 4] {
     [STANDARD.encode(plain), STANDARD_NO_PAD.encode(plain), URL_SAFE.encode(plain), URL_SAFE_NO_PAD.encode(plain)]
 }
 
-/// Returns the forms of a secret within a larger text: the digits that hold only bits of the secret, and the permitted edge digits.
+/// Returns the forms of a secret inside a larger text. Each consists of the digits that only contain bits of the secret, and the allowed
+/// edge digits.
 pub(super) fn within(plain: &[u8]) -> Vec<(String, Edges)> {
     let mut forms = Vec::new();
     for before in 0..3 {
@@ -49,7 +50,8 @@ pub(super) fn within(plain: &[u8]) -> Vec<(String, Edges)> {
         let certain = first_bit.div_ceil(6)..last_bit / 6;
         for digits in [STANDARD_NO_PAD.encode(&shifted), URL_SAFE_NO_PAD.encode(&shifted)] {
             let own = |index: usize| digits.as_bytes().get(index).and_then(|digit| value(*digit)).unwrap_or_default();
-            // The neighbour's bits are zero in the encoded sample. In a text they can have any value, so every value is permitted.
+            // In the encoded sample, the bits of the neighbouring byte are zero. In a text they can have any value, so all values are
+            // allowed.
             let edge =
                 |own: u8, others: usize, at: usize| (0..1_u64 << others).fold(0, |all, bits| all | 1 << (u64::from(own) | bits << at));
             let edges = Edges {

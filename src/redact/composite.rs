@@ -1,5 +1,5 @@
-//! Finds the secrets within a text that has other parts too: the password of a connection string, a parameter of an address, a field of JSON. Programs
-//! print these parts on their own.
+//! Finds the secrets inside a text that also has other parts: the password in a connection string, a parameter in an address, a field in
+//! JSON. It is needed because programs print such parts alone.
 
 use std::collections::BTreeSet;
 
@@ -11,20 +11,24 @@ use serde_json::Value as Json;
 use super::secret_rules::{FEWEST_CHARACTERS, after_scheme, is_key_name, is_redactable, is_secret, is_secret_name, is_secret_segment};
 use super::settings::{after_colon, elements, options, settings};
 
-/// Maximum depth of texts within texts: a URL in JSON in a variable.
+/// Maximum depth of texts inside other texts, for example of a URL in JSON in a variable.
 const MAX_LEVELS: usize = 4;
-/// Maximum number of secrets of one text. Each has many forms, for which every text is searched.
+/// Maximum number of secrets in one text. It is limited because each secret has many forms, and every text is searched for all of them.
 const MAX_SECRETS: usize = 128;
-/// Maximum number of values and of words of one text that are looked at. Bounds the time for a text that is made of `=`.
+/// Maximum number of values and of words in one text that are examined. They limit the time for a text that consists of `=`.
 const MAX_VALUES: usize = 2_000;
 const MAX_WORDS: usize = 5_000;
-/// Maximum number of bytes of values, and of texts within a text, that are searched.
+/// Maximum number of bytes of values, and of texts inside a text, that are searched.
 const MAX_BYTES: usize = 512 * 1_024;
-/// Maximum length of a user's name before a colon and a password.
+/// Maximum length in bytes of a user name before a colon and a password.
 const MAX_USER_BYTES: usize = 64;
 
-/// Returns the parts of a text that are secrets themselves: credentials after `Bearer` or `Basic`, the login in a URL and its password, secret segments
-/// of its path, values under a secret's name in assignments, headers and JSON, and values that look like secrets.
+/// Returns the parts of a text that are secrets:
+///
+/// - credentials after `Bearer` or `Basic`
+/// - the login in a URL and its password, and secret segments of the URL's path
+/// - values after the name of a secret in assignments, headers and JSON
+/// - values that look like secrets
 ///
 /// ```
 /// use hyperlight_mcp::redact::secrets_within;
@@ -41,16 +45,16 @@ pub fn secrets_within(text: &str) -> BTreeSet<String> {
 #[derive(Default)]
 struct Found {
     secrets: BTreeSet<String>,
-    /// The number of values that were looked at.
+    /// Number of values that were examined.
     values: usize,
-    /// The number of words that were looked at.
+    /// Number of words that were examined.
     words: usize,
-    /// The number of bytes of values and of inner texts that were looked at.
+    /// Number of bytes of values and of inner texts that were examined.
     bytes: usize,
 }
 
 impl Found {
-    /// Searches a text in each form that it may have.
+    /// Searches a text for secrets. The text is interpreted in each form that it may have.
     fn search(&mut self, text: &str, levels: usize) {
         if levels < MAX_LEVELS {
             self.bytes += text.len();
@@ -76,7 +80,7 @@ impl Found {
         self.values > MAX_VALUES || self.bytes > MAX_BYTES
     }
 
-    /// Adds a secret, and searches within it.
+    /// Adds a secret, and searches inside it for further secrets.
     fn add(&mut self, secret: &str, levels: usize) {
         let secret = secret.trim();
         if !secret.is_empty() && self.secrets.len() < MAX_SECRETS && self.secrets.insert(secret.to_owned()) {
@@ -87,7 +91,7 @@ impl Found {
         }
     }
 
-    /// Adds a value if it is a secret under its name or by its look. Searches within any other value.
+    /// Adds a value if it is a secret because of its name or because of its look. Otherwise searches inside the value.
     fn value(&mut self, name: &str, value: &str, levels: usize) {
         self.values += 1;
         self.bytes += value.len();
@@ -106,14 +110,14 @@ impl Found {
         match json {
             Json::String(text) => self.value(name, text, levels),
             Json::Number(number) => self.value(name, &number.to_string(), levels),
-            // The parser limits the depth.
+            // The depth of the recursion is limited, because the parser limits the depth of JSON.
             Json::Array(items) => items.iter().for_each(|item| self.json(name, item, levels)),
             Json::Object(fields) => fields.iter().for_each(|(name, value)| self.json(name, value, levels)),
             Json::Null | Json::Bool(_) => {}
         }
     }
 
-    /// Finds the token in `Bearer token`, and the password in `Basic base64`.
+    /// Finds the token in `Bearer token`, and the login and the password in `Basic base64`.
     fn credentials(&mut self, text: &str, levels: usize) {
         let Some((credentials, is_basic)) = after_scheme(text) else { return };
         let decoded = STANDARD_NO_PAD.decode(credentials.trim_end_matches('=')).ok().and_then(|decoded| String::from_utf8(decoded).ok());
@@ -125,13 +129,13 @@ impl Found {
         }
     }
 
-    /// Finds the login in a URL, which is sent as `Basic` credentials, and secret parts of its path, query and fragment.
+    /// Finds secrets in a URL: the login, which is sent as `Basic` credentials, and secret parts of the path, the query and the fragment.
     fn url(&mut self, text: &str) {
         let Some((_, rest)) = text.split_once("://") else { return };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(end);
         if let Some((login, _)) = authority.rsplit_once('@') {
-            // A name alone is a secret only by its look: `ssh://git@host`.
+            // A user name without a password, as in `ssh://git@host`, is only a secret if it looks like one.
             let (user, password) = login.split_once(':').map_or((login, None), |(user, password)| (user, Some(password)));
             if password.is_some() || is_secret("", user) || is_secret_segment(user) {
                 for text in [login, password.unwrap_or(user)] {
@@ -154,15 +158,15 @@ impl Found {
         self.add(&percent_decode_str(text).decode_utf8_lossy(), 0);
     }
 
-    /// Finds values in `Server=x;Password=y`, `host=x password=y`, `a=b&token=c`, `--token=x`, `sid=x; Path=/`, `Authorization: Bearer x`, and in
-    /// settings of common formats.
+    /// Finds values of settings, for example in `Server=x;Password=y`, `host=x password=y`, `a=b&token=c`, `--token=x`, `sid=x; Path=/`
+    /// and `Authorization: Bearer x`, and in common configuration formats.
     fn settings(&mut self, text: &str, levels: usize) {
         for setting in settings(text) {
             if self.is_spent() {
                 return;
             }
             let name = setting.name;
-            // Many a text has colons, so only a name decides behind one.
+            // Many texts contain colons. So a value after a colon is only examined if its name is the name of a secret or a key.
             if !setting.is_assigned && !is_secret_name(name) && !is_key_name(name) {
                 continue;
             }
@@ -177,7 +181,8 @@ impl Found {
                 }
                 continue;
             }
-            // Each of these characters ends a value in one kind of text, and may be part of one in another kind.
+            // Each of these characters ends a value in some kind of text, and may be part of a value in another kind. So all variants are
+            // examined.
             let ends: [&[char]; 4] =
                 [&[';', '&', '#', ',', ' ', '\t', '\n', '\r'], &[';', '\n', '\r'], &[' ', '\t', '\n', '\r'], &['&', '#', '\n', '\r']];
             for ends in ends {
@@ -194,10 +199,10 @@ impl Found {
         }
     }
 
-    /// Finds words that look like secrets, wherever they stand.
+    /// Finds words that look like secrets, at any position.
     fn words(&mut self, text: &str) {
         let is_end = |next: char| next.is_whitespace() || ",;|\"'`<>(){}[]".contains(next);
-        // A digest of an image or a file is public.
+        // The digest of an image or a file is public, so words with `sha` are skipped.
         let words = text.split(is_end).filter(|word| word.len() >= FEWEST_CHARACTERS && !word.contains("://") && !word.contains("sha"));
         for word in words {
             let parts = word.split([':', '=']).filter(|part| part.len() >= FEWEST_CHARACTERS && part.len() < word.len());
@@ -213,7 +218,7 @@ impl Found {
         }
     }
 
-    /// Searches in a text that is encoded as base64 or for a URL.
+    /// Decodes a text that may be encoded as base64 or for a URL, and searches in the decoded text.
     fn encoded(&mut self, text: &str, levels: usize) {
         if text.contains(char::is_whitespace) || text.contains("://") {
             return;
@@ -226,13 +231,13 @@ impl Found {
         }
         let standard = text.trim_end_matches('=').replace('-', "+").replace('_', "/");
         let decoded = STANDARD_NO_PAD.decode(standard).ok().and_then(|decoded| String::from_utf8(decoded).ok());
-        // A random token seldom is a text, and almost never one with a structure.
+        // A random token is seldom a text when it is decoded, and almost never a text with a structure.
         if let Some(decoded) = decoded.filter(|text| text.starts_with(['{', '[']) || text.contains("://") || text.contains(['=', ':'])) {
             self.search(&decoded, levels - 1);
         }
     }
 
-    /// Finds the password in `user:password`. Nothing names it, so a word, a number or a path is not taken for one.
+    /// Finds the password in `user:password`. No name marks it as a password, so a word, a number or a path is not treated as one.
     fn pair(&mut self, text: &str) {
         let Some((user, password)) = text.split_once(':') else { return };
         let is_user =
@@ -324,7 +329,7 @@ mod tests {
     fn a_login_is_found_as_it_is_sent_and_as_it_is_written() {
         let found = secrets_within("https://bob:p%40ss%2Fword9@example.com/mcp");
         assert_eq!(found.into_iter().collect::<Vec<_>>(), ["bob:p%40ss%2Fword9", "bob:p@ss/word9", "p%40ss%2Fword9", "p@ss/word9"]);
-        // A short password is known by its login.
+        // A short password is only known as a part of its login.
         assert!(secrets_within("https://bob:hunter2@example.com").contains("bob:hunter2"));
         assert!(secrets_within("https://example.com/3f2b8c1e-8a54-4c6b-9d55-0f1e2d3c4b5a/sse").len() == 1);
     }

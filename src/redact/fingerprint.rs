@@ -1,18 +1,18 @@
-//! Compares a long form of a secret with a part of a text by a hash. The time of a comparison does not depend on the number of equal bytes. So no
-//! text can slow the comparison down, and its time does not tell how similar a text is to the secret.
+//! Compares a long form of a secret with a part of a text by a hash. The time of a comparison does not depend on the number of equal
+//! bytes. So no text can slow the comparison down, and its time does not reveal how similar a text is to the secret.
 //!
 //! The hash is a polynomial over the field of 2^61 - 1 elements, evaluated at a random secret point. Two different texts of one megabyte have the
 //! same hash with a probability below 2^-40.
 
 const PRIME: u64 = (1 << 61) - 1;
-/// Distance in bytes between the prefixes whose hashes are stored.
+/// Distance in bytes between two prefixes whose hashes are stored.
 const STEP: usize = 32;
 
-/// The point at which the polynomials are evaluated.
+/// Point at which the polynomials are evaluated.
 #[derive(Clone, Copy)]
 pub(super) struct Base(u64);
 
-/// The hash of a text, and the point to the power of the text's length.
+/// Hash of a text. `weight` is the evaluation point raised to the power of the text's length.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Fingerprint {
     value: u64,
@@ -21,7 +21,7 @@ pub(super) struct Fingerprint {
 
 impl Base {
     pub(super) fn new(random: u64) -> Self {
-        // A small point could be guessed.
+        // A small evaluation point could be guessed.
         Self((random & PRIME).clamp(1 << 32, PRIME - 1))
     }
 
@@ -52,11 +52,11 @@ fn multiplied(one: u64, other: u64) -> u64 {
 
 /// Returns `number` modulo [`PRIME`]. The number must be below 2^123.
 fn reduce(number: u128) -> u64 {
-    // The sum is below 2^63, so the conversion cannot fail.
+    // The conversion cannot fail, because the sum is below 2^63.
     u64::try_from((number & u128::from(PRIME)) + (number >> 61)).unwrap_or_default() % PRIME
 }
 
-/// The hashes of a text's prefixes.
+/// Hashes of a text's prefixes.
 pub(super) struct Prefixes<'a> {
     base: Base,
     text: &'a [u8],
@@ -77,7 +77,7 @@ impl<'a> Prefixes<'a> {
         self.base.extend(self.kept[end / STEP], &self.text[end / STEP * STEP..end])
     }
 
-    /// Returns the fingerprint of the bytes from `start` to `end`, which must lie within the text.
+    /// Returns the fingerprint of the bytes from `start` to `end`. Both must be within the text.
     pub(super) fn between(&self, start: usize, end: usize) -> Fingerprint {
         let weight = self.base.weight(end - start);
         let before = multiplied(self.at(start), weight);

@@ -1,4 +1,4 @@
-//! Lists every text that reveals a secret: the parts of the secret that are secrets themselves, in every encoding that other programs use.
+//! Lists all texts that reveal a secret. These are the secret and its secret parts, each in every encoding that other programs use.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ pub(super) fn is_long_enough(text: &str) -> bool {
     text.chars().nth(FEWEST_CHARACTERS - 1).is_some()
 }
 
-/// Returns the secret, and the parts that are secrets themselves: each line, and all that [`secrets_within`] finds.
+/// Returns the secret and its parts that are secrets themselves. These parts are each line, and everything that [`secrets_within`] finds.
 pub(super) fn parts(secret: &str) -> BTreeSet<String> {
     let mut parts: BTreeSet<String> = secret.lines().map(str::trim).chain([secret, secret.trim()]).map(str::to_owned).collect();
     parts.extend(secrets_within(secret));
@@ -37,8 +37,8 @@ const COMPONENT: AsciiSet = without(&UNRESERVED, b"!*'()");
 const QUERY: AsciiSet = CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
 pub(super) const PATH: AsciiSet = QUERY.add(b'?').add(b'`').add(b'{').add(b'}');
 const LOGIN: AsciiSet = PATH.add(b'/').add(b':').add(b';').add(b'=').add(b'@').add(b'[').add(b'\\').add(b']').add(b'^').add(b'|');
-/// Sets of characters that writers of URLs escape: all possible characters, `encodeURIComponent`, RFC 3986, Python, HTML forms, `encodeURI`, and
-/// the parts of a URL as browsers escape them.
+/// Sets of characters that are escaped in URLs. In order: all possible characters, `encodeURIComponent`, RFC 3986, Python, HTML forms,
+/// `encodeURI`, and the parts of a URL as browsers escape them.
 const ESCAPED: &[&AsciiSet] = &[
     NON_ALPHANUMERIC,
     &COMPONENT,
@@ -50,7 +50,7 @@ const ESCAPED: &[&AsciiSet] = &[
     &PATH,
     &QUERY,
 ];
-/// The ways to write a quotation mark, an apostrophe and a slash in HTML.
+/// Variants of how a quotation mark, an apostrophe and a slash are written in HTML.
 const HTML: &[(&str, &str, &str)] = &[
     ("\"", "'", "/"),
     ("&quot;", "'", "/"),
@@ -60,8 +60,8 @@ const HTML: &[(&str, &str, &str)] = &[
     ("&quot;", "&#x27;", "/"),
     ("&quot;", "&#x27;", "&#x2F;"),
 ];
-/// Characters that JSON writers escape although JSON does not require it. In order: none, Python (all except ASCII), Go, Gson, .NET, and writers
-/// that escape all except letters and digits.
+/// Characters that writers of JSON escape although JSON does not require it. In order: none, Python (all except ASCII), Go, Gson, .NET,
+/// and writers that escape everything except letters and digits.
 const RARE: &[fn(char) -> bool] = &[
     |_| false,
     |character| !character.is_ascii(),
@@ -71,7 +71,7 @@ const RARE: &[fn(char) -> bool] = &[
     |character| !character.is_ascii_alphanumeric(),
 ];
 
-/// Returns every form in which other programs write a text.
+/// Returns all forms in which other programs write a text.
 pub(super) fn encodings(plain: &str) -> BTreeSet<String> {
     let rust = format!("{plain:?}");
     let mut forms = BTreeSet::from([plain.to_owned(), rust[1..rust.len() - 1].to_owned()]);
@@ -89,12 +89,13 @@ pub(super) fn encodings(plain: &str) -> BTreeSet<String> {
     let hex = |upper: bool| plain.bytes().map(|byte| if upper { format!("{byte:02X}") } else { format!("{byte:02x}") }).collect::<String>();
     let percent = |digits: &str| digits.as_bytes().chunks(2).flat_map(|pair| [b'%', pair[0], pair[1]]).map(char::from).collect::<String>();
     forms.extend([hex(false), hex(true), percent(&hex(false)), percent(&hex(true))]);
-    // Text is quoted three times when a log line holds a JSON message that holds a JSON document. Most writers quote it like this.
+    // A text is quoted three times if a log line contains a JSON message that contains a JSON document. Most programs quote it in this
+    // way.
     let quoted = |text: &str| json_form(text, |_| false, false, false);
     forms.insert(quoted(&quoted(&quoted(plain))));
-    // URL parsers put hosts and schemes in lower case, and programs do so with names of HTTP headers to compare them.
+    // URL parsers convert hosts and schemes to lower case. Programs also convert names of HTTP headers to lower case, to compare them.
     forms.insert(plain.to_ascii_lowercase());
-    // A text is sanitised before it is searched, so its sanitised forms must be known too.
+    // A text is sanitised before it is searched, so the sanitised forms of the secret are needed too.
     let sanitised = |form: &String| [visible(form), sanitise_text(form, usize::MAX), sanitise_line(form, usize::MAX)];
     let shown: Vec<String> = forms.iter().flat_map(sanitised).collect();
     forms.extend(shown);

@@ -1,4 +1,5 @@
-//! The secrets that are redacted: those that stay, and the latest that other programs have given, of which a bounded number is kept.
+//! The secrets that are redacted. Some are kept for ever. Of those that other programs have issued, only the latest are kept, so their
+//! number is limited.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -11,26 +12,28 @@ use super::Redactor;
 use super::forms::is_long_enough;
 use super::search::{Known, Secret};
 
-/// Secrets of one holder that are kept, the latest first.
+/// Maximum number of secrets of one holder that are kept. The latest ones are kept.
 const MAX_OF_HOLDER: usize = 16;
-/// Secrets of one group that are kept after their holders have replaced them, or have ended.
+/// Maximum number of secrets of one group that are kept after their holders have replaced them or have ended.
 const MAX_LEFT: usize = 16;
-/// Parts of a secret of a holder that are redacted on their own: the longest ones. Another program chooses the secret, and may divide it into thousands.
+/// Maximum number of parts of a holder's secret that are redacted on their own. The longest parts are used. The limit is needed because
+/// another program chooses the secret, and its secret may have thousands of parts.
 const MAX_PARTS: usize = 16;
 
-/// All secrets of a redactor, by the reason for which they are kept.
+/// All secrets of a redactor, grouped by the reason for which they are kept.
 #[derive(Default)]
 pub(super) struct Kept {
     always: Vec<Arc<Secret>>,
-    /// The secrets of each holder, by its number.
+    /// The secrets of each holder. The key is the holder's number.
     held: BTreeMap<u64, VecDeque<Arc<Secret>>>,
-    /// The secrets that the holders of a group have left.
+    /// The former secrets of the holders of each group.
     left: BTreeMap<String, VecDeque<Arc<Secret>>>,
     next: u64,
 }
 
-/// The holder of the secrets that come from another program, as the tokens of one connection. Its latest 16 secrets are redacted, and 16 more of those that
-/// it and other holders of its group had before. So a program that gives a new token in each answer does not fill the memory.
+/// A holder of secrets that another program issues, for example of the tokens of one connection. Its latest 16 secrets are redacted. In
+/// addition, the latest 16 former secrets of all holders of its group are redacted. The limits ensure that a program that issues a new
+/// token in each answer does not fill the memory.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -52,8 +55,8 @@ impl fmt::Debug for SecretHolder {
 }
 
 impl Redactor {
-    /// Returns a holder for secrets that come from another program. `group` is the name of that program: all its holders share one limit of secrets
-    /// that they had before.
+    /// Makes a holder for secrets that another program issues. `group` is the name of that program. All holders of a group share the
+    /// limit for former secrets.
     #[must_use]
     pub fn holder(self: &Arc<Self>, group: &str) -> SecretHolder {
         let mut kept = self.kept.lock();
@@ -61,7 +64,7 @@ impl Redactor {
         SecretHolder { redactor: Arc::clone(self), group: group.to_owned(), number: kept.next }
     }
 
-    /// Redacts a secret from now on, for a holder or for good.
+    /// Redacts secrets from now on, for a holder or for ever.
     pub(super) fn keep(&self, holder: Option<&SecretHolder>, secrets: &[&SecretString]) {
         let secrets: Vec<_> = secrets.iter().copied().filter(|secret| is_long_enough(secret.expose_secret())).collect();
         let known = self.known();
@@ -71,7 +74,8 @@ impl Redactor {
         }
     }
 
-    /// Builds the search data with more secrets. Searches go on with the present data meanwhile; only those that add secrets wait for each other.
+    /// Adds secrets and builds new search data. Meanwhile, searches use the present data. Only threads that add secrets wait for each
+    /// other.
     fn learn(&self, holder: Option<&SecretHolder>, secrets: &[&SecretString]) {
         let _building = self.building.lock();
         let base = self.known().base();
@@ -92,7 +96,8 @@ impl Redactor {
 }
 
 impl SecretHolder {
-    /// Redacts a secret from now on. Ignores one of fewer than eight characters. Returns when the secret is redacted, so add it before it is used.
+    /// Redacts a secret from now on. A secret of fewer than eight characters is ignored. When this method returns, the secret is
+    /// redacted. So add a secret before it is used.
     pub fn add(&self, secret: &SecretString) {
         self.redactor.keep(Some(self), &[secret]);
     }
@@ -105,7 +110,7 @@ impl Drop for SecretHolder {
 }
 
 impl Kept {
-    /// Returns whether a secret is kept for this reason, and makes it the holder's latest.
+    /// Returns whether a secret is kept for this holder, or for ever if there is no holder. Also makes it the holder's latest secret.
     fn touch(&mut self, holder: Option<&SecretHolder>, secret: &SecretString) -> bool {
         let Some(holder) = holder else { return self.always.iter().any(|known| known.is(secret)) };
         let Some(held) = self.held.get_mut(&holder.number) else { return false };
@@ -132,7 +137,7 @@ impl Kept {
         self.left(&holder.group, held.into_iter().rev());
     }
 
-    /// Keeps secrets that a holder has no longer, the oldest first.
+    /// Adds former secrets of a holder to its group. They must be given with the oldest first.
     fn left(&mut self, group: &str, secrets: impl IntoIterator<Item = Arc<Secret>>) {
         for secret in secrets {
             let left = self.left.entry(group.to_owned()).or_default();
@@ -147,7 +152,7 @@ impl Kept {
     }
 }
 
-/// Does work that takes long for a worker thread of a runtime. The other tasks of the thread move to another one meanwhile.
+/// Does work that would take too long on a worker thread of a runtime. Meanwhile, the other tasks of this thread run on another thread.
 fn off_the_runtime(work: impl FnOnce()) {
     match Handle::try_current() {
         Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
@@ -201,7 +206,7 @@ mod tests {
         let all = 3 * (MAX_OF_HOLDER + MAX_LEFT);
         for number in 0..all {
             loud.add(&secret(&token(number)));
-            // A secret that is in use is told again.
+            // A secret that is still in use is added again.
             loud.add(&secret("client-secret"));
         }
         let is_redacted = |text: &str| redactor.redact(text) != text;

@@ -6,11 +6,12 @@ use percent_encoding::utf8_percent_encode;
 
 use super::forms::PATH;
 
-/// Folders and their replacements, the longest path first, because the workspace often lies in the home folder.
+/// Folders and their replacements, with the longest path first. The order is needed because the workspace is often inside the home
+/// folder.
 pub(super) struct Folders(Vec<(String, &'static str)>);
 
 impl Folders {
-    /// Ignores a folder that is not absolute, and the root folder.
+    /// Makes the list of folders. A folder that is not absolute is ignored, and so is the root folder.
     pub(super) fn new(home: Option<&Path>, workspace: Option<&Path>) -> Self {
         let mut folders = Vec::new();
         for (folder, short) in [(workspace, "."), (home, "~")] {
@@ -25,7 +26,7 @@ impl Folders {
         Self(folders)
     }
 
-    /// Returns `None` if the text has nothing to shorten.
+    /// Returns the text with shortened paths. Returns `None` if there is nothing to shorten.
     pub(super) fn shorten(&self, text: &str) -> Option<String> {
         let mut shortened = String::new();
         let (mut copied, mut at, mut url_end) = (0, 0, 0);
@@ -65,7 +66,7 @@ impl Folders {
     }
 }
 
-/// Returns whether a path ends before this character. A colon and a comma may be part of a name, but mostly follow a path.
+/// Returns whether a path ends before this character. A colon and a comma may be part of a name, but they usually follow a path.
 fn ends_path(character: char) -> bool {
     let ends = matches!(
         character,
@@ -74,8 +75,8 @@ fn ends_path(character: char) -> bool {
     ends || character.is_whitespace() || character.is_control()
 }
 
-/// Returns whether a path may begin at this slash. It may not within a word (`and/or`, `text/html`, `1/2`), another path or a JSON pointer, nor
-/// before a second slash.
+/// Returns whether a path may begin at this slash. It may not begin inside a word (`and/or`, `text/html`, `1/2`), inside another path or
+/// a JSON pointer, or before a second slash.
 fn may_begin_path(text: &str, slash: usize) -> bool {
     let before = &text[..slash];
     if text[slash + 1..].starts_with('/') {
@@ -86,7 +87,7 @@ fn may_begin_path(text: &str, slash: usize) -> bool {
         Some('/') => before.ends_with("file://"),
         Some(character) if character.is_whitespace() => true,
         None | Some('"' | '\'' | '`' | '(' | '[' | '{' | '<' | '>' | '=' | ',' | ';' | ':' | '|' | '!' | '&') => true,
-        // A path may follow a line break that JSON has escaped, the end of a terminal's colour code, or a compiler's flag.
+        // A path may follow a line break that is escaped in JSON, the end of a terminal's colour code, or a compiler flag.
         Some('n' | 'r' | 't') if backwards.next() == Some('\\') => true,
         Some('m')
             if before[..slash - 1]
@@ -100,7 +101,7 @@ fn may_begin_path(text: &str, slash: usize) -> bool {
     }
 }
 
-/// Returns whether the text ends with an HTTP method, because the path in `GET /v1/users/1` is a route.
+/// Returns whether the text ends with an HTTP method. The path after it, as in `GET /v1/users/1`, is a route and not a file.
 fn follows_method(before: &str) -> bool {
     let Some(before) = before.strip_suffix(' ') else { return false };
     let is_last_word = |method: &&str| before.strip_suffix(*method).is_some_and(|rest| !rest.ends_with(char::is_alphanumeric));
@@ -109,15 +110,16 @@ fn follows_method(before: &str) -> bool {
 
 fn is_within(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| {
-        // The full stop at the end of a sentence is not part of a name, but the one in `/home/me.old` is.
+        // A full stop at the end of a sentence is not part of the name. In `/home/me.old`, it is a part of the name.
         rest.starts_with('/') || rest.trim_start_matches(['.', '!']).chars().next().is_none_or(ends_path)
     })
 }
 
-/// Returns the position of a path's last two names. Returns `None` if the path has no more names, or if the text cannot be a path.
+/// Returns the position at which the last two names of a path begin. Returns `None` if the path has no more names, or if the text cannot
+/// be a path.
 fn last_two(path: &str) -> Option<usize> {
     let is_pattern = path.contains('^') || path.ends_with('$') || path.contains("$/");
-    // An image in base64 may begin with a slash too, but no folder has a name of more than 255 bytes.
+    // An image in base64 may also begin with a slash, but no name in a path is longer than 255 bytes.
     if is_pattern || path.split('/').any(|name| name.len() > 255) {
         return None;
     }

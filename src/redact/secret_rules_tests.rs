@@ -1,4 +1,4 @@
-//! Tests which values are secrets and which are not.
+//! Tests of which values are secrets and which are not.
 
 use super::*;
 
@@ -116,7 +116,7 @@ const PLAIN: &[(&str, &str)] = &[
     ("FLAG", "ENABLE_EXPERIMENTAL_FEATURES_BY_DEFAULT"),
 ];
 
-/// Names whose words are not separate, and names of keys.
+/// Names whose words are not separated, and names of keys.
 const NAMED: &[(&str, &str)] = &[
     ("PGPASSWORD", "swordfish"),
     ("SSHPASS", "2024010199"),
@@ -264,7 +264,7 @@ fn a_path_has_no_punctuation_but_that_of_names() {
     }
 }
 
-/// Generates passwords like a password generator, the same in each run (xorshift).
+/// Generates passwords as a password generator does. It uses xorshift, so the passwords are the same in each run.
 struct Generator(u64);
 
 impl Generator {
@@ -282,7 +282,7 @@ impl Generator {
 const LETTERS_AND_DIGITS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 const SEEDS: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 4_711, 0x0bad_cafe_dead_beef];
 
-/// Generates 1000 passwords for each seed, every second with a slash inside, and returns those that would not be redacted.
+/// Generates 1000 passwords for each seed, half of them with a slash inside. Returns those that would not be redacted.
 fn kept(name: &str, alphabet: &str, length: usize) -> Vec<String> {
     let alphabet: Vec<char> = alphabet.chars().collect();
     let mut kept = Vec::new();

@@ -1,27 +1,28 @@
-//! Decides which servers a task attaches, and gives each decision its reason as a sentence. Pure functions: they read and start nothing.
+//! Decides which servers a task attaches, and gives the reason of each decision as a sentence. Pure functions: they read nothing and start
+//! nothing.
 
 use std::collections::HashSet;
 use std::fmt;
 
 use crate::text::WordText;
 
-/// A task, as far as it decides about servers.
+/// The parts of a task that decide about its servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskWishes {
-    /// The task in words. A server attaches if the text has one of its keywords or capabilities.
+    /// The task in words. A server attaches if this text contains one of its keywords or capabilities.
     pub text: String,
-    /// Names of servers, in the order in which the task gives them.
+    /// Names of servers, in the order of the task.
     pub servers: Vec<String>,
     /// Capabilities that the task needs.
     pub capabilities: Vec<String>,
 }
 
-/// Whether a server is there without a task.
+/// The presence of a server when no task requests it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// A server of the config, or one that the agent has added for itself.
+    /// A server of the config, a generated server, or one that the agent has added itself. It is always available.
     Always,
-    /// A server of a provider, a generated one, one of the catalogue, or a task's own: it is there where a task attaches it.
+    /// A server of a provider, a server of the catalogue, or a task's own server. It is available only if a task attaches it.
     OnRequest,
 }
 
@@ -34,42 +35,42 @@ pub struct Candidate<'a> {
     pub capabilities: &'a [String],
 }
 
-/// The reason for which a server is wanted.
+/// The reason why a server is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttachReason {
     /// The task names the server.
     Named,
-    /// The server is there without a task.
+    /// The server is available without a task.
     Always,
-    /// The task asks for this capability of the server.
+    /// The task requests this capability, and the server has it.
     Capability(String),
-    /// The text of the task has this capability of the server.
+    /// The text of the task contains this capability of the server.
     CapabilityInText(String),
-    /// The text of the task has this keyword of the server.
+    /// The text of the task contains this keyword of the server.
     Keyword(String),
 }
 
-/// The reason for which a server may not be used.
+/// The reason why a server may not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
     Unknown,
-    /// Its entry has an error.
+    /// The server's entry has an error.
     Invalid,
-    /// Its entry says `disabled: true`.
+    /// The server's entry contains `disabled: true`.
     Disabled,
     DisabledByPerson,
-    /// Nobody has enabled it.
+    /// Nobody has enabled the server.
     NotEnabled,
     NotApproved,
-    /// Its command is approved, and its tools are not.
+    /// The server's command is approved, but its tools are not.
     ToolsNotApproved,
-    /// The agent has no grant for it.
+    /// The agent has no grant for the server.
     NotGranted,
-    /// A rule of the operator denies it; the text is a sentence without its full stop.
+    /// A rule of the operator denies the server. The text is a sentence without the full stop.
     Denied(String),
 }
 
-/// A server that is wanted, with the reason, and the obstacle where it does not attach.
+/// A server that is wanted, with the reason. If the server is not attached, also contains the obstacle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttachDecision {
     pub server: String,
@@ -84,8 +85,9 @@ impl AttachDecision {
     }
 }
 
-/// Decides which servers a task attaches: those that it names, in its order, then all others that are wanted, in the order of `candidates`. A name that no
-/// candidate has is told as unknown. `obstacle` is asked only about servers that are wanted.
+/// Decides which servers a task attaches. The result contains first the servers that the task names, in its order, then all others that are
+/// wanted, in the order of `candidates`. A name that no candidate has gets the obstacle [`Obstacle::Unknown`]. `obstacle` is called only
+/// for servers that are wanted.
 ///
 /// ```
 /// use hyperlight_mcp::registry::{AttachReason, Candidate, Presence, TaskWishes, attach};
@@ -120,7 +122,7 @@ pub fn attach(candidates: &[Candidate<'_>], task: &TaskWishes, obstacle: impl Fn
 
 /// The wishes of a task, prepared for many comparisons.
 struct Wishes<'a> {
-    /// The keywords and capabilities of candidates that the text has.
+    /// The candidates' keywords and capabilities that the text contains.
     in_text: HashSet<&'a str>,
     capabilities: HashSet<String>,
 }
@@ -138,7 +140,7 @@ impl Wishes<'_> {
     }
 }
 
-/// Completes a sentence that begins with the server: `the task names it`.
+/// Writes the reason as the second part of a sentence about the server: `the task names it`.
 impl fmt::Display for AttachReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -151,7 +153,7 @@ impl fmt::Display for AttachReason {
     }
 }
 
-/// Completes a sentence that begins with the server: `it is not approved`.
+/// Writes the obstacle as the second part of a sentence about the server: `it is not approved`.
 impl fmt::Display for Obstacle {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -174,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    /// A server as the tests make it.
+    /// A server of the tests.
     #[derive(Debug, Clone)]
     struct Server {
         name: String,
@@ -189,7 +191,7 @@ mod tests {
         }
     }
 
-    /// The same decisions in the plainest way: each server is looked at for each reason in turn, by the words of the text.
+    /// Makes the same decisions in the simplest way: checks each server for each reason in turn, word by word.
     fn plainly(servers: &[Server], task: &TaskWishes, may_not: &[String]) -> Vec<AttachDecision> {
         let mut all: Vec<(String, AttachReason, bool)> = Vec::new();
         for name in &task.servers {

@@ -1,5 +1,5 @@
-//! The catalogue: definitions of well-known servers that are shipped with the package. They are there only if the config says so, and are approved
-//! like all others.
+//! The catalogue: definitions of well-known servers that are shipped with the package. They are available only if the config switches them
+//! on, and need an approval like all other servers.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use super::Entry;
 use super::providers::read_definition;
 use crate::config::{ServerSource, SourceKind};
 
-/// The definitions, as a provider would give them.
+/// The definitions, in the format that a provider uses.
 const DEFINITIONS: &str = include_str!("catalogue.json");
 
 /// Returns the source of the catalogue's servers.
@@ -18,7 +18,7 @@ pub fn catalogue_source() -> ServerSource {
     ServerSource { kind: SourceKind::Catalogue, name: None }
 }
 
-/// Returns the catalogue's servers. They are read once.
+/// Returns the catalogue's servers. They are parsed only once.
 ///
 /// ```
 /// use hyperlight_mcp::registry::{Entry, catalogue};

@@ -1,4 +1,4 @@
-//! The status of a server, as `servers()` reports it.
+//! The status of a server, in the form that `servers()` returns.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use crate::config::ServerSource;
 use crate::error::Error;
 use crate::text::is_registry_name;
 
-/// The current status of a server of the config.
+/// The current status of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerStatus {
@@ -15,24 +15,24 @@ pub struct ServerStatus {
     /// True if both stages are approved for the server's current config.
     pub approved: bool,
     pub enabled: bool,
-    /// True if a person or the agent's own code has disabled the server in this gateway. Then no model can enable it.
+    /// True if a person or the agent's own code has disabled the server in this gateway. Then a model cannot enable it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub disabled_by_person: bool,
-    /// The name that an agent gave the server that it has added: free text, which says nothing about the server.
+    /// The name that an agent gave to the server that it added. It may be any text, and is no evidence of what the server is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// The server of which this is a variant by profiles. The code of an agent with these profiles knows the variant by this name.
+    /// The server that this variant is based on. The code of an agent with the variant's profiles uses this name for the variant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variant_of: Option<String>,
-    /// The words of a provider or of the catalogue about the server, in one line. Nobody approves them.
+    /// The description of the server from a provider or the catalogue, in one line. It is not part of any approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Who brought the server.
+    /// The source of the server.
     pub source: ServerSource,
-    /// Other sources that have a server of this name, which is not used.
+    /// Other sources with a server of the same name. Those servers are not used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hides: Vec<ServerSource>,
-    /// Variables that the server needs and that are not set. It does not start without them.
+    /// Variables that the server needs but that are not set. The server cannot be started without them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
     /// Raw names of the approved tools.
@@ -43,12 +43,12 @@ pub struct ServerStatus {
     pub last_error: Option<LastError>,
 }
 
-/// Shown to a model in place of a name that is not valid.
+/// The text that a model gets in place of a name that is not valid.
 const NO_NAME: &str = "(a server whose name is not valid)";
 
 impl ServerStatus {
-    /// Returns the status for a model. Leaves out words that no approval covers. Replaces the name of an invalid entry, which may be any text, and the error message, which may quote a
-    /// server.
+    /// Returns the status for a model. Removes texts that no approval covers. Replaces the name of an invalid entry, because it may be any
+    /// text. Replaces the error message, because it may quote a server.
     #[must_use]
     pub fn for_model(&self) -> Self {
         let mut status = self.clone();
@@ -57,7 +57,7 @@ impl ServerStatus {
             NO_NAME.clone_into(&mut status.name);
         }
         if !self.approved {
-            // The names are those of an entry that nobody has approved.
+            // The names of the variables come from an entry that nobody has approved.
             status.missing.clear();
         }
         if let Some(error) = &mut status.last_error {
@@ -73,13 +73,13 @@ impl ServerStatus {
 pub enum ServerState {
     /// The server's entry in the config has an error.
     Invalid,
-    /// The config says `disabled: true`.
+    /// The config contains `disabled: true`.
     Disabled,
-    /// An agent has added or changed the server, and nobody has decided about it. Nothing may run.
+    /// An agent has added or changed the server, and nobody has decided about it yet. Nothing may be started.
     PendingApproval,
-    /// A variable that the server needs is not set: [`ServerStatus::missing`]. It may be approved, and cannot be started.
+    /// A variable that the server needs is not set: [`ServerStatus::missing`]. The server can be approved, but not started.
     NotReady,
-    /// The server's command is not approved, so that nothing may run.
+    /// The server's command is not approved, so nothing may be started.
     Unapproved,
     /// The server's command is approved, but its tools are not.
     CommandApproved,

@@ -1,4 +1,4 @@
-//! Cuts a value to an approximate number of tokens. Each part gets a share of the budget, and a mark for what it leaves out.
+//! Cuts a value to an approximate number of tokens. Each part gets a share of the budget. A mark replaces what is left out.
 
 use super::mark::{bytes_mark, items_mark, keys_mark, mark_key, names_mark, text_mark};
 use super::measure::{COMMA, FIELD, MAX_KEY_BYTES, MIN_SHARE, Node, QUOTES, parts};
@@ -7,21 +7,22 @@ use super::share::share;
 use super::text::{head, length, tail, text_tokens};
 use crate::sandbox::Value;
 
-/// The number of first items that a list shows at least, if each of them can get [`MIN_SHARE`]. Few long items say more than many short ones.
+/// Minimum number of first items that a list shows, if each of them can get [`MIN_SHARE`]. A few long items are more useful to a model
+/// than many short ones.
 const MIN_ITEMS: usize = 4;
-/// The number of fields that a record shows at least. It is higher than for items, because fields are seldom alike.
+/// Minimum number of fields that a record shows. It is higher than for items, because fields are seldom similar to each other.
 const MIN_FIELDS: usize = 16;
-/// The tokens below which a cut text shows only its beginning, not its end.
+/// Number of tokens below which a cut text only shows its beginning and not its end.
 const MIN_FOR_TAIL: usize = 40;
 
-/// Cuts a measured value to about `tokens`. `note` is appended to the outermost mark.
+/// Cuts a measured value to about `tokens` tokens. `note` is added to the outermost mark.
 pub(super) fn cut(value: &Value, nodes: &[Node], tokens: usize, note: &str) -> (Value, Omissions) {
     let mut cutter = Cutter { nodes, note, path: Vec::new(), omissions: Omissions::default() };
     let (cut, _) = cutter.part(value, 0, tokens);
     (cut, cutter.omissions)
 }
 
-/// Cuts a value recursively. The recursion follows the nodes, which are at most [`super::MAX_DEPTH`] levels deep.
+/// Cuts a value recursively. The recursion follows the nodes, so it is at most [`super::MAX_DEPTH`] levels deep.
 struct Cutter<'a> {
     nodes: &'a [Node],
     note: &'a str,
@@ -29,7 +30,7 @@ struct Cutter<'a> {
     omissions: Omissions,
 }
 
-/// A value as it is shown, and its cost in tokens.
+/// A value in the form in which it is shown, and its cost in tokens.
 type Shown = (Value, usize);
 
 impl<'a> Cutter<'a> {
@@ -50,7 +51,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Returns the note for the current mark. Only the outermost mark has one.
+    /// Returns the note for the current mark. Only the outermost mark has a note.
     fn note(&self) -> &'a str {
         if self.path.is_empty() { self.note } else { "" }
     }
@@ -89,7 +90,7 @@ impl<'a> Cutter<'a> {
             left = rest;
             chosen.push((index, part));
         }
-        // If all items are shown, no mark is needed, and its tokens go to the items.
+        // If all items are shown, no mark is needed. Its tokens are then used for the items.
         let spare = if chosen.len() == whole && self.note().is_empty() { for_mark } else { 0 };
         let shown = self.shared(room + spare - COMMA * chosen.len(), &chosen, |index| (Step::Index(index), &items[index]));
         let mut cost = QUOTES + COMMA * shown.len();
@@ -114,7 +115,7 @@ impl<'a> Cutter<'a> {
         let mut chosen = Vec::new();
         for (index, part) in parts(self.nodes, node).enumerate() {
             let (key, cost) = (self.nodes[part].key as usize + FIELD, self.nodes[part].cost as usize);
-            // A further field costs more than `FIELD` tokens, even with an empty name.
+            // Even a field with an empty name costs more than `FIELD` tokens.
             if left <= FIELD {
                 break;
             }
@@ -143,7 +144,7 @@ impl<'a> Cutter<'a> {
         (Value::Record(cut), cost)
     }
 
-    /// Returns the chosen parts in their order, each cut to its share.
+    /// Returns the chosen parts in their order. Each is cut to its share of the tokens.
     fn shared(&mut self, tokens: usize, chosen: &[(usize, usize)], part: impl Fn(usize) -> (Step<'a>, &'a Value)) -> Vec<Shown> {
         let costs: Vec<usize> = chosen.iter().map(|(_, node)| self.nodes[*node].cost as usize).collect();
         let mut shown: Vec<Shown> = vec![(Value::Null, 0); chosen.len()];
@@ -158,7 +159,8 @@ impl<'a> Cutter<'a> {
         shown
     }
 
-    /// Returns whether a list or record gets a mark for omitted parts. The outermost list or record always gets a mark if there is a note.
+    /// Returns whether a list or record gets a mark for omitted parts. If there is a note, the outermost list or record always gets a
+    /// mark. Also records the omission.
     fn leaves_mark(&mut self, node: usize, kind: OmissionKind, kept: usize, of: usize) -> bool {
         if kept < of {
             let inside = !self.path.is_empty();

@@ -1,12 +1,13 @@
-//! The lines around a position in the agent's code, shown as compilers show them.
+//! Shows the lines around a position in the agent's code, as compilers do.
 
-/// Lines that are shown before the reported line. `AFTER` is the number of lines after it.
+/// Number of lines that are shown before the reported line. `AFTER` is the number of lines after it.
 const BEFORE: usize = 2;
 const AFTER: usize = 1;
-/// The maximum characters of one line that are shown.
+/// Maximum number of characters of one line that are shown.
 const MAX_LINE_CHARS: usize = 120;
 
-/// Returns the line, the lines around it, and a caret under the column. Lines and columns count from 1. Returns `None` if the code has no such line.
+/// Returns the reported line, the lines around it, and a caret under the column. Lines and columns count from 1. Returns `None` if the
+/// code has no such line.
 pub(super) fn excerpt(code: &str, line: u32, column: Option<u32>) -> Option<String> {
     let line = usize::try_from(line).ok()?.checked_sub(1)?;
     let first = line.saturating_sub(BEFORE);
@@ -29,7 +30,8 @@ pub(super) fn excerpt(code: &str, line: u32, column: Option<u32>) -> Option<Stri
     Some(text.join("\n"))
 }
 
-/// Returns the line with tabs replaced by spaces, and the column's position in it. A long line is cut to the part around the column.
+/// Returns the line with its tabs replaced by spaces, and the position of the column in it. A long line is cut to the part around the
+/// column.
 fn window(line: &str, column: Option<usize>) -> (String, Option<usize>) {
     let length = line.chars().take(column.unwrap_or(0).max(MAX_LINE_CHARS) + 1).count();
     let column = column.filter(|column| *column <= length);

@@ -9,18 +9,19 @@ use super::omission::Omission;
 use super::plain::tokens_within;
 use crate::sandbox::Value;
 
-/// The maximum attempts to find a cut. The cost of a cut is estimated before it is counted, so a cut may have to be corrected.
+/// Maximum number of attempts to find a cut. More than one may be needed, because the cost of a cut is only estimated before the cut is
+/// made.
 const ATTEMPTS: usize = 8;
-/// The percentage of the budget at which a cut is large enough.
+/// Percentage of the budget from which a cut is large enough.
 const ENOUGH: usize = 94;
 
 /// A value that was cut.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fitted {
-    /// The value after the cut, of the whole value's JSON type: a text, a list or a record. Apart from marks, each part of it is in the whole value
-    /// at the same path.
+    /// The cut value. It has the same JSON type as the whole value: a text, a list or a record. Apart from marks, each of its parts is in
+    /// the whole value at the same path.
     pub value: Value,
-    /// The omissions in the order of the value, at most a thousand.
+    /// The omissions in the order of the value. At most a thousand are listed.
     pub omitted: Vec<Omission>,
 }
 
@@ -39,10 +40,10 @@ pub fn fits(value: &Value, budget: usize) -> bool {
 
 /// Returns the largest useful cut of a value within a token budget, or `None` if the whole value fits.
 ///
-/// Small parts stay whole, and large parts share the rest of the budget equally. A text keeps its beginning and its end, a list keeps its first
-/// items, and a record keeps as many fields as get a share. A mark replaces each omission and says how much was left out: inside a text, as the last
-/// item of a list, or as the last field (`…`) of a record. The outermost mark refers to the whole value by `handle`. With a budget below
-/// [`super::MIN_RESULT_TOKENS`], the outermost mark alone may exceed the budget.
+/// Small parts are not cut, and large parts share the rest of the budget equally. A text keeps its beginning and its end, a list keeps
+/// its first items, and a record keeps as many fields as get a share. A mark replaces each omission and says how much was left out:
+/// inside a text, as the last item of a list, or as the last field (`…`) of a record. The outermost mark refers to the whole value by
+/// `handle`. If the budget is below [`super::MIN_RESULT_TOKENS`], the outermost mark alone may exceed it.
 ///
 /// ```
 /// use hyperlight_mcp::results::{Handle, fit};
@@ -60,7 +61,7 @@ pub fn fit(value: &Value, budget: usize, handle: Handle<'_>) -> Option<Fitted> {
     if fits(value, budget) {
         return None;
     }
-    // The estimate of a cut can be higher than its counted tokens, so cuts above the budget are tried too.
+    // The estimated cost of a cut can be higher than its counted tokens. So cuts whose estimated cost exceeds the budget are tried too.
     let most = budget.saturating_mul(2);
     let (nodes, note) = (measure(value, most), handle.note());
     let attempt = |tokens| {
@@ -69,7 +70,7 @@ pub fn fit(value: &Value, budget: usize, handle: Handle<'_>) -> Option<Fitted> {
         (tokens, Fitted { value, omitted: omissions.into_list() })
     };
     let (mut fitted, mut best) = (None, 0);
-    // The largest attempt that fitted, and the smallest attempt that was too large.
+    // The largest attempt that fitted into the budget, and the smallest attempt that was too large.
     let (mut below, mut above) = (0, most);
     let mut next = budget;
     for _ in 0..ATTEMPTS {
@@ -82,12 +83,13 @@ pub fn fit(value: &Value, budget: usize, handle: Handle<'_>) -> Option<Fitted> {
                 if tokens.saturating_mul(100) >= budget.saturating_mul(ENOUGH) {
                     break;
                 }
-                // The next attempt grows in proportion to the unused budget, below the smallest attempt that was too large.
+                // The budget is not used up. The next attempt is larger in proportion to the unused part, but smaller than the smallest
+                // attempt that was too large.
                 next = next.saturating_mul(budget) / tokens.max(1);
             }
             (tokens, _) => {
                 above = next;
-                // A margin below the exact proportion; otherwise the next attempt could again exceed the budget by a token.
+                // The next attempt is slightly below the exact proportion. Otherwise it could exceed the budget again by a single token.
                 next = (next.saturating_mul(budget) / tokens.unwrap_or(most).max(1)).saturating_sub(1 + budget / 500);
             }
         }

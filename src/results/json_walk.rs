@@ -1,24 +1,25 @@
-//! Walks over the JSON text of a value that crosses the VM boundary. A walk goes from a list or object to its children and does not parse the rest.
+//! Walks over the JSON text of a value that crosses the VM boundary. From a list or an object, a walk goes to its children. The rest of
+//! the text is not parsed.
 
-/// The key that marks bytes and escaped objects; `src/sandbox/value.rs` defines the format.
+/// Key that marks bytes and escaped objects. `src/sandbox/value.rs` defines the format.
 const MARK: &str = "\"$bytes\"";
 
 /// A value at a position in a JSON text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Walk<'a> {
     json: &'a str,
-    /// The offset at which the value begins.
+    /// Byte offset at which the value begins.
     at: usize,
 }
 
-/// The kind of a value, as far as the walk distinguishes kinds.
+/// Kind of a value. Only the kinds that a walk needs are distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     List,
     Record,
     Text,
     Bytes,
-    /// A number, a boolean, null.
+    /// A number, a boolean or null.
     Other,
 }
 
@@ -29,7 +30,7 @@ impl<'a> Walk<'a> {
 
     /// Returns the JSON text of the value.
     pub(super) fn text(self) -> &'a str {
-        // Both offsets are character boundaries in valid JSON. `get` avoids a panic for invalid JSON.
+        // Both offsets are character boundaries if the JSON is valid. `get` avoids a panic if it is not.
         self.json.get(self.at..after_value(self.json.as_bytes(), self.at)).unwrap_or_default()
     }
 
@@ -45,7 +46,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the children: the items of a list, or the fields of an object with their keys.
+    /// Returns the children of the value: the items of a list, or the fields of an object with their keys.
     pub(super) fn children(self) -> Children<'a> {
         let (form, open) = match (self.byte(self.at), self.marked()) {
             (b'{', Some(list)) => (Form::Pairs, list),
@@ -59,7 +60,7 @@ impl<'a> Walk<'a> {
         self.json.as_bytes().get(at).copied().unwrap_or_default()
     }
 
-    /// Returns the offset of the value after the key [`MARK`], if that is the object's first key.
+    /// Returns the byte offset of the value that belongs to the key [`MARK`]. Returns `None` if `MARK` is not the object's first key.
     fn marked(self) -> Option<usize> {
         let bytes = self.json.as_bytes();
         let key = after_space(bytes, self.at + 1);
@@ -68,20 +69,20 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The form in which the children of a value are written.
+/// Form in which the children of a value are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Items,
     Fields,
-    /// The fields of an escaped object, each written as `[key, value]`.
+    /// The fields of an escaped object. Each is written as `[key, value]`.
     Pairs,
 }
 
-/// An iterator over the children of a value. A child is only skipped when the next one is requested.
+/// Iterator over the children of a value. A child is only skipped when the next child is requested.
 pub(super) struct Children<'a> {
     json: &'a str,
     form: Form,
-    /// The offset of the next child, or of the closing bracket.
+    /// Byte offset of the next child or of the closing bracket.
     next: usize,
 }
 
@@ -109,7 +110,7 @@ impl<'a> Iterator for Children<'a> {
 }
 
 impl Children<'_> {
-    /// Returns a key, and the offset of its value: after a colon, or after a comma.
+    /// Returns a key and the byte offset of its value. The separator between them is either a colon or a comma.
     fn key_and_value(&self, key: usize) -> (Option<String>, usize) {
         let bytes = self.json.as_bytes();
         let end = after_value(bytes, key);
@@ -125,7 +126,7 @@ fn after_space(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Returns the end of the value that begins at `at`. It does not recurse, so deep nesting cannot overflow the stack.
+/// Returns the end of the value that begins at `at`. The function is not recursive, so deep nesting cannot overflow the stack.
 fn after_value(bytes: &[u8], mut at: usize) -> usize {
     let mut depth = 0_usize;
     while let Some(byte) = bytes.get(at) {
@@ -188,7 +189,7 @@ mod tests {
         })
     }
 
-    /// Parses a value with walks alone.
+    /// Parses a value by using only walks.
     fn read(here: Walk<'_>) -> Json {
         match here.kind() {
             Kind::List => here.children().map(|(_, item)| read(item)).collect(),

@@ -1,24 +1,24 @@
-//! The texts that replace parts that were left out of a value.
+//! Marks: texts that replace parts that were left out of a value.
 
 use super::text::text_tokens;
 
-/// The most fields that a mark lists by name. A larger number of fields is only counted.
+/// Maximum number of fields that a mark lists by name. If there are more, the mark only contains their number.
 const MAX_NAMES: usize = 3;
 const MAX_NAME_BYTES: usize = 40;
 
 /// The way in which the outermost mark refers to the whole value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handle<'a> {
-    /// Later runs of the same sandbox can read the whole value with `saved(id)` of `host:mcp`.
+    /// The whole value is saved. Later runs of the same sandbox can read it with `saved(id)` of `host:mcp`.
     Saved(&'a str),
-    /// The value is larger than the limit of a sandbox's saved values (`limits.maxSavedBytes`).
+    /// The value was not saved, because it exceeds the limit of a sandbox's saved values (`limits.maxSavedBytes`).
     TooLarge,
     /// The mark does not mention the whole value.
     None,
 }
 
 impl Handle<'_> {
-    /// Returns the note of the outermost mark. Inner marks have no note, to save tokens.
+    /// Returns the note for the outermost mark. Inner marks have no note, which saves tokens.
     pub(super) fn note(self) -> String {
         match self {
             Self::Saved(id) => format!("; saved(\"{id}\") of host:mcp has all of it"),
@@ -28,7 +28,7 @@ impl Handle<'_> {
     }
 }
 
-/// Returns the mark between the beginning and the end of a text, or after its beginning.
+/// Returns the mark for a cut text. It is placed after the beginning of the text, and before its end if the end is shown.
 pub(super) fn text_mark(left_out: usize, note: &str) -> String {
     format!("… [{left_out} characters left out{note}]")
 }
@@ -38,17 +38,17 @@ pub(super) fn bytes_mark(bytes: usize, note: &str) -> String {
     format!("… [{bytes} bytes left out{note}]")
 }
 
-/// Returns the mark that becomes a list's last item.
+/// Returns the mark that is added to a list as its last item.
 pub(super) fn items_mark(kept: usize, of: usize, note: &str) -> String {
     format!("… {}", counted(kept, of, "items", note))
 }
 
-/// Returns the text of a record's last field, whose key is `…`.
+/// Returns the mark that is added to a record as its last field. The key of this field is `…`.
 pub(super) fn keys_mark(kept: usize, of: usize, note: &str) -> String {
     counted(kept, of, "keys", note)
 }
 
-/// Returns a mark that names the fields that were left out, or `None` if that costs more tokens than their number.
+/// Returns a mark that names the fields that were left out. Returns `None` if names cost more tokens than the number of fields.
 pub(super) fn names_mark<'a>(names: impl Iterator<Item = &'a str>, of: usize, note: &str) -> Option<String> {
     let names: Vec<&str> = names.take(MAX_NAMES + 1).collect();
     if names.is_empty() || names.len() > MAX_NAMES || names.iter().any(|name| name.len() > MAX_NAME_BYTES) {
@@ -61,14 +61,14 @@ pub(super) fn names_mark<'a>(names: impl Iterator<Item = &'a str>, of: usize, no
 
 fn counted(kept: usize, of: usize, what: &str, note: &str) -> String {
     match of - kept {
-        // The outermost list or record says where the whole value is, even if only nested parts were cut.
+        // The outermost list or record contains the reference to the whole value, even if only nested parts were cut.
         0 => format!("nested values were cut{note}"),
         all if all == of => format!("{all} {what} left out{note}"),
         left => format!("{left} of {of} {what} left out{note}"),
     }
 }
 
-/// Returns a key for a record's mark: `…`, repeated until the record does not have that key.
+/// Returns a key for a record's mark. It is `…`, repeated until the record does not have this key.
 pub(super) fn mark_key<'a>(keys: impl Iterator<Item = &'a str>) -> String {
     const ONE: &str = "…";
     let mut taken: Vec<usize> = keys.filter(|key| key.chars().all(|character| character == '…')).map(|key| key.len() / ONE.len()).collect();

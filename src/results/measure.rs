@@ -1,4 +1,4 @@
-//! Measures the cost of each part of a value once, before the value is cut.
+//! Measures the cost of each part of a value. This is done only once, before the value is cut.
 
 use serde_json::Number;
 
@@ -7,42 +7,44 @@ use super::text::{byte_tokens, text_tokens};
 use crate::catalog::estimate_tokens;
 use crate::sandbox::Value;
 
-/// The cost of parts beyond the depth limit. It exceeds every budget.
+/// Cost of parts beyond the depth limit. This cost exceeds every budget.
 const TOO_DEEP: u32 = u32::MAX / 4;
 
-/// The tokens that a shown part gets at least, unless it costs less. They are enough for its beginning and a mark.
+/// Minimum number of tokens that a shown part gets, unless it costs less. They are enough for its beginning and a mark.
 pub(super) const MIN_SHARE: usize = 24;
-/// The maximum length of a key in a cut. Fields with longer keys are left out, because keys cannot be cut and are part of every path.
+/// Maximum length in bytes of a key in a cut. Fields with longer keys are left out, because keys cannot be cut and are part of every
+/// path.
 pub(super) const MAX_KEY_BYTES: usize = 256;
-/// The number of fields that are measured, as a multiple of the fields that a cut could show.
+/// Factor between the number of fields that a cut could show and the number of fields that are measured.
 const FIELDS_LOOKED_AT: usize = 16;
 
-/// The tokens of the quotes of a text, or of the brackets of a list or record.
+/// Tokens of the quotes of a text, or of the brackets of a list or record.
 pub(super) const QUOTES: usize = 1;
-/// The tokens of the comma after an item.
+/// Tokens of the comma after an item.
 pub(super) const COMMA: usize = 1;
-/// The tokens of the quotes, colon and comma of a field.
+/// Tokens of the quotes, the colon and the comma of a field.
 pub(super) const FIELD: usize = 3;
 
-/// The measurement of a value. In a list of nodes, a value's node comes first, followed by the nodes of its parts in order.
+/// Measurement of a value. In a list of nodes, the node of a value comes first. It is followed by the nodes of the value's parts in
+/// order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Node {
-    /// The approximate number of tokens, or a number above the budget.
+    /// Approximate number of tokens, or a number above the budget.
     pub(super) cost: u32,
-    /// The tokens of the key, if the value is a field.
+    /// Tokens of the key if the value is a field of a record, and otherwise 0.
     pub(super) key: u32,
-    /// The number of nodes of the value, with its own node and those of all nested parts.
+    /// Number of nodes that belong to the value: its own node and the nodes of all nested parts.
     pub(super) nodes: u32,
 }
 
-/// Measures a value for cuts of at most `cap` tokens. Parts that no such cut could show are not measured.
+/// Measures a value for cuts of at most `cap` tokens. Parts that such a cut could not show are not measured.
 pub(super) fn measure(value: &Value, cap: usize) -> Vec<Node> {
     let mut nodes = Vec::new();
     visit(value, 0, cap, 0, &mut nodes);
     nodes
 }
 
-/// Returns the indices of the nodes of a list's or record's parts.
+/// Returns the indexes of the nodes of the parts of a list or record.
 pub(super) fn parts(nodes: &[Node], index: usize) -> impl Iterator<Item = usize> {
     let end = index + nodes[index].nodes as usize;
     let mut next = index + 1;
@@ -70,7 +72,8 @@ fn visit(value: &Value, key: u32, cap: usize, depth: usize, nodes: &mut Vec<Node
     cost
 }
 
-/// Measures the items in order. It stops when the items so far, with [`MIN_SHARE`] each, exceed `cap`: a cut cannot show more items.
+/// Measures the items of a list in order. Stops when the measured items exceed `cap` even if each of them only gets [`MIN_SHARE`],
+/// because a cut cannot show more items.
 fn list(items: &[Value], cap: usize, depth: usize, nodes: &mut Vec<Node>) -> u32 {
     let (mut cost, mut least) = (bounded(QUOTES), 0);
     for item in items {
@@ -84,7 +87,8 @@ fn list(items: &[Value], cap: usize, depth: usize, nodes: &mut Vec<Node>) -> u32
     cost
 }
 
-/// Measures more fields than a cut could show, because a small field is shown even if it follows large fields that are not.
+/// Measures the fields of a record. More fields are measured than a cut could show. The reason is that a small field may be shown
+/// although larger fields before it are not.
 fn record(fields: &[(String, Value)], cap: usize, depth: usize, nodes: &mut Vec<Node>) -> u32 {
     let (mut cost, mut least) = (bounded(QUOTES), 0);
     for (key, value) in fields {
@@ -101,7 +105,7 @@ fn record(fields: &[(String, Value)], cap: usize, depth: usize, nodes: &mut Vec<
     cost
 }
 
-/// Returns the tokens of an integer without formatting it.
+/// Returns the number of tokens of a number. An integer is not formatted for this.
 fn number_tokens(number: &Number) -> usize {
     let digits = |number: u64| number.checked_ilog10().map_or(1, |digits| digits as usize / 3 + 1);
     match (number.as_u64(), number.as_i64()) {

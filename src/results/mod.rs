@@ -1,7 +1,8 @@
-//! Fits the results of runs into a token budget for a model. Values are cut by their structure, and the whole values are kept for later runs.
+//! Fits the results of runs into a token budget for a model. Values are cut according to their structure, and the whole values are saved
+//! for later runs.
 //!
-//! All functions here are pure: the caller passes in the time and the random bytes. A value is counted in the form that a model reads: JSON, with
-//! bytes as base64 text. Tokens are counted by [`crate::catalog::estimate_tokens`].
+//! All functions here are pure: the caller passes in the time and the random bytes. The tokens of a value are counted in the form that a
+//! model reads, which is JSON with bytes as base64 text. [`crate::catalog::estimate_tokens`] counts them.
 
 mod cut;
 mod excerpt;
@@ -26,8 +27,8 @@ pub use pointer::{PointerError, part};
 pub use report::{ModelError, ModelReport, for_model};
 pub use saved::{SAVED_ID_BYTES, SavedValues, saved_id};
 
-/// The lowest allowed `maxResultTokens`. With less, a cut value would hold little more than marks.
+/// Minimum value of `maxResultTokens`. With fewer tokens, a cut value would contain little more than marks.
 pub const MIN_RESULT_TOKENS: usize = 100;
 
-/// The nesting levels of lists and records that are read. A value that crosses the VM boundary has no more levels.
+/// Maximum nesting depth of lists and records that is supported. A value that crosses the VM boundary is never nested more deeply.
 const MAX_DEPTH: usize = 128;

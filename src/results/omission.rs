@@ -1,36 +1,36 @@
-//! The omissions of a cut value, with their paths.
+//! Omissions of a cut value, with their paths.
 
 use serde::Serialize;
 
-/// The most omissions that are listed. Omissions beyond this number only have their marks in the value.
+/// Maximum number of omissions that are listed. Further omissions are only visible by their marks in the value.
 const MAX_LISTED: usize = 1_000;
-/// The maximum bytes of all listed paths together.
+/// Maximum total size in bytes of all listed paths.
 const MAX_PATH_BYTES: usize = 256 * 1024;
 
 /// One part of a value that was left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Omission {
-    /// A JSON Pointer (RFC 6901) to the cut part in the whole value; `""` is the value itself.
+    /// JSON Pointer (RFC 6901) to the cut part in the whole value. `""` refers to the value itself.
     pub path: String,
     pub kind: OmissionKind,
-    /// The amount that is shown; `of` is the whole amount. Text is counted in UTF-16 units; other kinds by bytes, items or keys.
+    /// Amount that is shown. `of` is the whole amount. Text is counted in UTF-16 units, and other kinds in bytes, items or keys.
     pub kept: usize,
     pub of: usize,
 }
 
-/// The kind of value that was cut.
+/// Kind of the part that was left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OmissionKind {
-    /// The middle or the end of a text.
+    /// The middle or the end of a text was left out.
     Text,
-    /// The last items of a list.
+    /// The last items of a list were left out.
     Items,
-    /// Fields of a record.
+    /// Fields of a record were left out.
     Keys,
-    /// All of the bytes. A text in their place gives their number.
+    /// All bytes were left out. A text that replaces them contains their number.
     Bytes,
-    /// All items or keys of a nested list or record, because the budget left no room for any of them.
+    /// All items or fields of a nested list or record were left out, because the budget was too small for any of them.
     Depth,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Step<'a> {
     Key(&'a str),
 }
 
-/// The omissions that were found, in any order.
+/// Omissions that were found. They may be in any order.
 #[derive(Default)]
 pub(super) struct Omissions {
     listed: Vec<(usize, Omission)>,
@@ -49,7 +49,7 @@ pub(super) struct Omissions {
 }
 
 impl Omissions {
-    /// Adds an omission. `place` is its position in the value, for sorting.
+    /// Adds an omission. `place` is the position of the cut part in the value, by which the omissions are sorted.
     pub(super) fn add(&mut self, place: usize, path: &[Step<'_>], kind: OmissionKind, kept: usize, of: usize) {
         if self.listed.len() >= MAX_LISTED || self.path_bytes >= MAX_PATH_BYTES {
             return;
@@ -66,7 +66,7 @@ impl Omissions {
     }
 }
 
-/// Returns a path as a JSON Pointer (RFC 6901): `~` becomes `~0`, `/` becomes `~1`.
+/// Returns a path as a JSON Pointer (RFC 6901). `~` is replaced by `~0`, and `/` by `~1`.
 fn pointer(path: &[Step<'_>]) -> String {
     let mut text = String::new();
     for step in path {

@@ -1,4 +1,4 @@
-//! A value in the form that a model reads: JSON, with bytes as base64 text.
+//! Counts the tokens of a value in the form that a model reads, which is JSON with bytes as base64 text.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use super::MAX_DEPTH;
 use crate::catalog::estimate_tokens;
 use crate::sandbox::Value;
 
-/// The maximum number of bytes of text for one estimated token: sixteen spaces, or six letters, and one space before a word.
+/// Maximum number of bytes of text for one estimated token: one space before a word, and sixteen spaces or six letters.
 const MAX_BYTES_PER_TOKEN: usize = 17;
 
-/// Returns the tokens of a value, or `None` if they exceed `budget` or the value has more than [`MAX_DEPTH`] levels.
+/// Returns the number of tokens of a value. Returns `None` if they exceed `budget`, or if the value has more than [`MAX_DEPTH`] levels.
 pub(super) fn tokens_within(value: &Value, budget: usize) -> Option<usize> {
     let limit = budget.saturating_mul(MAX_BYTES_PER_TOKEN).saturating_add(MAX_BYTES_PER_TOKEN);
     let mut writer = Writer { text: String::new(), limit };
@@ -21,22 +21,22 @@ pub(super) fn tokens_within(value: &Value, budget: usize) -> Option<usize> {
     Some(estimate_tokens(&writer.text)).filter(|tokens| *tokens <= budget)
 }
 
-/// Returns the JSON text of a string.
+/// Returns a string as JSON text.
 pub(super) fn quoted(text: &str) -> String {
     Json::String(text.to_owned()).to_string()
 }
 
-/// Returns whether JSON contains the text unchanged between quotes.
+/// Returns whether the JSON form of a text is the unchanged text between quotes.
 pub(super) fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\')
 }
 
-/// Returns the length of the base64 text of `bytes` bytes.
+/// Returns the length of the base64 text for `bytes` bytes.
 fn base64_length(bytes: usize) -> usize {
     bytes.div_ceil(3).saturating_mul(4)
 }
 
-/// Writes JSON, and stops when the text is too long or the value too deep.
+/// Writes JSON. Stops if the text becomes too long, or if the value is nested too deeply.
 struct Writer {
     text: String,
     limit: usize,
@@ -88,7 +88,7 @@ impl Writer {
 
     fn number(&mut self, number: &Number) -> Option<()> {
         self.room(1)?;
-        // Written directly into the text, because there may be a million numbers. Writing to a `String` cannot fail.
+        // The number is written directly into the text, because there may be a million numbers. Writing to a `String` cannot fail.
         let _ = write!(self.text, "{number}");
         Some(())
     }

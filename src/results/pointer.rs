@@ -1,21 +1,22 @@
-//! Finds a part of a value by a JSON Pointer (RFC 6901) in the value's JSON text, without parsing the text into a value.
+//! Finds the part of a value that a JSON Pointer (RFC 6901) refers to. The value is given as JSON text, and the text is not parsed into a
+//! value.
 
 use super::json_walk::{Kind, Walk};
 
-/// The maximum characters of a pointer or a key that a message quotes.
+/// Maximum number of characters of a pointer or a key that a message quotes.
 const MAX_QUOTED_CHARS: usize = 100;
-/// The maximum number of keys that a message lists.
+/// Maximum number of keys that a message lists.
 const MAX_LISTED_KEYS: usize = 10;
 
-/// The reason why a pointer names no part of the value.
+/// The reason why a pointer does not refer to a part of the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PointerError(pub String);
 
-/// Returns the JSON text of the part that a pointer names; `""` names the whole value. The text is read at most once up to the part, and once more to
-/// write the error message.
+/// Returns the JSON text of the part to which a pointer refers. `""` refers to the whole value. The text up to the part is read at most
+/// once, and once more if an error message must be written.
 ///
 /// # Errors
-/// A message about an invalid pointer, or about the last part of the path that exists.
+/// A message. It describes an invalid pointer, or the last part of the path that exists.
 ///
 /// ```
 /// use hyperlight_mcp::results::part;
@@ -43,7 +44,7 @@ pub fn part<'a>(json: &'a str, pointer: &str) -> Result<&'a str, PointerError> {
     Ok(here.text())
 }
 
-/// Returns the item or field `name` of a value.
+/// Returns the item or field `name` of a value. Returns `None` if there is none.
 fn step_into<'a>(value: Walk<'a>, name: &str) -> Option<Walk<'a>> {
     match value.kind() {
         Kind::List => value.children().nth(index(name)?).map(|(_, item)| item),
@@ -73,7 +74,7 @@ fn what_there_is(value: Walk<'_>) -> String {
     }
 }
 
-/// Parses a list index as RFC 6901 defines it: without a sign and without leading zeros.
+/// Parses a list index as defined by RFC 6901, which means without a sign and without leading zeros.
 fn index(name: &str) -> Option<usize> {
     let plain = name == "0" || (!name.starts_with('0') && name.bytes().all(|byte| byte.is_ascii_digit()));
     plain.then(|| name.parse().ok())?

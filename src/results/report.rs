@@ -1,4 +1,4 @@
-//! Renders the report of a run for a model within a token budget.
+//! Renders the report of a run for a model, within a token budget.
 
 use serde_json::{Map, Value as Json};
 
@@ -9,27 +9,27 @@ use super::text::{head, tail, text_tokens};
 use crate::catalog::estimate_tokens;
 use crate::sandbox::{LogEntry, Value};
 
-/// The budget is divided by this number to get the log's share, if the value needs the rest.
+/// Divisor of the budget that gives the maximum share of the log. The value gets the rest.
 const LOG_SHARE: usize = 4;
-/// The budget is divided by this number to get the share of the warnings.
+/// Divisor of the budget that gives the maximum share of the warnings.
 const WARNING_SHARE: usize = 8;
-/// A list's share is divided by this number to get the maximum size of one entry.
+/// Divisor of a list's share that gives the maximum size of one entry.
 const ENTRY_SHARE: usize = 3;
-/// The tokens of a list without its entries, with a mark.
+/// Tokens of a list without its entries, but with a mark.
 const LIST_OVERHEAD: usize = 12;
-/// The tokens of the quotes and the comma of an entry.
+/// Tokens of the quotes and the comma of an entry.
 const ENTRY_OVERHEAD: usize = 2;
-/// The tokens of the braces and field names of a report.
+/// Tokens of the braces and the field names of a report.
 const REPORT_OVERHEAD: usize = 8;
-/// The tokens that each part gets at least.
+/// Minimum number of tokens of each part.
 const LEAST: usize = 16;
 
-/// The failure of a run. The caller has redacted its texts.
+/// The failure of a run. The caller has already redacted its texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelError<'a> {
     pub code: &'a str,
     pub message: &'a str,
-    /// The line in the agent's code, counted from 1.
+    /// Line in the agent's code, counted from 1.
     pub line: Option<u32>,
     pub column: Option<u32>,
 }
@@ -37,9 +37,9 @@ pub struct ModelError<'a> {
 /// The parts of a run's report.
 #[derive(Debug, Clone)]
 pub struct ModelReport<'a> {
-    /// The whole value that the run returned, or the error if it failed.
+    /// The whole value that the run returned, or the error with which it failed.
     pub outcome: Result<&'a Value, ModelError<'a>>,
-    /// The agent's own code, for an excerpt. If it is empty, there is no excerpt.
+    /// The agent's own code, from which an excerpt is made. If it is empty, there is no excerpt.
     pub code: &'a str,
     pub logs: &'a [LogEntry],
     pub warnings: &'a [String],
@@ -47,10 +47,11 @@ pub struct ModelReport<'a> {
 
 /// Returns the report as plain JSON within a token budget.
 ///
-/// The report is one object. It has `value`, or `error` with `code`, `message`, `line`, `column` and `excerpt` as far as they are known. `logs` and
-/// `warnings` follow unless they are empty. A log entry is a text, prefixed with its level unless the level is `log`. If the log is too long, its
-/// last entries are kept, because they are the most useful. The value gets all tokens that log and warnings do not need, at least half of the budget.
-/// `handle` saves the value, so it is only called if the value must be cut. It returns the reference to the whole value.
+/// The report is one object. It contains `value`, or `error` with `code`, `message`, `line`, `column` and `excerpt` as far as they are
+/// known. Then follow `logs` and `warnings`, unless they are empty. A log entry is a text. The text begins with the entry's level, unless
+/// the level is `log`. If the log is too long, its last entries are kept, because they are the most useful. The value gets all tokens
+/// that the log and the warnings do not need, which is at least half of the budget. `handle` is only called if the value must be cut. It
+/// saves the value, and returns the reference to the whole value.
 ///
 /// ```
 /// use hyperlight_mcp::results::{Handle, ModelReport, for_model};
@@ -74,7 +75,8 @@ pub fn for_model<'h>(report: &ModelReport<'_>, budget: usize, handle: impl FnOnc
         }
         Err(_) => Handle::None,
     };
-    // The size of a report is estimated from its parts. If the rendered report is larger than the budget, it is rendered again with less.
+    // The size of a report is estimated from its parts. If the rendered report exceeds the budget, it is rendered again with fewer
+    // tokens.
     let mut within = budget;
     loop {
         let json = render(report, within, handle);
@@ -86,7 +88,7 @@ pub fn for_model<'h>(report: &ModelReport<'_>, budget: usize, handle: impl FnOnc
     }
 }
 
-/// Returns whether the whole value fits beside the rendered log and warnings.
+/// Returns whether the whole value fits into the budget together with the rendered log and warnings.
 fn stays_whole(report: &ModelReport<'_>, value: &Value, budget: usize) -> bool {
     let rest = rest(report, budget);
     fits(value, budget.saturating_sub(rest.tokens + REPORT_OVERHEAD))
@@ -144,14 +146,15 @@ fn described(error: &ModelError<'_>, code: &str, room: usize) -> Json {
             fields.insert(name.to_owned(), number.into());
         }
     }
-    // An excerpt that would have to be cut is left out, because a part of it is not useful.
+    // An excerpt that does not fit is left out completely, because a part of an excerpt is not useful.
     if let Some(excerpt) = excerpt.filter(|text| text_tokens(text, room) <= room / 2) {
         fields.insert("excerpt".to_owned(), excerpt.into());
     }
     Json::Object(fields)
 }
 
-/// Returns as many entries as fit into `tokens`, in their order. With `last`, `entries` come in reverse order, and the last ones are kept.
+/// Returns as many entries as fit into `tokens` tokens, in their original order. If `last` is true, `entries` must be in reverse order,
+/// and the last entries are kept.
 fn listed(entries: impl Iterator<Item = String>, count: usize, tokens: usize, last: bool, what: &str) -> Vec<String> {
     let room = tokens.saturating_sub(LIST_OVERHEAD);
     let (mut left, most) = (room, (room / ENTRY_SHARE).max(LEAST));
@@ -177,7 +180,7 @@ fn list_tokens(entries: &[String]) -> usize {
     entries.iter().map(|entry| text_tokens(entry, usize::MAX) + ENTRY_OVERHEAD).sum::<usize>() + ENTRY_OVERHEAD + 2
 }
 
-/// Returns the beginning and the end of a text within `tokens` tokens.
+/// Returns a text that is shortened to `tokens` tokens. It consists of the beginning and the end of the original.
 fn shortened(text: &str, tokens: usize) -> String {
     if text_tokens(text, tokens) <= tokens {
         return text.to_owned();

@@ -1,17 +1,17 @@
-//! Values that later runs of the same sandbox can read.
+//! Saved values, which later runs of the same sandbox can read.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::sandbox::Wire;
 
-/// The number of random bytes in a handle.
+/// Number of random bytes in a handle.
 pub const SAVED_ID_BYTES: usize = 16;
 const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-/// The digits in base 36 that 128 bits need.
+/// Number of base 36 digits that are needed for 128 bits.
 const ID_LENGTH: usize = 25;
 
-/// Returns a handle: 128 bits as 25 digits and lowercase letters.
+/// Returns a handle, which is a number of 128 bits as 25 digits and lowercase letters.
 ///
 /// ```
 /// use hyperlight_mcp::results::saved_id;
@@ -30,12 +30,12 @@ pub fn saved_id(random: [u8; SAVED_ID_BYTES]) -> String {
     id.iter().map(|digit| char::from(*digit)).collect()
 }
 
-/// The saved values of one sandbox. Their total size and their age are limited; the oldest are removed first.
+/// The saved values of one sandbox. Their total size and their age are limited. The oldest values are removed first.
 #[derive(Debug)]
 pub struct SavedValues {
     max_bytes: usize,
     max_age: Duration,
-    /// The saved values, the oldest first.
+    /// The saved values, with the oldest first.
     entries: VecDeque<Entry>,
     bytes: usize,
 }
@@ -54,7 +54,7 @@ impl Entry {
 }
 
 impl SavedValues {
-    /// Returns an empty store. `max_bytes` limits all values together, counted as JSON and bytes.
+    /// Makes an empty store. `max_bytes` limits the total size of all values, counted as JSON and bytes.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -70,7 +70,8 @@ impl SavedValues {
         Self { max_bytes, max_age, entries: VecDeque::new(), bytes: 0 }
     }
 
-    /// Saves a value, and removes the oldest values to make room for it. Returns `false`, without a change, if the value is larger than `max_bytes`.
+    /// Saves a value. The oldest values are removed if their space is needed. If the value is larger than `max_bytes`, changes nothing
+    /// and returns `false`.
     #[must_use]
     pub fn save(&mut self, id: String, value: Wire, now: Instant) -> bool {
         let entry = Entry { id, value, saved_at: now };
@@ -93,19 +94,19 @@ impl SavedValues {
         self.bytes = 0;
     }
 
-    /// Returns a value that is still saved.
+    /// Returns a value. Returns `None` if it is no longer saved, or never was.
     pub fn get(&mut self, id: &str, now: Instant) -> Option<&Wire> {
         self.forget_old(now);
         self.entries.iter().find(|entry| entry.id == id).map(|entry| &entry.value)
     }
 
-    /// Returns the size of the values that are still saved.
+    /// Returns the total size of the values that are still saved.
     pub fn size(&mut self, now: Instant) -> usize {
         self.forget_old(now);
         self.bytes
     }
 
-    /// Returns the limits in bytes and in milliseconds, for error messages about a missing value.
+    /// Returns the limits in bytes and in milliseconds. They are used in error messages about a missing value.
     #[must_use]
     pub fn limits(&self) -> (usize, u64) {
         (self.max_bytes, u64::try_from(self.max_age.as_millis()).unwrap_or(u64::MAX))

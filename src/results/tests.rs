@@ -1,4 +1,4 @@
-//! Tests of cuts and reports: common shapes of values, random values, and running time.
+//! Tests of cuts and reports with common shapes of values and with random values, and tests of their running time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -134,7 +134,8 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Compares a cut with the whole value. Each kept part must equal the part at its path, and each omission must be listed as it is.
+/// Compares a cut with the whole value. Each kept part must be equal to the part at its path, and the list of omissions must contain each
+/// omission.
 struct Audit<'a> {
     omitted: BTreeMap<&'a str, &'a Omission>,
     met: usize,
@@ -184,10 +185,10 @@ impl Audit<'_> {
         }
     }
 
-    /// Returns how many of a list's items or a record's fields are kept, without the mark.
+    /// Returns how many items of a list or fields of a record are kept. The mark does not count.
     fn counted(&mut self, path: &str, of: usize, length: usize, last: Option<&Value>) -> usize {
         let Some(omission) = self.omitted.get(path) else {
-            // The outermost value has a mark even if all its parts are kept.
+            // The outermost value has a mark even if all of its parts are kept.
             assert_eq!(length, of + usize::from(path.is_empty()), "{path}");
             return of;
         };
@@ -305,7 +306,7 @@ fn a_value_that_is_too_large_for_a_report_is_cut_and_says_where_it_is() {
 
 // ---- running time ------------------------------------------------------------------------------------------------------
 
-/// Returns values of about `bytes` bytes, each the worst case for some part of the work.
+/// Returns values of about `bytes` bytes. Each is the worst case for a part of the work.
 fn hostile(bytes: usize) -> Vec<(&'static str, Value)> {
     let chain = |bulk: Value| (0..120).fold(bulk, |inner, _| Value::record([("a", inner)]));
     vec![
@@ -333,7 +334,7 @@ fn the_time_to_cut_a_value_grows_no_faster_than_the_value() {
     for ((what, one), (_, two)) in hostile(BYTES).into_iter().zip(hostile(2 * BYTES)) {
         // No value fits into any of these budgets.
         for budget in [MIN_RESULT_TOKENS, 8_000, 50_000] {
-            // Quadratic work takes four times as long. Load on the machine may spoil one comparison, but not all.
+            // Quadratic work would take four times as long. Load on the machine may affect some comparisons, but not all.
             let is_linear = (0..10).any(|_| cut(what, &two, budget) <= cut(what, &one, budget) * 3 + Duration::from_millis(1));
             assert!(is_linear, "{what} within {budget}");
         }

@@ -1,4 +1,4 @@
-//! Counts the tokens of texts in JSON, and cuts texts to a number of tokens.
+//! Counts the tokens of texts within JSON, and cuts texts to a number of tokens.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,12 +6,13 @@ use base64::engine::general_purpose::STANDARD;
 use super::plain::{is_plain, quoted};
 use crate::catalog::estimate_tokens;
 
-/// The length of the pieces in which texts are counted. Counting can stop after each piece.
+/// Length in bytes of the pieces in which a text is counted. Counting can stop after each piece.
 const PIECE_BYTES: usize = 512;
-/// The number of bytes that are encoded as one piece of base64 text.
+/// Number of bytes that are encoded as one piece of base64 text.
 const PIECE_OF_BYTES: usize = 384;
 
-/// Returns the tokens of a text within JSON, without its quotes; for a long text, an approximate number. Stops soon after `cap`.
+/// Returns the number of tokens of a text within JSON, without its quotes. For a long text, the number is approximate. Counting stops
+/// soon after `cap`.
 pub(super) fn text_tokens(text: &str, cap: usize) -> usize {
     let (mut tokens, mut rest) = (0, text);
     while !rest.is_empty() && tokens <= cap {
@@ -22,7 +23,7 @@ pub(super) fn text_tokens(text: &str, cap: usize) -> usize {
     tokens
 }
 
-/// Returns the tokens of bytes as base64 text. Stops soon after `cap`.
+/// Returns the number of tokens of bytes that are written as base64 text. Counting stops soon after `cap`.
 pub(super) fn byte_tokens(bytes: &[u8], cap: usize) -> usize {
     let mut tokens = 0;
     for piece in bytes.chunks(PIECE_OF_BYTES) {
@@ -34,7 +35,7 @@ pub(super) fn byte_tokens(bytes: &[u8], cap: usize) -> usize {
     tokens
 }
 
-/// Returns the longest beginning of a text that has about `tokens` tokens.
+/// Returns the longest beginning of a text with at most about `tokens` tokens.
 pub(super) fn head(text: &str, tokens: usize) -> &str {
     let (mut end, mut left) = (0, tokens);
     while end < text.len() {
@@ -49,12 +50,12 @@ pub(super) fn head(text: &str, tokens: usize) -> &str {
     text
 }
 
-/// Returns the longest end of a text that has about `tokens` tokens.
+/// Returns the longest end of a text with at most about `tokens` tokens.
 pub(super) fn tail(text: &str, tokens: usize) -> &str {
     let (mut start, mut left) = (text.len(), tokens);
     while start > 0 {
         let next = text.ceil_char_boundary(start.saturating_sub(PIECE_BYTES));
-        // `next` is before `start`, because a character is never longer than a piece.
+        // `next` is smaller than `start`, because a character is never longer than a piece.
         let cost = piece_tokens(&text[next..start]);
         if cost > left {
             let within = |length: usize| piece_tokens(&text[start - length..start]) <= left;
@@ -66,7 +67,7 @@ pub(super) fn tail(text: &str, tokens: usize) -> &str {
     text
 }
 
-/// Returns the length of a text in UTF-16 units, like JavaScript's `length`.
+/// Returns the length of a text in UTF-16 units, which is JavaScript's `length`.
 pub(super) fn length(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().map(char::len_utf16).sum() }
 }
@@ -79,7 +80,7 @@ fn piece_tokens(piece: &str) -> usize {
     estimate_tokens(&quoted[1..quoted.len() - 1])
 }
 
-/// Returns the largest number of bytes, on a character boundary, for which `within` is true.
+/// Returns the largest number of bytes that ends on a character boundary and for which `within` is true.
 fn longest(piece: &str, within: impl Fn(usize) -> bool, boundary: impl Fn(&str, usize) -> usize) -> usize {
     let (mut fits, mut too_long) = (0, piece.len());
     while fits + 1 < too_long {

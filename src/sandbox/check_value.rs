@@ -1,5 +1,5 @@
-//! Validates a value that a guest returned, before the value is used. The value must be JSON that every parser reads in the same way, and
-//! it must refer to each blob at most once. Node and this crate can read a valid value without an error, and Node reads it in a short time.
+//! Validates the value that a guest returned, before the value is used. It must be JSON that every parser reads in the same way, and it may
+//! refer to each blob at most once. Node and this crate can read a valid value without errors, and Node needs only a short time.
 
 use std::fmt;
 
@@ -25,8 +25,9 @@ pub(super) fn check_value(json: &str, blobs: usize, max_parts: usize) -> Result<
         return Err(Error::ValueTooManyParts { limit: max_parts });
     }
     looked_at.map_err(|error| invalid(&error.to_string()))?;
-    // The text below can only be the beginning of an object, because a quote within a string is escaped. A placeholder with blanks or
-    // escaped letters is a placeholder to a JSON parser, but not to a reader that looks for the text, as the glue in Node does.
+    // This text can only be the beginning of an object, because a quote within a string is escaped. A JSON parser also accepts a
+    // placeholder with blanks or escaped letters. But a reader that searches for this text, such as the glue code in Node, would not find
+    // it.
     if json.matches(PLACEHOLDER).count() == seen.placeholders {
         Ok(())
     } else {
@@ -46,7 +47,7 @@ enum Blob {
 /// The parts of a value that were seen so far.
 struct Seen {
     blobs: Vec<Blob>,
-    /// Number of placeholders: of blobs, and of escaped records.
+    /// The number of placeholders, of blobs and of escaped records.
     placeholders: usize,
     parts: Parts,
 }
@@ -58,7 +59,7 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Returns the next level, for the items of this list or record.
+    /// Returns a part at the next nesting level, for an item of this list or record.
     fn inner<E: serde::de::Error>(&mut self) -> std::result::Result<Part<'_>, E> {
         if self.level >= MAX_LEVELS {
             return Err(E::custom(format!("it has more than {MAX_LEVELS} levels")));
@@ -67,7 +68,7 @@ impl Part<'_> {
     }
 }
 
-/// Converts the error into one with which parsing ends. `check_value` returns another error in its place.
+/// Returns an error that stops the parser. `check_value` replaces it by the real error.
 fn ends<E: serde::de::Error>(_: TooMany) -> E {
     E::custom("it has too many parts")
 }
@@ -118,7 +119,7 @@ impl<'de> Visitor<'de> for Part<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> std::result::Result<(), A::Error> {
-        // An empty object counts as a level as well.
+        // An empty object counts as a level too.
         self.inner::<A::Error>()?;
         self.seen.parts.container().map_err(ends)?;
         let (mut count, mut shape) = (0, Shape::default());
@@ -140,14 +141,14 @@ impl<'de> Visitor<'de> for Part<'_> {
     }
 }
 
-/// The next key of an object that has this shape so far.
+/// The next key of an object. `shape` is the object's shape so far.
 struct Key<'a> {
     parts: &'a mut Parts,
     shape: Shape,
 }
 
 struct KnownKey {
-    /// True if it is the key of placeholders.
+    /// True if this is the key of placeholders.
     is_mark: bool,
     /// The object's shape with this key.
     shape: Shape,
@@ -174,7 +175,7 @@ impl Visitor<'_> for Key<'_> {
     }
 }
 
-/// The value of the placeholders' key: the index of a blob, or the escaped fields of a record that itself has this key.
+/// The value of the key of placeholders: the index of a blob, or the fields of an escaped record, which itself contains this key.
 struct Placeholder<'a>(Part<'a>);
 
 impl<'de> DeserializeSeed<'de> for Placeholder<'_> {
@@ -213,7 +214,7 @@ impl<'de> Visitor<'de> for Placeholder<'_> {
     }
 }
 
-/// One `[key, value]` pair of an escaped record that has this shape so far. Its value is the record's shape with its key.
+/// One `[key, value]` pair of an escaped record. `shape` is the record's shape so far. The result is the shape with this key.
 struct Entry<'a> {
     part: Part<'a>,
     shape: Shape,
@@ -279,7 +280,7 @@ mod tests {
         let records = |levels: usize| r#"{"a":"#.repeat(levels - 1) + "{}" + &"}".repeat(levels - 1);
         for nested in [lists, records] {
             check_value(&nested(MAX_LEVELS), 0).unwrap();
-            // The value must also be readable inside its envelope.
+            // The value must also be readable inside of its envelope.
             let wire = Wire { json: format!("{{\"value\":{}}}", nested(MAX_LEVELS)), blobs: Vec::new() };
             Value::from_wire(wire).unwrap();
             for levels in [MAX_LEVELS + 1, 1_000_000] {
@@ -365,7 +366,7 @@ mod tests {
         ] {
             assert!(has_too_many_parts(&json, limit), "{}", &json[..50]);
         }
-        // Values within maxValueBytes that a run may well return.
+        // Values within `maxValueBytes` that a run can be expected to return.
         for json in [
             list(
                 numbered(70_000)
@@ -392,11 +393,11 @@ mod tests {
             (r#"{"a":1}"#, 4),
             (r#"[{"a":1},{"a":1}]"#, 6),
             (r#"[{"a":1,"b":1},{"b":1,"a":1}]"#, 15),
-            // The object and its key, the list and the object that is made of it, and two entries with their keys.
+            // The costs are: the object and its key, the list and the object that is created from it, and two entries with their keys.
             (r#"{"$bytes":[["a",1],["b",2]]}"#, 4 + 2 + 2 * 5),
             ("1", 0),
         ] {
-            // The list and the text around it: one part, and a length that makes a count necessary.
+            // The list and its text cost one part. The text makes the value long enough that its parts are counted.
             let json = format!("[\"{long}\",{part}]");
             assert!(!has_too_many_parts(&json, cost + 1), "{part}");
             assert!(has_too_many_parts(&json, cost), "{part}");

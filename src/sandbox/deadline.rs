@@ -1,4 +1,4 @@
-//! A run's deadline. Its clock stops while a person is asked, because that time does not count against the run.
+//! The deadline of a run. Its clock stops while a person is asked, because this time does not count for the run.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::clock::PausableClock;
 
-/// A run's deadline. Clones are cheap and share one clock.
+/// The deadline of a run. Clones are cheap and share one clock.
 #[derive(Debug, Clone)]
 pub struct Deadline(Arc<Shared>);
 
@@ -21,15 +21,15 @@ struct Shared {
     changes: watch::Sender<()>,
 }
 
-/// The clock stops while a person is asked and the guest waits for nothing else. Time during which the guest or one of its calls works
-/// counts as the run's time. The current time is a parameter, so that tests control it.
+/// The clock of a run. It stops while a person is asked and the guest waits for nothing else. Time in which the guest or one of its calls
+/// works counts for the run. Methods take the current time as a parameter, so that tests can control it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Clock {
     passed: PausableClock,
     limit: Duration,
     questions: usize,
     guest: GuestActivity,
-    /// For each call of the run, the number of its current waits for a person or for its turn. A call without a wait is working.
+    /// For each call of the run, the number of its current waits for a person or for other calls. A call with no wait is working.
     calls: BTreeMap<CallKey, usize>,
     next: CallKey,
 }
@@ -42,7 +42,7 @@ type CallKey = u64;
 enum GuestActivity {
     /// The guest waits for its calls, and has no timer of its own.
     Waiting,
-    /// The guest executes in its VM, the host works for it, or it waits for a timer.
+    /// The guest runs in its VM, the host works for it, or it waits for a timer.
     Working,
 }
 
@@ -76,7 +76,7 @@ impl Clock {
         self.set(now);
     }
 
-    /// Begins a wait of a call, or of the whole run if `call` is `None`.
+    /// Starts a wait of a call, or of the whole run if `call` is `None`.
     fn pause(&mut self, call: Option<CallKey>, what: WaitReason, now: Instant) {
         self.questions += usize::from(what == WaitReason::Person);
         if let Some(waits) = call.and_then(|call| self.calls.get_mut(&call)) {
@@ -106,7 +106,7 @@ impl Clock {
 }
 
 impl Deadline {
-    /// Returns a deadline this long from now.
+    /// Returns a deadline that is this long from now.
     #[must_use]
     pub fn after(timeout: Duration) -> Self {
         // `tokio` cannot wait for longer than an `Instant` can represent.
@@ -114,19 +114,19 @@ impl Deadline {
         Self(Arc::new(Shared { clock: Mutex::new(Clock::start(limit, Instant::now())), changes: watch::Sender::new(()) }))
     }
 
-    /// Returns the time that is left.
+    /// Returns the remaining time.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.clock().remaining(Instant::now())
     }
 
-    /// Stops the clock while a person is asked about this call, until the pause is dropped. The clock still runs while the guest or another
-    /// call of the run works. Pauses may overlap.
+    /// Stops the clock while a person is asked about this call, until the returned value is dropped. The clock continues while the guest or
+    /// another call of the run works. Pauses may overlap.
     pub(super) fn pause_of(&self, call: Option<CallKey>) -> Pause {
         self.waiting(call, WaitReason::Person)
     }
 
-    /// Marks the call as waiting for other calls of its run, until the pause is dropped.
+    /// Marks the call as waiting for other calls of its run, until the returned value is dropped.
     pub(super) fn turn_of(&self, call: Option<CallKey>) -> Pause {
         self.waiting(call, WaitReason::Turn)
     }
@@ -147,20 +147,20 @@ impl Deadline {
         GuestWaiting(self)
     }
 
-    /// Returns the instant at which the time is up, or `None` while the clock is stopped.
+    /// Returns the instant at which the time is over. Returns `None` while the clock is stopped.
     pub(super) fn until(&self) -> Option<Instant> {
         let clock = self.clock();
         clock.passed.reaches(clock.limit)
     }
 
-    /// Wakes the polling task whenever the clock stops or starts. Never resolves.
+    /// Wakes the polling task each time the clock stops or starts. Never completes.
     pub(super) async fn changing(&self) {
         let mut changes = self.0.changes.subscribe();
         // The loop never ends, because the sender lives as long as `self`.
         while changes.changed().await.is_ok() {}
     }
 
-    /// Resolves when the time is up.
+    /// Completes when the time is over.
     pub async fn passed(&self) {
         let mut changes = self.0.changes.subscribe();
         loop {
@@ -184,7 +184,7 @@ impl Deadline {
         let changed = change(&mut clock, Instant::now());
         let has_changed = clock.passed.is_running() != was_running;
         drop(clock);
-        // This code runs for every host call, so waiting tasks are only woken if the clock has stopped or started.
+        // This code runs for every host call. To save time, it wakes waiting tasks only if the clock has stopped or started.
         if has_changed {
             self.0.changes.send_replace(());
         }
@@ -196,7 +196,7 @@ impl Deadline {
     }
 }
 
-/// A guard that marks a wait: a person is asked, or a call waits for its turn.
+/// A guard for a wait: a person is being asked, or a call waits for other calls.
 #[derive(Debug)]
 pub struct Pause {
     deadline: Deadline,
@@ -245,7 +245,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// The clock of a run whose guest waits for its calls.
+    /// Returns the clock of a run whose guest waits for its calls.
     fn waiting_for(limit: Duration, start: Instant) -> Clock {
         Clock { guest: GuestActivity::Waiting, ..Clock::start(limit, start) }
     }
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(clock.remaining(start + 103 * SECOND), 7 * SECOND);
         clock.end(working, start + 103 * SECOND);
         assert_eq!(clock.remaining(start + 200 * SECOND), 7 * SECOND);
-        // A wait that ends after its cancelled call does not stop the clock.
+        // If a call was cancelled, a wait of it that ends later does not affect the clock.
         clock.end(asking, start + 200 * SECOND);
         clock.resume(Some(asking), WaitReason::Person, start + 200 * SECOND);
         assert_eq!(clock.remaining(start + 201 * SECOND), 6 * SECOND);

@@ -1,5 +1,5 @@
-//! The frames that cross the VM's border. A frame has one JSON text and the blobs that the text refers to, each after its length (the
-//! format of `hyperlight_js_common::encode_binaries`). Frames are written in one pass and read without a copy.
+//! The frames that are exchanged with the VM. A frame contains one JSON text and the blobs to which the text refers, each preceded by its
+//! length (the format of `hyperlight_js_common::encode_binaries`). Frames are written in one pass and read without copying.
 
 use super::host::{Arguments, HostReply};
 use super::outcome::GuestOutcome;
@@ -7,11 +7,11 @@ use super::value::{MARK, Value, Wire, check_blobs, invalid, read_parts};
 use crate::error::{Error, ErrorText, Result};
 use crate::text::json::Sink;
 
-/// The largest size of an exception's message in the guest.
+/// The maximum size of an exception's message in the guest.
 const MAX_THROWN_BYTES: usize = 32 * 1024;
 /// The size of an integer in a frame: the number of parts, or the length of a part.
 const WORD: usize = 4;
-/// Spare capacity for the JSON around texts and bytes.
+/// Spare capacity for the JSON syntax around texts and bytes.
 const ENVELOPE_BYTES: usize = 64;
 
 /// Writes values as JSON, and collects their blobs.
@@ -21,13 +21,13 @@ pub(super) struct Writer<'a, S> {
     texts: Texts,
 }
 
-/// The place of long texts in a frame.
+/// The position of long texts in a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Texts {
     /// In the JSON, as quoted strings.
     Within,
-    /// In separate parts, like bytes, so that the host does not quote them and the guest does not parse them. Only a guest can read this
-    /// form (`host.rs`, `codec.js`).
+    /// In separate parts, like bytes. So the host does not have to quote them and the guest does not have to parse them. Only a guest can
+    /// read this form (`host.rs`, `codec.js`).
     Apart,
 }
 
@@ -150,7 +150,7 @@ fn word(number: usize) -> Result<[u8; WORD]> {
 pub(super) fn parts_of(frame: &[u8]) -> Result<(&str, Vec<&[u8]>)> {
     let (count, mut rest) = take_word(frame)?;
     check_blobs(count.saturating_sub(1))?;
-    // The frame's size limits the capacity, because each part has a length word.
+    // Each part has a length word, so the size of the frame limits the capacity.
     let mut blobs = Vec::with_capacity(count.min(rest.len() / WORD));
     for _ in 0..count {
         let (length, after) = take_word(rest)?;
@@ -170,10 +170,10 @@ fn take_word(bytes: &[u8]) -> Result<(usize, &[u8])> {
     Ok((usize::try_from(u32::from_le_bytes(*word)).unwrap_or(usize::MAX), rest))
 }
 
-/// Returns the frame of one value, in the form in which a guest writes it too.
+/// Returns the frame of one value, in the same form in which a guest writes it.
 ///
 /// # Errors
-/// `ERR_INTERNAL` beyond 4 GiB.
+/// `ERR_INTERNAL` above 4 GiB.
 #[doc(hidden)]
 pub fn value_frame(value: &Value) -> Result<Vec<u8>> {
     frame_of(value, Texts::Within, |writer| writer.value(value))
@@ -201,7 +201,7 @@ pub(super) fn arguments_of_wire(wire: &Wire) -> Arguments {
 }
 
 fn arguments_in(json: &str, blobs: &[&[u8]]) -> Result<Arguments> {
-    // Arguments are a list. If the guest's arguments were too large, an object with their size is sent instead.
+    // Arguments are a list. If they were too large, the guest sends an object with their size instead.
     if json.trim_start().starts_with('{')
         && let Ok(GuestOutcome::Oversize(size)) = serde_json::from_str(json)
     {
@@ -221,24 +221,25 @@ pub fn encode_reply(reply: HostReply) -> Vec<u8> {
         ReplyFrame::Field(name, value) => frame_of(&value, Texts::Apart, |writer| writer.field(name, &value)),
         ReplyFrame::Written(wire) => wire.to_frame(),
     };
-    // Encoding only fails beyond 4 GiB, and the bridge limits replies to far less.
+    // Encoding fails only above 4 GiB, and the bridge limits replies to far less.
     frame.unwrap_or_default()
 }
 
-/// Encodes a reply, or an error if the reply exceeds the guest's buffer. A write past the end of the buffer would stop the guest.
+/// Encodes a reply. Encodes an error instead if the reply does not fit into the guest's buffer, because writing past the end of the buffer
+/// would stop the guest.
 pub(super) fn fitting_frame(reply: HostReply, capacity: usize) -> Vec<u8> {
     let frame = encode_reply(reply);
     if frame.len() <= capacity { frame } else { encode_reply(too_large(frame.len(), capacity)) }
 }
 
-/// Encodes a reply like [`fitting_frame`], for an answer that contains several replies.
+/// Does the same as [`fitting_frame`] for a reply that is one of several in an answer.
 pub(super) fn fitting(reply: HostReply, capacity: usize) -> Wire {
     let wire = to_wire(reply);
     let size = frame_size(&wire);
     if size <= capacity { wire } else { to_wire(too_large(size, capacity)) }
 }
 
-/// Returns the bytes that a value takes in a frame, with a length word for each part.
+/// Returns the size in bytes of a value in a frame, with a length word for each part.
 pub(super) fn frame_size(wire: &Wire) -> usize {
     wire.size() + WORD * (1 + wire.blobs.len())
 }

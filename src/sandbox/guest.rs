@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 pub enum GuestKind {
     /// Runs in ring 0, as Hyperlight intends, on standard KVM.
     Standard,
-    /// Runs in ring 3, on a KVM that cannot run ring-0 guest code (KVM-PVM). In both cases the virtual machine isolates the guest from the
+    /// Runs in ring 3, on a KVM that cannot run ring-0 guest code (KVM-PVM). The virtual machine isolates both kinds of guest from the
     /// host. In ring 3, the guest's own kernel is not protected from the code in the guest.
     Ring3,
 }
 
-/// The guest to use: `guest` in `Gateway.open`.
+/// The guest to use. It is the option `guest` of `Gateway.open`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestChoice {
@@ -25,7 +25,7 @@ pub enum GuestChoice {
 }
 
 impl GuestKind {
-    /// Returns the guest's program, as built by `guest/builder`.
+    /// Returns the guest's program. `guest/builder` builds it.
     pub(super) fn binary(self) -> &'static [u8] {
         match self {
             Self::Standard => include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/guest/out/hyperlight-mcp-guest.standard")),

@@ -1,4 +1,4 @@
-//! The host's side of a guest's calls to `host:` modules.
+//! The host's side of a guest's calls to functions of `host:` modules.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,10 +18,10 @@ use super::stop::Stop;
 use super::thread_waker::ThreadWaker;
 use super::value::{Value, Wire};
 
-/// The longest time that a runtime's shutdown may take between the end of its timers and the end of its tasks.
+/// How long to wait, after polling has panicked, for a sign that the run or runtime has ended, before the panic is passed on.
 const END_OF_RUNTIME: Duration = Duration::from_secs(1);
 
-/// A call that left the guest.
+/// A call from the guest.
 #[derive(Debug)]
 pub struct HostCall {
     /// The module without its prefix: `mcp-weather` for `host:mcp-weather`.
@@ -34,7 +34,7 @@ pub struct HostCall {
 #[derive(Debug)]
 pub enum Arguments {
     Given(Vec<Value>),
-    /// The arguments were too large to leave the guest; this is their size in bytes.
+    /// The arguments were too large to be sent by the guest. Contains their size in bytes.
     Oversize(usize),
     /// The arguments cannot be parsed, for example because they have more than 127 levels.
     Invalid(String),
@@ -44,9 +44,9 @@ pub enum Arguments {
 #[derive(Debug, Clone, PartialEq)]
 pub enum HostReply {
     Value(Value),
-    /// A value that is already serialized as `{"value":…}`: the value of an earlier run, or a part of such a value.
+    /// A value that is already serialised as `{"value":…}`: the value of an earlier run, or a part of such a value.
     Written(Wire),
-    /// An exception, which becomes an `Error` in the guest.
+    /// An exception. It becomes an `Error` in the guest.
     Throw {
         name: Option<String>,
         message: String,
@@ -54,30 +54,30 @@ pub enum HostReply {
     },
 }
 
-/// The answer to a call, which is either known or must be awaited.
+/// The answer to a call. It is known already, or must be awaited.
 pub enum HostAnswer {
     Ready(HostReply),
-    /// The first poll sends the call, and dropping the future cancels the call.
+    /// A future of the reply. Its first poll sends the call, and dropping it cancels the call.
     Later(Pin<Box<dyn Future<Output = HostReply> + Send>>),
 }
 
-/// Answers a run's calls.
+/// Answers the calls of a run.
 pub trait HostFunctions: Send + Sync {
-    /// Starts a call. This function must not block: concurrent calls are started one after the other on the run's own thread, in the order
-    /// of the guest's code. Only the returned future may wait or have effects outside of this process.
+    /// Starts a call. This function must not block, because the run's thread starts concurrent calls one after another, in the order of the
+    /// guest's code. Only the returned future may wait or have effects outside of this process.
     fn start(self: Arc<Self>, call: HostCall, control: &RunControl) -> HostAnswer;
 }
 
-/// The error of a wait that ended because its run was ended. The guest of the run is stopped as well.
+/// The error of a wait that ended because its run was ended. The guest of that run is being stopped too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped;
 
-/// Controls a run: its deadline, and its end from outside.
+/// Controls a run: its deadline, and its stop signal.
 #[derive(Debug, Clone)]
 pub struct RunControl {
     stop: Stop,
     deadline: Deadline,
-    /// The call that this control belongs to; `None` for the run itself.
+    /// The call to which this control belongs. `None` for the run itself.
     call: Option<u64>,
     runtime: Handle,
     alive: Arc<OnceLock<RuntimeWatch>>,
@@ -85,49 +85,49 @@ pub struct RunControl {
 }
 
 impl RunControl {
-    /// Returns the control of a run that ends by `stop` or at its deadline, and whose calls use `runtime`.
+    /// Returns the control of a run that ends when `stop` is triggered or the deadline is reached. The run's calls use `runtime`.
     #[must_use]
     pub fn new(stop: Stop, deadline: Deadline, runtime: Handle) -> Self {
         Self { stop, deadline, call: None, runtime, alive: Arc::default(), gave_up: Arc::default() }
     }
 
-    /// Returns the time that is left of the run.
+    /// Returns the remaining time of the run.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.deadline.remaining()
     }
 
-    /// Stops the run's clock while a person is asked, until the pause is dropped. The clock still runs while the guest or another call of
-    /// the run works.
+    /// Stops the run's clock while a person is asked, until the returned value is dropped. The clock continues while the guest or another
+    /// call of the run works.
     #[must_use]
     pub fn pause(&self) -> Pause {
         self.deadline.pause_of(self.call)
     }
 
-    /// Marks the call as waiting for other calls of its run, until the pause is dropped. The clock can stop meanwhile, if those calls wait
-    /// for a person.
+    /// Marks the call as waiting for other calls of its run, until the returned value is dropped. During this time, the clock can stop if
+    /// those calls wait for a person.
     #[must_use]
     pub fn wait_for_turn(&self) -> Pause {
         self.deadline.turn_of(self.call)
     }
 
-    /// Returns a control for one call, and a guard that must be kept until the call has ended.
+    /// Returns a control for one call, and a guard that must be kept until the call ends.
     pub(super) fn of_call(&self) -> (Self, CallTime) {
         let time = self.deadline.call();
         (Self { call: Some(time.key()), ..self.clone() }, time)
     }
 
-    /// Marks the guest as waiting for nothing but its calls, until the returned guard is dropped.
+    /// Marks the guest as waiting only for its calls, until the returned guard is dropped.
     pub(super) fn outside(&self) -> GuestWaiting<'_> {
         self.deadline.outside()
     }
 
-    /// Waits for a future, at most until the run's end. When the run ends, the future is dropped, which cancels a pending call.
+    /// Waits for a future, at most until the run ends. When the run ends, the future is dropped, which cancels a pending call.
     ///
-    /// The run's own thread polls the future, which saves a change of threads.
+    /// The run's own thread polls the future, which avoids a thread switch.
     ///
     /// # Errors
-    /// Fails with [`Stopped`] if the run ends first.
+    /// [`Stopped`] if the run ends first.
     pub fn wait<F>(&self, future: F) -> Result<F::Output, Stopped>
     where
         F: Future + Send + 'static,
@@ -154,11 +154,11 @@ impl RunControl {
         let waker = Waker::from(Arc::clone(&thread_waker));
         let mut context = Context::from_waker(&waker);
         loop {
-            // This check comes first, because tokio's timers panic once their runtime has ended.
+            // This is checked first, because tokio's timers panic after their runtime has ended.
             if ended.as_mut().poll(&mut context).is_ready() {
                 return Err(Stopped);
             }
-            // `changing` is polled before the time is read, so that a change between the two is noticed.
+            // `changing` is polled before the time is read, so that a change between both is noticed.
             let _ = changing.as_mut().poll(&mut context);
             let until = self.deadline.until();
             if until.is_some_and(|until| until <= Instant::now()) {
@@ -168,7 +168,7 @@ impl RunControl {
             match polling {
                 Ok(Poll::Ready(output)) => return Ok(output),
                 Ok(Poll::Pending) => thread_waker.wait(until),
-                // The runtime may have ended since the check above.
+                // The runtime may have ended since it was checked above.
                 Err(_) if ends_soon(&thread_waker, ended.as_mut(), &mut context) => return Err(Stopped),
                 Err(panic) => resume_unwind(panic),
             }
@@ -180,13 +180,13 @@ impl RunControl {
         self.within_runtime(|| Pin::new(future).poll(&mut Context::from_waker(Waker::noop())))
     }
 
-    /// Does work on this thread that may need timers or tasks.
+    /// Does work on this thread, within the runtime's context, because the work may need timers or tasks.
     pub(super) fn within_runtime<T>(&self, work: impl FnOnce() -> T) -> T {
         let _entered = self.runtime.enter();
         work()
     }
 
-    /// Spawns a future on the runtime and drops it at the run's end.
+    /// Spawns a future on the runtime, and drops it when the run ends.
     pub(super) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         let (stop, deadline) = (self.stop.clone(), self.deadline.clone());
         self.runtime.spawn(async move {
@@ -199,14 +199,14 @@ impl RunControl {
         });
     }
 
-    /// Returns whether the run was ended from outside: it was stopped, its time is up, or a wait was cancelled for one of these reasons.
-    /// From then on, messages of its guest are ignored.
+    /// Returns whether the run was ended from outside: it was stopped, its time is over, or a wait was cancelled for one of these reasons.
+    /// After that, messages of its guest are ignored.
     pub(super) fn is_over(&self) -> bool {
         self.gave_up.load(Ordering::Acquire) || self.stop.reason().is_some() || self.deadline.remaining().is_zero()
     }
 }
 
-/// Notices the end of a runtime. The runtime drops its tasks before its timers end, so a dropped task shows the end in time.
+/// Detects the end of a runtime. The runtime drops its tasks before its timers end, so a task that is dropped shows the end early enough.
 #[derive(Debug)]
 struct RuntimeWatch {
     gone: CancellationToken,
@@ -235,7 +235,7 @@ impl Drop for RuntimeWatch {
     }
 }
 
-/// Returns whether the run or its runtime ends within a moment.
+/// Returns whether the run or its runtime ends within [`END_OF_RUNTIME`].
 fn ends_soon(thread_waker: &ThreadWaker, mut ended: Pin<&mut impl Future<Output = ()>>, context: &mut Context<'_>) -> bool {
     let until = Instant::now() + END_OF_RUNTIME;
     loop {
@@ -265,7 +265,7 @@ mod tests {
         RunControl::new(stop.clone(), Deadline::after(timeout), runtime.handle().clone())
     }
 
-    /// Records that it was dropped.
+    /// Sets a flag when it is dropped.
     struct Dropped(Arc<AtomicBool>);
 
     impl Drop for Dropped {

@@ -1,4 +1,4 @@
-//! The futures of calls in flight. Tasks of the runtime poll them. At the end of a run, they are dropped before the end is reported.
+//! The futures of calls in progress. Tasks of the runtime poll them. When a run ends, they are dropped before the end is reported.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -10,10 +10,10 @@ use std::task::Poll;
 use super::host::HostReply;
 
 type Answer = Pin<Box<dyn Future<Output = HostReply> + Send>>;
-/// A slot for a future; empty once the future has been dropped.
+/// The cell of a future. Empty after the future was dropped.
 type Cell = Arc<Mutex<Option<Answer>>>;
 
-/// The calls of one run. All clones share the same calls.
+/// The calls in progress of one run. All clones share them.
 #[derive(Clone, Default)]
 pub(super) struct InFlightCalls(Arc<Mutex<Calls>>);
 
@@ -35,7 +35,7 @@ impl InFlightCalls {
         InFlightCall { all: self.clone(), key, cell }
     }
 
-    /// Drops the futures of all calls. If a task is polling a future, this function waits until that poll returns.
+    /// Drops the futures of all calls. If a task is polling one of them, waits until that poll returns.
     pub(super) fn end(&self) {
         let cells = std::mem::take(&mut lock(&self.0).cells);
         for cell in cells.into_values() {

@@ -1,15 +1,15 @@
-//! The log of a run: entries of five levels, within a common limit.
+//! The log of a run. Its entries have one of five levels, and share one size limit.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// The text at the end of a full log's last entry.
+/// The text at the end of the last entry of a full log.
 pub const LOG_CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
-/// The smallest number of bytes that an entry counts, which limits the number of entries without text.
+/// The minimum size in bytes with which an entry counts. It limits the number of entries without text.
 const MIN_ENTRY_BYTES: usize = 32;
 
-/// The level of an entry. Each level is a method of `console`, and a guest cannot add other levels.
+/// The level of an entry. Each level is a method of `console`. A guest cannot add other levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
@@ -56,13 +56,13 @@ impl fmt::Display for LogLevel {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LogEntry {
     pub level: LogLevel,
-    /// True if the text was cut because it did not fit into the log. It then ends with [`LOG_CUT_MARK`].
+    /// True if the text was cut because it did not fit into the log. Then the text ends with [`LOG_CUT_MARK`].
     #[serde(skip)]
     pub is_cut: bool,
     pub text: String,
 }
 
-/// The entries of a run, limited in bytes and in number.
+/// The log entries of a run. Their number and their total size are limited.
 pub(super) struct Log {
     max_bytes: usize,
     entries: Vec<LogEntry>,
@@ -75,7 +75,7 @@ impl Log {
         Self { max_bytes, entries: Vec::new(), bytes: 0, full: false }
     }
 
-    /// Adds an entry and returns it, cut if necessary. Returns `None` if the log is full. A full log's last entry ends with the mark.
+    /// Adds an entry, cut if necessary, and returns it. Returns `None` if the log is full. The last entry of a full log ends with the mark.
     pub(super) fn add(&mut self, level: LogLevel, text: String) -> Option<LogEntry> {
         if self.full {
             return None;

@@ -1,13 +1,13 @@
-//! Generates the JavaScript of host modules from lists of names. The functions of these modules call the host.
+//! Generates the JavaScript source of host modules from lists of names. The functions in these modules call the host.
 
 use std::fmt::Write as _;
 
 use serde_json::Value as Json;
 
-/// The approximate largest size of one source. The smallest buffer of a guest has room for twice this size.
+/// The approximate maximum size of one source. The smallest buffer of a guest has room for twice this size.
 const MAX_PART_BYTES: usize = 100 * 1024;
 
-/// A function of a host module, with its name in agent code and its name on the host.
+/// A function of a host module: its name in agent code, and its name on the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleFunction {
     /// The name in agent code: a JavaScript identifier that is not a reserved word.
@@ -23,7 +23,7 @@ pub struct GuestModule {
     pub functions: Vec<ModuleFunction>,
 }
 
-/// The modules that a run can import. A module's source is generated when code imports the module.
+/// The modules that a run can import. The source of a module is generated when code imports it.
 pub trait GuestModules: Send + Sync {
     /// Returns the modules' names, without `host:`.
     fn names(&self) -> Vec<String>;
@@ -89,7 +89,7 @@ impl GuestModule {
         let mut parts = Vec::new();
         let (mut start, mut size) = (0, 0);
         for (index, function) in self.functions.iter().enumerate() {
-            // The source contains each name twice, and quoting may lengthen a name. The other text of a function is short.
+            // The source contains each name twice, and quoting may make the host's name longer. The rest of a function's source is short.
             size += 100 + function.name.len() * 2 + function.target.len() * 6;
             if size > MAX_PART_BYTES && index > start {
                 parts.push(&self.functions[start..index]);
@@ -105,7 +105,7 @@ impl GuestModule {
         let module = quote(&self.name);
         let mut names = Vec::with_capacity(functions.len());
         for (index, function) in functions.iter().enumerate() {
-            // The local names are generated, so that no tool's name can collide with `bind` or with another tool's name.
+            // The local names are generated, so that a tool's name cannot collide with `bind` or with another tool's name.
             let _ = writeln!(source, "const f{index} = bind({module}, {});", quote(&function.target));
             let _ = writeln!(source, "export {{ f{index} as {} }};", function.name);
             names.push(format!("{}: f{index}", function.name));
@@ -115,7 +115,7 @@ impl GuestModule {
     }
 }
 
-/// Returns a JavaScript string literal. Since ES2019, every JSON string is valid JavaScript, also with U+2028 and U+2029.
+/// Returns a JavaScript string literal. Since ES2019, every JSON string is a valid literal, even with U+2028 and U+2029.
 fn quote(text: &str) -> String {
     Json::String(text.to_owned()).to_string()
 }

@@ -1,4 +1,4 @@
-//! The outcome that a guest reports at the end of a run: its value, or a failure that can be explained from the code.
+//! The outcome that a guest reports at the end of a run: its value, or a failure. Failures can be explained by parsing the code.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
@@ -14,24 +14,24 @@ use super::value::{Wire, invalid};
 use crate::error::{Error, ForeignText, Result};
 use crate::limits::Limits;
 
-/// The number of UTF-16 units to which the guest cuts a text (`prelude.js`).
+/// The number of UTF-16 code units to which the guest cuts a text (`prelude.js`).
 const GUEST_TEXT_UNITS: usize = 16 * 1024;
 const TOO_LONG: &str = "the description of the problem is too long to be shown";
 
-/// The code of a run and everything needed to parse it. The time for parsing counts against the run.
+/// The code of a run, and everything that is needed to parse it. The time for parsing counts against the run.
 pub(super) struct AgentCode<'a> {
     pub(super) reader: &'a ScriptReader,
-    /// The owner whose share of the reader is used.
+    /// The owner of this code. Parsing it uses one of the parses that this owner may run at the same time.
     pub(super) owner: &'a ParseOwner,
     /// The modules that the code can import.
     pub(super) modules: &'a dyn GuestModules,
     pub(super) stop: &'a Stop,
     pub(super) deadline: Deadline,
-    /// False if the code was not parsed, because it nests too deeply, or the reader failed or gave way to others.
+    /// False if the code was not parsed, because it is nested too deeply, or because the reader failed or was interrupted for others.
     pub(super) was_looked_at: bool,
 }
 
-/// Appended to a syntax error of code that was not parsed, because TypeScript types, if there are any, were not removed.
+/// The text that is appended to a syntax error of code that was not parsed. Such code may still contain TypeScript types.
 const NOT_LOOKED_AT: &str = "; the code could not be parsed before it ran (it is too large, nests too deeply, or takes more than 5 s to parse), so TypeScript types, if it has any, were not removed: write JavaScript, split the code, or run it again";
 
 impl AgentCode<'_> {
@@ -55,7 +55,7 @@ impl AgentCode<'_> {
         self.explained(|modules, asker| self.reader.explain_not_a_function(text, modules, line, asker))
     }
 
-    /// Parses the code to explain an error. Returns `None` if the code could not be parsed before the run.
+    /// Parses the code to explain an error. Returns `None` if the code was not parsed before the run.
     fn explained<T>(&self, look: impl FnOnce(&[Importable], Asker<'_>) -> Option<T>) -> Option<T> {
         if self.was_looked_at { look(&self.importable(), self.asker(&|| self.is_wanted())) } else { None }
     }
@@ -76,12 +76,12 @@ impl AgentCode<'_> {
 /// The JSON text before and after a value.
 const VALUE_PREFIX: &str = "{\"value\":";
 const VALUE_SUFFIX: &str = "}";
-/// The largest size of each text of a failure. The guest's own code has already cut them to 16 Ki characters.
+/// The maximum size of each text in a failure. The guest's own code has already cut them to 16 Ki characters.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
-/// The largest number of characters that are quoted of the parse error of a malformed outcome.
+/// The maximum number of characters of the parse error that is quoted for a malformed outcome.
 const MAX_PROBLEM_CHARS: usize = 200;
 
-/// A failure in the form that the guest reports (`prelude.js`).
+/// A failure in the form in which the guest reports it (`prelude.js`).
 #[derive(Deserialize)]
 pub(super) struct GuestFailure {
     kind: FailureKind,
@@ -97,8 +97,8 @@ pub(super) struct GuestFailure {
     column: Option<u32>,
 }
 
-/// Parses a line or column. Returns `None` for anything that is not one: the guest reads these numbers from the error's `stack`, and agent
-/// code can assign any text to that.
+/// Parses a line or column. Returns `None` for any other value. The guest reads these numbers from the error's `stack`, and agent code can
+/// assign any text to that property.
 fn place<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<u32>, D::Error> {
     let given = Json::deserialize(deserializer)?;
     Ok(given.as_u64().and_then(|place| u32::try_from(place).ok()).filter(|place| *place > 0))
@@ -107,7 +107,7 @@ fn place<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Opti
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum FailureKind {
-    /// The code did not load: it has a syntax error, imports something that does not exist, or threw at its top level.
+    /// The code did not load: it has a syntax error, imports a module or name that does not exist, or threw an exception at its top level.
     Load,
     Handler,
     Throw,
@@ -121,7 +121,7 @@ pub(super) enum GuestOutcome {
     Oversize(usize),
 }
 
-/// Returns the value in the guest's last frame, or the error. `text` is the code that the engine executed.
+/// Returns the value or the error in the guest's last frame. `text` is the code that the engine executed.
 pub(super) fn finish(limits: &Limits, frame: &[u8], text: &str, code: &AgentCode<'_>) -> Result<Wire> {
     match read_outcome(limits, Wire::from_frame(frame)?)? {
         FinalFrame::Value(wire) => Ok(wire),
@@ -136,7 +136,7 @@ enum FinalFrame {
     Failure(GuestFailure),
 }
 
-/// Parses the last frame. Agent code can write anything into it, so the value is validated here, before anything else reads it.
+/// Parses the last frame. Agent code can write anything into it, so the value is validated here, before other code reads it.
 fn read_outcome(limits: &Limits, wire: Wire) -> Result<FinalFrame> {
     if let Some(value) = wire.json.strip_prefix(VALUE_PREFIX) {
         let Some(value) = value.strip_suffix(VALUE_SUFFIX) else { return Err(invalid("it is not exactly one JSON value")) };
@@ -169,7 +169,7 @@ impl GuestFailure {
         if name == "InternalError" && message == "out of memory" {
             return Error::GuestMemory { limit: limits.guest_heap_bytes };
         }
-        // The first line starts with the prologue, which is not part of the agent's code.
+        // The first line begins with the prologue, which is not part of the agent's code.
         if line == Some(1) && !declares_require(text) {
             column = column.map(|column| column.saturating_sub(u32::try_from(REQUIRE_PROLOGUE.len()).unwrap_or(0)).max(1));
         }
@@ -198,12 +198,12 @@ impl GuestFailure {
     }
 }
 
-/// Returns whether a text may have been cut. The guest cuts an error's texts at this length without a mark.
+/// Returns whether a text may have been cut. The guest cuts the texts of an error at this length without a mark.
 fn reaches_the_guests_limit(text: &str) -> bool {
     text.len() >= GUEST_TEXT_UNITS && text.encode_utf16().count() >= GUEST_TEXT_UNITS
 }
 
-/// Returns whether this is the message with which `QuickJS` reports a module that does not exist.
+/// Returns whether this is the message of `QuickJS` for a module that does not exist.
 fn is_resolution(message: &str) -> bool {
     message.starts_with("Error resolving module") || message.starts_with("Could not load module")
 }

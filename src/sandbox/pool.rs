@@ -1,5 +1,5 @@
-//! The pool of VMs that are kept ready, so that a run does not wait for a VM. A run takes a VM, which is dropped after the run. A thread of
-//! the pool (the keeper) makes and drops VMs; it ends after some time without a run.
+//! The pool of VMs that are prepared in advance, so that a run does not wait for a VM. A run takes a VM, which is dropped after the run. A
+//! thread of the pool (the keeper) creates and drops VMs. It ends after some time without a run.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,26 +11,26 @@ use serde::{Deserialize, Serialize};
 
 use super::image::{GuestImage, Vm};
 
-/// The memory of a ready VM: the pages that it has copied, its page tables, and data of the host. The number is higher than the measured
-/// one (docs/PERFORMANCE.md).
+/// The memory that a ready VM uses: the pages that it has copied, its page tables, and data on the host. The value is higher than the
+/// measured one (docs/PERFORMANCE.md).
 const READY_VM_BYTES: u64 = 4 << 20;
 
-/// The time that a new keeper thread waits for a run before it makes the first VM.
+/// The time for which a new keeper thread waits for a run before it creates the first VM.
 const GRACE: Duration = Duration::from_millis(15);
 
-/// The most VMs of ended runs that wait for the keeper. With more runs than processors the keeper cannot drop them as fast as runs end, so a run
-/// drops its VM itself.
+/// The maximum number of VMs of ended runs that wait to be dropped by the keeper. If there are more runs than processors, the keeper cannot
+/// drop VMs as fast as runs end. Then a run drops its VM itself.
 const MAX_USED: usize = 4;
 
-/// The VMs that are kept ready: `warm` in `Gateway.open`.
+/// The number of VMs that are prepared in advance. It is the option `warm` of `Gateway.open`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct WarmVms {
-    /// The largest number of VMs that are kept ready; 0 for none. Default 2.
+    /// The maximum number of VMs that are prepared in advance. With 0, there are none. Default: 2.
     pub vms: usize,
-    /// The memory that these VMs may take together, at 4 MiB each. Default 64 MiB.
+    /// The maximum memory of these VMs together. Each counts as 4 MiB. Default: 64 MiB.
     pub max_bytes: u64,
-    /// The milliseconds without a run after which the VMs are dropped, until the next run. Default 60,000.
+    /// The time in milliseconds without a run after which these VMs are dropped, until the next run. Default: 60,000.
     pub idle_ms: u64,
 }
 
@@ -41,7 +41,7 @@ impl Default for WarmVms {
 }
 
 impl WarmVms {
-    /// Returns how many VMs are kept ready: `vms`, or as many as fit into `max_bytes`.
+    /// Returns how many VMs are prepared in advance: `vms`, or as many as fit into `max_bytes` if that is fewer.
     ///
     /// ```
     /// use hyperlight_mcp::sandbox::WarmVms;
@@ -72,26 +72,26 @@ struct Shared {
 #[derive(Default)]
 struct State {
     ready: Vec<Vm>,
-    /// VMs of runs that have ended, to be dropped.
+    /// VMs of ended runs that wait to be dropped.
     used: Vec<Vm>,
-    /// The number of runs in progress. During runs, a VM is made only if none is ready.
+    /// The number of runs in progress. During runs, a VM is created only if none is ready.
     running: usize,
     keeper: Keeper,
-    /// True if a run waits for the VM that is being made. Only one run waits for it; another run starts its own VM, which takes the same
+    /// True if a run waits for the VM that is being created. Only one run waits for it. Another run starts its own VM, which takes the same
     /// time.
     awaited: bool,
-    /// True if no VM is made until the next run.
+    /// True if no VM is created until the next run.
     rests: bool,
     closed: bool,
 }
 
-/// The state of the thread that makes and drops VMs.
+/// The state of the thread that creates and drops VMs.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Keeper {
     #[default]
     None,
     Works,
-    /// The thread is making a VM.
+    /// The thread is creating a VM.
     Makes,
 }
 
@@ -110,7 +110,7 @@ impl State {
             () if !self.used.is_empty() => NextTask::ThrowAway,
             () if self.closed => NextTask::End,
             () if self.rests => NextTask::Wait,
-            // Runs and the keeper share the processors. So during runs, a VM is made only if the next run would find none.
+            // Runs and the keeper share the processors. So during runs, a VM is created only if no VM is ready for the next run.
             () if self.ready.len() < target && (self.running == 0 || self.ready.is_empty()) => NextTask::Make,
             () => NextTask::Wait,
         }
@@ -122,21 +122,21 @@ impl Pool {
         Self { shared: Arc::new(Shared { settings, state: Mutex::default(), changed: Condvar::new() }) }
     }
 
-    /// Starts to make VMs, up to the target.
+    /// Starts to create VMs, up to the target number.
     pub(super) fn fill(&self, image: &GuestImage) {
         let mut state = self.shared.lock();
         state.rests = false;
         self.wake(image, &mut state);
     }
 
-    /// Returns a VM for a run: a ready VM, the VM that is just being made, or else a new VM. Return it with [`Pool::give_back`] after the
-    /// run.
+    /// Returns a VM for a run: a ready VM, the VM that is just being created, or otherwise a new VM. Pass it to [`Pool::give_back`] after
+    /// the run.
     pub(super) fn take(&self, image: &GuestImage) -> Result<Vm, HyperlightError> {
         let ready = {
             let mut state = self.shared.lock();
             state.running += 1;
             state.rests = false;
-            // If the keeper is making a VM, the run waits for it. Making two VMs at the same time would take longer for both.
+            // If the keeper is creating a VM, the run waits for it. Creating two VMs concurrently would take longer for both.
             if state.ready.is_empty() && state.keeper == Keeper::Makes && !state.awaited {
                 state = self.shared.wait_for_one(state);
             }
@@ -149,7 +149,8 @@ impl Pool {
         ready.map_or_else(|| image.start(), Ok).inspect_err(|_| self.shared.lock().running -= 1)
     }
 
-    /// Ends a run and drops its VM, whatever the VM's state: soon, on the keeper's thread, or at once if too many wait there.
+    /// Ends a run and drops its VM, whatever the VM's state is. The keeper thread drops it soon, or this thread does so immediately if too
+    /// many wait there.
     pub(super) fn give_back(&self, image: &GuestImage, vm: Vm) {
         let mut state = self.shared.lock();
         state.running -= 1;
@@ -164,7 +165,7 @@ impl Pool {
         drop(dropped_here);
     }
 
-    /// Drops the VMs that are kept ready, until the next run.
+    /// Drops the ready VMs, until the next run.
     pub(super) fn rest(&self) {
         let mut state = self.shared.lock();
         state.rests = true;
@@ -174,7 +175,7 @@ impl Pool {
         drop((ready, used));
     }
 
-    /// Drops the VMs that are kept ready, for good.
+    /// Drops the ready VMs permanently.
     pub(super) fn close(&self) {
         self.shared.lock().closed = true;
         self.rest();
@@ -195,7 +196,7 @@ impl Pool {
         let thread = std::thread::Builder::new().name("hyperlight-mcp-warm".to_owned());
         match thread.spawn(move || shared.keep(&image)) {
             Ok(_) => state.keeper = Keeper::Works,
-            // Without a keeper, each run makes its own VM, and used VMs are dropped here.
+            // Without a keeper, each run starts its own VM, and used VMs are dropped here.
             Err(error) => {
                 tracing::warn!(%error, "cannot start the thread that keeps VMs ready; each run starts its own VM");
                 state.used.clear();
@@ -215,7 +216,7 @@ impl Shared {
         self.state.lock()
     }
 
-    /// Waits until the VM that is being made is ready, or has failed.
+    /// Waits until the VM that is being created is ready or has failed.
     fn wait_for_one<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         state.awaited = true;
         let not_yet = |state: &mut State| state.ready.is_empty() && state.keeper == Keeper::Makes;
@@ -224,10 +225,10 @@ impl Shared {
         state
     }
 
-    /// The keeper thread's loop. It ends when the pool is closed, after some time without a run, or if no VM can be made.
+    /// Runs the loop of the keeper thread. It ends when the pool is closed, after some time without a run, or if a VM cannot be created.
     fn keep(&self, image: &GuestImage) {
         let target = self.settings.target();
-        // Usually a run follows directly after the boot. The keeper waits a moment, so that this run has the processors to itself.
+        // A run usually follows directly after the boot. The keeper waits a short time, so that this run can use all processors.
         let nothing_ran = |state: &mut State| state.used.is_empty() && !state.closed;
         let mut state = self.lock();
         self.changed.wait_while_for(&mut state, nothing_ran, GRACE);
@@ -252,7 +253,7 @@ impl Shared {
                     since = Instant::now();
                     self.changed.notify_all();
                     match made {
-                        // The pool was told to rest meanwhile, and no run waits for this VM.
+                        // The pool was told to drop its VMs in the meantime, and no run waits for this VM.
                         Ok(vm) if state.rests && !state.awaited => state.used.push(vm),
                         Ok(vm) => state.ready.push(vm),
                         Err(error) => {
@@ -270,7 +271,7 @@ impl Shared {
                         drop(ready);
                         return;
                     }
-                    // The pool is not idle during a run, however long the run takes.
+                    // The pool is not idle during a run, no matter how long the run takes.
                     let left = if left.is_zero() { self.settings.idle() } else { left };
                     self.changed.wait_for(&mut state, left);
                 }

@@ -1,5 +1,5 @@
-//! The sources that a run's guest can load: the agent's code, and the host modules that it imports. The source of a module is generated
-//! when it is imported.
+//! The sources that the guest of a run can load: the agent's code, and the host modules that it imports. The source of a module is
+//! generated when it is imported.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -8,24 +8,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::module::GuestModules;
 
-/// The name under which the guest imports the agent's code.
+/// The specifier of the agent's code in the guest.
 pub(super) const CODE_MODULE: &str = "agent:code";
 
 pub(super) struct Sources {
     code: String,
     modules: Arc<dyn GuestModules>,
-    /// Parts of modules that were generated and not yet loaded.
+    /// Generated parts of modules that were not loaded yet.
     parts: Mutex<BTreeMap<String, String>>,
     begun: AtomicBool,
 }
 
 impl Sources {
-    /// Returns the sources of a run. `code` is the agent's code in the form that the engine executes.
+    /// Returns the sources of a run. `code` is the agent's code as the engine executes it.
     pub(super) fn new(code: String, modules: Arc<dyn GuestModules>) -> Self {
         Self { code, modules, parts: Mutex::default(), begun: AtomicBool::new(false) }
     }
 
-    /// Returns whether the guest has loaded the agent's code. From then on, a run may have had effects.
+    /// Returns whether the guest has loaded the agent's code. After that, the run may have had effects.
     pub(super) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! The end of a run from outside, and its reason.
+//! Ends a run from outside, with a reason.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,17 +9,17 @@ use crate::error::Error;
 /// The reason why a run was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
-    /// Its time was up.
+    /// The time of the run is over.
     Deadline,
     /// The caller aborted its `AbortSignal`.
     Aborted,
     /// The sandbox or gateway was closed with `close()`.
     Closed,
-    /// The gateway's plugin was switched off with `disable()`.
+    /// The plugin of the gateway was switched off with `disable()`.
     SwitchedOff,
 }
 
-/// A handle that ends a run. If several reasons are given, the first one counts.
+/// A handle that ends a run. If there are several reasons, the first one counts.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     token: CancellationToken,
@@ -47,18 +47,18 @@ impl Stop {
         self.token.cancel();
     }
 
-    /// Returns the reason for the end, if the run was ended.
+    /// Returns the reason why the run was ended. Returns `None` if it was not ended.
     #[must_use]
     pub fn reason(&self) -> Option<StopReason> {
         self.reason.get().copied()
     }
 
-    /// Resolves when the run is ended.
+    /// Completes when the run is ended.
     pub async fn stopped(&self) {
         self.token.cancelled().await;
     }
 
-    /// Returns the error for the caller of an ended run or call. `what` is "run" or "call".
+    /// Returns the error for the caller of a run or call that was ended. `what` is "run" or "call".
     #[must_use]
     pub fn error(&self, what: &'static str, limit_ms: u64) -> Error {
         match self.reason() {

@@ -1,4 +1,4 @@
-//! Wakes a thread that polls a future itself, and is parked while the future is pending.
+//! Wakes a thread that polls a future itself and parks while the future is pending.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A waker for the thread that made it.
+/// A waker for the thread that created it.
 #[derive(Debug)]
 pub(super) struct ThreadWaker {
     thread: Thread,
@@ -16,15 +16,15 @@ pub(super) struct ThreadWaker {
 }
 
 impl ThreadWaker {
-    /// Returns an alarm for the current thread.
+    /// Returns a waker for the current thread.
     pub(super) fn new() -> Self {
         Self { thread: std::thread::current(), rings: AtomicBool::new(false) }
     }
 
-    /// Waits until the alarm rings, or until the given time. It parks the thread and uses no tokio timer, because setting a timer usually
+    /// Waits until this waker is woken, or until the given time. Parks the thread and uses no tokio timer, because setting a timer usually
     /// wakes another thread.
     pub(super) fn wait(&self, until: Option<Instant>) {
-        // A swap and not a load: it must see everything that was done before the alarm rang.
+        // A swap is needed, and not only a load, so that everything is visible that was done before the waker was woken.
         while !self.rings.swap(false, Ordering::SeqCst) {
             match until.map(|until| until.saturating_duration_since(Instant::now())) {
                 Some(Duration::ZERO) => return,
@@ -41,7 +41,7 @@ impl Wake for ThreadWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Only the first ring has to wake the thread.
+        // Only the first wake-up has to unpark the thread.
         if !self.rings.swap(true, Ordering::SeqCst) {
             self.thread.unpark();
         }

@@ -1,8 +1,8 @@
-//! Values that cross into the guest and out of it: JSON, extended by byte arrays.
+//! Values that are exchanged with the guest: JSON, extended by byte arrays.
 //!
-//! A [`Wire`] is one JSON text and a list of byte arrays ("blobs"). In the JSON, `{"$bytes": index}` stands for a blob. An object that
+//! A [`Wire`] is one JSON text and a list of byte arrays ("blobs"). In the JSON, `{"$bytes": index}` represents a blob. An object that
 //! itself has the key `$bytes` is written as `{"$bytes": [[key, value], …]}`, so that no data of a server or an agent can be mistaken for a
-//! blob. `guest/runtime/src/codec.js` does the same in the guest.
+//! blob. `guest/runtime/src/codec.js` uses the same form in the guest.
 
 use serde_json::{Map, Number, Value as Json};
 
@@ -13,7 +13,7 @@ use crate::text::json::Counter;
 
 pub(super) const MARK: &str = "$bytes";
 
-/// A JSON value, extended by byte arrays. The order of an object's keys is kept.
+/// A JSON value, extended by byte arrays. Objects keep the order of their keys.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     Null,
@@ -26,7 +26,7 @@ pub enum Value {
     Record(Vec<(String, Value)>),
 }
 
-/// A value in the form that crosses the VM's border: one JSON text, and the blobs that the text refers to.
+/// A value in the form that is exchanged with the VM: one JSON text, and the blobs to which the text refers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wire {
     pub json: String,
@@ -34,7 +34,7 @@ pub struct Wire {
 }
 
 impl Value {
-    /// Returns a record of named fields.
+    /// Returns a record with the given named fields.
     ///
     /// ```
     /// use hyperlight_mcp::sandbox::Value;
@@ -45,17 +45,17 @@ impl Value {
         Self::Record(fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     }
 
-    /// Returns the value in the form that crosses the VM's border.
+    /// Converts the value to the form that is exchanged with the VM.
     #[must_use]
     pub fn to_wire(&self) -> Wire {
         let mut writer = Writer::new(Vec::new());
         writer.value(self);
         let blobs = writer.blobs.into_iter().map(<[u8]>::to_vec).collect();
-        // The writer only wrote JSON, which is UTF-8.
+        // The writer has only written JSON, which is UTF-8.
         Wire { json: String::from_utf8(writer.sink).unwrap_or_default(), blobs }
     }
 
-    /// Returns the size that counts against a limit when the value crosses: JSON bytes and blob bytes.
+    /// Returns the size that counts against a limit when the value is exchanged with the VM: JSON bytes and blob bytes.
     #[must_use]
     pub fn wire_size(&self) -> usize {
         let mut writer = Writer::new(Counter::default());
@@ -63,11 +63,11 @@ impl Value {
         writer.sink.0 + writer.blobs.iter().map(|blob| blob.len()).sum::<usize>()
     }
 
-    /// Parses a value that has crossed the VM's border.
+    /// Parses a value that was received from the VM.
     ///
     /// # Errors
-    /// `ERR_INVALID_VALUE` if the JSON does not parse (also for lone surrogates and for more than 128 levels), if the JSON refers to a blob
-    /// that does not exist or to one blob twice, and for more than [`MAX_BLOBS`] blobs.
+    /// `ERR_INVALID_VALUE` if the JSON cannot be parsed (for example because of lone surrogates or more than 128 levels), if the JSON
+    /// refers to a blob that does not exist or refers to one blob twice, and for more than [`MAX_BLOBS`] blobs.
     pub fn from_wire(wire: Wire) -> Result<Self> {
         check_blobs(wire.blobs.len())?;
         let json: Json = serde_json::from_str(&wire.json).map_err(|error| invalid(&error.to_string()))?;
@@ -129,7 +129,7 @@ impl Wire {
         self.json.len() + self.blobs.iter().map(Vec::len).sum::<usize>()
     }
 
-    /// Returns one frame of byte strings, the JSON first.
+    /// Encodes the value as one frame of byte strings. The JSON comes first.
     pub(crate) fn to_frame(&self) -> Result<Vec<u8>> {
         let mut parts: Vec<&[u8]> = Vec::with_capacity(self.blobs.len() + 1);
         parts.push(self.json.as_bytes());
@@ -151,7 +151,7 @@ pub(super) fn read_parts(json: &str, blobs: &[&[u8]]) -> Result<Value> {
     read(json, &mut |index| blobs.get_mut(index)?.take().map(<[u8]>::to_vec))
 }
 
-/// Fails if a value has more than [`MAX_BLOBS`] blobs.
+/// Returns an error if a value has more than [`MAX_BLOBS`] blobs.
 pub(super) fn check_blobs(count: usize) -> Result<()> {
     if count > MAX_BLOBS { Err(invalid(&format!("it has {count} Uint8Arrays, and at most {MAX_BLOBS} are allowed"))) } else { Ok(()) }
 }
@@ -160,7 +160,7 @@ pub(super) fn invalid(problem: &str) -> Error {
     Error::InvalidValue { problem: ErrorText::own(problem) }
 }
 
-/// A function that takes a blob by its index. Each blob can be taken once.
+/// A function that removes and returns a blob by its index. Each blob can be taken only once.
 type Blobs<'a> = dyn FnMut(usize) -> Option<Vec<u8>> + 'a;
 
 fn read(json: Json, blobs: &mut Blobs<'_>) -> Result<Value> {

@@ -1,20 +1,20 @@
-//! Counts the parts of a value that cost Node's main thread time. Node reads a value in one turn of its event loop, so a small text of very
-//! many lists, objects, keys and texts would hold that thread for long.
+//! Counts the parts of a value that take time on Node's main thread. Node reads a value in one turn of its event loop. So a short text with
+//! very many lists, objects, keys and texts would block that thread for long.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 
-/// Cost of a key that no earlier object had after the same keys. JavaScript engines make a hidden class for it.
+/// The cost of a key, if no earlier object had it after the same keys. JavaScript engines create a hidden class for it.
 const NEW_KEY: usize = 3;
-/// Cost of an entry of an escaped record, besides its key: Node reads it as a list, and then makes a field of it.
+/// The cost of an entry of an escaped record, in addition to its key. Node reads the entry as a list, and then creates a field from it.
 const ENTRY: usize = 2;
-/// Number of characters up to which Node looks up each text in a table of all texts, to keep equal texts once.
+/// The maximum number of characters of texts that Node looks up in a table of all texts, so that equal texts are stored once.
 const SHORT_TEXT_CHARS: usize = 10;
 
-/// The error that a value has more parts than it may.
+/// The error for a value with more parts than the limit.
 pub(super) struct TooMany;
 
-/// The keys of an object so far, in their order, as a hash. Objects with the same keys in the same order have the same shape.
+/// A hash of the keys of an object so far, in their order. Objects with the same keys in the same order have the same shape.
 #[derive(Clone, Copy, Default, Hash, PartialEq, Eq)]
 pub(super) struct Shape(u64);
 
@@ -25,7 +25,7 @@ pub(super) struct Parts {
     seen: Option<Seen>,
 }
 
-/// Hashes of what was counted. The hashes have a random key, so no value can make two of them equal on purpose.
+/// The hashes of what was counted. They use a random key, so that nobody can construct two parts with equal hashes.
 #[derive(Default)]
 struct Seen {
     hasher: RandomState,
@@ -34,8 +34,8 @@ struct Seen {
 }
 
 impl Parts {
-    /// Begins to count the parts of a value whose JSON text has this length. A value has fewer parts than its text has bytes, so a short text
-    /// needs no count.
+    /// Starts to count the parts of a value whose JSON text has this length. A value has fewer parts than its text has bytes, so the parts
+    /// of a short text are not counted.
     pub(super) fn new(limit: usize, json_bytes: usize) -> Self {
         Self { left: limit, is_exceeded: false, seen: (json_bytes > limit).then(Seen::default) }
     }
@@ -49,7 +49,7 @@ impl Parts {
         self.take(1)
     }
 
-    /// Counts the list in an escaped record, and the object that Node makes of it.
+    /// Counts the list in an escaped record, and the object that Node creates from it.
     pub(super) fn escaped_record(&mut self) -> Result<(), TooMany> {
         self.take(2)
     }
@@ -59,14 +59,14 @@ impl Parts {
         self.take(ENTRY)
     }
 
-    /// Counts a text that is not a key.
+    /// Counts a text that is not a key, if it is short and was not counted before.
     pub(super) fn text(&mut self, text: &str) -> Result<(), TooMany> {
         let Some(seen) = &mut self.seen else { return Ok(()) };
         let is_new = text.chars().nth(SHORT_TEXT_CHARS).is_none() && seen.texts.insert(seen.hasher.hash_one(text));
         if is_new { self.take(1) } else { Ok(()) }
     }
 
-    /// Counts the next key of an object, and returns the object's shape with it.
+    /// Counts the next key of an object, if its shape is new. Returns the object's shape with this key.
     pub(super) fn key(&mut self, shape: Shape, key: &str) -> Result<Shape, TooMany> {
         let Some(seen) = &mut self.seen else { return Ok(shape) };
         let hash = seen.hasher.hash_one((shape, key));

@@ -1,4 +1,4 @@
-//! Stops a run's guest from outside, at its deadline or on request.
+//! Stops the guest of a run from outside, at the deadline or on request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 use super::deadline::Deadline;
 use super::stop::{Stop, StopReason};
 
-/// The interval between two attempts to stop a guest. A kill has no effect while the VM is not yet running.
+/// The interval between two attempts to stop a guest. They are repeated because a kill has no effect while the VM is not running yet.
 const KILL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Stops the guest at the deadline or on request, until this value is dropped.
+/// Watches a run, and stops its guest at the deadline or on request. Dropping this value ends the watch.
 pub(super) struct Watch {
     done: CancellationToken,
 }
@@ -29,8 +29,8 @@ impl Watch {
                 () = stop.stopped() => {}
                 () = deadline.passed() => stop.stop(StopReason::Deadline),
             }
-            // Unless the run is done, dropping `killer` stops the guest. The drop happens here, or when the runtime ends, because nothing
-            // else would stop the guest then.
+            // If the run is not done, dropping `killer` stops the guest. It is dropped here, or when the runtime ends, because then nothing
+            // else would stop the guest.
         });
         Self { done }
     }
@@ -53,8 +53,8 @@ impl Drop for Killer {
             return;
         }
         let (guest, done) = (Arc::clone(&self.guest), self.done.clone());
-        // `kill` waits for the virtual CPU, so it needs its own thread. A kill before the VM runs has no effect, so it is repeated until
-        // the run ends.
+        // `kill` waits for the virtual CPU, so it needs a separate thread. It is repeated until the run ends, because a kill before the VM
+        // runs has no effect.
         let thread = std::thread::Builder::new().name("hyperlight-mcp-kill".to_owned()).spawn(move || {
             while !done.is_cancelled() {
                 guest.kill();

@@ -1,4 +1,4 @@
-//! Backpressure: a client that does not read is not read from, so that no memory grows.
+//! Backpressure: stops reading from a client that does not read its own messages, so that the memory for unsent messages stays bounded.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use rmcp::service::{RxJsonRpcMessage, ServiceRole, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::sync::watch;
 
-/// Messages that wait to be written. As long as there are so many, nothing more is read.
+/// The maximum number of unsent messages. While there are so many, nothing is read from the client.
 const MAX_UNSENT: usize = 256;
 
-/// A transport that reads only while its client reads too.
+/// A transport that reads from its client only while the client reads too.
 pub(super) struct Backpressure<T> {
     transport: T,
     unsent: Arc<watch::Sender<usize>>,
 }
 
-/// A message that is not written yet.
+/// A message that is not sent yet.
 struct Unsent(Arc<watch::Sender<usize>>);
 
 impl Drop for Unsent {
@@ -45,7 +45,7 @@ impl<R: ServiceRole, T: Transport<R>> Transport<R> for Backpressure<T> {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<R>> {
-        // The sender is our own, so it is never closed.
+        // The sender belongs to this value, so the channel is never closed.
         let _ = self.unsent.subscribe().wait_for(|unsent| *unsent < MAX_UNSENT).await;
         self.transport.receive().await
     }
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// A client that sends without end, and reads a message when the test says so.
+    /// A client that sends endlessly. It reads a message only when the test tells it to.
     #[derive(Default)]
     struct Client {
         unread: Vec<oneshot::Sender<()>>,
@@ -115,7 +115,7 @@ mod tests {
         assert!(transport.receive().now_or_never().is_some());
         sending.push_back(send(&mut transport));
         assert!(transport.receive().now_or_never().is_none());
-        // As at the end of the connection.
+        // The messages are dropped as at the end of the connection.
         drop(sending);
         assert!(transport.receive().now_or_never().is_some());
     }

@@ -1,4 +1,4 @@
-//! Changes of what is served: approvals that a person gives or takes back while a host is connected.
+//! Notifies clients of changes of what is served, when a person approves or revokes something while a host is connected.
 
 use std::sync::Weak;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use tokio_util::sync::CancellationToken;
 use super::Shared;
 use crate::blocking::blocking;
 
-/// The time between two reads of the approvals. A read that finds the approvals unchanged reads the stamps of their files and of those that the
+/// The time between two reads of the approvals. If nothing has changed, a read only checks the stamps of their files and of the files that
 /// approved entries name, and compares digests.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Changes that a slow client may miss before it is told once for all of them.
+/// The number of changes that a slow client may miss. After that, it gets one notification for all of them.
 const BACKLOG: usize = 16;
 
-/// Tells the clients that tools, resources and prompts have changed.
+/// Notifies the connections that tools, resources and prompts have changed.
 pub(super) struct Changes(broadcast::Sender<()>);
 
 impl Default for Changes {
@@ -30,17 +30,17 @@ impl Changes {
     }
 
     pub(super) fn tell(&self) {
-        // Without a client, there is nobody to tell.
+        // Sending fails only if there is no client.
         let _ = self.0.send(());
     }
 }
 
-/// Waits for the next change. Returns `false` when there will be none.
+/// Waits for the next change. Returns `false` if there will be no more changes.
 pub(super) async fn next(changes: &mut broadcast::Receiver<()>) -> bool {
     !matches!(changes.recv().await, Err(broadcast::error::RecvError::Closed))
 }
 
-/// Looks at the approvals until the gateway is served no longer, and tells the clients of changes.
+/// Reads the approvals regularly while the gateway is served, and notifies the clients of changes.
 pub(super) async fn watch(shared: Weak<Shared>, closed: CancellationToken) {
     let mut before = None;
     while let Some(served) = shared.upgrade() {

@@ -1,8 +1,8 @@
-//! Signed handles of what runs have saved, for callers without a session (MCP 2026-07-28, SEP-2567).
+//! Signed handles for the values that runs have saved, for callers without a session (MCP 2026-07-28, SEP-2567).
 //!
-//! Without sessions each request has an agent of its own. If its run saves a value, the agent is kept here, and the result names a handle with which
-//! a later run of the same caller finds it. A handle is signed with a key of this process: so a handle of another process, of another caller or of
-//! nobody is refused without a look at what is kept.
+//! Without sessions, each request has its own agent. If its run saves a value, the agent is kept here, and the result contains a handle. A
+//! later run of the same caller finds the agent by the handle. Handles are signed with a key of this process. So an invented handle, or a
+//! handle of another process or caller, is refused without looking at the kept agents.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,13 +16,14 @@ use super::http::Owner;
 use crate::error::{Error, Result};
 use crate::results::{SAVED_ID_BYTES, saved_id};
 
-/// Keeps a signature of this key apart from all others.
+/// Separates signatures of these handles from all other signatures.
 const PURPOSE: &[u8] = b"hyperlight-mcp/session/1";
-/// Handles of one caller. Beyond, the one that was left for the longest time ends.
+/// The maximum number of handles of one caller. If there are more, the handle that has been unused for longest ends.
 const MAX_OF_CALLER: usize = 32;
-/// Handles of all callers. Beyond, a caller makes room among its own, or gets no handle: none can end another's.
+/// The maximum number of handles of all callers. If there are more, the caller loses one of its own handles or gets no new one. No caller
+/// can end another caller's handles.
 const MAX_OF_ALL: usize = 1_024;
-/// Shares of `limits.maxSavedBytes` that one caller, and all callers together, can fill.
+/// The maximum size of all values of one caller, and of all callers together, as multiples of `limits.maxSavedBytes`.
 const SHARES_OF_CALLER: usize = 4;
 const SHARES_OF_ALL: usize = 64;
 
@@ -41,7 +42,7 @@ struct Most {
     idle: Duration,
 }
 
-/// The agents of callers without a session, by handle. `S` is a session.
+/// The sessions of callers without a protocol session, by handle. `S` is the type of such a session.
 pub(super) struct Handles<S> {
     key: hmac::Key,
     most: Most,
@@ -51,20 +52,21 @@ pub(super) struct Handles<S> {
 struct Kept<S> {
     owner: Owner,
     session: Arc<S>,
-    /// The size of the saved values after the last run.
+    /// The total size of the saved values after the last run.
     bytes: usize,
     used: Instant,
 }
 
 impl<S> Kept<S> {
-    /// Returns whether a run goes on with it.
+    /// Returns whether a run is using the session.
     fn is_in_use(&self) -> bool {
         Arc::strong_count(&self.session) > 1
     }
 }
 
 impl<S> Handles<S> {
-    /// `max_bytes` and `max_age` are the limits of the saved values of one session. A session that was left for `max_age` holds no value any more.
+    /// Creates an empty store. `max_bytes` and `max_age` are the limits on the saved values of one session. After `max_age` without use, a
+    /// session has no values any more.
     pub(super) fn new(key: &[u8; 32], max_bytes: usize, max_age: Duration) -> Self {
         let most = Most {
             of_caller: MAX_OF_CALLER,
@@ -79,7 +81,7 @@ impl<S> Handles<S> {
     /// Returns the session of a handle.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_SESSION` for a handle that is not one of this process and caller, or that has ended.
+    /// `ERR_UNKNOWN_SESSION` for a handle that does not belong to this process and caller, or that has ended.
     pub(super) fn find(&self, owner: &Owner, handle: &str, now: Instant) -> Result<Arc<S>> {
         let known = self.is_ours(owner, handle);
         let refused = |problem: &'static str| Error::UnknownSession { problem };
@@ -93,11 +95,11 @@ impl<S> Handles<S> {
         Ok(Arc::clone(&found.session))
     }
 
-    /// Keeps a session whose values have `bytes` in all, under its handle or a new one. Returns the handle, or `None` where there is no room, or where
-    /// it has ended meanwhile.
+    /// Stores a session, whose values have `bytes` in total, under its handle or a new one. Returns the handle. Returns `None` if there is
+    /// no room, or if the handle has ended since.
     ///
     /// # Errors
-    /// `ERR_IO` if the system gives no random bytes.
+    /// `ERR_IO` if the system provides no random bytes.
     pub(super) fn keep(&self, owner: &Owner, handle: Option<&str>, session: &Arc<S>, bytes: usize, now: Instant) -> Result<Option<String>> {
         self.end_left(now);
         if owner.ended.is_cancelled() {
@@ -118,13 +120,13 @@ impl<S> Handles<S> {
         } else {
             false
         };
-        // Sessions end with their last handle, which must not happen under the lock.
+        // Dropping the last handle of a session ends the session. This must not happen while the lock is held.
         drop(kept);
         drop(removed);
         Ok(is_kept.then_some(handle))
     }
 
-    /// Ends the handles that were left, and those whose caller is gone.
+    /// Ends the handles that have been unused for too long, and those whose caller no longer exists.
     pub(super) fn end_left(&self, now: Instant) {
         let is_over = |kept: &Kept<S>| {
             kept.owner.ended.is_cancelled() || (!kept.is_in_use() && now.saturating_duration_since(kept.used) > self.most.idle)
@@ -142,8 +144,8 @@ impl<S> Handles<S> {
         drop(all);
     }
 
-    /// Returns the handle of this caller that has to go, if a limit is exceeded: the one left for the longest time, first among those that no run uses.
-    /// `newest` goes if there is no other.
+    /// Returns the handle of this caller that must be removed, if a limit is exceeded: the one that has been unused for longest, preferably
+    /// one that no run uses. `newest` is only chosen if there is no other.
     fn one_too_many(&self, kept: &HashMap<String, Kept<S>>, caller: &str, newest: &str) -> Option<String> {
         let Most { of_caller, of_all, bytes_of_caller, bytes_of_all, idle: _ } = self.most;
         let own = || kept.iter().filter(|(_, kept)| kept.owner.key == caller);
@@ -177,7 +179,7 @@ impl<S> Handles<S> {
         self.signature(owner, id).as_bytes().ct_eq(signature.as_bytes()).into()
     }
 
-    /// Returns half of the tag, 128 bits (RFC 2104, section 5), in as many digits as an id has: a model has to copy it.
+    /// Returns half of the HMAC tag, 128 bits (RFC 2104, section 5), encoded like an id. It is short because a model has to copy it.
     fn signature(&self, owner: &Owner, id: &str) -> String {
         let mut context = hmac::Context::with_key(&self.key);
         for part in [PURPOSE, owner.key.as_bytes(), id.as_bytes()] {

@@ -22,7 +22,7 @@ fn problem(handles: &Handles<u32>, owner: &Owner, handle: &str, now: Instant) ->
     }
 }
 
-/// Keeps a new session, and gives its handle.
+/// Stores a new session, and returns its handle.
 fn keep(handles: &Handles<u32>, owner: &Owner, bytes: usize, now: Instant) -> Option<String> {
     handles.keep(owner, None, &Arc::new(1), bytes, now).unwrap()
 }
@@ -75,7 +75,7 @@ fn a_caller_that_takes_all_room_takes_its_own() {
     let found = |handle: &String| handles.find(&greedy, handle, start).is_ok();
     assert_eq!(all.iter().filter(|handle| found(handle)).count(), MAX_OF_CALLER);
     assert!(all[100 - MAX_OF_CALLER..].iter().all(found));
-    // The saved values of one caller may have 400 bytes in all.
+    // The saved values of one caller may have 400 bytes in total.
     let large = keep(&handles, &greedy, 390, start + MINUTE).unwrap();
     assert_eq!(all.iter().filter(|handle| found(handle)).count(), 10);
     assert!(found(&large));
@@ -103,7 +103,7 @@ fn a_caller_whose_token_is_withdrawn_has_no_handles_any_more() {
     one.ended.cancel();
     handles.end_left(now);
     assert_eq!(Arc::strong_count(&session), 1);
-    // Not for a run that ends later either, and not for a new token of the same name.
+    // The handle is not restored for a run that ends later, nor for a new token of the same name.
     assert_eq!(handles.keep(&one, Some(&handle), &session, 1, now).unwrap(), None);
     assert_eq!(problem(&handles, &owner("one"), &handle, now), ENDED);
 }

@@ -1,5 +1,5 @@
-//! Agents that stay open between the requests of callers without a session. Without them, the servers that a caller has by its profiles would be started
-//! for each request, as they end with the last agent that has them.
+//! Agents that stay open between the requests of callers without a session. Otherwise the servers that a caller has through its profiles
+//! would be started for each request, because they end with the last agent that has them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 use crate::error::Result;
 
-/// The time for which an agent stays open after the last request of its caller.
+/// The time that an agent stays open after the last request of its caller.
 const HELD: Duration = Duration::from_mins(5);
 
-/// The agents, by name, each with the time of its caller's last request.
+/// The open agents by name, each with the time of its caller's last request.
 pub(super) struct HeldAgents<A>(Mutex<BTreeMap<String, (A, Instant)>>);
 
 impl<A> Default for HeldAgents<A> {
@@ -21,7 +21,7 @@ impl<A> Default for HeldAgents<A> {
 }
 
 impl<A> HeldAgents<A> {
-    /// Keeps an agent of this name open from now on, and opens one if there is none.
+    /// Keeps the agent of this name open from now on. Opens one if there is none.
     pub(super) fn hold(&self, name: &str, now: Instant, open: impl FnOnce() -> Result<A>) -> Result<()> {
         let mut held = self.0.lock();
         if let Some((_, last)) = held.get_mut(name) {
@@ -32,15 +32,15 @@ impl<A> HeldAgents<A> {
         Ok(())
     }
 
-    /// Lets the agents go whose callers have made no request for some time.
+    /// Drops the agents whose callers have made no request for this time.
     pub(super) fn end_left(&self, now: Instant) {
         let is_left = |_: &String, (_, last): &mut (A, Instant)| now.saturating_duration_since(*last) >= HELD;
         let left: Vec<_> = self.0.lock().extract_if(.., is_left).collect();
-        // Not while the list is locked: whatever ends with an agent ends here.
+        // The list is not locked here, because everything that belongs to an agent ends when the agent is dropped.
         drop(left);
     }
 
-    /// Lets all agents go.
+    /// Drops all agents.
     pub(super) fn clear(&self) {
         let left = std::mem::take(&mut *self.0.lock());
         drop(left);

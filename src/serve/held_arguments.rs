@@ -1,5 +1,5 @@
-//! Bounds the arguments of calls that are under way, those that wait for an answer included. A small text can have very many values, and each takes
-//! far more memory than its bytes.
+//! Limits the memory for the arguments of calls in progress, including calls that wait for an answer. A short text can contain very many
+//! values, and each value takes far more memory than its text.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use serde_json::Value as Json;
 
 use crate::error::{Error, Result};
 
-/// Bytes of the arguments of one caller's calls, and of all, in memory.
+/// The maximum memory in bytes for the arguments of one caller's calls, and of all calls.
 const MAX_OF_CALLER: usize = 128 * MIB;
 const MAX_OF_ALL: usize = 512 * MIB;
 const MIB: usize = 1024 * 1024;
-/// Bytes of one value in memory. A call has its arguments twice: as it was sent, and as its code gets them.
+/// The memory of one value in bytes. A call stores its arguments twice: as received, and as its code gets them.
 const VALUE_BYTES: usize = 2 * size_of::<Json>();
 
-/// The arguments of all calls that are under way. Cheap to clone.
+/// The memory that the arguments of all calls in progress use. Clones are cheap.
 #[derive(Clone, Default)]
 pub(super) struct ArgumentMemory(Arc<Mutex<Taken>>);
 
@@ -26,7 +26,7 @@ struct Taken {
     of_callers: HashMap<String, usize>,
 }
 
-/// The room of one call's arguments, until it is dropped.
+/// The memory that the arguments of one call use, until this value is dropped.
 pub(super) struct HeldArguments {
     memory: ArgumentMemory,
     caller: String,
@@ -34,10 +34,10 @@ pub(super) struct HeldArguments {
 }
 
 impl ArgumentMemory {
-    /// Takes the room of the arguments of one call of a caller.
+    /// Reserves the memory for the arguments of one call.
     ///
     /// # Errors
-    /// `ERR_BUSY` where the calls of the caller, or of all, hold too much already.
+    /// `ERR_BUSY` if the calls of the caller, or all calls, already use too much.
     pub(super) fn hold(&self, caller: &str, arguments: &Json) -> Result<HeldArguments> {
         let bytes = text_bytes(arguments).saturating_add(parts(arguments).saturating_mul(VALUE_BYTES));
         let mut taken = self.0.lock();
@@ -68,7 +68,7 @@ impl Drop for HeldArguments {
     }
 }
 
-/// Checks the number of values in the arguments of a call, before anything else is done with them.
+/// Checks the number of values in the arguments of a call, before they are used.
 ///
 /// # Errors
 /// `ERR_INVALID_ARGUMENTS` for more than `most` values.
@@ -83,7 +83,7 @@ pub(super) fn check_parts(tool: &str, arguments: Option<&serde_json::Map<String,
     Err(Error::InvalidArguments { what: format!("\"{tool}\"").into(), problem: problem.into() })
 }
 
-/// Returns the number of values within a value, itself included.
+/// Returns the number of values in a JSON value, including itself.
 fn parts(json: &Json) -> usize {
     1 + match json {
         Json::Array(items) => items.iter().map(parts).sum(),
@@ -92,7 +92,7 @@ fn parts(json: &Json) -> usize {
     }
 }
 
-/// Returns the bytes of all texts and keys.
+/// Returns the total length in bytes of all texts and keys.
 fn text_bytes(json: &Json) -> usize {
     match json {
         Json::String(text) => text.len(),

@@ -1,4 +1,4 @@
-//! The way back of events: progress and logs of inner calls become progress and logs of the outer call.
+//! Forwards events to the client: progress and logs of inner calls become progress and logs of the client's call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::gateway::EventListener;
 
-/// Events that wait to be sent. A client that does not read loses further ones, and no memory grows.
+/// The maximum number of unsent events. A client that does not read misses further events, so that the memory stays bounded.
 const MAX_WAITING: usize = 256;
 
-/// Time for which an outcome waits for the events before it.
+/// The maximum time that an outcome waits for the events before it to be sent.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 enum ClientNotification {
-    /// The event of a server's progress.
+    /// A progress event of a server.
     Progress(Json),
     Log(LoggingMessageNotificationParam),
-    /// All events before this one are sent.
+    /// A marker. It is answered when all earlier events were sent.
     All(oneshot::Sender<()>),
 }
 
-/// The request that waits for the outcome of a call, and its progress token.
+/// The client and the progress token of the request that waits for the outcome of a call.
 type Recipient = Arc<Mutex<(Peer<RoleServer>, Option<ProgressToken>)>>;
 
-/// The events of one call that are on their way to its client.
+/// Access to the events of one call that are being sent to its client.
 #[derive(Clone)]
 pub(super) struct SentEvents {
     sender: mpsc::Sender<ClientNotification>,
@@ -37,17 +37,17 @@ pub(super) struct SentEvents {
 }
 
 impl SentEvents {
-    /// Sends what happens from now on to another request of the client: after a question, the request with the answer waits for the outcome.
+    /// Sends further events to another request of the client. After a question, the request that contains the answer waits for the outcome.
     pub(super) fn send_to(&self, peer: Peer<RoleServer>, token: Option<ProgressToken>) {
         *self.recipient.lock() = (peer, token);
     }
 
-    /// Waits until all events so far are sent, but not for a client that does not read.
+    /// Waits until all present events are sent, but only for a limited time, in case the client does not read.
     pub(super) async fn all(self) {
         let (sender, sent) = oneshot::channel();
         let notification = async move {
             if self.sender.send(ClientNotification::All(sender)).await.is_ok() {
-                // The sending task has ended, and sends no more.
+                // An error means that the sending task has ended and sends nothing more.
                 let _ = sent.await;
             }
         };
@@ -55,12 +55,12 @@ impl SentEvents {
     }
 }
 
-/// Returns a listener that tells the client of one call what happens in it, in order.
+/// Returns a listener that sends the events of one call to its client, in order.
 ///
-/// The progress of a call only ever grows (MCP 2025-11-25, basic/utilities/progress), and a run can make many calls with progress of their own. So
-/// the outer progress counts the reports, and their figures stand in the message.
+/// The progress of a call must increase with each notification (MCP 2025-11-25, basic/utilities/progress), but a run can make many calls
+/// with progress of their own. So the progress value counts the notifications, and the message contains the inner call's values.
 ///
-/// `least`: the least level of logs that the client wants. `None`: no logs.
+/// `least` is the lowest level of logs that the client wants. `None` means no logs.
 pub(super) fn listener(
     runtime: &tokio::runtime::Handle,
     peer: Peer<RoleServer>,
@@ -74,7 +74,7 @@ pub(super) fn listener(
         let mut count = 0.0;
         while let Some(notification) = receiver.recv().await {
             let (peer, token) = recipient.lock().clone();
-            // A request that is gone hears nothing, and the next one of the same call does.
+            // Sending fails if the request has ended. Later events go to the next request of the same call.
             let _ = match (notification, token) {
                 (ClientNotification::Progress(event), Some(token)) => {
                     count += 1.0;
@@ -85,7 +85,7 @@ pub(super) fn listener(
                 (ClientNotification::Progress(_), None) => Ok(()),
                 (ClientNotification::Log(log), _) => peer.notify_logging_message(log).await,
                 (ClientNotification::All(sent), _) => {
-                    // The outcome may have stopped waiting.
+                    // The receiver may have stopped waiting.
                     let _ = sent.send(());
                     Ok(())
                 }
@@ -133,7 +133,7 @@ fn log(event: &Json, least: Option<LoggingLevel>) -> Option<LoggingMessageNotifi
     Some(log)
 }
 
-/// The rank of a level (RFC 5424, section 6.2.1), the least serious first.
+/// Returns the rank of a level (RFC 5424, section 6.2.1). The least serious level has rank 0.
 fn rank(level: LoggingLevel) -> u8 {
     match level {
         LoggingLevel::Debug => 0,

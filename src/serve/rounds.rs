@@ -1,4 +1,4 @@
-//! Requests that may ask their client before they are answered, and the parameters of which each round is one.
+//! Requests that may ask their client questions before they are answered, and the parameters that each of their rounds repeats.
 
 use std::future::Future;
 
@@ -15,18 +15,19 @@ use super::listeners::SentEvents;
 use super::paused_calls::{Step, work};
 use crate::sandbox::{Stop, StopReason};
 
-/// The parts of a request that belong to its rounds.
+/// The parameters of a request that belong to its rounds.
 pub(super) struct Input {
     pub(super) state: Option<String>,
     responses: Option<InputResponses>,
-    /// The bytes that each round must repeat.
+    /// The bytes that must be the same in each round.
     bound: Vec<u8>,
-    /// The room of the parameters, which the first round takes.
+    /// The memory that is reserved for the arguments. Only the first round reserves it.
     pub(super) held: Option<HeldArguments>,
 }
 
 impl Handler {
-    /// Does the work of a request that may ask: in rounds since protocol 2026-07-28, and else by requests of our own.
+    /// Does the work of a request that may ask questions. Questions are sent in rounds since protocol 2026-07-28, and as requests to the
+    /// client before.
     pub(super) async fn asking<W>(
         &self,
         context: RequestContext<RoleServer>,
@@ -57,7 +58,8 @@ impl Handler {
         until_cancelled(&context, &stop, Box::pin(round)).await
     }
 
-    /// The rounds of a request belong to its caller, its method and its parameters. The first one takes the room of the parameters.
+    /// Returns the input of a round. It is bound to the caller, the method and the parameters. The first round reserves the memory for the
+    /// arguments.
     ///
     /// # Errors
     /// `ERR_BUSY`.
@@ -76,7 +78,7 @@ impl Handler {
     }
 }
 
-/// Does the work of a request, whose arguments are `held` meanwhile. Its client is told of all that happened before it gets the outcome.
+/// Does the work of a request, with the memory for its arguments reserved. Sends all events to the client before the outcome is returned.
 pub(super) async fn worked(events: SentEvents, held: Option<HeldArguments>, work: impl Future<Output = Answer<Json>>) -> Answer<Json> {
     let outcome = work.await;
     drop(held);
@@ -84,8 +86,8 @@ pub(super) async fn worked(events: SentEvents, held: Option<HeldArguments>, work
     outcome
 }
 
-/// Waits for the outcome of a request. A client that cancels the request ends the call, which then tells so. A call that waits for another round
-/// outlives the request that began it.
+/// Waits for the outcome of a request. If the client cancels the request, the call is stopped and its outcome says so. A call that waits
+/// for its next round continues after the request that started it.
 pub(super) async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, outcome: impl Future<Output = T>) -> T {
     tokio::pin!(outcome);
     tokio::select! {

@@ -1,4 +1,5 @@
-//! Bounds what the runs of one caller have saved in all its sessions. Each session has a limit of its own, and a caller can have hundreds.
+//! Limits the total size of the values that one caller's runs have saved in all its sessions. A limit for each session is not enough,
+//! because a caller can have hundreds of sessions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -8,13 +9,13 @@ use parking_lot::Mutex;
 
 use super::session::Session;
 
-/// Shares of `limits.maxSavedBytes` that the sessions of one caller, and of all, can fill.
+/// The maximum total size for the sessions of one caller, and of all callers, as multiples of `limits.maxSavedBytes`.
 const SHARES_OF_CALLER: usize = 4;
 const SHARES_OF_ALL: usize = 64;
 
-/// Whoever has saved values.
+/// A session that can have saved values.
 pub(super) trait Saver {
-    /// Returns the size of the values that are still saved.
+    /// Returns the total size of the values that are still saved.
     fn saved_bytes(&self, now: Instant) -> usize;
     fn forget_saved(&self);
 }
@@ -29,7 +30,7 @@ impl Saver for Session {
     }
 }
 
-/// The sessions that have saved values, of each caller, the one that ran last at the end.
+/// The sessions with saved values, by caller. The session of the latest run is last.
 pub(super) struct SavedShares<S> {
     of_caller: usize,
     of_all: usize,
@@ -37,14 +38,14 @@ pub(super) struct SavedShares<S> {
 }
 
 impl<S: Saver> SavedShares<S> {
-    /// `max_bytes` is the limit of one session.
+    /// Creates an empty record. `max_bytes` is the limit for one session.
     pub(super) fn new(max_bytes: usize) -> Self {
         let share = |shares| max_bytes.saturating_mul(shares);
         Self { of_caller: share(SHARES_OF_CALLER), of_all: share(SHARES_OF_ALL), sessions: Mutex::default() }
     }
 
-    /// Notes that a run of a session has ended. Where the caller's sessions, or all, hold too much, forgets what the caller's own ones hold, the one that
-    /// ran longest ago first. So no caller loses anything to another.
+    /// Records that a run of a session has ended. If the sessions of this caller, or all sessions, have saved too much, removes the values
+    /// of this caller's sessions, beginning with the session whose last run is the oldest. So no caller loses values because of another.
     pub(super) fn ran(&self, caller: &str, session: &Arc<S>, now: Instant) {
         let mut sessions = self.sessions.lock();
         let own = sessions.entry(caller.to_owned()).or_default();

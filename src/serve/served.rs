@@ -1,4 +1,4 @@
-//! Serves a gateway over one transport, and ends that again.
+//! Serves a gateway over one transport until it is closed.
 
 use std::future::Future;
 use std::io;
@@ -17,32 +17,32 @@ use crate::blocking::blocking;
 use crate::error::{Error, Result};
 use crate::gateway::{Attached, Gateway};
 
-/// Time that requests under way get when serving over standard input and output is closed.
+/// The time for requests in progress to finish when serving over standard input and output is closed.
 const DRAIN: Duration = Duration::from_secs(5);
-/// Time for the last answers to leave after that.
+/// The time after that for the last answers to be written.
 const LAST_WRITES: Duration = Duration::from_secs(1);
 
-/// The way by which hosts reach a served gateway.
+/// The transport over which hosts connect to a served gateway.
 #[derive(Debug, Clone)]
 pub enum Transport {
-    /// Standard input and output of this process, for one host. Nothing else may use them meanwhile.
+    /// Standard input and output of this process, for one host. No other code may use them while the gateway is served.
     Stdio,
     /// Streamable HTTP, for many clients.
     Http(Box<HttpOptions>),
 }
 
-/// A gateway that is being served. Serving ends with [`ServedGateway::close`] and with the gateway, and over standard input and output also with the
-/// host's end. It goes on if this handle is dropped. All clones are one.
+/// A gateway that is being served. Serving ends with [`ServedGateway::close`] or with the gateway; over standard input and output, also
+/// when the host closes its end. It continues if this handle is dropped. All clones are the same handle.
 #[derive(Debug, Clone)]
 pub struct ServedGateway {
     url: Option<Arc<str>>,
     stop: CancellationToken,
-    /// The outcome, once serving has ended.
+    /// The outcome of serving, once it has ended.
     ended: watch::Receiver<Option<Result<()>>>,
 }
 
-/// Serves a gateway to MCP hosts. All approved servers are enabled, also those that are approved later, but for those that a person has disabled.
-/// Over HTTP, one gateway can be served several times.
+/// Serves a gateway to MCP hosts. All approved servers are enabled, including those that are approved later, except those that a person has
+/// disabled. Over HTTP, one gateway can be served several times.
 ///
 /// ```no_run
 /// # async fn example(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
@@ -55,8 +55,8 @@ pub struct ServedGateway {
 /// ```
 ///
 /// # Errors
-/// `ERR_INVALID_OPTION`; `ERR_UNKNOWN_SERVER` for a server in `allow_writes` or `direct`; `ERR_IO` for a file that cannot be read and a port that is in use;
-/// `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
+/// `ERR_INVALID_OPTION`; `ERR_UNKNOWN_SERVER` for a server in `allow_writes` or `direct`; `ERR_IO` for a file that cannot be read or a port
+/// that is in use; `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
 pub async fn serve(gateway: Gateway, options: ServeOptions, transport: Transport) -> Result<ServedGateway> {
     let redacting = gateway.clone();
     begin(gateway, options, transport).await.map_err(|error| redacting.redacted(error))
@@ -81,19 +81,20 @@ async fn begin(gateway: Gateway, options: ServeOptions, transport: Transport) ->
 }
 
 impl ServedGateway {
-    /// Returns the address of the MCP endpoint, as `http://127.0.0.1:8080/mcp`. Over standard input and output there is none.
+    /// Returns the URL of the MCP endpoint, for example `http://127.0.0.1:8080/mcp`. Returns `None` over standard input and output.
     #[must_use]
     pub fn url(&self) -> Option<&str> {
         self.url.as_deref()
     }
 
-    /// Ends serving: nothing new is accepted, requests under way get some time, and are cancelled afterwards. A second call waits for the first.
+    /// Ends serving: accepts nothing new, gives requests in progress some time to finish, and then cancels them. A second call waits for
+    /// the first.
     pub async fn close(&self) {
         self.stop.cancel();
         let _ = self.ended().await;
     }
 
-    /// Waits for the end of serving.
+    /// Waits until serving has ended.
     ///
     /// # Errors
     /// `ERR_IO` if the host did not speak the protocol.
@@ -101,12 +102,12 @@ impl ServedGateway {
         let mut ended = self.ended.clone();
         match ended.wait_for(Option::is_some).await {
             Ok(outcome) => outcome.clone().unwrap_or(Ok(())),
-            // The runtime has ended.
+            // An error means that the runtime has ended.
             Err(_) => Ok(()),
         }
     }
 
-    /// Begins with work that ends by the token that it gets.
+    /// Starts work that ends when the token is cancelled that it gets.
     fn begin<W>(url: Option<&str>, work: impl FnOnce(CancellationToken) -> W) -> Self
     where
         W: Future<Output = Result<()>> + Send + 'static,
@@ -133,7 +134,7 @@ async fn over_http(served: Served, options: HttpOptions, attached: Attached) -> 
             () = stop.cancelled() => {}
             () = closed.cancelled() => {}
         }
-        // The end of the gateway ends all requests under way with an error, which their clients still get.
+        // The end of the gateway ends all requests in progress with an error. Their clients still get this error.
         let kills = async {
             closed.cancelled().await;
             sleep(LAST_WRITES).await;
@@ -159,11 +160,11 @@ fn over_stdio(served: Served, attached: Attached) -> Result<ServedGateway> {
         let (Attached { closed, until_dropped }, cancelled) = (attached, CancellationToken::new());
         let ends = async {
             tokio::select! {
-                // The host's requests that are under way are still answered.
+                // Requests of the host that are in progress are still answered.
                 () = async { stop.cancelled().await; input_ends.cancel(); sleep(DRAIN).await } => {}
                 () = closed.cancelled() => {}
             }
-            // The end of the gateway has ended all requests with an error, which the host still gets.
+            // The end of the gateway has ended all requests with an error. The host still gets this error.
             input_ends.cancel();
             for ends in [&cancelled, &cut] {
                 sleep(LAST_WRITES).await;
@@ -184,7 +185,7 @@ fn over_stdio(served: Served, attached: Attached) -> Result<ServedGateway> {
     }))
 }
 
-/// The right to use standard input and output, which one host at a time has.
+/// The exclusive right to use standard input and output for one host.
 struct Taken;
 
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);

@@ -1,8 +1,8 @@
-//! Standard input and output of this process for the protocol.
+//! Standard input and output of this process as a transport for the protocol.
 //!
-//! tokio's own types read and write on threads that nobody can wake: a thread that waits for a host would outlive the end of serving, and take the
-//! next bytes of standard input. Setting `O_NONBLOCK` would change the terminal or pipe for the programs that share it. So readiness is awaited, and
-//! each read or write is one that cannot wait.
+//! The types of tokio for them block threads that cannot be woken: a thread that waits for the host would continue after serving has ended,
+//! and would consume the next bytes of standard input. Setting `O_NONBLOCK` would change the terminal or pipe for other programs that share
+//! it. So this module waits until a stream is ready, and then only reads or writes in a way that cannot block.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,16 +14,16 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// A pipe that is ready takes this number of bytes without waiting (POSIX `PIPE_BUF` in Linux), and so does a socket.
+/// The number of bytes that a ready pipe accepts without blocking (`PIPE_BUF` on Linux). This is also true of a socket.
 const WRITE_BYTES: usize = 4096;
 
 type Ended = Pin<Box<WaitForCancellationFutureOwned>>;
 
-/// A standard stream.
+/// A standard input or output stream.
 enum Stream {
-    /// A pipe, a socket or a terminal.
+    /// A pipe, a socket or a terminal, whose readiness can be awaited.
     Waits(AsyncFd<OwnedFd>),
-    /// A file, or `/dev/null`, which is always ready.
+    /// A file or `/dev/null`, which is always ready.
     Ready(OwnedFd),
 }
 
@@ -40,14 +40,14 @@ impl Stream {
     }
 }
 
-/// Returns `WouldBlock` if the stream is not ready at this moment: another program may have read what was there.
+/// Returns `WouldBlock` if the stream is not ready now, because another program may have read the data.
 fn check_ready(stream: &OwnedFd, flags: PollFlags) -> io::Result<()> {
     let mut streams = [PollFd::new(stream, flags)];
     let count = poll(&mut streams, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
     if count == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
 }
 
-/// Standard input until it ends, or until a token is cancelled.
+/// Standard input. It ends when the stream ends or when a token is cancelled.
 pub(super) struct Input {
     stream: Stream,
     ended: Ended,
@@ -85,7 +85,7 @@ impl AsyncRead for Input {
     }
 }
 
-/// Standard output, which fails once a token is cancelled.
+/// Standard output. Writing fails after a token is cancelled.
 pub(super) struct Output {
     stream: Stream,
     cut: Ended,

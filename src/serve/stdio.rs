@@ -1,4 +1,4 @@
-//! The transport over standard input and output: only the protocol is written there.
+//! The transport over standard input and output. Nothing but the protocol is written there.
 
 use rmcp::ServiceExt as _;
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -11,10 +11,10 @@ use super::http::Principal;
 use super::unreadable::{Answering, Watched};
 use crate::error::{Error, Result};
 
-/// Longest line that a host may send, in bytes: a script of 1 MiB, quoted, and what is around it.
+/// The maximum length of a line from the host, in bytes. It is enough for a script of 1 MiB as a JSON string and the rest of its message.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Serves one host over two streams, until it closes its end or `stop` is cancelled.
+/// Serves one host over two streams, until the host closes its end or `stop` is cancelled.
 ///
 /// # Errors
 /// `ERR_IO` if the host does not speak the protocol.

@@ -17,7 +17,7 @@ fn form() -> InputRequest {
     InputRequest::Elicitation(ElicitRequest::new(serde_json::from_value(form).unwrap()))
 }
 
-/// A run that asks so often, one question after the other, and gives the answers. It ends as soon as it is stopped.
+/// Returns a run that asks `times` questions, one after another, and returns the answers. It ends as soon as it is stopped.
 fn asking(times: usize) -> Run {
     let (sender, questions) = mpsc::channel(4);
     let stop = Stop::new();
@@ -41,7 +41,7 @@ fn asking(times: usize) -> Run {
     Run { work, stop, questions }
 }
 
-/// A run that ends when it is stopped, and not before.
+/// Returns a run that ends only when it is stopped.
 fn endless() -> Run {
     let Run { stop, questions, .. } = asking(0);
     let stopped = stop.clone();
@@ -124,7 +124,7 @@ async fn a_task_ends_with_its_time() {
     let tasks = Tasks { times: Times { prompt: Duration::ZERO, life: Duration::from_millis(1) }, ..tasks() };
     let run = endless();
     let stop = run.stop.clone();
-    // The run may be gone before it is told as a task.
+    // The run may end before it is reported as a task.
     let _ = tasks.begin(tasks.place(one).unwrap(), run, &CancellationToken::new()).await;
     stop.stopped().await;
     while !tasks.all.lock().is_empty() {
@@ -167,7 +167,7 @@ async fn a_caller_with_too_many_tasks_gets_no_more_and_another_does() {
     assert!(tasks.place(owner("another")).is_some());
     tasks.cancel("one", &ids[0]).unwrap();
     until(&tasks, "one", &ids[0], TaskStatus::Cancelled).await;
-    // Its end was told, so it makes room.
+    // The caller has seen that the task has ended, so the task makes room.
     assert!(tasks.place(one).is_some());
     assert!(is_gone(&tasks, "one", &ids[0]) && !is_gone(&tasks, "one", &ids[1]));
 }

@@ -1,6 +1,7 @@
-//! The anchor: a small file beside the database with the number of changes of each kind, and with the end of the audit, authenticated by the machine's
-//! key. By it, a database that was put back from an earlier time is noticed. A change is committed before the anchor is raised, and the anchor exists before the first change. So
-//! whenever a process is killed, the database is at the anchor or ahead of it, and never behind.
+//! The anchor: a small file beside the database. It contains the number of changes of each kind, and the end of the audit, authenticated
+//! with the machine's key. With the anchor, the store detects a database that was restored from an earlier time. The anchor is created
+//! before the first change, and a change is committed before the anchor is raised. So even if a process is killed, the database is never
+//! behind the anchor.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -19,17 +20,17 @@ const FORMAT: &str = "hyperlight-mcp anchor 1";
 const MAX_BYTES: u64 = 64 * 1024;
 const ID_BYTES: usize = 16;
 
-/// The numbers of changes of a database, at the least.
+/// The number of changes of each kind that the database must have at least.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// A random id. Every seal of the database names it, so that no state of the database under another anchor fits.
+    /// A random id. Every seal of the database contains it, so that a seal made under another anchor is not valid.
     pub(super) id: String,
     changes: BTreeMap<String, u64>,
-    /// The end of the audit as it was anchored last.
+    /// The end of the audit that was written to the anchor last.
     audit: Option<AuditEnd>,
 }
 
-/// The last row of the audit at some moment.
+/// The last row of the audit at the time when the anchor was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AuditEnd {
@@ -38,13 +39,13 @@ pub(super) struct AuditEnd {
     pub(super) digest: String,
 }
 
-/// The end of the audit that the anchor has.
+/// The end of the audit according to the anchor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AnchoredAudit {
     At(AuditEnd),
-    /// The anchor is sound, and has none yet.
+    /// The anchor is sound, but contains no end of the audit yet.
     Nothing,
-    /// There is no sound anchor, so nothing is known.
+    /// There is no sound anchor, so the end is unknown.
     Lost,
 }
 
@@ -61,15 +62,15 @@ impl Counts {
     }
 }
 
-/// What was found where the anchor should be.
+/// The result of reading the anchor file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Anchored {
     Sound(Counts),
     Missing,
     /// Another program changed the file, or it comes from another machine.
     Unsound,
-    /// The anchor is that of another store than the one that this process has read, made by this machine's key: a copy, or what another process began
-    /// after the store was removed.
+    /// This machine's key authenticates the anchor, but the anchor belongs to another store than the one that this process has read: a
+    /// copy, or a store that another process began after the first one was removed.
     Replaced,
 }
 
@@ -100,12 +101,13 @@ pub(super) struct Anchor {
     seen: Mutex<Seen>,
 }
 
-/// What this process has seen. It counts as long as the process lives, whatever happens to the files.
+/// What this process has seen: the anchor id of its store, and the highest number of changes for each anchor id and kind. This stays valid
+/// as long as the process lives, even if the files are replaced or removed.
 #[derive(Default)]
 struct Seen {
-    /// The id of the anchor of the store whose changes this process reads. `None` before the first change.
+    /// The anchor id of the store that this process reads. `None` before the first change.
     store: Option<String>,
-    /// The numbers of changes by the anchor's id. Under one id, a database never has fewer.
+    /// The highest number of changes seen for each anchor id and kind. Under the same id, a database never has fewer.
     changes: BTreeMap<(String, Kind), u64>,
 }
 
@@ -114,8 +116,8 @@ impl Anchor {
         Self { path: folder.join(FILE_NAME), seen: Mutex::default() }
     }
 
-    /// Reads the anchor. A caller who compares it with the database reads the database afterwards: then the database cannot be behind because of
-    /// a change that comes between.
+    /// Reads the anchor. A caller that compares the anchor with the database must read the database afterwards. Then a change between the
+    /// two readings cannot make the database look older than the anchor.
     pub(super) fn read(&self, key: &MachineKey) -> Result<Anchored> {
         let bytes = match files::read_own(&self.path, MAX_BYTES) {
             Ok(bytes) => bytes,
@@ -136,7 +138,7 @@ impl Anchor {
         Ok(Anchored::Sound(counts))
     }
 
-    /// Records a number of changes that is in the database.
+    /// Records that the database has this number of changes.
     pub(super) fn note(&self, id: &str, kind: Kind, changes: u64) {
         let mut seen = self.seen.lock();
         seen.store.get_or_insert_with(|| id.to_owned());
@@ -149,7 +151,7 @@ impl Anchor {
         self.seen.lock().changes.keys().any(|(_, seen)| *seen == kind)
     }
 
-    /// Makes an anchor for a database without any change. The caller is in a transaction that excludes other writers.
+    /// Creates an anchor for a database that was never changed. The caller is in a transaction that excludes other writers.
     pub(super) fn renew(&self, key: &MachineKey, _alone: &Reader<'_>) -> Result<Counts> {
         let mut id = [0; ID_BYTES];
         getrandom::fill(&mut id).map_err(|error| self.failed(&std::io::Error::other(error)))?;
@@ -162,10 +164,11 @@ impl Anchor {
         Ok(counts)
     }
 
-    /// Raises the anchor to changes that are committed. The caller is in a transaction that excludes other writers, so that no lower number follows.
+    /// Raises the numbers in the anchor after changes were committed. The caller is in a transaction that excludes other writers, so that
+    /// no lower number is written afterwards.
     pub(super) fn raise(&self, key: &MachineKey, id: &str, changes: &[(Kind, u64)], _alone: &Reader<'_>) -> Result<()> {
         let bytes = files::read_own(&self.path, MAX_BYTES).map_err(|error| self.failed(&error))?;
-        // An anchor that was replaced meanwhile is no longer that of these changes.
+        // If the anchor was replaced meanwhile, these changes do not belong to the new one.
         let Some(mut counts) = parsed(&bytes, key).filter(|counts| counts.id == id) else { return Ok(()) };
         let mut is_higher = false;
         for (kind, changes) in changes {
@@ -174,7 +177,8 @@ impl Anchor {
         if is_higher { self.write(&counts, key) } else { Ok(()) }
     }
 
-    /// Returns the end of the audit that was anchored last. A caller who compares it with the database reads the database afterwards.
+    /// Returns the end of the audit that the anchor contains. A caller that compares it with the database must read the database
+    /// afterwards.
     pub(super) fn audit(&self, key: &MachineKey) -> Result<AnchoredAudit> {
         Ok(match self.read(key)? {
             Anchored::Sound(counts) => counts.audit.map_or(AnchoredAudit::Nothing, AnchoredAudit::At),
@@ -182,8 +186,8 @@ impl Anchor {
         })
     }
 
-    /// Raises the anchored end of the audit to rows that are on the disk. The caller is in a transaction that excludes other writers. An anchor that is
-    /// missing or changed stays as it is: the rows that decide something are checked first.
+    /// Writes a later end of the audit into the anchor. The rows up to this end are already on the disk. The caller is in a transaction
+    /// that excludes other writers. A missing or changed anchor is not replaced: first the rows that decide something must be checked.
     pub(super) fn raise_audit(&self, key: &MachineKey, end: AuditEnd, _alone: &Reader<'_>) -> Result<()> {
         let Anchored::Sound(mut counts) = self.read(key)? else { return Ok(()) };
         if counts.audit.as_ref().is_some_and(|known| known.number >= end.number) {
@@ -218,7 +222,7 @@ fn form(counts: &Counts) -> Canonical {
     let form = Canonical::new(FORMAT).text(id);
     let form = changes.iter().fold(form, |form, (kind, changes)| form.text(kind).text(&changes.to_string()));
     match audit {
-        // Another number of texts than without it.
+        // The form has more parts than a form without the audit's end, so the two are never equal.
         Some(AuditEnd { number, digest }) => form.text("audit").text(&number.to_string()).text(digest),
         None => form,
     }

@@ -1,9 +1,9 @@
-//! Canonical form of a value, of which a digest is taken. A tag and a length precede every part, so that two different values never have the same
-//! form. The order of an object's keys does not matter.
+//! The canonical form of a value, from which a digest is computed. A tag and a length precede every part, so that two different values
+//! never have the same form. The order of the keys in an object does not matter.
 
 use serde_json::{Map, Value as Json};
 
-/// A canonical form to which parts are added one by one.
+/// A canonical form. Parts are added one after the other.
 ///
 /// ```
 /// use hyperlight_mcp::store::Canonical;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value as Json};
 pub struct Canonical(Vec<u8>);
 
 impl Canonical {
-    /// Creates a form for one kind of value. Forms of different kinds are never equal.
+    /// Creates a form for one kind of value. Forms for different kinds are never equal.
     #[must_use]
     pub fn new(kind: &str) -> Self {
         Self(Vec::new()).part(b'k', kind.as_bytes())
@@ -44,7 +44,7 @@ impl Canonical {
         }
     }
 
-    /// Adds a list. Its length comes first, so that its end is unambiguous.
+    /// Adds a list. The number of items comes first, so that the end of the list is unambiguous.
     #[must_use]
     pub fn list<'a>(self, items: impl ExactSizeIterator<Item = &'a str>) -> Self {
         let counted = self.part(b'l', &(items.len() as u64).to_be_bytes());

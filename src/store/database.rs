@@ -1,4 +1,4 @@
-//! The connection to the `SQLite` file: how it is opened, its transactions, and its errors in the words of this program.
+//! The connection to the `SQLite` file: opening it, transactions, and the conversion of its errors to errors of this program.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,55 +16,56 @@ use crate::error::{Error, Result};
 use crate::files;
 
 const FILE_NAME: &str = "store.sqlite3";
-/// Keeps two processes apart that create or migrate the database.
+/// The name of the lock file. A process locks it while it creates or migrates the database.
 const LOCK_NAME: &str = "store.lock";
-/// Time that a change waits for the changes of other processes.
+/// The maximum time that a change waits for changes of other processes.
 pub(super) const BUSY_TIME: Duration = Duration::from_secs(10);
-/// Pause before the journal is switched on again, while another process looks at the file.
+/// The pause before `use_journal` tries again, while another process has the file locked.
 const PAUSE: Duration = Duration::from_millis(2);
-/// The steps from an empty database to the present one.
+/// The migrations from an empty database to the current schema.
 const MIGRATIONS: [&str; 2] = [include_str!("migrations/001_decisions.sql"), include_str!("migrations/002_audit.sql")];
-/// The types of file systems whose locks `SQLite` cannot rely on: NFS, SMB (two), AFS. From the manual page of statfs(2).
+/// The types of network file systems, on which `SQLite` cannot rely on locks: NFS, SMB (two), AFS. From the manual page of statfs(2).
 const NETWORK_FILE_SYSTEMS: [u64; 4] = [0x6969, 0x517B, 0xFF53_4D42, 0x5346_414F];
 
-/// Locked while the file is created. To close a file releases all locks that this process has on it, also those of other connections. So no thread
-/// may connect while another one has created the file, and not closed it yet.
+/// Locked while a thread creates the file. Closing a file releases all locks that this process has on it, including the locks of other
+/// connections. So no thread may connect until the thread that created the file has closed it.
 static CREATING: Mutex<()> = Mutex::new(());
 
-/// The virtual steps of `SQLite` between two looks at the clock.
+/// The number of virtual-machine steps of `SQLite` between two checks of the time limit.
 const STEPS: i32 = 50_000;
-/// The problem of a database in which something was put that this program has not made. A trigger or a view there could hang or change each access.
+/// The problem of a database whose schema contains something that this program has not made. A trigger or view from another program could
+/// block or change each access.
 pub(super) const FOREIGN: &str = "another program has changed its tables, indexes, views or triggers. Nothing is approved, granted or changed until it is \
                        restored from a backup, or moved away together with the files whose names begin with its name; then every server needs \
                        approval again";
 
-/// Identifies a state of the database: the file, and the number with which `SQLite` counts the changes of other connections.
+/// Identifies a state of the database: the file, and the number that `SQLite` raises when another connection changes the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Version {
     file: (u64, u64),
     changes: i64,
 }
 
-/// What a power failure may take of the last changes. The end of a process takes nothing in either case.
+/// The changes that may be lost in a power failure. The end of a process loses nothing in either case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Durability {
-    /// Nothing: each change waits for the disk.
+    /// No change is lost: each change waits for the disk.
     Full,
-    /// The changes since the last one that is [`Durability::Full`]. The database stays sound.
+    /// The changes since the last transaction with [`Durability::Full`] may be lost. The database stays sound.
     Process,
 }
 
 impl Durability {
-    /// Returns the word for `SQLite`'s `synchronous`.
+    /// Returns the value of `SQLite`'s `synchronous` setting.
     fn word(self) -> &'static str {
         match self {
-            // What was approved or revoked is still so after a power failure.
+            // Approvals and revocations must survive a power failure.
             Self::Full => "full",
             Self::Process => "normal",
         }
     }
 
-    /// Returns the time that the work of one transaction may take. All rows of the audit are read in one, and there may be very many.
+    /// Returns the time limit of one transaction. All rows of the audit are read in one transaction, and there may be very many.
     fn time(self) -> Duration {
         match self {
             Self::Full => Duration::from_secs(20),
@@ -73,20 +74,20 @@ impl Durability {
     }
 }
 
-/// One connection.
+/// One connection to the database.
 pub(super) struct Database {
     path: PathBuf,
     durability: Durability,
     connection: Connection,
-    /// The number of the schema that was found to be this program's. `None` before the first transaction.
+    /// The `schema_version` of `SQLite` for which the schema was checked last. `None` before the first transaction.
     schema: Option<i64>,
-    /// The time that one transaction may take.
+    /// The time limit of one transaction.
     time: Duration,
-    /// Device and inode of the file that is open.
+    /// Device and inode of the open file.
     file: (u64, u64),
 }
 
-/// Creates the state folder with mode 0700, or checks it and removes the permissions of others who may only read it.
+/// Creates the state folder with mode 0700. If the folder exists, checks it, and removes read permissions of other users.
 pub(super) fn private_folder(folder: &Path) -> Result<files::PrivateFolder> {
     let failed = |error: std::io::Error| {
         problem(&folder.join(FILE_NAME), &format!("the folder cannot be used: {error}. Or choose another stateDir"))
@@ -102,7 +103,7 @@ impl Database {
         let file = identity(&path)?;
         let mut connection = connect(&path, durability)?;
         if !is_present(&connection, &path)? {
-            // One process after the other, as each looks at what is missing and then adds it.
+            // Processes run this part one after the other, because each checks what is missing and then adds it.
             let lock = files::lock_within(&folder.join(LOCK_NAME), BUSY_TIME).map_err(|error| problem(&path, &error.to_string()))?;
             use_journal(&connection, &path)?;
             migrate(&mut connection, &path)?;
@@ -122,19 +123,19 @@ impl Database {
         }
     }
 
-    /// Returns the present version. Opens the database again if its file was replaced.
+    /// Returns the current version. Opens the database again if its file was replaced.
     pub(super) fn version(&mut self) -> Result<Version> {
         self.follow_file()?;
         let changes = self.connection.prepare_cached("PRAGMA data_version").and_then(|mut pragma| pragma.query_row([], |row| row.get(0)));
         Ok(Version { file: self.file, changes: changes.map_err(|error| failed(&self.path, &error))? })
     }
 
-    /// Reads within one transaction, so that everything read belongs together.
+    /// Runs `read` in one transaction, so that everything it reads is from the same moment.
     pub(super) fn reading<T>(&mut self, read: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
         self.within(TransactionBehavior::Deferred, read)
     }
 
-    /// Changes the database as a whole, or not at all.
+    /// Runs `change` in one transaction: all its changes are made, or none.
     pub(super) fn transaction<T>(&mut self, change: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
         self.follow_file()?;
         self.within(TransactionBehavior::Immediate, change)
@@ -148,8 +149,8 @@ impl Database {
         outcome
     }
 
-    /// Does the same as [`Self::transaction`], and waits until all changes so far, also those that were made before, are on the disk. `change` must
-    /// change something.
+    /// Does the same as [`Self::transaction`], and waits until all changes are on the disk, including earlier ones. `change` must change
+    /// something.
     pub(super) fn durable_transaction<T>(&mut self, change: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
         self.set_synchronous(Durability::Full)?;
         let outcome = self.transaction(change);
@@ -177,7 +178,7 @@ impl Database {
         Ok(worked)
     }
 
-    /// Opens the file anew if another one stands in its place: a restored backup, or nothing.
+    /// Opens the database again if the file was replaced, for example by a restored backup, or removed.
     fn follow_file(&mut self) -> Result<()> {
         let there = fs::symlink_metadata(&self.path).ok().map(|file| (file.dev(), file.ino()));
         if there != Some(self.file) {
@@ -188,14 +189,14 @@ impl Database {
     }
 }
 
-/// A transaction that is under way.
+/// An open transaction.
 pub(super) struct Reader<'a> {
     pub(super) transaction: Transaction<'a>,
     path: &'a Path,
 }
 
 impl Reader<'_> {
-    /// Converts an error of `SQLite` to one that names the file and the way out.
+    /// Converts an error of `SQLite` to an error that names the file and advises what to do.
     pub(super) fn failed(&self, error: &rusqlite::Error) -> Error {
         failed(self.path, error)
     }
@@ -204,7 +205,7 @@ impl Reader<'_> {
         self::problem(self.path, problem)
     }
 
-    /// Does work that ends with an error after some time, as a damaged or crafted file can keep `SQLite` busy forever.
+    /// Runs `work` with a time limit. A damaged or crafted file could otherwise keep `SQLite` busy forever.
     fn within<T>(&self, time: Duration, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let failed = |error| self.failed(&error);
         let end = Instant::now() + time;
@@ -214,8 +215,8 @@ impl Reader<'_> {
         outcome
     }
 
-    /// Refuses a database whose schema is not exactly this program's. `known` is the number of the schema that was checked last: `SQLite` reads the
-    /// schema again only if the number has changed.
+    /// Refuses a database whose schema is not exactly this program's. `known` is the `schema_version` that was checked last: the schema is
+    /// read again only if the version has changed.
     fn check_schema(&self, known: &mut Option<i64>) -> Result<()> {
         let failed = |error| self.failed(&error);
         let number = || self.transaction.prepare_cached("PRAGMA schema_version")?.query_row([], |row| row.get(0));
@@ -232,24 +233,24 @@ impl Reader<'_> {
     }
 }
 
-/// A table, an index, a view or a trigger: its type, its name, the name of its table, and the statement that has made it.
+/// A table, an index, a view or a trigger: its type, its name, the name of its table, and the statement that created it.
 type SchemaRow = (String, String, String, Option<String>);
 
-/// Returns the schema of an empty database that has taken all steps.
+/// Returns the schema of an empty database after all migrations.
 fn expected_schema() -> rusqlite::Result<Vec<SchemaRow>> {
     let connection = Connection::open_in_memory()?;
     connection.execute_batch(&MIGRATIONS.concat())?;
     schema(&connection, usize::MAX)
 }
 
-/// Reads the schema, at most so many rows.
+/// Reads at most `most` rows of the schema.
 fn schema(connection: &Connection, most: usize) -> rusqlite::Result<Vec<SchemaRow>> {
     let mut statement = connection.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name, sql LIMIT ?1")?;
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     statement.query_map([most], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?.collect()
 }
 
-/// Returns whether an error says that another program has changed the schema.
+/// Returns whether an error reports that another program has changed the schema.
 pub(super) fn is_foreign(error: &Error) -> bool {
     matches!(error, Error::Store { problem, .. } if *problem == FOREIGN.into())
 }
@@ -261,23 +262,24 @@ fn connect(path: &Path, durability: Durability) -> Result<Connection> {
     connection.busy_timeout(BUSY_TIME).map_err(failed)?;
     connection.pragma_update(None, "synchronous", durability.word()).map_err(failed)?;
     connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
-    // Neither runs in the moment between the look at the schema and its use.
+    // Switches off triggers and views, so that none runs between the check of the schema and its use.
     for unused in [DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW] {
         connection.set_db_config(unused, false).map_err(failed)?;
     }
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true).map_err(failed)?;
-    // A connection that is dropped is closed without a write, as it may be dropped on a thread that must not wait.
+    // A dropped connection is closed without a write, because it may be dropped on a thread that must not block.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
     Ok(connection)
 }
 
-/// Returns whether the database has taken all steps, and no later ones.
+/// Returns whether the database has exactly the migrations of this version: none is missing, and none is newer.
 fn is_present(connection: &Connection, path: &Path) -> Result<bool> {
     let steps = connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)).map_err(|error| failed(path, &error))?;
     Ok(usize::try_from(steps) == Ok(MIGRATIONS.len()))
 }
 
-/// Switches to a write-ahead log, which the database keeps. `SQLite` does not wait here for the other processes that are just looking at the file.
+/// Switches the database to a write-ahead log. The setting is stored in the database. Retries in a loop, because `SQLite` does not wait
+/// here for other processes that are reading the file.
 fn use_journal(connection: &Connection, path: &Path) -> Result<()> {
     let end = Instant::now() + BUSY_TIME;
     loop {
@@ -307,7 +309,7 @@ fn create(path: &Path) -> Result<()> {
     let created = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop);
     match created {
         Ok(()) => Ok(()),
-        // Refuses a file of another user, or one that others may write to.
+        // Refuses a file that belongs to another user, or to which others may write.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => files::close_own(path).map_err(|error| problem(path, &error.to_string())),
         Err(error) => Err(problem(path, &format!("{error}. Make the folder writable, or choose another stateDir"))),
     }
@@ -324,7 +326,7 @@ fn check_file_system(folder: &Path, path: &Path) -> Result<()> {
 }
 
 fn check_file_system_type(number: u64, path: &Path) -> Result<()> {
-    // The type has 32 bits, and is negative on some systems.
+    // Only the lower 32 bits are the type. The number is negative on some systems.
     if !NETWORK_FILE_SYSTEMS.contains(&(number & 0xFFFF_FFFF)) {
         return Ok(());
     }
@@ -357,7 +359,7 @@ fn failed(path: &Path, error: &rusqlite::Error) -> Error {
     problem(path, &format!("{error}{advice}"))
 }
 
-/// The error for a database that another thread of this process has been changing for too long.
+/// Returns the error for a database that another thread of this process has been changing for too long.
 pub(super) fn busy(folder: &Path) -> Error {
     problem(&folder.join(FILE_NAME), "other changes have taken 10 seconds; try again")
 }

@@ -1,4 +1,4 @@
-//! Rows that decide anything, as they are in the database: read, checked against their seal and the anchor, and written.
+//! Rows that decide something, in the database: reading them, checking them against their seal and the anchor, and writing them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use super::seal::{all_mac, row_mac, seal_mac};
 use super::{Kind, MachineKey, Rows};
 use crate::error::{Error, Result};
 
-/// The problem of a store that took the place of the one that this process has read.
+/// The problem of a store that has replaced the store that this process has read.
 pub(super) const REPLACED: &str =
     "another store has taken the place of the one that this process has read. If you did that, end this process and start it again";
 
-/// The problem of rows whose kinds are of different moments.
+/// The problem of seals whose kinds are from different moments.
 pub(super) const MIXED: &str = "the seals of its kinds are not of the same moment";
 
-/// The step by which the number of changes grows when rows are set aside. So no earlier state can have the new number, not even one that was
-/// ahead of the anchor.
+/// The number that is added to the number of changes when rows are set aside. It is so large that no earlier state can have the new number,
+/// not even a state that was ahead of the anchor.
 const FRESH_START: u64 = 1 << 20;
 
-/// The name of the seal over the seals of all kinds.
+/// The name of the seal that covers the seals of all kinds.
 const ALL: &str = "all";
 
 /// The MACs of rows, by name.
@@ -37,12 +37,12 @@ pub(super) struct Snapshot {
     pub(super) seal: Option<Seal>,
     /// The id of the anchor under which the rows were checked.
     pub(super) anchor: String,
-    /// The reason why the rows count as absent, if another program has changed them.
+    /// The reason why the rows are treated as absent, if another program has changed them.
     pub(super) problem: Option<String>,
     pub(super) version: Option<Version>,
 }
 
-/// What the database says about all rows of one kind.
+/// The seal of all rows of one kind, as it is in the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Seal {
     /// Number of changes so far.
@@ -66,8 +66,9 @@ impl Reading {
     }
 }
 
-/// Reads the rows of a kind. Returns `known` if its seal is still in place: the rows were checked against it, so they are what was written, and
-/// changes of other kinds cost nothing here. Of rows that have changed, only those are read whose MACs differ from the known ones.
+/// Reads the rows of a kind. Returns `known` if its seal is still in the database: those rows were checked against this seal, so they are
+/// unchanged, and changes of other kinds cost nothing here. If the seal has changed, reads only the rows whose MACs differ from the known
+/// ones.
 pub(super) fn rows_now(
     reader: &Reader<'_>,
     kind: Kind,
@@ -75,7 +76,7 @@ pub(super) fn rows_now(
     (anchor, anchored): (&Anchor, &Anchored),
     known: Option<&Snapshot>,
 ) -> Result<Snapshot> {
-    // Who has seen rows never takes an empty store for one that nobody has used yet.
+    // A process that has seen rows never treats an empty store as a new one.
     let has_seen = anchor.has_seen(kind);
     let found = || -> rusqlite::Result<std::result::Result<Snapshot, String>> {
         let seal = seal(reader, kind)?;
@@ -112,14 +113,14 @@ pub(super) fn rows_now(
     }))
 }
 
-/// Returns the known rows if the seals of all are still in place.
+/// Returns the known rows if the seals of all the kinds are unchanged.
 pub(super) fn current<const N: usize>(
     reader: &Reader<'_>,
     kinds: [Kind; N],
     known: &[Option<Snapshot>; N],
 ) -> Result<Option<[Snapshot; N]>> {
     for (kind, known) in kinds.into_iter().zip(known) {
-        // Rows without a seal were never written, or are no longer: the anchor knows.
+        // Without a seal, the rows were never written, or were removed. Only the anchor shows which.
         let Some(Snapshot { seal: Some(checked), .. }) = known else { return Ok(None) };
         if seal(reader, kind).map_err(|error| reader.failed(&error))?.as_ref() != Some(checked) {
             return Ok(None);
@@ -128,7 +129,7 @@ pub(super) fn current<const N: usize>(
     Ok(Some(std::array::from_fn(|index| known[index].clone().unwrap_or_default())))
 }
 
-/// Reads rows, and checks them against their seal. The inner error says what does not fit.
+/// Reads rows and checks them against their seal. The inner error describes the mismatch.
 fn checked(
     reader: &Reader<'_>,
     kind: Kind,
@@ -162,7 +163,7 @@ fn checked(
     Ok(Ok(Snapshot { rows: Arc::new(rows), macs: Arc::new(macs), seal, anchor, problem: None, version: None }))
 }
 
-/// Writes the rows that differ from those before, and a new seal. Returns what is then in the database, or `None` if nothing has changed.
+/// Writes the rows that differ from `before`, and a new seal. Returns the new content of the database, or `None` if nothing has changed.
 pub(super) fn write_changed(
     reader: &Reader<'_>,
     kind: Kind,
@@ -190,7 +191,7 @@ pub(super) fn write_changed(
         }
         let changes = match &before.problem {
             None => before.seal.as_ref().map_or(0, |seal| seal.changes) + 1,
-            // The number in the database may be another program's. That of the anchor is authenticated.
+            // Another program may have changed the number in the database. The number in the anchor is authenticated.
             Some(_) => counts.changes_of(kind) + FRESH_START,
         };
         let mac = sealed(key, &counts.id, kind, changes, &macs);
@@ -201,8 +202,8 @@ pub(super) fn write_changed(
     written().map_err(|error| reader.failed(&error))
 }
 
-/// Returns whether the seals of all kinds are of one moment. Otherwise rows of one kind could be put back with the anchor of their time, beside the
-/// present rows of others.
+/// Returns whether the seals of all kinds are from the same moment. Without this check, somebody could restore the rows of one kind
+/// together with the anchor from an earlier time, and keep the current rows of other kinds.
 pub(super) fn seals_fit(reader: &Reader<'_>, key: &MachineKey, counts: &Counts) -> rusqlite::Result<bool> {
     let (all, seals) = seals(reader)?;
     Ok(match all {
@@ -211,7 +212,7 @@ pub(super) fn seals_fit(reader: &Reader<'_>, key: &MachineKey, counts: &Counts) 
     })
 }
 
-/// Writes the seal over the seals of all kinds.
+/// Writes the seal that covers the seals of all kinds.
 pub(super) fn seal_all(reader: &Reader<'_>, key: &MachineKey, counts: &Counts) -> rusqlite::Result<()> {
     let (all, seals) = seals(reader)?;
     let changes = all.map_or(0, |all| all.changes) + 1;
@@ -219,7 +220,7 @@ pub(super) fn seal_all(reader: &Reader<'_>, key: &MachineKey, counts: &Counts) -
     write_seal(reader, ALL, changes, &mac)
 }
 
-/// Reads the seal over all seals, and the seals of the kinds.
+/// Reads the seal that covers all other seals, and the seal of each kind of row ([`Kind`]).
 fn seals(reader: &Reader<'_>) -> rusqlite::Result<(Option<Seal>, BTreeMap<String, Seal>)> {
     let mut statement = reader.transaction.prepare_cached("SELECT kind, changes, mac FROM seals ORDER BY kind LIMIT 100")?;
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, Seal { changes: row.get::<_, i64>(1)?.cast_unsigned(), mac: row.get(2)? }));
@@ -236,19 +237,19 @@ fn write_seal(reader: &Reader<'_>, kind: &str, changes: u64, mac: &[u8]) -> rusq
     statement.execute((kind, changes.cast_signed(), mac)).map(drop)
 }
 
-/// Returns whether the database has had no change of any kind.
+/// Returns whether the database was never changed.
 pub(super) fn is_unused(reader: &Reader<'_>) -> rusqlite::Result<bool> {
     let any = "SELECT EXISTS (SELECT 1 FROM seals) OR EXISTS (SELECT 1 FROM decisions)";
     reader.transaction.prepare_cached(any)?.query_row([], |row| row.get::<_, bool>(0)).map(|any| !any)
 }
 
-/// Moves the rows of all kinds to the table of rows that decide nothing, and removes their seals.
+/// Moves the rows of all kinds to the table `set_aside`, where they decide nothing, and removes their seals.
 pub(super) fn set_all_aside(reader: &Reader<'_>, problem: &str) -> rusqlite::Result<()> {
     set_aside(reader, None, problem)?;
     reader.transaction.execute("DELETE FROM seals", []).map(drop)
 }
 
-/// Moves the rows of one kind, or of all, to the table of rows that decide nothing.
+/// Moves the rows of one kind, or of all kinds if `kind` is `None`, to the table `set_aside`, where they decide nothing.
 fn set_aside(reader: &Reader<'_>, kind: Option<Kind>, problem: &str) -> rusqlite::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().cast_signed();
     let kind = kind.map(Kind::as_str);
@@ -278,7 +279,7 @@ fn all_rows(reader: &Reader<'_>, kind: Kind) -> rusqlite::Result<Vec<(String, Ar
     statement.query_map([kind.as_str()], |row| Ok((row.get(0)?, Arc::from(row.get::<_, Vec<u8>>(1)?))))?.collect()
 }
 
-/// Reads the rows whose MACs are not among the known ones.
+/// Reads the rows whose MACs differ from the known MACs.
 fn changed_rows(reader: &Reader<'_>, kind: Kind, macs: &Macs, known: &Macs) -> rusqlite::Result<Vec<(String, Arc<[u8]>)>> {
     let mut statement = reader.transaction.prepare_cached("SELECT body FROM decisions WHERE kind = ?1 AND name = ?2")?;
     let mut body = |name: &String| statement.query_row((kind.as_str(), name), |row| row.get::<_, Vec<u8>>(0));

@@ -1,5 +1,5 @@
-//! The secret key of this machine. It authenticates the approval file. It also keys the digests of literal values in that file, so that nobody can
-//! guess a value from its digest. It never leaves the state folder.
+//! The secret key of this machine. It authenticates the approval file. It is also the key of the digests of literal values in that file, so
+//! that nobody can guess a value from its digest. It never leaves the state folder.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -64,7 +64,7 @@ impl MachineKey {
         hex::decode(digest).is_ok_and(|digest| self.mac(form).verify_slice(&digest).is_ok())
     }
 
-    /// Returns the HMAC of a form.
+    /// Returns the HMAC of a form, as bytes.
     pub(super) fn mac_of(&self, form: &Canonical) -> Vec<u8> {
         self.mac(form).finalize().into_bytes().to_vec()
     }

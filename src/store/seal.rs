@@ -1,5 +1,5 @@
-//! The authentication of rows. Each row has a MAC, and the rows of one kind together have a seal, so that a row which was removed, or put back from an
-//! earlier time, is noticed as well as one that was changed.
+//! The authentication of rows. Each row has a MAC, and all rows of one kind have a seal together. The MAC shows that a row was changed. The
+//! seal shows that a row was removed, or restored from an earlier time.
 
 use super::{Canonical, Kind, MachineKey};
 

@@ -1,4 +1,4 @@
-//! The store through its border, with changes by other programs in between.
+//! Tests of the store through its public methods, while other programs change its files.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -35,7 +35,7 @@ fn raw(folder: &TempDir) -> Connection {
     Connection::open(folder.path().join("store.sqlite3")).unwrap()
 }
 
-/// Opens the store together with another database, in which copies are kept.
+/// Opens the database and attaches another one, in which the tests keep copies.
 fn raw_with_copy(folder: &TempDir) -> Connection {
     let connection = raw(folder);
     connection.execute("ATTACH ?1 AS copy", [folder.path().join("copy").to_str().unwrap()]).unwrap();
@@ -92,7 +92,7 @@ fn a_row_that_was_changed_removed_added_or_put_back_decides_nothing_and_neither_
         store.change(Kind::Grant, remove).unwrap();
         assert_eq!(names(&store), ["a"]);
         raw_with_copy(&folder).execute_batch(tampering).unwrap();
-        // A store that has checked the rows before never takes others for them.
+        // A store that has checked the rows before never returns the old ones in their place.
         assert!(matches!(names(&store).as_slice(), [] | [_]) && !names(&store).contains(&"old".to_owned()), "{tampering}");
         damages.lock().clear();
         let store = open_with(&folder, &damages);
@@ -154,7 +154,7 @@ fn the_database_and_its_files_are_the_users_alone() {
     }
 }
 
-/// The files of a store, as a backup has them.
+/// A backup of the store's files.
 struct Backup(Vec<(PathBuf, Vec<u8>)>);
 
 impl Backup {
@@ -190,7 +190,7 @@ fn a_database_that_is_put_back_decides_nothing_says_so_and_never_comes_to_count(
     put(&store, "a", "1");
     let earlier = Backup::of(&folder);
     remove(&store, "a");
-    // Both a process that is running, and one that starts afterwards.
+    // The damage is found by a running process and by one that starts afterwards.
     earlier.put_back(&["store.sqlite3"], &folder);
     assert!(names(&store).is_empty());
     assert!(store.damage(Kind::Grant).unwrap().contains("earlier time"));
@@ -215,7 +215,7 @@ fn a_running_process_notices_that_database_and_anchor_are_put_back_together() {
     remove(&store, "a");
     earlier.put_back(&["store.sqlite3", "store.anchor"], &folder);
     assert!(names(&store).is_empty() && store.damage(Kind::Grant).is_some());
-    // A process that starts afterwards cannot know: docs/THREAT-MODEL.md.
+    // A process that starts afterwards cannot detect this. See docs/THREAT-MODEL.md.
     assert_eq!(names(&open(&folder)), ["a"]);
 }
 
@@ -237,7 +237,8 @@ fn without_its_anchor_a_store_decides_nothing_of_any_kind() {
         assert!(names(&store).is_empty() && store.rows(Kind::Toolbox).unwrap().is_empty());
         assert!(store.damage(Kind::Grant).is_some() && store.damage(Kind::Toolbox).is_some());
         assert!(damages.lock().iter().all(|damage| damage.contains("anchor")), "{damages:?}");
-        // The first change of any kind begins a new store. What was kept aside, and what an earlier copy has, stays without effect.
+        // The first change of any kind begins a new store. The rows that were set aside, and the rows of an earlier copy, stay without
+        // effect.
         let insert = |rows: &mut Rows| Ok(rows.insert("t".to_owned(), Arc::from(*b"1")));
         store.change(Kind::Toolbox, insert).unwrap();
         for store in [&store, &open(&folder)] {
@@ -261,7 +262,7 @@ fn a_process_that_is_killed_before_it_raises_the_anchor_loses_nothing_and_the_ne
     put(&store, "b", "1");
     let after = Backup::of(&folder);
     drop(store);
-    // This is what is left if the process ends between the two.
+    // This is the state if the process ends between the change and the new anchor.
     before.put_back(&["store.anchor"], &folder);
     let damages = Arc::default();
     assert_eq!(names(&open_with(&folder, &damages)), ["a", "b"]);
@@ -273,7 +274,7 @@ fn a_process_that_is_killed_before_it_raises_the_anchor_loses_nothing_and_the_ne
 
 #[test]
 fn a_process_that_is_killed_while_it_makes_a_store_leaves_one_that_works() {
-    // Killed after the database was made, and before the anchor was.
+    // The process was killed after it created the database and before it created the anchor.
     let folder = tempfile::tempdir().unwrap();
     drop(open(&folder));
     fs::remove_file(folder.path().join("store.anchor")).unwrap();
@@ -334,7 +335,7 @@ fn a_process_that_has_seen_rows_never_takes_an_empty_store_for_a_new_one() {
     put(&store, "a", "1");
     let all = ["store.sqlite3", "store.sqlite3-wal", "store.sqlite3-shm", "store.anchor"];
     for file in all {
-        // Not all of them need to be there.
+        // Some of these files may not exist.
         let _ = fs::remove_file(folder.path().join(file));
     }
     assert!(names(&store).is_empty() && store.damage(Kind::Grant).is_some());
@@ -416,7 +417,7 @@ fn several_kinds_change_together_or_not_at_all() {
     };
     assert!(store.is_new(Kind::Approval).unwrap());
     store.change_all(both, insert(Err(CLOSED))).unwrap_err();
-    // A store in which another program has put something is not changed at all.
+    // If another program has put something into the schema, the store changes nothing at all.
     raw(&folder)
         .execute_batch("CREATE TRIGGER t BEFORE INSERT ON decisions WHEN NEW.kind = 'revocation' BEGIN SELECT RAISE(ABORT, 'no'); END")
         .unwrap();
@@ -444,8 +445,8 @@ fn a_closed_store_holds_no_file_tells_what_it_knew_and_leaves_one_database() {
     assert_eq!(left, ["machine.key", "store.anchor", "store.lock", "store.sqlite3"]);
 }
 
-/// The locks of a process on a file end when the process closes any descriptor of the file. If that happened, the last process to close would remove
-/// the journal under the others.
+/// A process loses its locks on a file when it closes any descriptor of the file. Without the locks, the last process to close the store
+/// would remove the journal under the others.
 #[test]
 fn a_second_store_in_one_process_takes_no_locks_from_the_first() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The export of spans: a queue, and one task that sends what is in it.
+//! Exports spans: a queue of spans, and one task that sends the queued spans.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use super::otlp::{EndedSpan, request};
 use super::settings::Settings;
 use crate::redact::Redactor;
 
-/// The most spans that wait. More are lost.
+/// Maximum number of spans in the queue. Further spans are lost.
 const MAX_WAITING: usize = 4096;
-/// The most spans of one request.
+/// Maximum number of spans in one request.
 const MAX_AT_ONCE: usize = 512;
-/// The time for which a span waits for further spans.
+/// Time for which a span waits, so that further spans can be sent together with it.
 const GATHERING: Duration = Duration::from_secs(1);
-/// The time of one request.
+/// Longest time of one request.
 const TIME: Duration = Duration::from_secs(10);
-/// The most characters of a text in a span.
+/// Maximum length in characters of a text in a span.
 const MAX_TEXT_CHARS: usize = 512;
 
 pub(super) struct Exporter {
@@ -33,7 +33,7 @@ pub(super) struct Exporter {
     waiting: Mutex<Vec<EndedSpan>>,
     added: Notify,
     closing: CancellationToken,
-    /// Cancelled when the task has ended.
+    /// Token that is cancelled when the task has ended.
     closed: CancellationToken,
 }
 
@@ -69,14 +69,14 @@ impl Exporter {
         }
     }
 
-    /// Lets the task send what waits, and end.
+    /// Makes the task send the queued spans and then end.
     pub(super) fn begin_close(&self) {
         self.closing.cancel();
     }
 
     pub(super) async fn close(&self, patience: Duration) {
         self.begin_close();
-        // What is not sent by then is lost.
+        // Spans that are not sent within this time are lost.
         let _ = tokio::time::timeout(patience, self.closed.cancelled()).await;
     }
 
@@ -107,7 +107,7 @@ impl Exporter {
         (count > 0).then(|| waiting.drain(..count).collect())
     }
 
-    /// Sends spans. A failure loses them: nothing of the gateway waits for a receiver.
+    /// Sends spans. If this fails, the spans are lost, because the gateway must not wait for a receiver.
     async fn send(&self, spans: &[EndedSpan]) {
         let body = request(&self.settings.service, spans).to_string();
         let request = self.client.post(self.settings.url.clone()).headers(self.settings.headers.clone());
@@ -121,14 +121,14 @@ impl Exporter {
     }
 }
 
-/// Makes an HTTP client that follows no redirect: the operator named the address.
+/// Makes an HTTP client that follows no redirects, because the spans may only go to the address that the operator named.
 fn client(settings: &Settings) -> Result<reqwest::Client, String> {
     let builder = || {
         rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| format!("TLS cannot be set up, so no traces are exported: {error}"))
     };
-    // A machine without certificate authorities can still export to a receiver without TLS.
+    // Certificate authorities are only needed for TLS. So a machine without any can still export to a receiver without TLS.
     let tls = match settings.url.scheme() {
         "https" => builder()?.with_platform_verifier().map_err(|error| error.to_string())?.with_no_client_auth(),
         _ => builder()?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth(),

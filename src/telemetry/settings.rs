@@ -1,4 +1,4 @@
-//! The settings of the export, from the variables that OpenTelemetry defines.
+//! The settings of the export. They come from environment variables that OpenTelemetry defines.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const SERVICE: &str = "OTEL_SERVICE_NAME";
 const DISABLED: &str = "OTEL_SDK_DISABLED";
 const DEFAULT_SERVICE: &str = "hyperlight-mcp";
 
-/// Where spans go, and under which name.
+/// The address to which spans are sent, with the headers and the name of the service.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) url: Url,
@@ -22,10 +22,10 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Reads the settings. Returns `None` if nothing is to be exported.
+    /// Reads the settings. Returns `None` if nothing is exported.
     ///
     /// # Errors
-    /// A sentence that names the variable, and never its value.
+    /// A sentence that names the wrong variable, but never contains its value.
     pub(super) fn read(environment: &BTreeMap<String, String>) -> Result<Option<Self>, String> {
         let given = |name: &str| environment.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
         let is_disabled = given(DISABLED).is_some_and(|value| value.eq_ignore_ascii_case("true"));
@@ -35,13 +35,13 @@ impl Settings {
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
             return Err(wrong());
         }
-        // As the specification of the OTLP exporter says for the endpoint of all signals.
+        // The path is added as the specification of the OTLP exporter requires for an endpoint that all signals share.
         url.path_segments_mut().map_err(|()| wrong())?.pop_if_empty().extend(["v1", "traces"]);
         let headers = given(HEADERS).map(headers).transpose()?.unwrap_or_default();
         Ok(Some(Self { url, headers, service: given(SERVICE).unwrap_or(DEFAULT_SERVICE).to_owned() }))
     }
 
-    /// Returns what no text may tell: the values of headers, and a password in the address.
+    /// Returns the secrets of the settings: the values of the headers, and the password in the address. No text may contain them.
     pub(super) fn secrets(&self) -> Vec<SecretString> {
         let values = self.headers.values().filter_map(|value| value.to_str().ok());
         values.chain(self.url.password()).map(SecretString::from).collect()
@@ -58,7 +58,7 @@ impl Settings {
     }
 }
 
-/// Reads `name=value,name=value`, with percent-encoded values.
+/// Parses `name=value,name=value`. The values may be percent-encoded.
 fn headers(text: &str) -> Result<HeaderMap, String> {
     let pair = |pair: &str| {
         let (name, value) = pair.split_once('=')?;

@@ -1,11 +1,11 @@
-//! Writes JSON text with `serde_json`, or only counts its bytes.
+//! Writes JSON text with `serde_json`, or only counts the bytes of it.
 
 use std::io::{Result, Write};
 
 use serde::Serialize;
 use serde_json::{Map, Number, Value as Json};
 
-/// A destination for JSON text, in memory: writing to it never fails.
+/// A destination for JSON text in memory. Writing to it never fails.
 pub(crate) trait Sink: Write + Sized {
     fn put(&mut self, text: &[u8]) {
         let _ = self.write_all(text);
@@ -27,7 +27,7 @@ pub(crate) trait Sink: Write + Sized {
 impl Sink for Vec<u8> {}
 impl Sink for Counter {}
 
-/// A sink that only counts bytes.
+/// A sink that only counts the bytes that are written to it.
 #[derive(Default)]
 pub(crate) struct Counter(pub(crate) usize);
 
@@ -42,18 +42,18 @@ impl Write for Counter {
     }
 }
 
-/// Returns the number of bytes of a value as JSON without whitespace.
+/// Returns the number of bytes of a value that is written as JSON without whitespace.
 pub(crate) fn json_bytes(value: &Json) -> usize {
     bytes_of(value)
 }
 
-/// Returns the number of bytes of an object as JSON without whitespace.
+/// Returns the number of bytes of an object that is written as JSON without whitespace.
 pub(crate) fn object_bytes(fields: &Map<String, Json>) -> usize {
     bytes_of(fields)
 }
 
-/// Returns the approximate size of a value: the bytes of its texts and keys, and 8 for each other value. Reads no text, so it takes no longer for a
-/// long one.
+/// Returns the approximate size of a value in bytes. It is the total length of its texts and keys, and 8 for each other value. The texts
+/// are not read, so a long text does not take more time.
 pub(crate) fn approximate_bytes(value: &Json) -> usize {
     match value {
         Json::Null | Json::Bool(_) | Json::Number(_) => 8,
@@ -69,8 +69,8 @@ fn bytes_of(value: &impl Serialize) -> usize {
     counter.0
 }
 
-/// Returns the first integer that changes its value when JavaScript reads it. A person to whom JavaScript shows the value would see other
-/// digits than those that are sent. JavaScript reads back every integer that it wrote itself, however large, without a change.
+/// Returns the first integer whose digits change when JavaScript reads it. If JavaScript shows such a value to a person, the person sees
+/// other digits than those that are sent. An integer that JavaScript itself wrote does not change, however large it is.
 pub(crate) fn inexact_integer(value: &Json) -> Option<&Number> {
     match value {
         Json::Number(number) => (!is_exact(number)).then_some(number),
@@ -80,8 +80,8 @@ pub(crate) fn inexact_integer(value: &Json) -> Option<&Number> {
     }
 }
 
-/// Returns whether JavaScript writes a number with the same digits. A number that is not an integer is stored as a double here too, so it
-/// is exact.
+/// Returns whether JavaScript writes a number with the same digits. This is always true for a number that is not an integer, because it
+/// is also stored as a double here.
 fn is_exact(number: &Number) -> bool {
     const SAFE: u64 = 1 << 53;
     let magnitude = match (number.as_u64(), number.as_i64()) {
@@ -89,7 +89,7 @@ fn is_exact(number: &Number) -> bool {
         (None, Some(negative)) => negative.unsigned_abs(),
         (None, None) => return true,
     };
-    // Rust and JavaScript both write the fewest digits that identify the double, and fill up with zeros.
+    // Rust and JavaScript both write the fewest digits that identify the double, and then add zeros.
     #[allow(clippy::cast_precision_loss, reason = "what is lost is what is looked for")]
     let is_kept = || (magnitude as f64).to_string() == magnitude.to_string();
     magnitude <= SAFE || is_kept()
@@ -103,7 +103,7 @@ mod tests {
     fn an_integer_is_exact_where_javascript_writes_the_same_digits() {
         let exact = |text: &str| inexact_integer(&serde_json::from_str(text).unwrap()).is_none();
         // The larger integers are the output of JSON.stringify for 2 ** 53, 2 ** 53 + 2, 2 ** 60, 2 ** 63, -(2 ** 63), a time in
-        // nanoseconds, 2 ** 64, and 1e21.
+        // nanoseconds, 2 ** 64 and 1e21.
         for text in [
             "0",
             "-9007199254740992",

@@ -1,4 +1,4 @@
-//! Pure functions on text: they sanitise text, compare names, and write JSON. This module uses no other module of the crate.
+//! Pure functions on text. They sanitise texts, compare names, and write JSON. This module uses no other module of the crate.
 
 pub(crate) mod json;
 mod nearest;

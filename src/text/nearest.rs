@@ -1,6 +1,7 @@
-//! Finds the known name that a misspelt name probably means, for "did you mean" hints.
+//! Finds the known name that a misspelt name probably means. It is used for "did you mean" hints.
 
-/// Returns the known name that is most similar to `name`, if it is similar enough. Case and separators count little.
+/// Returns the known name that is most similar to `name`. Returns `None` if no known name is similar enough. Differences in case and
+/// separators only matter between equally similar names.
 ///
 /// ```
 /// use hyperlight_mcp::text::nearest;
@@ -31,7 +32,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
             break;
         }
         let distance = strsim::damerau_levenshtein(&plain, &other);
-        // Among names at the same distance, the one with the more similar spelling wins.
+        // If several names have the same distance, the one with the more similar spelling is used.
         let found = (distance, strsim::levenshtein(&start(name), &start(candidate)), candidate);
         if distance <= allowed && best.is_none_or(|best| (found.0, found.1) < (best.0, best.1)) {
             best = Some(found);
@@ -40,9 +41,9 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     best.map(|(_, _, name)| name)
 }
 
-/// Maximum number of names to compare.
+/// Maximum number of names that are compared.
 const MAX_CANDIDATES: usize = 10_000;
-/// Maximum number of character comparisons in total. They take some tens of milliseconds.
+/// Maximum total number of character comparisons. So many take some tens of milliseconds.
 const MAX_WORK: usize = 2_000_000;
 /// Maximum number of characters of a name that are compared.
 const MAX_CHARS: usize = 128;

@@ -1,8 +1,8 @@
-//! A problem in a config, with its position.
+//! A problem in a config, together with its position.
 
 use std::fmt::{self, Display, Formatter};
 
-/// Maximum number of characters of a field's name in a message.
+/// Maximum number of characters of a field's name that a message shows.
 const MAX_FIELD_CHARS: usize = 128;
 
 /// A problem in a config or an environment file. It never contains a value that may be a secret.
@@ -14,11 +14,11 @@ const MAX_FIELD_CHARS: usize = 128;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The field as a path: `mcpServers.weather.args[1]`. Empty if no field can be named.
+    /// Path of the field, for example `mcpServers.weather.args[1]`. It is empty if the problem belongs to no field.
     pub field: String,
-    /// The line, counted from 1. `None` for a config that is an object and not a file.
+    /// Line, counted from 1. `None` if the config is an object and not a file.
     pub line: Option<usize>,
-    /// The column, counted from 1, in characters.
+    /// Column, counted from 1, in characters.
     pub column: Option<usize>,
     pub problem: String,
 }
@@ -36,14 +36,14 @@ impl Problem {
         Self { field: field.into(), line, column, problem: problem.into() }
     }
 
-    /// Returns the problem after its file's name, in the form that editors and terminals turn into a link.
+    /// Returns the problem after the name of its file. Editors and terminals convert this form to a link.
     #[must_use]
     pub fn in_file(&self, file: &str) -> String {
         let space = if self.line.is_some() { "" } else { " " };
         format!("{file}:{space}{self}")
     }
 
-    /// Returns the text for all problems of a file. Several problems follow a line with their number.
+    /// Returns a text with all problems of a file. If there are several, the first line contains their number.
     ///
     /// ```
     /// use hyperlight_mcp::text::Problem;
@@ -84,8 +84,8 @@ pub(crate) fn displayed(name: &str) -> String {
     displayed_within(name, MAX_FIELD_CHARS)
 }
 
-/// Cuts a name to `most` characters, and replaces characters that would hide, reorder or break the text around it. The replacement mark
-/// stays visible, so a displayed name never equals the valid name of another server.
+/// Cuts a name to `most` characters, and replaces characters that would hide, reorder or break the text around it. The replacement
+/// character is visible, so a displayed name is never equal to the valid name of another server.
 pub(crate) fn displayed_within(name: &str, most: usize) -> String {
     let clean = |character: char| if is_invisible(character) { char::REPLACEMENT_CHARACTER } else { character };
     if name.chars().count() <= most {

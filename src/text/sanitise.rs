@@ -29,9 +29,9 @@ pub struct Hidden {
     pub controls: bool,
     /// Characters that change the display order of other characters.
     pub directions: bool,
-    /// Zero-width characters, fillers and variation selectors at places where no script or emoji needs them.
+    /// Zero-width characters, fillers and variation selectors that no script or emoji needs at their position.
     pub zero_width: bool,
-    /// Tag characters: an invisible copy of ASCII.
+    /// Tag characters, which are an invisible copy of ASCII.
     pub tags: bool,
 }
 
@@ -136,12 +136,12 @@ fn is_pictograph(character: char) -> bool {
     matches!(character, '\u{a9}' | '\u{ae}' | '\u{203c}'..='\u{3299}' | '\u{1f000}'..='\u{1faff}') && !is_invisible(character)
 }
 
-/// Returns whether this is a letter of Arabic, Syriac or an Indic script. Letters of these scripts join.
+/// Returns whether a character is a letter of Arabic, Syriac or an Indic script. The letters of these scripts join.
 fn is_joining_letter(character: char) -> bool {
     matches!(character, '\u{620}'..='\u{74f}' | '\u{900}'..='\u{dff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}')
 }
 
-/// Returns whether this is a mark, embedding, override or isolate of the bidirectional algorithm.
+/// Returns whether a character is a mark, an embedding, an override or an isolate of the bidirectional algorithm.
 fn is_direction(character: char) -> bool {
     matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
 }
@@ -150,7 +150,7 @@ pub(crate) fn is_tag(character: char) -> bool {
     matches!(character, '\u{e0000}'..='\u{e007f}')
 }
 
-/// Returns whether this is a zero-width character, a filler, an annotation or a variation selector.
+/// Returns whether a character is a zero-width character, a filler, an annotation or a variation selector.
 fn is_invisible(character: char) -> bool {
     matches!(character,
         '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{feff}' | '\u{ad}' | '\u{34f}'
@@ -159,8 +159,8 @@ fn is_invisible(character: char) -> bool {
         | '\u{e0080}'..='\u{e0fff}')
 }
 
-/// Returns whether a character is invisible, looks like a blank though it is a letter or a symbol, or changes the order of others. Some scripts and emoji
-/// need these characters.
+/// Returns whether a character is invisible, looks like a blank although it is a letter or a symbol, or changes the order of others. Some
+/// scripts and emoji need these characters.
 pub(crate) fn is_unseen(character: char) -> bool {
     is_direction(character) || is_tag(character) || is_invisible(character) || matches!(character, '\u{2028}' | '\u{2029}' | '\u{2800}')
 }
@@ -168,11 +168,11 @@ pub(crate) fn is_unseen(character: char) -> bool {
 /// Selects the changes that are made to a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SanitiseMode {
-    /// Removes invisible characters only.
+    /// Only removes invisible characters.
     Visible,
     /// Also makes ends of comments and backticks harmless.
     Text,
-    /// Also turns line breaks into spaces.
+    /// Also replaces line breaks by spaces.
     Line,
 }
 
@@ -204,8 +204,7 @@ fn clean(text: &str, manner: SanitiseMode) -> String {
     out
 }
 
-/// Returns the visible form of a character, or `None` if it has none. At the start of an escape sequence, also skips the rest of the
-/// sequence.
+/// Returns the visible form of a character, or `None` if it has none. If the character begins an escape sequence, skips the sequence.
 fn next_visible(character: char, rest: &mut Peekable<Chars<'_>>) -> Option<char> {
     match character {
         '\u{1b}' => {
@@ -221,7 +220,7 @@ fn next_visible(character: char, rest: &mut Peekable<Chars<'_>>) -> Option<char>
             None
         }
         '\r' => {
-            // `\r\n` is one line break, and the `\n` that follows produces it.
+            // `\r\n` is a single line break, which the following `\n` produces.
             if rest.peek() == Some(&'\n') { None } else { Some('\n') }
         }
         '\u{85}' | '\u{2028}' | '\u{2029}' => Some('\n'),
@@ -249,15 +248,15 @@ fn skip_escape(rest: &mut Peekable<Chars<'_>>) {
     }
 }
 
-/// Skips a sequence after CSI: parameters, intermediates and one final character.
+/// Skips the rest of a sequence that begins with CSI: its parameters, its intermediates and one final character.
 fn skip_control_sequence(rest: &mut Peekable<Chars<'_>>) {
     while rest.next_if(|next| matches!(next, '0'..='?')).is_some() {}
     while rest.next_if(|next| matches!(next, ' '..='/')).is_some() {}
     rest.next_if(|next| matches!(next, '@'..='~'));
 }
 
-/// Skips a string after OSC, DCS, APC, PM or SOS, up to its end or the end of the line. Without the line's end, an unterminated string
-/// would remove the rest of the text.
+/// Skips a string after OSC, DCS, APC, PM or SOS, up to its terminator or the end of the line, whichever comes first. If only a terminator
+/// ended it, an unterminated string would remove the rest of the text.
 fn skip_control_string(rest: &mut Peekable<Chars<'_>>) {
     let ends = |next: &char| {
         matches!(next, '\u{7}' | '\u{18}' | '\u{1a}' | '\u{1b}' | '\n' | '\r' | '\u{80}'..='\u{9f}' | '\u{2028}' | '\u{2029}')
@@ -303,7 +302,7 @@ fn sanitise_level(value: &Json, max_chars: usize, level: usize) -> Json {
     }
 }
 
-/// Returns the sanitised keys in their order. All of them are different.
+/// Returns the sanitised keys in their order. All of them are different from each other.
 fn sanitise_keys(object: &Map<String, Json>, max_chars: usize) -> Vec<String> {
     let clean: Vec<String> = object.keys().map(|key| sanitise_line(key, max_chars)).collect();
     let mut taken: HashSet<String> =

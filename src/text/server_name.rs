@@ -1,4 +1,4 @@
-//! The rule for names of servers.
+//! Rules for the names of servers.
 
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -9,7 +9,7 @@ const RESERVED_NAMES: [&str; 5] = ["fs-read", "fs-write", "fetch", "mcp", "gatew
 /// Checks a server's name.
 ///
 /// # Errors
-/// Returns the rule that the name breaks.
+/// The rule that the name violates.
 pub(crate) fn check_server_name(name: &str) -> Result<(), &'static str> {
     let mut characters = name.chars();
     let first = characters.next().is_some_and(|first| first.is_ascii_lowercase());
@@ -24,31 +24,31 @@ pub(crate) fn check_server_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Returns whether a server can have this name. A permitted name is too limited to hold a sentence or hidden text.
+/// Returns whether a server can have this name. The rule for names is so strict that a name cannot contain a sentence or hidden text.
 #[must_use]
 pub fn is_server_name(name: &str) -> bool {
     check_server_name(name).is_ok()
 }
 
-/// The sign between a server's name and the mark that tells it apart from others of the name.
+/// Character between a server's name and its mark. The mark distinguishes servers with the same name.
 const MARK_SIGN: char = '@';
-/// The beginning of the mark of a server that a task brings. A profile that makes variants has no such name.
+/// Beginning of the mark of a server that belongs to a task. A profile that makes variants cannot have a name with this beginning.
 pub(crate) const TASK_MARK: &str = "task-";
-/// The sign between the names of profiles in the mark of a variant. No profile's name has it.
+/// Character between the names of profiles in the mark of a variant. No profile has it in its name.
 pub(crate) const PROFILE_SIGN: char = '+';
 
-/// The mark behind the name of a server in the registry: `weather@staging`.
+/// The mark after the name of a server in the registry, for example in `weather@staging`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameMark<'a> {
-    /// The server is the only one of its name.
+    /// No mark. The server is the only one with its name.
     None,
-    /// The server is one that a task brings.
+    /// The mark of a server that belongs to a task.
     Task,
-    /// The server is a variant by profiles, whose names are joined: `staging`, `a+b`.
+    /// The mark of a variant that profiles make. It consists of the joined names of the profiles: `staging`, `a+b`.
     Variant(&'a str),
 }
 
-/// Splits the registry's name of a server into the name by which code knows the server, and its mark.
+/// Splits the name that the registry has for a server. Returns the name by which code knows the server, and the mark.
 ///
 /// ```
 /// use hyperlight_mcp::text::{NameMark, marked_name};
@@ -65,12 +65,12 @@ pub fn marked_name(name: &str) -> (&str, NameMark<'_>) {
     }
 }
 
-/// Returns the registry's name of a server with a mark.
+/// Returns the name that the registry has for a server with this mark.
 pub(crate) fn with_mark(name: &str, mark: &str) -> String {
     format!("{name}{MARK_SIGN}{mark}")
 }
 
-/// Returns the name of the server of which this is a variant. `None` if the name is no variant's.
+/// Returns the name of the server of which this is a variant. Returns `None` if the name is not the name of a variant.
 #[must_use]
 pub fn variant_of(name: &str) -> Option<&str> {
     match marked_name(name) {
@@ -79,27 +79,29 @@ pub fn variant_of(name: &str) -> Option<&str> {
     }
 }
 
-/// Returns whether a server of the registry can have this name. The rule for names holds, and a mark has only characters that names of profiles have.
+/// Returns whether a server in the registry can have this name. The part before the mark must follow the rule for names. The mark may
+/// only contain characters that are allowed in names of profiles.
 pub(crate) fn is_registry_name(name: &str) -> bool {
     let is_of_mark = |next: char| next.is_ascii_alphanumeric() || matches!(next, '-' | '_' | '.' | PROFILE_SIGN);
     let mark = name.split_once(MARK_SIGN).map_or("", |(_, mark)| mark);
     is_server_name(marked_name(name).0) && mark.chars().all(is_of_mark)
 }
 
-/// Name of a server whose display name has no letter that a name may have.
+/// Name for a server whose display name contains no letter that a name may have.
 const FALLBACK_NAME: &str = "server";
-/// Number of bytes of the digest in a name that tells nothing about other names.
+/// Number of bytes of the digest in a name that [`server_name_of`] returns.
 const DIGEST_BYTES: usize = 4;
 
-/// Returns the name of a server with a free display name: `My Café!` becomes `my-cafe`. The name is valid, has no `--`, and is not taken. Where it
-/// would be taken, it gets a number.
+/// Returns a name for a server with any display name. For example, `My Café!` becomes `my-cafe`. The name is valid, does not contain
+/// `--`, and is not taken. If it would be taken, a number is added.
 pub(crate) fn server_name_for(display_name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let numbers = (2_u64..).map(|number| format!("-{number}"));
     first_free(&plain_name(display_name), std::iter::once(String::new()).chain(numbers), is_taken)
 }
 
-/// Returns a name like that of [`server_name_for`] which does not depend on the names of others: it always ends with a digest of its owner and itself.
-/// So whoever chooses the display name cannot ask in this way which names there are. Only the owner's own servers of this name are `taken`.
+/// Returns a name similar to the result of [`server_name_for`]. This name always ends with a digest of its owner and itself. It does not
+/// depend on the names of other owners' servers, so a user who chooses a display name cannot find out which names exist. `is_taken` only
+/// returns true for the owner's own servers.
 pub(crate) fn server_name_of(owner: Option<&str>, display_name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let name = plain_name(display_name);
     let digests = (1_u64..).map(|number| {
@@ -109,13 +111,13 @@ pub(crate) fn server_name_of(owner: Option<&str>, display_name: &str, is_taken: 
     first_free(&name, digests, is_taken)
 }
 
-/// Returns the first name that is valid and not taken of those that consist of `name` and an ending.
+/// Returns the first valid name that is not taken. The candidates consist of `name` and one of the endings.
 fn first_free(name: &str, endings: impl Iterator<Item = String>, is_taken: impl Fn(&str) -> bool) -> String {
     let mut names = endings.map(|ending| format!("{}{ending}", cut(name, MAX_NAME_CHARS - ending.len())));
     names.find(|name| is_server_name(name) && !is_taken(name)).unwrap_or_default()
 }
 
-/// Returns the letters, digits and single hyphens of a display name. The first character is a letter.
+/// Returns the letters, digits and single hyphens of a display name. The first character of the result is a letter.
 fn plain_name(display_name: &str) -> String {
     let mut name = String::new();
     for character in display_name.chars().flat_map(char::to_lowercase) {
@@ -132,12 +134,13 @@ fn plain_name(display_name: &str) -> String {
     cut(if name.is_empty() { FALLBACK_NAME } else { name }, MAX_NAME_CHARS)
 }
 
-/// Returns the start of a name, without a hyphen at its end.
+/// Returns the beginning of a name, without a hyphen at its end.
 fn cut(name: &str, chars: usize) -> String {
     name.get(..chars).unwrap_or(name).trim_end_matches('-').to_owned()
 }
 
-/// Returns the letters and digits for a character in a name: those of a Latin letter without its marks. Empty for all other characters.
+/// Returns the letters and digits that replace a character in a name. For a Latin letter with marks, this is the letter without its
+/// marks. For all unsupported characters, the result is empty.
 fn plain_letters(character: char) -> String {
     let letters = match character {
         'a'..='z' | '0'..='9' => return character.to_string(),
@@ -227,7 +230,7 @@ mod tests {
         let [first, second, third] = [Some("a"), Some("b"), None].map(|owner| name(owner, "My Café!"));
         assert!(first.starts_with("my-cafe-") && digest_of(&first).len() == 2 * DIGEST_BYTES, "{first}");
         assert!(first != second && second != third && first != third);
-        // No other spelling of a name gives another digest, so nobody can search for one.
+        // Other spellings of a name give the same digest. So a user cannot try spellings until a certain digest appears.
         assert_eq!((name(Some("a"), "my cafe"), name(Some("a"), "天")), (first.clone(), name(Some("a"), "server")));
         assert_ne!(server_name_of(Some("a"), "My Café!", |name| name == first), first);
     }

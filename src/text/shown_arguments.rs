@@ -1,24 +1,25 @@
-//! Shows the arguments of a call to a person who decides about it: no key is hidden, each cut is told, and invisible characters become visible.
+//! Shows the arguments of a call to a person who decides about the call. No key is hidden, each cut is mentioned, and invisible
+//! characters are made visible.
 
 use serde_json::{Map, Value as Json};
 
 use super::is_unseen;
 
-/// Length of the shown arguments up to which nothing is cut, in characters.
+/// Length in characters up to which the shown arguments are not cut.
 const MAX_CHARS: usize = 4_000;
-/// Length up to which a value is never cut, so that a path or an address stays readable.
+/// Length in characters up to which a value is never cut, so that a path or an address can still be read.
 const MIN_VALUE_CHARS: usize = 60;
-/// Number of blanks in a row up to which they are shown unchanged.
+/// At most this many blanks in a row are shown unchanged. A longer row is replaced by its number of blanks.
 const MAX_BLANKS: usize = 16;
-/// The same for the indentation of a line.
+/// Indentation of at most this many blanks is shown unchanged. Longer indentation is replaced by its number of blanks.
 const MAX_INDENTATION: usize = 64;
-/// Number of items of a list that are always shown.
+/// Minimum number of items of a list that are shown.
 const MIN_ITEMS: usize = 5;
 
 /// Returns the arguments of a call as text for an approval question, and the number of values that were cut.
 ///
-/// Shows each key, as a long value must not push the next key off the screen. Shows both ends of a long text, as the end of a command is as
-/// important as its start.
+/// Every key is shown. A long value is cut, because it must not push the next key off the screen. Both ends of a long text are shown,
+/// because the end of a command is as important as its start.
 pub(crate) fn arguments_text(arguments: &Map<String, Json>) -> (String, usize) {
     let whole = Json::Object(arguments.clone());
     let mut limit = MAX_CHARS;
@@ -32,7 +33,7 @@ pub(crate) fn arguments_text(arguments: &Map<String, Json>) -> (String, usize) {
     }
 }
 
-/// Returns the arguments as text without cuts, for a person who wants to see everything.
+/// Returns the arguments as text without cuts. It is for a person who wants to see everything.
 pub(crate) fn whole_arguments_text(arguments: &Map<String, Json>) -> String {
     folded(&escaped(&pretty(&Json::Object(arguments.clone()))))
 }
@@ -41,8 +42,8 @@ fn pretty(json: &Json) -> String {
     serde_json::to_string_pretty(json).unwrap_or_else(|_| "null".to_owned())
 }
 
-/// Replaces long runs of blanks with their number, so that they push nothing off the screen. A line begins with its indentation, as JSON contains no
-/// line break within a text.
+/// Replaces long sequences of blanks by their number, so that they cannot push other text off the screen. Every line begins with
+/// indentation, because a text in JSON contains no line breaks.
 fn folded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (number, line) in text.split('\n').enumerate() {
@@ -64,7 +65,7 @@ fn folded(text: &str) -> String {
     out
 }
 
-/// Returns the value with each text cut to `limit` characters. A list is cut to a number of items in proportion to `limit`.
+/// Returns the value with each text cut to `limit` characters. The number of items of each list is cut in proportion to `limit`.
 fn shortened(json: &Json, limit: usize, cuts: &mut usize) -> Json {
     match json {
         Json::String(text) => {
@@ -92,7 +93,7 @@ fn shortened(json: &Json, limit: usize, cuts: &mut usize) -> Json {
     }
 }
 
-/// Replaces control characters and invisible characters with their numbers.
+/// Replaces control characters and invisible characters by their code points.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,12 +1,12 @@
-//! A text in which words and phrases are looked up, in any case and by whole words.
+//! A text in which words and phrases are searched. Only whole words are found, and case does not matter.
 
 use std::collections::{HashMap, HashSet};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use unicode_segmentation::UnicodeSegmentation as _;
 
-/// A text that is searched for many phrases. A phrase is found where it begins and ends at a boundary of words by Unicode, or beside punctuation; letters
-/// of another case are the same, and so is any white space.
+/// A text in which many phrases can be searched. A phrase is found if it begins and ends at a Unicode word boundary or directly before or
+/// after punctuation. Differences in case and in white space do not matter.
 ///
 /// ```
 /// use hyperlight_mcp::text::WordText;
@@ -17,7 +17,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 #[derive(Debug, Clone, Default)]
 pub struct WordText {
     folded: String,
-    /// For each byte position, and the end, whether a phrase may begin or end there.
+    /// For each byte position and for the end of the text: whether a phrase may begin or end there.
     boundaries: Vec<bool>,
 }
 
@@ -38,7 +38,7 @@ impl WordText {
         Self { folded, boundaries }
     }
 
-    /// Returns the text without differences of case and white space.
+    /// Returns the text in a form without differences of case and white space.
     #[must_use]
     pub fn fold(text: &str) -> String {
         let folded = |character: char| character.to_uppercase().flat_map(char::to_lowercase);
@@ -46,13 +46,14 @@ impl WordText {
         words.join(" ")
     }
 
-    /// Returns whether the text has the phrase.
+    /// Returns whether the text contains the phrase.
     #[must_use]
     pub fn has(&self, phrase: &str) -> bool {
         self.found([phrase]).contains(phrase)
     }
 
-    /// Returns those of the phrases that the text has. All are searched for in one pass over the text, so that many phrases take hardly longer than one.
+    /// Returns those of the phrases that the text contains. All phrases are searched in one pass over the text, so many phrases hardly
+    /// take more time than one.
     #[must_use]
     pub fn found<'p>(&self, phrases: impl IntoIterator<Item = &'p str>) -> HashSet<&'p str> {
         let mut given: HashMap<&'p str, usize> = HashMap::new();
@@ -71,13 +72,13 @@ impl WordText {
         given.into_iter().filter(|(_, number)| is_found[*number]).map(|(phrase, _)| phrase).collect()
     }
 
-    /// Returns for each folded phrase whether the text has it.
+    /// Returns for each folded phrase whether the text contains it.
     fn search(&self, phrases: &[String]) -> Vec<bool> {
         let mut is_found = vec![false; phrases.len()];
-        // An empty phrase is found nowhere.
+        // An empty phrase is never found.
         let numbers: Vec<usize> = (0..phrases.len()).filter(|&number| !phrases[number].is_empty()).collect();
         let patterns = numbers.iter().map(|&number| phrases[number].as_bytes());
-        // It fails only for more bytes of phrases than a config can have.
+        // This only fails if the phrases have more bytes than a config can have.
         let Ok(automaton) = AhoCorasick::builder().kind(Some(AhoCorasickKind::ContiguousNFA)).build(patterns) else { return is_found };
         for found in automaton.find_overlapping_iter(&self.folded) {
             if self.boundaries[found.start()] && self.boundaries[found.end()] {
@@ -100,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// Looks for a phrase in the plainest way: at each boundary of the text.
+    /// Searches a phrase in the simplest way, at each boundary of the text.
     fn has_plainly(text: &str, phrase: &str) -> bool {
         let (text, phrase) = (WordText::fold(text), WordText::fold(phrase));
         let is_beside = |position: usize| {
@@ -113,7 +114,7 @@ mod tests {
         !phrase.is_empty() && starts.into_iter().any(|start| text[start..].starts_with(&phrase) && is_boundary(start + phrase.len()))
     }
 
-    /// Texts of few different characters, so that phrases are found often.
+    /// Generates texts from a few different characters, so that phrases are often found.
     fn texts() -> impl Strategy<Value = String> {
         prop_oneof![4 => "[abABéÉ天气_1 .+\n\u{301}'-]{0,24}", 1 => "\\PC{0,12}"]
     }
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn thousands_of_phrases_take_one_pass_over_a_long_text() {
-        // Each phrase begins at nearly every word, or at every third letter, and none is a word of its own.
+        // Each phrase begins at nearly every word or at every third letter, but none is a whole word.
         let text = WordText::new(&"сравните завтрашние прогнозы погоды нескольких городов ".repeat(700));
         let letters: Vec<char> = "оеаинтсрвлкмдпуя".chars().collect();
         let phrases: Vec<String> =

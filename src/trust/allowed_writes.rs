@@ -1,11 +1,11 @@
 //! The calls that an operator allows in advance.
 
-/// Tools that `--allow-writes` names: `weather` stands for all tools of a server, `weather.set_home` for one tool by its raw name.
+/// The tools that `--allow-writes` names: `weather` means all tools of a server, and `weather.set_home` means one tool by its raw name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AllowedWrites(Vec<(String, Option<String>)>);
 
 impl AllowedWrites {
-    /// Parses the values of the option. The first dot ends the server's name, as only the name of a tool may contain dots.
+    /// Parses the values of the option. The first dot ends the server's name, because only the name of a tool may contain dots.
     ///
     /// ```
     /// use hyperlight_mcp::trust::AllowedWrites;

@@ -10,14 +10,14 @@ use super::subject::Subject;
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 
-/// The extent to which an approval is valid for a server's current config.
+/// The degree to which an approval is valid for a server's current config.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ApprovalStatus {
-    /// Nothing may run.
+    /// Nothing may be started.
     Unapproved(NotApprovedReason),
-    /// The server may be started, to read its tools.
+    /// The server may be started so that its tools are read. They may not be called.
     Command,
-    /// Its tools may be called.
+    /// The server may be started, and its tools may be called.
     Full(Arc<Manifest>),
 }
 
@@ -46,7 +46,7 @@ impl ApprovalStatus {
     }
 }
 
-/// The reason why nothing may run.
+/// The reason why nothing may be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotApprovedReason {
     /// Nobody has approved the server, or the approval was revoked.
@@ -57,9 +57,9 @@ pub enum NotApprovedReason {
     Elsewhere,
     /// The approval has expired.
     Expired,
-    /// The program's content changed, and the config says `pinExecutable`.
+    /// The program's content has changed, and the config contains `pinExecutable`.
     Executable,
-    /// The program cannot be compared with the approved one, and the config says `pinExecutable`.
+    /// The program cannot be compared with the approved one, and the config contains `pinExecutable`.
     Unreadable,
 }
 

@@ -1,5 +1,5 @@
-//! Stores the approvals in the store of the state folder. They are checked again whenever one is used. An approval and the number of its revocations
-//! change together.
+//! Keeps the approvals in the store of the state folder. Each use of an approval checks it again. An approval and the server's count of
+//! revocations change in one transaction.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -19,12 +19,12 @@ use crate::config::server_of_key;
 use crate::error::{Error, Result};
 use crate::store::{Kind, Rows, Store};
 
-/// What makes up the approvals. Both kinds are read of one moment, and changed in one transaction.
+/// The kinds of rows that contain approvals. Both kinds are read at one moment, and changed in one transaction.
 const KINDS: [Kind; 2] = [Kind::Approval, Kind::Revocation];
 
 type Servers = BTreeMap<String, Arc<Approval>>;
 
-/// Called when approvals turn out to be damaged, with the reason.
+/// Called with the reason when approvals turn out to be damaged.
 pub type IncidentListener = Arc<dyn Fn(String) + Send + Sync>;
 
 /// The result of the last reading.
@@ -34,11 +34,12 @@ struct LastRead {
     outcome: Result<Arc<Approvals>>,
 }
 
-/// The only part of the program that reads and writes approvals. Servers go by their keys ([`ServerDefinition::key`](crate::config::ServerDefinition::key)),
-/// so that a server of another source never has the approval of one of the same name.
+/// The only part of the program that reads and writes approvals. Each server is identified by its key
+/// ([`ServerDefinition::key`](crate::config::ServerDefinition::key)), so that two servers with one name but different sources never share
+/// an approval.
 pub struct ApprovalStore {
     store: Arc<Store>,
-    /// The file in which earlier versions kept the approvals, until it has moved into the store.
+    /// The file in which earlier versions kept the approvals. Its content is moved into the store.
     earlier: EarlierFile,
     /// Not locked while rows are read, so that callers who need only the last result do not wait for a disk.
     last: Mutex<LastRead>,
@@ -46,19 +47,20 @@ pub struct ApprovalStore {
 }
 
 impl ApprovalStore {
-    /// Opens the approvals of a store. Approvals of earlier versions, in `approved-mcp.json`, move into the store. If that file cannot be used, nothing
-    /// is approved: a damaged one is kept aside and reported, and with any other each use fails until the file is moved away.
+    /// Opens the approvals of a store. Moves approvals of earlier versions from `approved-mcp.json` into the store. If that file cannot be
+    /// used, nothing is approved. A damaged file is kept aside and reported. For any other unusable file, each use fails until the file is
+    /// moved away.
     #[must_use]
     pub fn open(store: Arc<Store>, on_incident: IncidentListener) -> Self {
         let last = Mutex::new(LastRead { rows: Default::default(), outcome: Ok(Arc::default()) });
         let earlier = EarlierFile::new(store.folder(), on_incident);
         let approvals = Self { store, earlier, last, revocations: Mutex::default() };
-        // A problem is told to those who need an approval.
+        // A problem is ignored here: it is reported to each caller that needs an approval.
         let _ = approvals.read();
         approvals
     }
 
-    /// Reads the approvals and returns the extent to which the approval of this subject is valid now.
+    /// Reads the approvals and returns the degree to which the approval of this subject is valid now.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE` if the approvals cannot be read. Then nothing is approved.
@@ -66,8 +68,8 @@ impl ApprovalStore {
         self.approval_status_of(&subject.key, |_| subject)
     }
 
-    /// Returns the same as [`Self::approval_status`]. `subject` is called only if the server has an approval. So for a server without an approval, no file
-    /// that its entry names is read.
+    /// Returns the same as [`Self::approval_status`]. `subject` is called only if the server has an approval. So if a server has no
+    /// approval, the files that its entry names are not read.
     ///
     /// # Errors
     /// The same as for [`Self::approval_status`].
@@ -83,7 +85,7 @@ impl ApprovalStore {
         })
     }
 
-    /// Returns the extent to which the approval is valid according to the last reading. Does not read and does not wait.
+    /// Returns the degree to which the approval is valid, according to the last reading. Neither reads nor waits.
     ///
     /// # Errors
     /// The error of the last reading.
@@ -95,7 +97,7 @@ impl ApprovalStore {
         })
     }
 
-    /// Returns the approval if it covers both stages and is valid for this subject now.
+    /// Returns the approval if it covers both stages and is currently valid for this subject.
     ///
     /// # Errors
     /// The same as for [`Self::approval_status`].
@@ -115,21 +117,22 @@ impl ApprovalStore {
         Ok(self.counting(&approvals, key).map(|approval| Approval::clone(approval)))
     }
 
-    /// Returns the state of a server's approval at the moment when somebody approves, before the program waits for anything. The new approval is
-    /// written only if no revocation comes between this moment and the writing.
+    /// Returns the state of a server's approval at the moment of a person's approval, before the program waits for anything. The new
+    /// approval is written only if there was no revocation since this moment.
     ///
     /// # Errors
     /// The same as for [`Self::approval_status`].
     pub fn basis(&self, key: &str) -> Result<ApprovalBasis> {
-        // The count is taken before the approvals are read, so that a revocation during the reading is noticed too.
+        // The count is taken before the approvals are read. So a revocation during the reading is detected too.
         let revocations = self.revocations().count(key);
         let approvals = self.read()?;
         let first_id = self.counting(&approvals, key).map(|approval| approval.first_approval_id().to_owned());
         Ok(ApprovalBasis { first_id, revocations, recorded: approvals.revocations_of(key) })
     }
 
-    /// Approves the command as it is configured. Keeps an existing approval of the tools under the same command, unless it has expired or would last
-    /// longer than it was given for. Blocks the thread. Returns the basis for an approval of the tools, which is valid until this approval is revoked.
+    /// Approves the command as it is configured. Keeps an existing approval of the tools if it has the same command, has not expired, and
+    /// would not become valid for longer than it was given for. Blocks the thread. Returns the basis for an approval of the tools; this
+    /// basis is valid until this approval is revoked.
     ///
     /// # Errors
     /// `ERR_NOT_APPROVED` if a revocation came after `basis` was taken. `ERR_APPROVAL_STORE` if the store cannot be written, or if other processes
@@ -173,7 +176,8 @@ impl ApprovalStore {
             if known.command_digest != subject.digest {
                 return Err(Error::DigestChanged { server: subject.server.clone() });
             }
-            // The approval of the command determines the program. Its expiry stays if the approval of the tools has no expiry.
+            // The approval of the command determines the program. If the approval of the tools has no expiry, the expiry of the command's
+            // approval stays.
             let fresh = approval(subject, valid_for);
             *known = Approval {
                 executable: known.executable.take(),
@@ -188,8 +192,8 @@ impl ApprovalStore {
         })
     }
 
-    /// Writes an approval if no revocation came since its basis was taken. The check runs in the transaction, so that earlier revocations are already
-    /// written.
+    /// Writes an approval if there was no revocation since its basis was taken. The check runs in the transaction, so that earlier
+    /// revocations are already written.
     fn approve(&self, subject: &Subject, basis: &ApprovalBasis, change: impl FnOnce(&mut Servers) -> Result<()>) -> Result<()> {
         let Subject { server, key, .. } = subject;
         self.change(|approvals| {
@@ -203,12 +207,12 @@ impl ApprovalStore {
             }
             change(&mut approvals.servers)
         })?;
-        // If a revocation came during the writing, the server stays withheld, and the revocation removes the new approval.
+        // If a revocation began during the writing, the server stays withheld, and the revocation removes the new approval.
         if self.revocations().release(key, basis.revocations) { Ok(()) } else { Err(revoked_meanwhile(server)) }
     }
 
-    /// Revokes both stages of an approval in this process, at once and without the disk. The effect lasts until the server is approved again or the
-    /// store is dropped.
+    /// Revokes both stages of an approval in this process. Takes effect at once, without access to the disk. The effect lasts until the
+    /// server is approved again or the store is dropped.
     pub fn withhold(&self, key: &str) {
         self.revocations().withhold(key);
     }
@@ -276,7 +280,7 @@ impl ApprovalStore {
         (last.rows.clone(), last.outcome.as_ref().ok().map(Arc::clone))
     }
 
-    /// Changes the approvals in one transaction, and then records what they are, even if the change failed.
+    /// Changes the approvals in one transaction. Then reads them again, even if the change failed.
     fn change(&self, change: impl FnOnce(&mut Approvals) -> Result<()>) -> Result<()> {
         let changed = self.earlier.move_into(self).and_then(|()| self.change_rows(change));
         let known = self.read().map(drop);
@@ -309,7 +313,7 @@ impl ApprovalStore {
     }
 }
 
-/// Converts an error of the store to one of the approvals, which says that nothing is approved.
+/// Converts an error of the store to an error of the approvals, which says that nothing is approved.
 fn as_approvals(error: Error) -> Error {
     match error {
         Error::Store { path, problem } => Error::ApprovalStore { path, problem },
@@ -338,7 +342,7 @@ fn approval(subject: &Subject, valid_for: Option<Duration>) -> Approval {
     }
 }
 
-/// Returns whether an approval is valid now, and until the end of a new one.
+/// Returns whether an approval is valid now, and does not expire before a new one.
 fn outlasts(known: &Approval, fresh: &Approval) -> bool {
     let Some(end) = known.expires_at else { return true };
     !known.is_expired(SystemTime::now()) && fresh.expires_at.is_some_and(|fresh| fresh <= end)

@@ -48,7 +48,7 @@ pub fn tool_digest(tool: &Tool) -> String {
     let form = optional(optional(form, tool.output_schema.as_ref()), tool.annotations.as_ref());
     // `execution` is added only if present, so that digests of tools that were approved before this field existed stay valid.
     let form = if tool.execution.is_some() { optional(form, tool.execution.as_ref()) } else { form };
-    // The same holds for `_meta`. The name keeps it apart from `execution`.
+    // `_meta` is also added only if present. The text "_meta" distinguishes it from `execution`.
     digest(&if let Some(meta) = &tool.meta { form.text("_meta").json(meta) } else { form })
 }
 
@@ -99,7 +99,7 @@ mod tests {
             json!(manifest).as_object().unwrap().keys().collect::<Vec<_>>(),
             ["protocolVersion", "serverName", "serverVersion", "tools"]
         );
-        // Version 0.1.0 computed this digest.
+        // This is the digest that version 0.1.0 computed.
         assert_eq!(manifest_digest(&manifest), "4123b2a7340cbac6dafd77d4130f7d1a8c2a0de0a8e475cd144bf1e8b9b192aa");
         let more = Manifest { prompts: vec![serde_json::from_str(r#"{ "name": "p" }"#).unwrap()], ..manifest.clone() };
         assert_ne!(manifest_digest(&more), manifest_digest(&manifest));

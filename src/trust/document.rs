@@ -1,4 +1,5 @@
-//! An approval, and the file in which earlier versions kept all of them: converts its bytes to approvals, or to a problem. Does not access the disk.
+//! An approval, and the file format in which earlier versions kept all approvals: converts the file's bytes to approvals, or to a problem.
+//! Does not access the disk.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::catalog::{DirectNames, Manifest};
 use crate::store::Canonical;
 use crate::store::MachineKey;
 
-/// Identifies a file of this program. Only such a file is ever moved or overwritten.
+/// The text that identifies a file of this program. Only such a file is ever moved or overwritten.
 const FORMAT: &str = "hyperlight-mcp approvals";
 const VERSION: u32 = 2;
 
@@ -24,7 +25,7 @@ pub struct Approval {
     /// The program that the command named at the time of the approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<Executable>,
-    /// The approved tools, if they are approved too.
+    /// The approved tools. `None` if only the command is approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Arc<Manifest>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,10 +33,10 @@ pub struct Approval {
     /// The names of the approved tools for hosts that call them directly, by raw name. They are kept while the server is approved.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub direct_names: BTreeMap<String, DirectNames>,
-    /// A random id for each approval, which distinguishes it from earlier and later ones. Empty in files of versions that had no ids.
+    /// A random id of this approval, which distinguishes it from earlier and later ones. Empty in files of versions that had no ids.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// The id of the server's first approval since it last had none. Further approvals keep it, and a revocation removes it.
+    /// The id of the server's first approval since it last had none. Later approvals keep this id, and a revocation removes it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub first_id: String,
     /// Time of the approval in seconds since 1970.
@@ -46,7 +47,8 @@ pub struct Approval {
 }
 
 impl Approval {
-    /// Returns the id that further approvals keep and a revocation ends. For files of versions without `first_id`, returns the approval's own id.
+    /// Returns the id that later approvals keep and a revocation ends. For files of versions without `first_id`, returns the approval's own
+    /// id.
     #[must_use]
     pub fn first_approval_id(&self) -> &str {
         if self.first_id.is_empty() { &self.id } else { &self.first_id }
@@ -73,8 +75,8 @@ pub(super) fn new_id() -> String {
 pub struct Approvals {
     /// The approvals by the keys of their servers ([`ServerDefinition::key`](crate::config::ServerDefinition::key)).
     pub servers: BTreeMap<String, Arc<Approval>>,
-    /// Number of revocations of each server, by its key, by all processes. By this a yes that began where nothing was approved finds out about an
-    /// approval that came and went since.
+    /// Number of revocations of each server, by its key, in all processes. If a person begins to approve a server that has no approval,
+    /// this number shows whether another approval was given and revoked in the meantime.
     pub revocations: BTreeMap<String, u64>,
 }
 
@@ -170,7 +172,7 @@ pub(super) fn write(approvals: Approvals, key: &MachineKey) -> Result<Vec<u8>, S
 fn form(approvals: &Approvals) -> Option<Canonical> {
     let Approvals { servers, revocations } = approvals;
     let form = Canonical::new("hyperlight-mcp approvals 2").json(&serde_json::to_value(servers).ok()?);
-    // A file without any has the form that it had before they were recorded.
+    // Without revocations, the form is the same as before revocations were recorded.
     if revocations.is_empty() { Some(form) } else { Some(form.json(&serde_json::to_value(revocations).ok()?)) }
 }
 
@@ -266,7 +268,7 @@ mod tests {
             let position = position.index(bytes.len());
             bytes[position] = byte;
             if let Content::Sound(read) = read(&bytes, &key) {
-                // A change may keep the meaning, for example other whitespace.
+                // A changed byte may keep the meaning, for example other whitespace.
                 prop_assert_eq!(read, approvals());
             }
         }

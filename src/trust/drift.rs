@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use crate::catalog::{Manifest, Tool};
 
-/// The result of the comparison of one tool with its approved form.
+/// The result of comparing one tool with its approved form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolComparison {
     /// The tool equals its approved form.
@@ -18,7 +18,7 @@ pub enum ToolComparison {
     Vanished,
 }
 
-/// Raw names of tools that differ from the approved ones, and the differences of resources and prompts.
+/// The raw names of tools that differ from the approved ones, and the differences of resources and prompts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Drift {
@@ -31,14 +31,14 @@ pub struct Drift {
     /// Differences of resources, by URI.
     #[serde(skip_serializing_if = "Changes::is_empty")]
     pub resources: Changes,
-    /// Differences of resource templates, by the template's text.
+    /// Differences of resource templates, by their text.
     #[serde(skip_serializing_if = "Changes::is_empty")]
     pub resource_templates: Changes,
     #[serde(skip_serializing_if = "Changes::is_empty")]
     pub prompts: Changes,
 }
 
-/// Differences from the approved items, for one kind (tools, resources, prompts).
+/// Differences from the approved items of one kind (tools, resources, prompts).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
     pub added: Vec<String>,
@@ -56,7 +56,7 @@ impl Changes {
         Self::compared(before, now, name, T::eq)
     }
 
-    /// Compares two lists by name. If two items share a name, the first one is used, as in calls.
+    /// Compares two lists by name. If two items have the same name, the first one is used, as in calls.
     fn compared<T>(before: &[T], now: &[T], name: impl Fn(&T) -> &str, same: impl Fn(&T, &T) -> bool) -> Self {
         let by_name = |items| <&[T]>::into_iter(items).rev().map(|item| (name(item), item)).collect::<BTreeMap<_, _>>();
         let (before, now) = (by_name(before), by_name(now));
@@ -77,7 +77,7 @@ impl Changes {
 }
 
 impl Drift {
-    /// Compares two manifests item by item. The result is the same as that of a comparison of digests.
+    /// Compares two manifests item by item. The result is the same as if digests were compared.
     ///
     /// ```
     /// use hyperlight_mcp::{catalog::{Manifest, Tool}, trust::Drift};
@@ -92,7 +92,7 @@ impl Drift {
         Self::compared(approved, live, Tool::eq)
     }
 
-    /// Compares an approved manifest with a live one, as far as a difference matters to calls.
+    /// Compares an approved manifest with a live one. Ignores differences of tools that do not matter to calls.
     #[must_use]
     pub fn of_calls(approved: &Manifest, live: &Manifest) -> Self {
         Self::compared(approved, live, Tool::is_called_as)
@@ -110,7 +110,7 @@ impl Drift {
         }
     }
 
-    /// Returns the drift with changed names, for example in a form that a person can read.
+    /// Returns the drift with each name converted by `change`, for example to a form that a person can read.
     #[must_use]
     pub fn map_names(self, change: impl Fn(&String) -> String) -> Self {
         let Changes { added, removed, changed } =
@@ -136,7 +136,7 @@ impl Drift {
 pub fn compare_tool(approved: &Tool, live: &Manifest) -> ToolComparison {
     match live.tool(&approved.name) {
         None => ToolComparison::Vanished,
-        // This comparison gives the same result as one of the digests, without computing them.
+        // Compares the fields directly, without computing digests. Ignores `_meta`, which does not matter to calls.
         Some(tool) if tool.is_called_as(approved) => ToolComparison::Unchanged,
         Some(_) => ToolComparison::Changed,
     }
@@ -157,7 +157,7 @@ pub enum Item {
 }
 
 impl Item {
-    /// Returns the item with a changed name.
+    /// Returns the item with its name converted by `change`.
     #[must_use]
     pub fn map_name(self, change: impl Fn(&String) -> String) -> Self {
         match self {
@@ -185,7 +185,7 @@ pub struct Difference {
     pub after: Option<Json>,
 }
 
-/// Returns the differences in the server's declaration of itself and in each changed item, field by field.
+/// Returns the differences field by field, both in the server's declaration of itself and in each changed item.
 #[must_use]
 pub fn differences(approved: &Manifest, live: &Manifest) -> Vec<Difference> {
     let drift = Drift::between(approved, live);

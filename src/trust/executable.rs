@@ -31,7 +31,7 @@ pub struct Executable {
     pub sha256: String,
 }
 
-/// Identifies one state of a file without reading it. The owner of a file cannot set its change time.
+/// Identifies one state of a file without reading its content. The owner of a file cannot set its change time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -60,9 +60,9 @@ pub struct Executables {
 }
 
 impl Executables {
-    /// Returns the program that a command would start. Returns `None` if there is none that can be read: it is not a regular file, or has more than
-    /// 512 MiB, or its path leads through the table of processes, where the child would find another program. Reads the whole program if its digest is
-    /// not cached. Other callers do not wait meanwhile.
+    /// Returns the program that a command would start. Returns `None` if no such program can be read: it is not a regular file, it has more
+    /// than 512 MiB, or its path leads through the table of processes, where the child process would find another program. Reads the whole
+    /// program if its digest is not cached. Does not block other callers during that time.
     ///
     /// ```
     /// let executables = hyperlight_mcp::trust::Executables::default();
@@ -74,7 +74,7 @@ impl Executables {
         self.at(&locate_program(command, search_path, working_directory)?)
     }
 
-    /// Returns the program at a path, under the conditions of [`Self::find`].
+    /// Returns the program at a path. Returns `None` in the same cases as [`Self::find`].
     #[must_use]
     pub fn at(&self, path: &Path) -> Option<Executable> {
         if leads_to_processes(path) {
@@ -99,9 +99,10 @@ impl Executables {
     }
 }
 
-/// Finds a program like `execvp`: a name with a slash is a path, and any other name is looked up in the search path. Symbolic links are not followed,
-/// because a script sees this path as its own. Unlike `execvp`, does not go on with the next folder if the system cannot start the program, for example
-/// because its interpreter does not exist. So only this file may be started: a later one of the same name was neither shown nor compared.
+/// Finds a program like `execvp`: a name with a slash is a path, and any other name is looked up in the search path. Symbolic links are not
+/// followed, because a script sees this path as its own. Unlike `execvp`, does not try the next folder if the system cannot start the
+/// program, for example because its interpreter does not exist. So only this file may be started. A file with the same name in a later
+/// folder was neither shown nor compared.
 ///
 /// ```
 /// let shell = hyperlight_mcp::trust::locate_program("sh", "/no/such/folder:/bin".as_ref(), "/".as_ref());
@@ -115,12 +116,12 @@ pub fn locate_program(command: &str, search_path: &OsStr, working_directory: &Pa
     std::env::split_paths(search_path).map(|folder| working_directory.join(folder).join(command)).find(|path| is_program(path))
 }
 
-/// Returns whether a path is a file that this user may start. `execvp` passes over any other file.
+/// Returns whether a path is a file that this user may start. `execvp` skips any other file.
 pub(super) fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) && access(path, Access::EXEC_OK).is_ok()
 }
 
-/// Returns the digest of a program, and the stamp of the file that was read. The caller has already followed links.
+/// Returns the digest of a program, and the stamp of the file that was read. The caller has already followed symbolic links.
 fn digest(path: &Path) -> io::Result<(Stamp, String)> {
     let mut file = open_regular(path, Links::Refuse)?;
     let before = Stamp::of(&file.metadata()?);
@@ -128,7 +129,7 @@ fn digest(path: &Path) -> io::Result<(Stamp, String)> {
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut size = 0;
     loop {
-        // The size that the kernel reports may be wrong, so the bytes that are read are counted as well.
+        // The size that the kernel reports may be wrong, so the bytes are also counted while they are read.
         if before.size.max(size) > MAX_PROGRAM_BYTES {
             return Err(io::Error::new(ErrorKind::FileTooLarge, format!("the program has more than {MAX_PROGRAM_BYTES} bytes")));
         }
@@ -140,7 +141,7 @@ fn digest(path: &Path) -> io::Result<(Stamp, String)> {
             }
         }
     }
-    // If the file changed during the reading, the content of the digest is unknown.
+    // If the file changed while it was read, the digest belongs to no known content.
     if Stamp::of(&file.metadata()?) == before {
         Ok((before, hex::encode(hash.finalize())))
     } else {

@@ -1,4 +1,5 @@
-//! Decides whether a server's command depends on the workspace folder. Then the same entry may start another program in another folder.
+//! Decides whether a server's command depends on the workspace folder. If it does, the same entry may start another program in another
+//! folder.
 
 use std::cell::Cell;
 use std::fs;
@@ -12,31 +13,32 @@ use crate::config::{
     Part, Placeholder, ServerDefinition, Surroundings, Template, Transport, is_of_workspace, loads_code, mentions_workspace,
 };
 
-/// Extensions that a runtime adds to a name to find the program.
+/// Extensions that a runtime appends to a name to find the program.
 const ENDINGS: [&str; 5] = ["js", "cjs", "node", "ts", "py"];
 /// Extensions of programs that a runtime receives as an argument. A relative path with one of them refers to the workspace folder, even if the file
 /// does not exist yet.
 const PROGRAMS: [&str; 19] =
     ["bash", "bat", "cjs", "dll", "exe", "go", "jar", "js", "jsx", "lua", "mjs", "mts", "php", "pl", "py", "rb", "sh", "ts", "tsx"];
-/// Maximum number of words of one text that are checked. If there are more, the command counts as dependent on the folder.
+/// Maximum number of words in one text that are checked. If there are more, the command is treated as dependent on the folder.
 const MAX_WORDS: usize = 128;
-/// Maximum number of words and placeholders of one entry that are checked. If there are more, the command counts as dependent on the folder. The
-/// limit bounds the time of a check, which every call repeats, because files may appear in the folder at any time.
+/// Maximum number of words and placeholders in one entry that are checked. If there are more, the command is treated as dependent on the
+/// folder. The limit bounds the time of the check. Every call repeats the check, because files may appear in the folder at any time.
 const MAX_ENTRY_WORDS: usize = 1_024;
-/// Maximum number of letters of a flag before its value: `-mserver`, `-umserver`.
+/// Maximum number of letters that a short flag may have before its value: `-mserver`, `-umserver`.
 const MAX_FLAG_LETTERS: usize = 4;
 const SEARCH_PATH: &str = "PATH";
-/// The search path of execvp(3) without a `PATH`.
+/// The search path that execvp(3) uses without a `PATH`.
 const DEFAULT_SEARCH_PATH: &str = "/bin:/usr/bin";
 
 /// Returns the workspace folder, with symbolic links followed, if the server's command depends on it. Returns `None` if the entry starts the same
 /// command in every folder.
 ///
-/// The command depends on the folder if the entry contains `${workspaceFolder}`, or has a relative `cwd`, `envFile` or command. It also does if the
-/// entry names an existing file of the folder, or contains a path that begins with `.` or a relative name of a program. Finally, it does if the
-/// search path finds the program in the folder, if a variable contains the folder's path, or if a path leads through the table of processes, which
-/// has their working directories. In doubt, and if the entry is very large, it depends on the folder. A command that depends on the folder starts in it, and any other command starts outside of it ([`Locality`](crate::config::Locality)), so that a path that this
-/// check overlooked does not lead into the folder.
+/// The command depends on the folder if the entry contains `${workspaceFolder}`, or has a relative `cwd`, `envFile` or command. The same is
+/// true if the entry names an existing file in the folder, or contains a path that begins with `.` or a relative name of a program. It is
+/// also true if the search path finds the program in the folder, if a variable contains the folder's path, or if a path leads through the
+/// table of processes. This table, `/proc`, contains the working directories of the processes. If this cannot be decided, or the entry is
+/// very large, the command is treated as dependent. A command that depends on the folder is started in it. Any other command is started
+/// outside of it ([`Locality`](crate::config::Locality)), so that a path that this check missed does not lead into the folder.
 ///
 /// ```
 /// use hyperlight_mcp::config::{Surroundings, parse_text};
@@ -58,7 +60,7 @@ pub fn deciding_folder(server: &ServerDefinition, surroundings: &Surroundings) -
     };
     let workspace = &surroundings.workspace_folder;
     let fixed = |text: &String| Filled::of(text, surroundings, Variables::Values).is_the_same_from_everywhere();
-    // A command with a `cwd` resolves its relative paths there, whatever the workspace folder is.
+    // A command with a `cwd` resolves its relative paths in that folder, whatever the workspace folder is.
     let entry = Entry { surroundings, starts_in_workspace: working_directory.is_none(), words_left: Cell::new(MAX_ENTRY_WORDS) };
     let texts = arguments.iter().map(String::as_str).chain(environment.iter().map(|(_, value)| value.expose_secret()));
     let decides = is_too_large(texts)
@@ -70,15 +72,15 @@ pub fn deciding_folder(server: &ServerDefinition, surroundings: &Surroundings) -
     decides.then(|| fs::canonicalize(workspace).unwrap_or_else(|_| workspace.clone()))
 }
 
-/// The text that replaces a variable's placeholder.
+/// The kind of text that replaces a variable's placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Variables {
     Values,
-    /// A fixed absolute path. The variable's value is cleaned when the command starts.
+    /// A fixed absolute path in place of the value. The variable's value is cleaned when the command starts.
     Cleaned,
 }
 
-/// A text of the config in which the placeholders are replaced.
+/// A text of the config with its placeholders replaced.
 struct Filled {
     text: String,
     /// True if the text contains `${workspaceFolder}`, or a variable whose value has a path within the folder.
@@ -98,7 +100,7 @@ impl Filled {
                     filled.text.push_str(&surroundings.workspace_folder.to_string_lossy());
                 }
                 Part::Placeholder { meaning: Placeholder::UserHome, .. } => filled.text.push_str(&surroundings.user_home.to_string_lossy()),
-                // The answer is not known yet, and the person who types it decides what it names.
+                // The answer is not known yet. The person who types it decides which path it names.
                 Part::Placeholder { meaning: Placeholder::Input(_), .. } => filled.text.push('/'),
                 Part::Placeholder { meaning: Placeholder::Variable { name, default }, .. } => {
                     let value = surroundings.environment.get(*name).filter(|value| default.is_none() || !value.is_empty());
@@ -130,9 +132,9 @@ impl Filled {
 /// The parts of a command that this check needs.
 struct Entry<'a> {
     surroundings: &'a Surroundings,
-    /// True if the entry has no `cwd`. Then its relative paths refer to the workspace folder.
+    /// True if the entry has no `cwd`. Then its relative paths are resolved in the workspace folder.
     starts_in_workspace: bool,
-    /// The number of words that may still be checked.
+    /// The number of words that may still be checked in this entry.
     words_left: Cell<usize>,
 }
 
@@ -152,7 +154,7 @@ impl Entry<'_> {
         found.is_some_and(|part| is_of_workspace(part, self.surroundings) || leads_to_processes(Path::new(part)))
     }
 
-    /// Takes a number of words from those that may be checked. Returns whether enough were left.
+    /// Subtracts a number of words from the number that may still be checked. Returns whether enough were left.
     fn may_check(&self, words: usize) -> bool {
         let left = self.words_left.get().checked_sub(words);
         self.words_left.set(left.unwrap_or(0));
@@ -176,13 +178,13 @@ impl Entry<'_> {
             || self.any_word(&filled.text, |word| is_dotted(word) || (is_loader && (is_relative(word) || self.is_there(word))))
     }
 
-    /// Returns whether one of the words of a text, which may be paths, leads into the workspace folder.
+    /// Returns whether one of the words in a text, read as a path, leads into the workspace folder.
     fn any_word(&self, text: &str, leads_there: impl Fn(&str) -> bool) -> bool {
         let any = |words: Vec<String>| !self.may_check(words.len()) || words.iter().any(|word| leads_there(word));
         names_processes(text) || (self.starts_in_workspace && words(text).is_none_or(any))
     }
 
-    /// Returns whether the workspace folder contains a file with this name, or a program that a runtime would start by this name.
+    /// Returns whether the workspace folder contains a file with this name, or a program that a runtime would start under this name.
     fn is_there(&self, word: &str) -> bool {
         // `python -m a.b` starts a/b.py.
         let module = (!word.contains('/') && word.contains('.')).then(|| word.replace('.', "/"));
@@ -191,7 +193,7 @@ impl Entry<'_> {
     }
 }
 
-/// Returns whether the texts have more parts than may be checked. Does not access the disk.
+/// Returns whether the texts have too many parts to be checked. Does not access the disk.
 fn is_too_large<'t>(texts: impl Iterator<Item = &'t str>) -> bool {
     // Each text and each placeholder costs time, even if it has no words.
     let mut parts = texts.map(|text| 1 + text.matches("${").count());
@@ -210,8 +212,8 @@ fn is_relative(word: &str) -> bool {
     is_dotted(word) || (!path.is_absolute() && names_program())
 }
 
-/// Returns the text, and each part that may be a path: the value of `--flag=path`, or a file in the line of `sh -c`. Returns `None` if there are
-/// too many.
+/// Returns the text, and each part of it that may be a path: the value of `--flag=path`, or a file in the command line of `sh -c`. Returns
+/// `None` if there are too many.
 fn words(text: &str) -> Option<Vec<String>> {
     let joined = without_quotes(text);
     let split = |text: &str| -> Vec<String> {
@@ -226,7 +228,8 @@ fn words(text: &str) -> Option<Vec<String>> {
     (found.len() <= MAX_WORDS).then_some(found)
 }
 
-/// Returns the values that may follow one-letter flags in the same word: `./lib` in `-I./lib`. A long flag has its value after a `=`.
+/// Returns the values that may follow one-letter flags in the same word: `./lib` in `-I./lib`. Returns nothing for a long flag, whose value
+/// follows a `=`.
 fn behind_letters(flag: &str) -> Vec<String> {
     let Some(letters) = flag.strip_prefix('-').filter(|letters| !letters.starts_with('-')) else { return Vec::new() };
     let starts = letters.char_indices().map(|(start, _)| start).skip(1).take(MAX_FLAG_LETTERS);
@@ -234,7 +237,7 @@ fn behind_letters(flag: &str) -> Vec<String> {
 }
 
 fn exists(path: &Path) -> bool {
-    // A dangling link may lead to a file later.
+    // A dangling link counts too, because its target may be created later.
     fs::symlink_metadata(path).is_ok()
         || ENDINGS.iter().any(|ending| {
             let mut named = path.as_os_str().to_owned();
@@ -373,7 +376,7 @@ mod tests {
                 fs::set_permissions(scene.folder.path().join(name), fs::Permissions::from_mode(0o755)).unwrap();
             }
             assert_eq!(scene.decides(r#""command": "tool""#), is_found, "{path}");
-            // A program with another name starts outside of the folder, with a `PATH` without these parts.
+            // A program with another name is started outside of the folder, with a `PATH` without these parts.
             assert!(!scene.decides(r#""command": "other""#), "{path}");
         }
     }

@@ -1,5 +1,5 @@
-//! The write gate: decides whether a person is asked before a call. The decision depends only on the config and the approved manifest, not on a
-//! tool's name or a guest's argument.
+//! The write gate: decides whether a person is asked before a call. The decision depends only on the config and the approved manifest. A
+//! tool's name and the arguments from the guest have no influence.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -9,16 +9,16 @@ use crate::config::Confirm;
 
 const ALWAYS: &str = "every call of this server needs confirmation (confirm: \"always\")";
 
-/// The result of the gate for a call.
+/// The decision of the gate about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
     /// The call may be sent.
     Open,
-    /// A person is asked. The text is the reason.
+    /// A person must be asked. The text is the reason.
     Ask(&'static str),
 }
 
-/// A person's answer.
+/// A person's answer to the question of the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
@@ -33,8 +33,9 @@ pub enum Decision {
 
 /// Returns whether a person is asked before a call of an approved tool.
 ///
-/// A tool is a read only if its approved annotation `readOnlyHint` is `true` (MCP 2025-11-25, `ToolAnnotations`; its default is false). The
-/// annotation is the server's own claim. A person has seen it at approval, and it cannot change without another approval.
+/// A tool is treated as a read only if its approved annotation `readOnlyHint` is `true` (MCP 2025-11-25, `ToolAnnotations`; its default is
+/// false). The annotation is the server's own claim. But a person has seen it at the approval, and it cannot change without another
+/// approval.
 ///
 /// ```
 /// use hyperlight_mcp::{config::Confirm, trust::{Gate, gate}};

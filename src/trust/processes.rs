@@ -1,5 +1,5 @@
-//! Finds paths that lead through the table of processes, `/proc`. It has the working directory of each process, so such a path names other files
-//! in another folder.
+//! Finds paths that lead through the table of processes, `/proc`. It contains the working directory of each process, so such a path names
+//! other files if the process starts in another folder.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -17,16 +17,16 @@ const MAX_PATTERN: usize = 64;
 /// Maximum number of symbolic links that are followed in one path. The kernel has the same limit.
 const MAX_LINKS: usize = 40;
 
-/// Returns whether a text, which may be a line of a shell, names the table of processes. The path need not begin with a slash: a command that does
-/// not depend on the folder starts in `/`.
+/// Returns whether a text, which may be a shell command line, names the table of processes. The path need not begin with a slash: a command
+/// that does not depend on the folder is started in `/`.
 pub(super) fn names_processes(text: &str) -> bool {
-    // A word without a slash may be any word, except in a line of a shell.
+    // A word without a slash may be an ordinary word, unless the text is a shell command line.
     let is_line = text.contains(char::is_whitespace);
     let is_border = |next: char| next.is_whitespace() || "=:,;|&()<>'\"`{}$@".contains(next);
     [text.to_owned(), without_quotes(text)].iter().any(|text| {
         text.split(is_border).any(|word| {
             let mut names = word.split('/').filter(|name| !matches!(*name, "" | ".")).peekable();
-            // A shell finds the folders of processes behind a first name that is a mere pattern.
+            // If the first name of a path contains only wildcards, a shell may expand it to `/proc` or any other folder.
             let is_pattern = word.starts_with('/') && names.peek().is_some_and(|name| name.chars().all(|next| "*?".contains(next)));
             let mut before = "";
             let is_named = names.any(|name| {
@@ -39,20 +39,20 @@ pub(super) fn names_processes(text: &str) -> bool {
     })
 }
 
-/// Returns whether this is the name, with or without further characters behind it, or a pattern that a shell may expand to the name.
+/// Returns whether `name` is the known name, with or without further characters after it, or a pattern that a shell may expand to it.
 fn is_named(name: &str, known: &str) -> bool {
     let is_pattern = name.contains(['*', '?', '[']) && name.contains(char::is_alphanumeric);
     if !is_pattern || name.len() > MAX_PATTERN {
-        // In doubt, a long pattern matches.
+        // A pattern that is too long to be compared is treated as a match.
         return is_pattern || name.strip_prefix(known).is_some_and(ends_name);
     }
     let mut pattern = name.as_bytes().to_vec();
-    // Adjacent stars mean the same as one, and would take more time.
+    // Adjacent stars mean the same as one star, but would take more time.
     pattern.dedup_by(|next, last| (*next, *last) == (b'*', b'*'));
     matches(&pattern, known.as_bytes())
 }
 
-/// Returns whether a pattern of a shell matches a name. A class of characters counts as any character.
+/// Returns whether a shell pattern matches a name. A character class matches any character.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     match (pattern.split_first(), name.split_first()) {
         (None, None) => true,
@@ -67,7 +67,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Returns whether a name ends here. Some texts have further characters behind a path.
+/// Returns whether `rest`, the text after a name, does not continue the name. Some texts have further characters after a path.
 fn ends_name(rest: &str) -> bool {
     !rest.starts_with(|next: char| next.is_alphanumeric() || "-_.".contains(next))
 }
@@ -77,7 +77,7 @@ pub(super) fn without_quotes(text: &str) -> String {
     text.replace(['\\', '\'', '"'], "")
 }
 
-/// Returns whether an absolute path lies in the table of processes, or leads through it by symbolic links.
+/// Returns whether an absolute path is in the table of processes, or leads through it by symbolic links.
 pub(super) fn leads_to_processes(path: &Path) -> bool {
     if !path.is_absolute() {
         return false;
@@ -86,7 +86,7 @@ pub(super) fn leads_to_processes(path: &Path) -> bool {
     let mut rest: VecDeque<OsString> = names(path);
     while let Some(name) = rest.pop_front() {
         if name == ".." {
-            // `place` has no symbolic links, so its parent is the folder that the kernel goes to.
+            // `place` contains no symbolic links, so its parent is the folder to which the kernel goes.
             place.pop();
             continue;
         }
@@ -108,7 +108,7 @@ pub(super) fn leads_to_processes(path: &Path) -> bool {
         match statfs(&place) {
             Ok(system) if system.f_type == PROC_SUPER_MAGIC => return true,
             Ok(_) => {}
-            // Nothing is there, so nothing starts.
+            // Nothing exists at this path, so nothing can be started.
             Err(_) => return false,
         }
     }

@@ -10,12 +10,12 @@ use crate::catalog::{
 use crate::config::{ServerDefinition, covers};
 use crate::text::{sanitise_line, sanitise_text};
 
-/// A resource as a person is shown it.
+/// A resource in the form that is shown to a person.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceSummary {
     pub uri: String,
-    /// The digest of this resource's entry in the list, not of its content.
+    /// The digest of this resource's entry in the server's list. It does not cover the content of the resource.
     pub digest: String,
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,13 +26,13 @@ pub struct ResourceSummary {
     pub mime_type: Option<String>,
 }
 
-/// A resource template as a person is shown it.
+/// A resource template in the form that is shown to a person.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceTemplateSummary {
     pub uri_template: String,
     pub digest: String,
-    /// True if this program can parse the template. Otherwise nothing can be read with it.
+    /// True if this program can parse the template. If not, nothing can be read with it.
     pub usable: bool,
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ pub struct ResourceTemplateSummary {
     pub mime_type: Option<String>,
 }
 
-/// A prompt as a person is shown it.
+/// A prompt in the form that is shown to a person.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptSummary {
@@ -124,8 +124,8 @@ pub(super) fn prompt_summaries(manifest: &Manifest, max_chars: usize) -> Vec<Pro
     manifest.prompts.iter().map(summary).collect()
 }
 
-/// Returns a warning for each name in a filter that the server does not have. It may be a typing error, or an item that was renamed to bypass the
-/// filter. `live` is the manifest before the filters.
+/// Returns a warning for each name in a filter that the server does not have. The name may be a typing error, or the server may have
+/// renamed an item to bypass the filter. `live` is the manifest before the filters are applied.
 #[must_use]
 pub fn filter_warnings(server: &ServerDefinition, live: &Manifest) -> Vec<String> {
     let (tools, resources, prompts) = (&server.filter, &server.resource_filter, &server.prompt_filter);
@@ -151,7 +151,8 @@ pub fn filter_warnings(server: &ServerDefinition, live: &Manifest) -> Vec<String
     .concat()
 }
 
-/// Returns a warning for each item that a model is not offered, or only by its name in code, because this request does not show all of it.
+/// Returns a warning for each item that is not offered to a model, or that code can use only by its name, because this request does not
+/// show all of the item.
 #[must_use]
 pub fn unoffered_warnings(manifest: &Manifest, max_chars: usize) -> Vec<String> {
     let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars };
@@ -167,8 +168,8 @@ pub fn unoffered_warnings(manifest: &Manifest, max_chars: usize) -> Vec<String> 
     tools.chain(resources).chain(prompts).collect()
 }
 
-/// Returns a manifest without the items that the config hides. A template stays if the filter admits its text. A URI that is read with it must pass
-/// the filter too.
+/// Returns a manifest without the items that the config hides. A template stays if the filter admits its text. When a URI is read with it,
+/// the filter must admit the URI as well.
 #[must_use]
 pub fn filter_manifest(server: &ServerDefinition, manifest: &Manifest) -> Manifest {
     let mut manifest = manifest.clone();

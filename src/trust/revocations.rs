@@ -1,41 +1,43 @@
-//! Records the revocations of this process. An approval that was begun before a revocation does not undo it.
+//! Records the revocations of this process. An approval that began before a revocation cannot undo it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::document::Approvals;
 use crate::error::Error;
 
-/// The state of a server's approval at the moment when somebody approved.
+/// The state of a server's approval at the moment when a person approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalBasis {
-    /// [`Approval::first_approval_id`](super::Approval::first_approval_id) of the approval that counted then. A revocation in another process ends it.
+    /// [`Approval::first_approval_id`](super::Approval::first_approval_id) of the approval that was valid at that moment. A revocation in
+    /// another process removes it.
     pub(super) first_id: Option<String>,
     /// Number of revocations in this process at that moment.
     pub(super) revocations: u64,
-    /// Number of revocations in all processes that the file recorded then.
+    /// Number of revocations in all processes that the store contained at that moment.
     pub(super) recorded: u64,
 }
 
 impl ApprovalBasis {
-    /// Returns whether the file records no revocation since: neither of the approval that counted then, nor of one that came and went.
+    /// Returns whether the store contains no revocation since that moment: neither of the approval that was valid then, nor of one that was
+    /// given and revoked since.
     pub(super) fn is_of(&self, server: &str, now: &Approvals) -> bool {
         let counts = |first_id: &str| now.get(server).is_some_and(|approval| approval.first_approval_id() == first_id);
         self.recorded == now.revocations_of(server) && self.first_id.as_deref().is_none_or(counts)
     }
 }
 
-/// Returns the error for an approval during which a revocation came.
+/// Returns the error for an approval that was interrupted by a revocation.
 pub(super) fn revoked_meanwhile(server: &str) -> Error {
     let reason =
         "its approval was revoked while this approval was being recorded, and only a later approval undoes a revocation".to_owned();
     Error::NotApproved { server: server.to_owned(), reason: reason.into() }
 }
 
-/// Revocations in this process: their number for each server, and the servers whose revocation is not recorded on disk.
+/// The revocations in this process: their number for each server, and the servers whose revocation is not recorded on disk.
 #[derive(Debug, Default)]
 pub(super) struct Revocations {
-    /// Servers whose approval is being revoked, or whose revocation could not be recorded. In this process they have no approval, whatever the file
-    /// contains.
+    /// Servers whose approval is being revoked, or whose revocation could not be recorded. In this process they have no approval, whatever
+    /// the store contains.
     withheld: BTreeSet<String>,
     counts: BTreeMap<String, u64>,
 }
@@ -55,14 +57,14 @@ impl Revocations {
         self.raise(server)
     }
 
-    /// Ends a revocation that is recorded on disk, unless a later one has begun. Raises the number again, so that approvals that began during the
-    /// revocation fail too.
+    /// Ends a revocation that is now recorded on disk, unless a later one has begun. Raises the number again, so that approvals that began
+    /// during the revocation fail as well.
     pub(super) fn recorded(&mut self, server: &str, count: u64) {
         self.release(server, count);
         self.raise(server);
     }
 
-    /// Makes the approval on disk valid again, unless there were more revocations than `count`. Returns whether it is valid.
+    /// Makes the approval on disk valid again, unless there were more revocations than `count`. Returns whether it is now valid.
     pub(super) fn release(&mut self, server: &str, count: u64) -> bool {
         let is_last = self.count(server) == count;
         if is_last {

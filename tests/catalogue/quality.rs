@@ -1,28 +1,28 @@
-//! The queries with known answers, and how many of them the search answers.
+//! Queries with known answers, and the quality of the search: how many of them it answers.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use hyperlight_mcp::catalog::{SearchIndex, SearchOptions};
 
-/// Number of hits that count for recall.
+/// The number of hits that count for recall.
 const FIRST: usize = 5;
-/// Number of hits that count for the rank of the first answer.
+/// The number of hits that count for the rank of the first answer.
 const RANKED: usize = 50;
 
 pub struct Query {
     pub kind: &'static str,
     pub text: &'static str,
-    /// `server.tool`; any of them will do.
+    /// The correct answers, as `server.tool`. Any one of them is enough.
     pub answers: Vec<&'static str>,
 }
 
-/// Those that the ranking was tuned with.
+/// Returns the queries with which the ranking was tuned.
 pub fn queries() -> Vec<Query> {
     parse(include_str!("queries.txt"))
 }
 
-/// Those that it was not tuned with.
+/// Returns the queries with which the ranking was not tuned.
 pub fn unseen_queries() -> Vec<Query> {
     parse(include_str!("unseen.txt"))
 }
@@ -36,9 +36,9 @@ fn parse(text: &'static str) -> Vec<Query> {
     lines.map(query).collect()
 }
 
-/// The ranks of the first answers, by kind of query.
+/// The ranks of the first correct answers, by kind of query.
 pub struct Quality {
-    /// For each query its rank from 1, if it was found at all.
+    /// For each query, the rank of its first correct answer, counted from 1. `None` if no answer was found.
     ranks: BTreeMap<&'static str, Vec<Option<usize>>>,
     /// Questions whose answer was not among the first five hits, with those hits.
     missed: Vec<String>,
@@ -60,7 +60,7 @@ impl Quality {
         quality
     }
 
-    /// The share of queries with an answer among the first five.
+    /// Returns the share of queries with a correct answer among the first five hits.
     pub fn recall(&self) -> f64 {
         recall(self.ranks.values().flatten())
     }
@@ -75,7 +75,7 @@ fn recall<'a>(ranks: impl Iterator<Item = &'a Option<usize>>) -> f64 {
     mean(ranks.map(|rank| f64::from(u8::from(rank.is_some_and(|rank| rank <= FIRST)))))
 }
 
-/// The mean reciprocal rank.
+/// Returns the mean reciprocal rank.
 fn mrr<'a>(ranks: impl Iterator<Item = &'a Option<usize>>) -> f64 {
     mean(ranks.map(|rank| rank.map_or(0.0, |rank| 1.0 / f64::from(u32::try_from(rank).unwrap()))))
 }

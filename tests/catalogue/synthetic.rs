@@ -1,5 +1,5 @@
-//! A thousand tools that look like real ones, made from `services-1.txt` and `services-2.txt`; and the tools of the servers that are installed.
-//! For the search's tests and benchmark, and for whoever measures tokens.
+//! A thousand tools that look like real ones, generated from `services-1.txt` and `services-2.txt`, and the tools of the servers that are
+//! installed for tests. They are used by the tests and the benchmark of the search, and to measure tokens.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ struct Service<'a> {
     about: &'a str,
 }
 
-/// Things that a service manages.
+/// A kind of thing that a service manages.
 struct Resource<'a> {
     one: &'a str,
     many: &'a str,
@@ -44,7 +44,7 @@ struct Resource<'a> {
     parameters: Vec<&'a str>,
 }
 
-/// A thousand tools, by service.
+/// Returns a thousand tools, by service.
 pub fn services() -> BTreeMap<String, Arc<Manifest>> {
     let mut manifests = BTreeMap::new();
     let mut current: Option<(Service, Vec<Tool>)> = None;
@@ -76,13 +76,13 @@ pub fn services() -> BTreeMap<String, Arc<Manifest>> {
     manifests
 }
 
-/// The servers that are installed for tests, as they described themselves.
+/// Returns the recorded manifests of the servers that are installed for tests.
 pub fn installed() -> BTreeMap<String, Arc<Manifest>> {
     let read = |(server, text): (&str, &str)| (server.to_owned(), Arc::new(serde_json::from_str(text).unwrap()));
     INSTALLED.into_iter().map(read).collect()
 }
 
-/// Both.
+/// Returns the generated and the recorded manifests.
 pub fn all() -> BTreeMap<String, Arc<Manifest>> {
     services().into_iter().chain(installed()).collect()
 }
@@ -128,7 +128,7 @@ fn of_resource(service: &Service, resource: &Resource, verb: &str) -> Tool {
     tool(service, name, sentence(service, resource, verb), &parameters, &spaced(resource.one))
 }
 
-/// Services describe the same in different words.
+/// Returns a description of a tool. Services describe the same action in different words.
 fn sentence(service: &Service, resource: &Resource, verb: &str) -> String {
     let choices: &[&str] = match verb {
         "list" => &["List {many}", "Returns {many}, a page at a time", "Get all {many} with their status"],
@@ -209,7 +209,7 @@ fn schema(parameter: &str, thing: &str) -> Json {
     }
 }
 
-/// A name in small letters and blanks.
+/// Returns a name in lower case, with blanks between its words.
 fn spaced(name: &str) -> String {
     let mut words = String::new();
     for character in name.chars() {

@@ -1,4 +1,4 @@
-//! Input of hostile servers that tries to break a declaration, or its reader.
+//! Input of hostile servers that tries to break a declaration or the program that parses it.
 
 use hyperlight_mcp::catalog::{Manifest, Tool};
 use serde_json::{Map, Value as Json, json};
@@ -46,7 +46,7 @@ const NAMES: [&str; 24] = [
     "1e5",
 ];
 
-/// Each by a name of its own.
+/// Returns the hostile manifests, each with a different server name.
 pub fn servers() -> Vec<(String, Manifest)> {
     let all = [
         ("texts", texts()),
@@ -104,7 +104,7 @@ fn names() -> Vec<Tool> {
     ]
 }
 
-/// Names of tools that mean something to TypeScript, or to the module.
+/// Names of tools that have a meaning in TypeScript or in the module.
 const FUNCTIONS: [&str; 55] = [
     "all",
     "all_",
@@ -234,7 +234,7 @@ fn references() -> Vec<Tool> {
     tools
 }
 
-/// `json!` copies what it is given: it is put in place by hand.
+/// Nests a schema to the given depth. It inserts the inner schema with a pointer, because `json!` would copy it.
 fn nested(depth: usize, outer: &Json, place: &str) -> Json {
     let wrap = |inner, _| {
         let mut outer = outer.clone();
@@ -267,7 +267,7 @@ fn sizes() -> Vec<Tool> {
     ]
 }
 
-/// 5 MB in each of the places where a schema can have them, one tool each.
+/// Returns a server with 5 MB in each place where a schema can contain that much, one tool for each place.
 fn large() -> (String, Manifest) {
     let text = "x*/ ".repeat(5 * 1024 * 1024 / 4);
     let properties: Map<String, Json> =

@@ -1,4 +1,4 @@
-//! The declarations of tools, judged by TypeScript's own compiler: they compile, whatever a server's schemas are, and they are sound.
+//! Checks the declarations of tools with TypeScript's own compiler: they compile for every schema of a server, and they are sound.
 
 mod hostile;
 mod project;
@@ -49,7 +49,7 @@ fn recorded(name: &str) -> Manifest {
 
 const RECORDED: [&str; 4] = ["everything", "filesystem", "git", "memory"];
 
-/// Values that were tried with one schema.
+/// The number of values that were tried.
 #[derive(Default)]
 struct Tally {
     valid: usize,
@@ -57,7 +57,7 @@ struct Tally {
     invalid: usize,
 }
 
-/// Lines that must compile, and lines that must not.
+/// Returns TypeScript lines: some must compile, and some must not.
 fn assignments(index: usize, type_name: &str, schema: &Json, tally: &mut Tally) -> String {
     let validator = |schema: &Json| jsonschema::options().should_validate_formats(false).build(schema).unwrap();
     let (exact, reach, strict) = (validator(schema), validator(&within_reach(schema)), validator(&closed(schema)));
@@ -104,7 +104,8 @@ fn values_type_check_if_they_are_valid_and_not_if_they_are_invalid_within_typesc
         for (index, schema) in schemas.iter().enumerate() {
             let id = number * TOOLS_PER_SERVER + index;
             text += &assignments(id, &format!("all.Tool{index}Output"), schema, &mut tally);
-            // An input is an object at least: for those that say so themselves it is the same type.
+            // The input type is always an object type. If the schema already says that it is an object, input and output have the same
+            // type.
             if schema.get("type") == Some(&json!("object")) && schema.get("required") != Some(&json!([])) {
                 text += &assignments(id + SCHEMAS, &format!("all.Tool{index}Input"), schema, &mut tally);
             }
@@ -117,7 +118,7 @@ fn values_type_check_if_they_are_valid_and_not_if_they_are_invalid_within_typesc
     assert!(tally.valid > SCHEMAS && tally.in_place > SCHEMAS / 2 && tally.invalid > SCHEMAS, "too little was tried");
 }
 
-/// Declares in little stack: a schema's depth must not matter.
+/// Declares a server on a thread with a small stack, because the depth of a schema must not matter.
 fn declared(name: &str, manifest: &Manifest, failures: Failures) -> String {
     let declare = || declare_server(name, manifest, &style(failures));
     std::thread::scope(|scope| std::thread::Builder::new().stack_size(512 * 1024).spawn_scoped(scope, declare).unwrap().join().unwrap())
@@ -125,7 +126,7 @@ fn declared(name: &str, manifest: &Manifest, failures: Failures) -> String {
 
 #[test]
 fn hostile_and_recorded_manifests_compile_alone_and_together() {
-    // Values of such depth take stack to be copied and dropped.
+    // Copying and dropping such deep values needs a large stack.
     let all = std::thread::Builder::new().stack_size(64 * 1024 * 1024).spawn(compile_hostile_and_recorded).unwrap();
     all.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }

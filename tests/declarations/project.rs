@@ -1,4 +1,4 @@
-//! One TypeScript project of all that a test declares, and what the compiler says of it.
+//! A TypeScript project with all declarations of a test, and the errors that the compiler reports.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value as Json;
 
-/// A folder with sources, compiled at once.
+/// A folder with sources that are compiled together.
 pub struct Project {
     folder: tempfile::TempDir,
     files: Vec<String>,
@@ -60,12 +60,12 @@ fn compiler() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("node_modules/.bin/tsc")
 }
 
-/// A value as an expression, written in place.
+/// Returns a value as a TypeScript expression.
 pub fn expression(value: &Json) -> String {
     match value {
         Json::Array(items) => format!("[{}]", items.iter().map(expression).collect::<Vec<_>>().join(", ")),
         Json::Object(fields) => {
-            // In brackets: `__proto__: x` is no property.
+            // The key is in brackets, because `__proto__: x` would set the prototype instead of a property.
             let field = |(key, value): (&String, &Json)| format!("[{}]: {}", Json::from(key.as_str()), expression(value));
             format!("{{ {} }}", fields.iter().map(field).collect::<Vec<_>>().join(", "))
         }
@@ -73,12 +73,12 @@ pub fn expression(value: &Json) -> String {
     }
 }
 
-/// TypeScript ends a line at U+2028 too, even in a string.
+/// Escapes U+2028, because it ends a line in TypeScript, even in a string.
 fn in_one_line(scalar: &Json) -> String {
     scalar.to_string().replace('\u{2028}', "\\u2028")
 }
 
-/// The type that has exactly this value.
+/// Returns the type that contains exactly this value.
 pub fn exact_type(value: &Json) -> String {
     match value {
         Json::Array(items) => format!("[{}]", items.iter().map(exact_type).collect::<Vec<_>>().join(", ")),

@@ -1,4 +1,4 @@
-//! Schemas as servers could write them: any combination of what the declarations read, references and circles included.
+//! Schemas as servers could write them: any combination of the keywords that the declarations read, including references and cycles.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,16 +7,16 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Map, Value as Json, json};
 
 const DEFINITIONS: usize = 3;
-/// Names that look like others, and some that JavaScript's own objects have.
+/// Names that look like other names, and names that JavaScript's own objects have.
 const KEYS: [&str; 12] = ["a", "b", "c", "kind", "x-1", "x-y", "größe", "1", "", "constructor", "toString", "q\"\\\n"];
 
-/// Returns this many schemas, always the same ones.
+/// Returns this number of schemas. They are the same in each run.
 pub fn generated(count: usize) -> Vec<Json> {
     let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::deterministic_rng(RngAlgorithm::default()));
     (0..count).map(|_| document().new_tree(&mut runner).unwrap().current()).collect()
 }
 
-/// A whole schema with its definitions; one in four follows draft-07.
+/// A complete schema with its definitions. One in four follows draft-07.
 fn document() -> impl Strategy<Value = Json> {
     (schema(), vec(schema(), DEFINITIONS), 0..4_u8).prop_map(|(root, definitions, dialect)| {
         let definitions = definitions.into_iter().enumerate().map(|(index, mut definition)| {
@@ -36,7 +36,8 @@ fn document() -> impl Strategy<Value = Json> {
     })
 }
 
-/// A reference that leads back without a property or an element between has no meaning, and validators no end.
+/// Removes references that lead back to the same place without passing a property or an element. Such a reference has no meaning, and a
+/// validator would not end.
 fn break_circles(schema: &mut Json, place: usize) {
     let Json::Object(fields) = schema else { return };
     if fields.get("$ref").and_then(Json::as_str).is_some_and(|reference| place_of(reference) <= place) {
@@ -54,7 +55,7 @@ fn place_of(reference: &str) -> usize {
     reference.strip_prefix("#/$defs/d").map_or(0, |index| index.parse::<usize>().unwrap() + 1)
 }
 
-/// Tuples as draft-07 writes them.
+/// Converts tuples to the form of draft-07.
 fn to_draft_7(schema: &mut Json) {
     match schema {
         Json::Object(fields) => {

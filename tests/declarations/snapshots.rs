@@ -1,11 +1,11 @@
-//! Declarations for review: of representative tools, of the recorded servers, of the modules that are no server's.
+//! Declarations that a person reviews: those of representative tools, of the recorded servers, and of the modules that belong to no server.
 
 use hyperlight_mcp::catalog::{AgentFunction, Failures, assign_identifiers, declare_agent_module, declare_mcp, declare_server, signature};
 use serde_json::json;
 
 use super::{RECORDED, recorded, server, style, tool};
 
-/// A schema of everything that declarations can say.
+/// Returns a schema that uses everything that declarations can express.
 fn orders() -> serde_json::Value {
     json!({
         "type": "object",
@@ -74,7 +74,7 @@ fn recorded_servers_are_declared_as_it_was_reviewed() {
     }
 }
 
-/// An agent's own module.
+/// Returns the declaration of an agent's own module.
 pub fn math() -> String {
     let add = AgentFunction {
         name: "add".to_owned(),

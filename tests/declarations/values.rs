@@ -1,9 +1,9 @@
-//! Values for a schema: guesses, which a validator sorts into valid and invalid ones.
+//! Values for a schema. They are guessed, and a validator sorts them into valid and invalid ones.
 
 use serde_json::{Map, Value as Json, json};
 
 const MAX_DEPTH: usize = 5;
-/// Keywords that TypeScript has no word for: a value that breaks nothing else is not within its reach.
+/// Keywords that TypeScript cannot express. If a value violates only such keywords, TypeScript cannot refuse it.
 const OUT_OF_REACH: [&str; 17] = [
     "minimum",
     "maximum",
@@ -23,10 +23,10 @@ const OUT_OF_REACH: [&str; 17] = [
     "propertyNames",
     "contentEncoding",
 ];
-/// Properties that every value has: TypeScript takes it for a property.
+/// Names of properties that every value inherits. TypeScript accepts them as properties of the value.
 const INHERITED: [&str; 2] = ["\"constructor\"", "\"toString\""];
 
-/// A small generator of numbers: what it makes depends on the seed alone.
+/// A small random number generator. Its numbers depend only on the seed.
 pub struct Dice(u64);
 
 impl Dice {
@@ -46,7 +46,7 @@ impl Dice {
     }
 }
 
-/// A value that may be valid.
+/// Returns a value that may be valid.
 pub fn guess(schema: &Json, root: &Json, dice: &mut Dice, depth: usize) -> Json {
     let Json::Object(fields) = schema else { return anything(dice, depth) };
     if let Some(target) = fields.get("$ref").and_then(Json::as_str).and_then(|reference| root.pointer(reference.trim_start_matches('#'))) {
@@ -142,7 +142,7 @@ fn anything(dice: &mut Dice, depth: usize) -> Json {
     }
 }
 
-/// The value with one thing changed: mostly what makes it invalid.
+/// Returns the value with one change, which usually makes it invalid.
 pub fn changed(value: &Json, dice: &mut Dice, depth: usize) -> Json {
     match value {
         Json::Object(fields) if !fields.is_empty() && dice.below(4) > 0 => {
@@ -169,7 +169,7 @@ pub fn changed(value: &Json, dice: &mut Dice, depth: usize) -> Json {
     }
 }
 
-/// The schema without what TypeScript cannot say: a value that breaks this one must not type-check.
+/// Returns the schema without the keywords that TypeScript cannot express. A value that violates the returned schema must not type-check.
 pub fn within_reach(schema: &Json) -> Json {
     let text = schema.to_string();
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
@@ -180,17 +180,18 @@ fn relaxed(schema: &Json, combines: bool) -> Json {
     let Json::Object(fields) = schema else { return schema.clone() };
     let mut fields = fields.clone();
     fields.retain(|keyword, _| !OUT_OF_REACH.contains(&keyword.as_str()));
-    // Excess is looked for in all members of a union at once.
+    // TypeScript checks for excess properties in all members of a union together.
     let patterns = fields.shift_remove("patternProperties").is_some();
     let properties = fields.get("properties").and_then(Json::as_object);
     let mut required = fields.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
     let unnamed = required.any(|key| properties.is_none_or(|properties| !properties.contains_key(key)));
-    // An index signature must fit the named properties: it is wider than what the schema says of the others.
+    // The type of an index signature must include the types of the named properties, so it is wider than the schema of the other
+    // properties.
     let is_schema = fields.get("additionalProperties").is_some_and(Json::is_object);
     if patterns || combines || unnamed || is_schema && properties.is_some_and(|properties| !properties.is_empty()) {
         fields.shift_remove("additionalProperties");
     }
-    // A schema beside `nullable` refuses null where a validator reads it.
+    // If a schema has `nullable`, a validator still refuses null, so null is added in another way.
     let nullable = fields.shift_remove("nullable").is_some();
     if let Some(one_of) = fields.shift_remove("oneOf") {
         let all = fields.entry("allOf").or_insert_with(|| json!([])).as_array_mut().unwrap();
@@ -218,7 +219,7 @@ fn relaxed(schema: &Json, combines: bool) -> Json {
     json!({ "$schema": dialect, "$defs": definitions.as_object().cloned().unwrap_or_default(), "anyOf": [fields, { "type": "null" }] })
 }
 
-/// The schema with all objects closed: what is valid under it has no name that is not declared.
+/// Returns the schema with all objects closed. A value that is valid for it has only declared names.
 pub fn closed(schema: &Json) -> Json {
     match schema {
         Json::Object(fields) => {

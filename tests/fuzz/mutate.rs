@@ -1,4 +1,4 @@
-//! A stable mutation loop, for machines without a coverage-guided fuzzer. The same seed gives the same inputs.
+//! A deterministic mutation loop, for machines without a coverage-guided fuzzer. The same seed gives the same inputs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ const WORDS: [&str; 32] = [
 ];
 const MAX_BYTES: usize = 64 * 1024;
 
-/// Xorshift (Marsaglia, 2003): good enough to choose what to break.
+/// Xorshift (Marsaglia, 2003). It is good enough to choose mutations.
 pub struct Random(u64);
 
 impl Random {
@@ -60,7 +60,7 @@ impl Random {
     }
 }
 
-/// An input made from one of the seeds.
+/// Returns an input that is derived from one of the seeds.
 pub fn mutate(random: &mut Random, seeds: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = seeds[random.below(seeds.len())].clone();
     for _ in 0..=random.below(6) {
@@ -93,7 +93,7 @@ pub fn mutate(random: &mut Random, seeds: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// The corpus of a target: its files, in order of their names.
+/// Returns the files of a target's corpus, sorted by name.
 pub fn corpus(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(target);
     let mut files: Vec<PathBuf> = fs::read_dir(&folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();

@@ -1,4 +1,5 @@
-//! Runs one fuzz target, or all, for a time: `fuzz [TARGET|all] [SECONDS] [SEED]`. What breaks is written to a file and named.
+//! Runs one fuzz target, or all, for some time: `fuzz [TARGET|all] [SECONDS] [SEED]`. An input that breaks a target is written to a file,
+//! whose name is printed.
 
 #[path = "mutate.rs"]
 mod mutate;

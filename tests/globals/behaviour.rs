@@ -26,7 +26,7 @@ fn globals_are_as_the_platforms_own() {
         equal(["fetch", "process", "Buffer", "Intl", "window"].map((name) => typeof globalThis[name]), Array(5).fill("undefined"));
         "#,
     );
-    // What a run did to a global is gone with it.
+    // A change of a global ends with its run.
     assert_eq!(evaluate("export const handler = () => typeof URL"), json!("function"));
 }
 
@@ -251,7 +251,7 @@ fn dates_and_numbers_are_written_for_people_without_intl() {
     );
 }
 
-/// The error of a run that fails.
+/// Returns the error of a run that fails.
 fn failure(code: &str) -> (String, String) {
     let error = sandboxes().run(request(code)).value.unwrap_err();
     (error.code().to_owned(), error.redacted(&Redactor::new(None, None)).to_string())

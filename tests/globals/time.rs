@@ -1,4 +1,4 @@
-//! `sleep`, timers and the clocks: who goes first, what counts against the run, and what ends it.
+//! `sleep`, timers and the clocks: their order, the time that counts towards the run's limit, and what ends them.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::guest::{assert_in_guest, evaluate, request, sandboxes, scale, value};
 
-/// Longer than any run here.
+/// Code that sleeps for longer than any run of these tests.
 const FOREVER: &str = "import { sleep } from \"host:mcp\"; console.log(\"waits\"); export const handler = () => sleep(3_600_000);";
 
 #[test]
@@ -24,7 +24,7 @@ fn two_sleeps_at_once_take_as_long_as_the_longer() {
     let result = evaluate(code);
     assert_eq!(result["order"], json!(["200", "400", "600"]));
     let took = result["took"].as_f64().unwrap();
-    // One after the other they would take 1200.
+    // If the sleeps ran one after the other, they would take 1200 ms.
     assert!((600.0..1200.0).contains(&took), "{took}");
 }
 
@@ -115,7 +115,7 @@ fn a_sleep_counts_against_the_run_and_ends_at_its_deadline() {
     assert!(begun.elapsed() < Duration::from_secs(5) * scale());
 }
 
-/// A run that sleeps, stopped for this reason once it has begun to.
+/// Returns the outcome of a run that sleeps and that is stopped for this reason, after it has begun to sleep.
 fn stopped(reason: StopReason) -> (RunOutcome, Duration) {
     let mut sleeping = request(FOREVER);
     let stop = sleeping.stop.clone();
@@ -155,7 +155,7 @@ fn the_clock_begins_with_the_run_and_only_goes_forward() {
         assert_eq!(result["sorted"], json!(true));
         assert_eq!(result["json"], json!(true));
         let first = result["first"].as_f64().unwrap();
-        // Not from when the guest booted, which all runs share.
+        // The time does not count from the boot of the guest, which all runs share.
         assert!((0.0..=took).contains(&first), "{first} in a run of {took}");
         assert!(result["origin"].as_f64().unwrap() >= before - 1.0, "{result}");
         assert!(result["apart"].as_f64().unwrap() < 1_000.0, "{result}");

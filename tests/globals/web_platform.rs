@@ -1,5 +1,5 @@
-//! The web platform tests' cases for encodings, URLs and base64, in the guest. What fails is expected to, by its name, with the
-//! reason beside it; a case that begins to pass fails the test as well, so that the list says how it is.
+//! The cases of the web platform tests for encodings, URLs and base64, in the guest. The cases that are expected to fail are listed by
+//! name, each with its reason. If a listed case passes, the test fails too, so that the list stays correct.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use crate::guest::{evaluate, evaluate_on};
 
-/// Runs a handler that gives `{ cases, failed: [name, …] }`, and holds what failed against what is expected to.
+/// Runs a handler that returns `{ cases, failed: [name, …] }`, and compares the failed cases with the expected ones.
 fn hold(code: &str, data: &str, least: u64, expected: &str) {
     let result = evaluate_on(code, data);
     assert!(result["cases"].as_u64().unwrap() >= least, "only {} cases", result["cases"]);
@@ -184,7 +184,7 @@ fn encodings_are_as_the_standard_says() {
 
 #[test]
 fn byte_order_marks_are_taken_away_unless_they_are_asked_for() {
-    // encoding/textdecoder-ignorebom: each mark, dropped once and kept on request.
+    // encoding/textdecoder-ignorebom: each byte order mark is removed once, or kept on request.
     let code = r#"
         const MARKED = { "utf-8": [0xef, 0xbb, 0xbf, 0x61], "utf-16le": [0xff, 0xfe, 0x61, 0], "utf-16be": [0xfe, 0xff, 0, 0x61] };
         export const handler = () => Object.entries(MARKED).map(([encoding, list]) => {

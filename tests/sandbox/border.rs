@@ -1,4 +1,4 @@
-//! Tests of the border of the VM, and of the limits of agent code there: it speaks to the host by the prelude alone, and not at all once its
+//! Tests of the border of the VM, and of the limits of agent code there: it can call the host only through the prelude, and not after its
 //! run has ended.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -34,7 +34,8 @@ async fn agent_code_has_no_name_for_what_the_prelude_alone_has() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_stack_and_no_patched_method_hands_the_hosts_functions_out() {
-    // Whatever runs beside the prelude's own code: a stack's functions, a patched method's `this` and arguments.
+    // The code records every function and object that is visible beside the prelude's own code: functions in a stack, and `this` and
+    // arguments of patched methods.
     let code = r#"
         import { echo } from "host:test";
         const { apply } = Reflect;
@@ -69,7 +70,7 @@ async fn no_stack_and_no_patched_method_hands_the_hosts_functions_out() {
     assert_eq!(value(evaluate(code).await), json!([0, true]));
 }
 
-/// Answers at once, and counts.
+/// Answers each call immediately, and counts the calls.
 #[derive(Default)]
 struct Counting {
     calls: AtomicUsize,
@@ -105,7 +106,7 @@ async fn nothing_runs_and_nothing_is_called_after_a_run_has_handed_over_its_valu
     assert!(started.elapsed() < timeout, "the run did not wait for its deadline");
 }
 
-/// Moments that differ from run to run and are the same in each test run.
+/// Returns moments that differ between the runs of a test, but not between test runs.
 fn moments() -> impl Iterator<Item = Duration> {
     let state = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
     std::iter::repeat_with(move || {
@@ -120,7 +121,7 @@ fn moments() -> impl Iterator<Item = Duration> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_was_stopped_never_goes_on_whenever_that_was() {
-    // It ends by itself only where a call throws, which none does.
+    // The code ends by itself only if a call throws, which no call does.
     let code = r#"
         import { echo, later, wait } from "host:test";
         export const handler = async () => {
@@ -152,7 +153,7 @@ async fn a_run_that_was_stopped_never_goes_on_whenever_that_was() {
     }
 }
 
-/// Answers with so many bytes, at once, and notes what it was asked.
+/// Answers immediately with a given number of bytes, and records the arguments.
 struct Large {
     bytes: usize,
     asked: Mutex<Vec<Value>>,

@@ -1,4 +1,4 @@
-//! Nothing of a run is found by another, wherever it was put; and what must differ between runs does.
+//! No run finds data of another run, wherever that run stored it. What must differ between runs does differ.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{request, run, sandboxes, value};
 
-/// Puts something wherever a guest can, and says what it found there before.
+/// Stores a value wherever a guest can store one, and returns the values that it found there.
 const PLANT: &str = r#"
     import * as all from "host:test";
     import module, { echo } from "host:test";
@@ -73,7 +73,7 @@ async fn what_a_run_plants_anywhere_is_not_there_in_the_next() {
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_that_a_run_gets_holds_nothing_of_another() {
     let sandboxes = Arc::new(sandboxes());
-    // Fills the heap, gives it back to the engine, and looks at what new buffers hold.
+    // Fills the heap, frees it, and checks the contents of new buffers.
     let code = r"
         export const handler = () => {
             const size = 1 << 20;

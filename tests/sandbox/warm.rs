@@ -1,4 +1,4 @@
-//! VMs that wait for the next run.
+//! Tests of VMs that are booted in advance and wait for the next run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::{request, run, sandboxes, value};
 
 const ONE: &str = "export const handler = () => 1";
 
-/// Booted, with as many VMs waiting as there are to be.
+/// Returns booted sandboxes, after the configured number of VMs is waiting.
 async fn warm(settings: WarmVms) -> Arc<Sandboxes> {
     let sandboxes = Arc::new(sandboxes().with_warm_vms(settings));
     sandboxes.boot().unwrap();
@@ -18,7 +18,7 @@ async fn warm(settings: WarmVms) -> Arc<Sandboxes> {
     sandboxes
 }
 
-/// Until so many VMs wait; a minute at most.
+/// Waits until this number of VMs is waiting, for at most a minute.
 async fn until(sandboxes: &Sandboxes, vms: usize) {
     let waiting = async {
         while sandboxes.waiting_vms() != vms {
@@ -48,7 +48,7 @@ async fn none_waits_where_none_is_to_or_none_has_room() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_runs_they_are_given_up_and_the_next_run_has_them_made_again() {
-    // Long enough for two to be made, in an emulated machine as well.
+    // This time is long enough to create two VMs, even in an emulated machine.
     let idle_ms = if std::env::var_os("HYPERLIGHT_MCP_EMULATED").is_some() { 6_000 } else { 1_000 };
     let sandboxes = warm(WarmVms { idle_ms, ..WarmVms::default() }).await;
     until(&sandboxes, 0).await;

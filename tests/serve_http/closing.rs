@@ -19,7 +19,7 @@ async fn requests_in_progress_end_well_and_no_more_are_taken() {
     taken(&server.probe.started, "the call").await;
     let http = server.http.clone();
     let closing = tokio::spawn(async move { http.close().await });
-    // The stream of notifications does not hold up the end.
+    // An open stream of notifications does not delay the end.
     timeout(PATIENCE, stream.bytes()).await.unwrap().unwrap();
     let refused = server.call(None, "whoami").await;
     assert_eq!((refused.status.as_u16(), refused.retry_after.as_deref()), (503, Some("1")));

@@ -1,4 +1,4 @@
-//! Clients that misbehave: nobody else notices.
+//! Clients that misbehave do not affect other clients.
 
 use std::time::Duration;
 

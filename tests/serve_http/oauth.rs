@@ -24,7 +24,7 @@ struct Issuer {
     key: Ed25519KeyPair,
     /// The number of times that the keys were fetched.
     fetches: Arc<AtomicUsize>,
-    /// Holds the keys back while it has no permit.
+    /// The keys are not sent while this has no permit.
     gate: Arc<Semaphore>,
 }
 
@@ -100,7 +100,7 @@ async fn what_an_expired_token_has_left_open_ends_and_a_later_one_begins_anew() 
     let settings = ProtectedResource { resource: RESOURCE.into(), issuer: issuer.url.clone(), jwks_url: None, scopes: Vec::new() };
     let server = start(HttpOptions { oauth: Some(settings), ..HttpOptions::default() }).await;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    // The tolerance for clocks, 60 seconds, ends soon.
+    // The tolerance of 60 seconds for clocks ends soon.
     let ends_soon = issuer.token("k", "exp", json!(now - 56));
     server.session(Some(&issuer.token("k", "sub", json!("eve")))).await;
     server.session(Some(&ends_soon)).await;

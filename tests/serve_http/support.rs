@@ -27,7 +27,7 @@ pub const ONE: &str = "0123456789abcdef0123456789abcdef";
 pub const TWO: &str = "fedcba9876543210fedcba9876543210";
 const ERA: &str = "2026-07-28";
 
-/// The events that a test waits for, and the calls that it holds back.
+/// Signals of calls that have started, and permits that let calls end.
 #[derive(Debug)]
 pub struct Probe {
     pub started: Semaphore,
@@ -64,7 +64,7 @@ impl ServerHandler for Handler {
     }
 }
 
-/// A server on a port of this machine.
+/// A server on a local port.
 pub struct Server {
     pub http: Arc<HttpServer>,
     pub metrics: Arc<Metrics>,

@@ -22,7 +22,7 @@ async fn a_client_that_trusts_the_certificate_is_served_and_plain_http_is_not() 
     server.client = client(Some(made.cert.der().clone()));
     assert_eq!(server.call(None, "whoami").await.result(), "nobody");
     assert!(!exchange(&server, b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").await.contains("HTTP/1.1 200"));
-    // A client that never ends its handshake is given up.
+    // The server closes the connection of a client that never completes its handshake.
     let mut silent = server.raw().await;
     silent.write_all(&[0x16]).await.unwrap();
     assert_eq!(server.call(None, "whoami").await.result(), "nobody");

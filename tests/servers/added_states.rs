@@ -1,5 +1,6 @@
-//! No sequence of changes lets an agent call, or see the name of, a server that another agent has added or a provider brings, unless it is granted and
-//! approved as it is. A plain model of the decisions stands beside the gateway. `grants_states` does the same for servers of the config.
+//! After any sequence of changes, an agent can call a server that another agent has added or a provider provides, or see its name, only if
+//! it is granted and approved in its present form. A simple model of the decisions is compared with the gateway. `grants_states` does the
+//! same for servers of the config.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,10 +18,10 @@ use serde_json::{Value as Json, json};
 use crate::support::{FIXTURE, TestFolder, guest_choice, patience, pid_of, send, within};
 
 const AGENTS: [&str; 3] = ["ann", "bob", "cleo"];
-/// The names that agents ask for, so that they meet.
+/// The names that agents request. There are few of them, so that names collide.
 const WISHES: [&str; 2] = ["Alpha", "Beta"];
 const PROVIDED: [&str; 2] = ["acme--gamma", "acme--delta"];
-/// What the one toolbox has. No two patterns that match one tool have the same length.
+/// The possible patterns of the only toolbox. Patterns that match the same tool have different lengths.
 const PATTERNS: [&[&str]; 7] = [
     &["*/*"],
     &["alpha/*", "beta/grab_*", "acme--gamma/*"],
@@ -35,10 +36,10 @@ const TOOLBOX: &str = "box";
 #[derive(Debug, Clone)]
 enum Step {
     Add(usize, usize, usize),
-    /// An agent changes or removes a server, its own or not.
+    /// An agent changes or removes a server, its own or another's.
     Update(usize, usize, usize),
     RemoveAdded(usize, usize),
-    /// The provider brings a variant of a server from now on, or does not.
+    /// From now on, the provider provides a variant of a server, or no longer provides the server.
     Offer(usize, Option<usize>),
     Reload,
     Approve(usize),
@@ -46,7 +47,7 @@ enum Step {
     Toolbox(usize),
     Grant(usize),
     Ungrant(usize),
-    /// Kills a server's process.
+    /// Kills the process of a server.
     Crash(usize),
     /// Ends the gateway and opens another one on the same state.
     Reopen,
@@ -72,7 +73,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The tools of each variant of a server.
+/// Returns the tools of a variant of a server.
 fn tools(variant: usize) -> [String; 2] {
     [format!("grab_{variant}"), format!("mend_{variant}")]
 }
@@ -81,10 +82,10 @@ fn tool(number: usize) -> String {
     tools(number / 2)[number % 2].clone()
 }
 
-/// A server as it is now.
+/// The present state of a server.
 #[derive(Debug, Clone)]
 struct Server {
-    /// The agent that has added it. `None`: the provider brings it.
+    /// The agent that has added the server. `None` if the provider provides it.
     owner: Option<&'static str>,
     /// The name of its log.
     log: String,
@@ -92,11 +93,11 @@ struct Server {
     approved: Option<usize>,
 }
 
-/// What was decided, as a person would write it down.
+/// The decisions that were made, as a person would write them down.
 #[derive(Debug, Default)]
 struct Model {
     servers: BTreeMap<String, Server>,
-    /// Approvals of servers that the provider does not bring now.
+    /// Approvals of servers that the provider does not provide at present.
     kept: BTreeMap<String, usize>,
     toolbox: usize,
     granted: BTreeMap<&'static str, bool>,
@@ -104,12 +105,12 @@ struct Model {
 }
 
 impl Model {
-    /// Returns the server that a step means.
+    /// Returns the server that the number of a step selects.
     fn nth(&self, number: usize) -> Option<String> {
         self.servers.keys().nth(number % self.servers.len().max(1)).cloned()
     }
 
-    /// Returns the patterns that may concern a server, without their `!`, the server's part removed, in their order.
+    /// Returns the patterns that may apply to a server, in order: whether each one denies (`!`), and its part after the server's name.
     fn fitting(&self, agent: &str, name: &str, server: &Server) -> Vec<(bool, &'static str)> {
         let given = self.granted.get(agent) == Some(&true);
         let fits = |pattern: &&'static str| {
@@ -125,7 +126,7 @@ impl Model {
         PATTERNS[self.toolbox].iter().filter(|_| given).filter_map(fits).collect()
     }
 
-    /// Returns whether agents without a grant get everything: until the first one has a grant.
+    /// Returns whether agents without a grant may use everything. This is true until an agent gets its first grant.
     fn grants_by_default(&self) -> bool {
         self.granted.is_empty()
     }
@@ -166,7 +167,7 @@ impl Callbacks for CallsAllowed {
     }
 }
 
-/// What the provider answers: variants by the servers' names.
+/// The variants that the provider answers, by the servers' names.
 type Offers = Arc<Mutex<BTreeMap<&'static str, usize>>>;
 
 struct World {
@@ -295,7 +296,7 @@ impl World {
                 self.gateway.close().await;
                 self.gateway = Self::open(&self.test_folder, &self.offers).await;
                 self.read_offers();
-                // What a provider brings after the opening is enabled by nobody.
+                // Servers of a provider are not enabled automatically when a gateway is opened.
                 for name in self.model.servers.keys().filter(|name| self.model.is_in_force(name)) {
                     self.gateway.enable(name).unwrap();
                 }
@@ -307,7 +308,8 @@ impl World {
         }
     }
 
-    /// Notes what the gateway has just read from the provider. An approval is kept for a server that comes back as it was approved.
+    /// Updates the model after the gateway has read the provider's servers. If a server returns in the form that was approved, it is still
+    /// approved.
     fn read_offers(&mut self) {
         let Model { servers, kept, .. } = &mut self.model;
         for name in PROVIDED {
@@ -327,7 +329,7 @@ impl World {
     fn crash(&self, log: &str) {
         let events = self.test_folder.events(log);
         let Some(pid) = events.iter().rev().find(|event| event["pid"].is_i64()).map(pid_of) else { return };
-        // Another program may have the number by now.
+        // Another program may have this process id now.
         let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         if command.contains(&self.test_folder.path("").display().to_string()) {
             send(libc::SIGKILL, pid);
@@ -343,7 +345,7 @@ impl World {
         assert!(outcome.is_err() || may, "{agent} called {server}/{tool}: {:?}", self.model);
         let is_enabled = self.gateway.servers().unwrap().iter().any(|status| status.name == server && status.enabled && status.approved);
         if may && is_enabled {
-            // A process that was killed may be noticed by this call.
+            // The call may be the first to notice that the process was killed.
             if outcome.as_ref().is_err_and(|error| error.code() == "ERR_SERVER_EXITED") {
                 outcome = within(patience(), "a call", call()).await;
             }
@@ -351,7 +353,7 @@ impl World {
         }
     }
 
-    /// Compares everything that each agent sees with the model, and the processes with the approvals.
+    /// Compares everything that each agent sees with the model, and the running processes with the approvals.
     fn check_views(&self) {
         for agent in AGENTS {
             let handle = self.agent(agent);
@@ -395,7 +397,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
             let mut world = World::new().await;
-            // A start from which calls succeed.
+            // These steps lead to a state in which calls succeed.
             for step in [Step::Add(0, 0, 0), Step::Add(1, 1, 1), Step::Offer(0, Some(0)), Step::Reload, Step::Approve(0), Step::Approve(1), Step::Approve(2)] {
                 world.take(&step).await;
             }

@@ -1,4 +1,4 @@
-//! Agents of one gateway: nothing of one is seen by another. Through the crate's own API, with a real server.
+//! Agents of one gateway do not see anything of each other. Tests through the crate's own API, with a real server.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::support::{object, patience, until, within};
 const NOTE: &str = "fixture://note.txt";
 const WATCHED: [&[&str]; 2] = [&["--resources"], &["--resources", "--era", "2026"]];
 
-/// Somebody who answers every question with their name, and notes what they were asked.
+/// A person who answers every question with their name, and records the questions.
 struct NamedPerson {
     name: String,
     decision: Decision,
@@ -88,7 +88,7 @@ impl Callbacks for NamedPerson {
     }
 }
 
-/// An answer takes a moment, in which others ask.
+/// Waits for a moment, so that others can ask in the meantime.
 async fn thought() {
     tokio::time::sleep(Duration::from_millis(3)).await;
 }
@@ -101,7 +101,7 @@ fn silent(setup: &Setup, name: &str) -> Agent {
     setup.gateway.agent(name, IdentityOptions::default()).unwrap()
 }
 
-/// A server whose writes ask, and a gateway whose operator would say yes to all.
+/// Opens a gateway with a server whose writes need permission. The operator would allow all of them.
 async fn asking_room(flags: &[&str]) -> (Setup, Arc<NamedPerson>) {
     let operator = NamedPerson::deciding("operator", Decision::Session);
     let setup = Setup::asked_by(flags, &json!({ "confirm": "writes", "elicits": true }), Some(operator.callbacks())).await;
@@ -132,7 +132,7 @@ async fn manage(agent: &Agent, action: &str) -> Json {
     tools_of(agent).execute("manage_mcp", &json!({ "action": action, "server": ONE }), &Stop::new()).await.unwrap()
 }
 
-/// A call that is pending until something ends it, and has reached the server.
+/// Starts a call that stays pending until something ends it. Waits until it has reached the server.
 async fn pending(setup: &Setup, agent: &Agent) -> tokio::task::JoinHandle<Result<Json>> {
     let sent = || setup.test_folder.events(ONE).iter().filter(|event| event["name"] == "hang").count();
     let (before, agent) = (sent(), agent.clone());
@@ -166,11 +166,11 @@ async fn a_session_yes_of_one_agent_is_not_anothers() {
     assert_eq!(first.asked().len(), 1);
     assert_eq!(write(&other).await, "ERR_CALL_DENIED");
     assert_eq!((second.asked().len(), operator.asked().len()), (1, 0));
-    // The operator's own yes is the operator's alone as well, and an agent's is not the operator's.
+    // The operator's permission is valid only for the operator, and an agent's is not valid for the operator.
     assert_eq!(write(&setup.gateway).await, "no error");
     assert_eq!(operator.asked().len(), 1);
     assert_eq!(write(&other).await, "ERR_CALL_DENIED");
-    // Two agents of one name are two agents.
+    // Two agents with the same name are different agents.
     let twin = agent_of(&setup, &first);
     assert_eq!(write(&twin).await, "no error");
     assert_eq!(first.asked().len(), 2);
@@ -244,7 +244,7 @@ async fn a_model_disables_for_its_agent_alone_and_a_person_for_all() {
     assert_eq!(code(&other, "echo", json!({ "value": 1 })).await, "no error");
     assert!(agent.list_modules().unwrap().iter().all(|module| module.specifier != "host:mcp-one"));
     assert!(other.list_modules().unwrap().iter().any(|module| module.specifier == "host:mcp-one"));
-    // A test of the connection by one model leaves the calls of the other alone, too.
+    // If one model tests the connection, the calls of the other one continue.
     let spawned = setup.test_folder.count(ONE, "spawn");
     assert_eq!(manage(&agent, "test").await["connected"], true);
     assert_eq!((setup.test_folder.count(ONE, "spawn"), others.is_finished()), (spawned, false));
@@ -286,7 +286,7 @@ async fn a_resource_that_changes_is_told_to_whom_has_subscribed_and_to_nobody_el
         until("the event", || (updates(&told) == 1).then_some(())).await;
         assert_eq!((updates(&told_other), updates(&setup.told)), (0, 0), "{flags:?}");
 
-        // With the end of one subscription, the other goes on; with the last one, the server is asked for no more.
+        // When one subscription ends, the other one continues. After the last one, the server is asked to unsubscribe.
         second.subscribe(ONE, NOTE).await.unwrap();
         first.unsubscribe(ONE, NOTE).await.unwrap();
         call(&first, "touch", json!({})).await.unwrap();
@@ -299,7 +299,7 @@ async fn a_resource_that_changes_is_told_to_whom_has_subscribed_and_to_nobody_el
         call(&third, "touch", json!({})).await.unwrap();
         until("the third's event", || (updates(&told_other) == 2).then_some(())).await;
         let before = unsubscribed();
-        // It is dropped, and not closed.
+        // The agent is dropped without being closed.
         drop(third);
         until("the server to be told", || (unsubscribed() > before).then_some(())).await;
         setup.gateway.close().await;
@@ -354,7 +354,7 @@ async fn close_ends_what_is_of_the_agent_and_nothing_else() {
         assert_eq!(report.outcome.value.unwrap_err().code(), "ERR_CLOSED");
     }
 
-    // What begins after the end does not begin.
+    // No work can be started after the end.
     assert_eq!(code(&agent, "echo", json!({ "value": 1 })).await, "ERR_CLOSED");
     assert_eq!(code_of(agent.sandbox(ToolErrors::Return, None)), "ERR_CLOSED");
     assert_eq!(code_of(agent.declarations(None, ToolErrors::Return)), "ERR_CLOSED");
@@ -372,7 +372,7 @@ async fn close_ends_what_is_of_the_agent_and_nothing_else() {
     assert_eq!(code_of(setup.gateway.agent("late", IdentityOptions::default())), "ERR_CLOSED");
 }
 
-/// Never answers, and tells when it is no longer waited for.
+/// A person who never answers. The value is dropped when nobody waits for the answer any more.
 struct Thinking(Mutex<Option<Arc<()>>>);
 
 impl Callbacks for Thinking {
@@ -424,7 +424,7 @@ async fn a_revocation_takes_back_what_was_allowed_for_the_session_to_all_agents(
     setup.gateway.close().await;
 }
 
-/// One request of an interleaving: the agent that makes it, and what it asks.
+/// One request of an interleaving: its agent, its kind, and a delay before it.
 #[derive(Clone, Copy)]
 struct Step {
     agent: usize,
@@ -432,7 +432,7 @@ struct Step {
     delay_ms: u64,
 }
 
-/// Steps in an order that a seed decides.
+/// Returns steps in an order that depends only on the seed.
 fn interleaving(seed: u64) -> Vec<Step> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = |below: u64| {
@@ -445,14 +445,14 @@ fn interleaving(seed: u64) -> Vec<Step> {
     (0..12).map(|_| Step { agent: small(next(2)), kind: small(next(4)), delay_ms: next(6) }).collect()
 }
 
-/// Makes one request, and checks that the answer is the agent's own.
+/// Makes one request, and checks that the answer belongs to this agent.
 async fn take(agent: &Agent, name: &str, sandbox: &Arc<Sandbox>, number: usize, step: Step) {
     tokio::time::sleep(Duration::from_millis(step.delay_ms)).await;
     let mark = format!("{name} asks {number}");
     match step.kind {
         0 => {
             let outcome = call(agent, "write_note", json!({ "text": mark })).await;
-            // One of the two is always refused by its person.
+            // One of the two persons refuses every write.
             assert_eq!(code_of(outcome), if name == "yes" { "no error" } else { "ERR_CALL_DENIED" });
         }
         1 => {

@@ -1,4 +1,5 @@
-//! The audit through the crate's own API, with real servers, runs and processes: what is recorded, and what is told of what was lost.
+//! Tests of the audit through the crate's own API, with real servers, runs and processes: what is recorded, and what is reported about lost
+//! rows.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -98,7 +99,7 @@ async fn what_an_agent_is_granted_is_recorded() {
     gateway.close().await;
 }
 
-/// Returns the rows about grants: agent, action, toolbox, patterns, and who did it. The digest of a config's grants is left out.
+/// Returns the rows about grants: agent, action, toolbox, patterns, and who made the change. Omits the digest of a config's grants.
 async fn grants(gateway: &Gateway) -> Json {
     let rows = rows(gateway, AuditKind::Grant).await;
     let told = |row: &AuditRow| {
@@ -153,7 +154,7 @@ async fn each_call_is_recorded_once_whoever_makes_it_and_however_it_ends() {
     let stop = Stop::new();
     let call = |tool: &'static str, arguments: Json| agent.call_tool("one", tool, object(arguments), CallOptions::default(), &stop);
     call("echo", json!({ "value": "hello" })).await.unwrap();
-    // The same by the tool's direct name, without an agent.
+    // This is the same call by the tool's direct name, without an agent.
     gateway.call_direct("mcp_one_echo", object(json!({ "value": "hello" })), CallOptions::default(), &Stop::new()).await.unwrap();
     let sandbox = agent.sandbox(ToolErrors::Return, None).unwrap();
     let code = "import { echo } from 'host:mcp-one'; export const handler = () => echo({ value: 'hello' })";
@@ -222,7 +223,7 @@ async fn contents_are_kept_only_where_the_option_says_so_and_without_secrets() {
     gateway.close().await;
 }
 
-/// Tells a process of the test below which folder it records in, how it is called, and how it ends.
+/// The variable that contains the folder, the name and the kind of end of a process that records, for the test below.
 const ROLE: &str = "HYPERLIGHT_MCP_TEST_RECORDS";
 
 fn open_audit(folder: &str) -> Audit {
@@ -238,7 +239,8 @@ fn open_audit(folder: &str) -> Audit {
     Audit::open(&store, options)
 }
 
-/// Records numbered events as `name`, and says each number, until it is killed; or a hundred, and closes.
+/// Records numbered events as `name`, and prints each number, until the process is killed. If it has to close, it records a hundred events
+/// and closes the audit.
 #[test]
 fn a_process_that_records() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -250,7 +252,7 @@ fn a_process_that_records() {
         println!("said {number}");
         std::io::stdout().flush().unwrap();
         if number % 20 == 0 {
-            // A pace that the queue can follow.
+            // The queue can follow this pace.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -258,7 +260,7 @@ fn a_process_that_records() {
     println!("closed");
 }
 
-/// A process that records.
+/// A process that records events.
 struct Recording {
     name: String,
     child: Child,
@@ -275,7 +277,7 @@ impl Recording {
         Self { name, child, output }
     }
 
-    /// Reads what it says until a number, or until it has ended. Returns the last number.
+    /// Reads the printed numbers until `number`, or until the process has ended. Returns the last number.
     fn read_to(&mut self, number: u64) -> u64 {
         let mut last = 0;
         let mut line = String::new();
@@ -288,7 +290,7 @@ impl Recording {
         last
     }
 
-    /// Kills it, and returns the last number that it has said.
+    /// Kills the process, and returns the last number that it has printed.
     fn kill(&mut self) -> u64 {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -301,7 +303,7 @@ fn random(below: u64) -> u64 {
     RandomState::new().hash_one(0) % below
 }
 
-/// Checks the rows of one process: the first events without a gap between them, and a row for those that are missing.
+/// Checks the rows of one process: its first events without a gap, and a row about the events that are missing.
 fn check(all: &[AuditRow], name: &str, pid: u32, said: u64, is_killed: bool) {
     let prefix = format!("{name}-");
     let numbers: Vec<u64> =
@@ -311,7 +313,7 @@ fn check(all: &[AuditRow], name: &str, pid: u32, said: u64, is_killed: bool) {
     let gaps: Vec<_> = all.iter().filter(|row| row.kind == AuditKind::Gap && row.details.pid == pid).collect();
     let lost: u64 = gaps.iter().map(|row| row.details.lost.unwrap()).sum();
     assert!(gaps.len() <= 1 && (is_killed || gaps.is_empty()), "{name}: {gaps:?}");
-    // It may have recorded an event that it did not come to say.
+    // The process may have recorded an event whose number it has not printed.
     assert!((said..=said + 1).contains(&(written + lost)), "{name}: {written} written, {lost} lost, {said} said");
 }
 
@@ -341,7 +343,7 @@ fn processes_that_are_killed_at_random_leave_a_whole_chain_that_says_how_much_is
     for (name, pid, said, is_killed) in &ended {
         check(&all, name, *pid, *said, *is_killed);
     }
-    // What was told once is not told again.
+    // A gap that was reported once is not reported again.
     assert_eq!(audit.verify().unwrap().gaps, report.gaps);
     audit.close(Duration::from_mins(1));
     assert_eq!(std::fs::read_dir(folder.path().join("audit")).unwrap().count(), 0);

@@ -1,4 +1,4 @@
-//! Connections against real processes: what answers, what fails and how soon, and what is left running.
+//! Tests of connections with real processes: what answers, what fails and how soon, and that nothing is left running.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::support::{SilentObserver, TestFolder, object, patience, said, scaled, send, told, until, within, write_script};
 
 const WIRE_LIMIT: usize = 16 * 1024 * 1024;
-/// Closing takes a server's own time, SIGTERM's and SIGKILL's: at most 2 s for each of the first two.
+/// The longest time that closing takes: at most 2 s until the server ends by itself, at most 2 s after SIGTERM, and the time after SIGKILL.
 const CLOSE_LIMIT: Duration = Duration::from_millis(4500);
 
 async fn call(connection: &Connection, tool: &str, arguments: Json) -> hyperlight_mcp::Result<Json> {
@@ -107,7 +107,7 @@ async fn a_crash_in_a_call_tells_the_exit_code_and_the_last_words() {
     let error = call(&connection, "crash", json!({ "code": 7 })).await.unwrap_err();
     let Error::ServerExited { during, status, stderr, .. } = &error else { panic!("{error}") };
     assert_eq!((during.as_str(), status.as_str()), ("during s.crash", "it exited with code 7"));
-    // The last twenty lines, in their order.
+    // These are the last twenty lines, in their order.
     assert_eq!(said(stderr), format!("; the last lines of its standard error: {}", lines[5..].join(" | ")));
     assert!(!connection.is_live());
     let error = call(&connection, "echo", json!({ "value": 1 })).await.unwrap_err();
@@ -189,7 +189,7 @@ async fn a_connection_that_is_given_up_while_it_is_made_leaves_nothing_running()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_death_fails_all_pending_calls_at_once() {
-    // A busy machine may delay one round; what is slow by itself is slow in each.
+    // A busy machine may delay one round. If the code itself is slow, every round is slow.
     let mut delays = Vec::new();
     for _ in 0..5 {
         let test_folder = TestFolder::new();
@@ -230,7 +230,7 @@ async fn what_a_server_leaves_behind_ends_with_the_server() {
     let test_folder = TestFolder::new();
     let connection = test_folder.open(&["--leave-child"]).await.unwrap();
     test_folder.logged("s", "linger", |_| true).await;
-    // The child holds the server's pipes open: its end is seen by its exit alone.
+    // The child keeps the server's pipes open, so only the exit of the process shows that the server has ended.
     let error = call(&connection, "crash", json!({ "code": 9 })).await.unwrap_err();
     assert!(error.to_string().contains("it exited with code 9"), "{error}");
     test_folder.all_servers_gone().await;
@@ -262,7 +262,7 @@ async fn a_server_that_reads_nothing_holds_up_neither_its_calls_time_nor_its_end
     let connection = Arc::new(test_folder.open(&[]).await.unwrap());
     send(libc::SIGSTOP, test_folder.pid("s").await);
     let mut pending = JoinSet::new();
-    // More than any queue on the way holds, and far more than a pipe.
+    // This is more data than all queues and the pipe can store.
     for _ in 0..200 {
         let connection = Arc::clone(&connection);
         let arguments = json!({ "value": "x".repeat(100_000) });
@@ -424,7 +424,7 @@ async fn a_watchdog_that_had_to_be_started_again_knows_the_servers_that_live() {
 async fn an_answer_of_the_watchdog_that_nobody_waited_for_is_not_taken_for_the_next() {
     let test_folder = TestFolder::new();
     let [first, go] = ["first", "go"].map(|name| test_folder.path(name).display().to_string());
-    // Answers to the first group's orders late, and by an error.
+    // Answers the orders about the first group late, and with an error.
     let script = format!(
         "while read -r order; do group=${{order#?}}; [ -s {first} ] || echo $group > {first}; read -r known < {first}
         if [ $group = $known ]; then until [ -e {go} ]; do /bin/sleep 0.01; done; echo error; else echo ok; fi; done"
@@ -439,12 +439,12 @@ async fn an_answer_of_the_watchdog_that_nobody_waited_for_is_not_taken_for_the_n
     echoes(&get(&connections, &test_folder, "second").await.unwrap()).await;
 }
 
-/// As in a container whose first process is Node: what a server leaves behind becomes a zombie for good.
+/// Simulates a container whose first process is Node: nobody reaps the processes that a server leaves behind, so they stay zombies.
 #[test]
 fn where_nobody_reaps_orphans_no_close_waits_for_them() {
     const MARK: &str = "HYPERLIGHT_MCP_TEST_ADOPTS";
     if std::env::var_os(MARK).is_none() {
-        // In a process of its own: the other tests' orphans are not to be adopted.
+        // The test runs in a separate process, because it must not adopt orphans of other tests.
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "where_nobody_reaps_orphans_no_close_waits_for_them"]).env(MARK, "1");
         let output = command.output().unwrap();

@@ -1,4 +1,4 @@
-//! Tools by their direct names, through the crate's own API, with real servers.
+//! Tests of direct tool names through the crate's own API, with real servers.
 
 use hyperlight_mcp::catalog::NameStyle;
 use hyperlight_mcp::gateway::{CallOptions, IdentityOptions};
@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use crate::support::{FIXTURE, TestFolder, guest_choice, object};
 
-/// Opens a gateway on two servers, whose tools would have one name: `c_d` of `b`, and `d` of `b-c`.
+/// Opens a gateway with two servers whose tools would have the same direct name: `c_d` of `b`, and `d` of `b-c`.
 fn open(test_folder: &TestFolder, order: [&str; 2]) -> Gateway {
     let server = |name: &str| {
         let tool = if name == "b" { "c_d" } else { "d" };

@@ -1,5 +1,5 @@
-//! Bad files on the disk do not block a gateway: entries that name devices and pipes, locks that a server holds, a state folder that
-//! others could reach. Through the crate's own API.
+//! Bad files on the disk do not block a gateway: entries that name devices and pipes, locks that a server holds, and a state folder that
+//! others could access. Tests through the crate's own API.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -117,7 +117,7 @@ async fn a_revocation_that_cannot_be_recorded_ends_the_server_says_so_and_holds_
     gateway.approve("one", None, None).await.unwrap();
     gateway.enable("one").unwrap();
     assert_eq!(call(&gateway, "one").await, "no error");
-    // Another program changes the store, and does not come to an end.
+    // Another program begins a change of the store, and does not end it.
     let lock = begin_change(&test_folder.path("state/store.sqlite3")).unwrap();
 
     let error = within(patience(), "the revocation", gateway.revoke("one")).await.unwrap_err();
@@ -146,7 +146,7 @@ async fn who_waits_for_a_lock_holds_up_nobody_else() {
         gateway.enable(name).unwrap();
     }
     let lock = begin_change(&test_folder.path("state/store.sqlite3")).unwrap();
-    // As many as the runtime has threads, and more.
+    // There are more of them than the runtime has threads.
     let waiting: Vec<_> = (0..8)
         .map(|_| {
             tokio::spawn({
@@ -181,7 +181,7 @@ async fn what_was_found_last_is_told_without_reading_and_looked_at_again_soon() 
         }
     })
     .await;
-    // Nobody opens this: it would be an error.
+    // The pipe must not be opened: opening it would be an error.
     let path = test_folder.path("state/store.sqlite3");
     fs::remove_file(&path).unwrap();
     pipe(&path);

@@ -1,4 +1,4 @@
-//! Whose question it is: what a server asks reaches the person of the very call that made it ask, and nobody else.
+//! Each question of a server reaches the person of the call that caused it, and nobody else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::support::{patience, send, until, within};
 
 const MANY: usize = 50;
 
-/// Many calls at once, each for a person of its own who answers with their number. Gives the server's results, after it was
-/// looked at that nobody was asked another's question.
+/// Makes many calls at the same time. Each has a different person, who answers with their number. Checks that nobody was asked the question
+/// of another call, and returns the results.
 async fn ask_many(setup: &Setup, many: usize, delay_ms: u64) -> Vec<Json> {
     let people: Vec<_> = (0..many).map(|number| Person::answering(&number.to_string())).collect();
     let calls = people.iter().enumerate().map(|(number, person)| async move {
@@ -36,7 +36,7 @@ fn assert_each_got_its_own(results: &[Json]) {
     }
 }
 
-/// People who all answer only once all of them have been asked: nobody may wait for another's turn.
+/// Asks many people at the same time. They answer only after all of them were asked, so no question may wait for another person's answer.
 async fn ask_all_at_once(setup: &Setup, many: usize) {
     let barrier = Arc::new(Barrier::new(many));
     let calls = (0..many).map(|number| {
@@ -56,7 +56,7 @@ async fn ask_all_at_once(setup: &Setup, many: usize) {
     assert_eq!(setup.told.cancelled(), [""; 0]);
 }
 
-/// A call that stays in flight for a person until it is stopped.
+/// A call that stays pending, with this person, until it is stopped.
 fn hold<'a>(setup: &'a Setup, person: Option<&Arc<Person>>, stop: &'a Stop) -> impl Future<Output = ()> + use<'a> {
     let options = person.map(for_person).unwrap_or_default();
     async move {
@@ -76,12 +76,12 @@ async fn fifty_callers_that_share_an_old_server_never_get_each_others_questions_
             assert_eq!(result, accepted(&number.to_string()));
         }
     }
-    // Whoever was not asked was told so, by name.
+    // For each caller that was not asked, the reason was reported.
     let reasons = setup.told.cancelled();
     assert_eq!(reasons.len(), cancelled);
     assert!(reasons.iter().all(|reason| reason.contains("several callers") && reason.contains("take turns")), "{reasons:?}");
 
-    // Now it is known that this server asks.
+    // From now on, the gateway knows that this server asks questions.
     assert_each_got_its_own(&ask_many(&setup, MANY, 0).await);
     assert_eq!(setup.told.cancelled().len(), cancelled);
     assert_eq!(setup.test_folder.count(ONE, "spawn"), 1);
@@ -98,7 +98,7 @@ async fn where_it_is_not_certain_whose_question_it_is_nobody_is_asked() {
     };
     tokio::join!(hold(&setup, Some(&first), &stop), asking);
     assert_eq!((first.asked().len(), second.asked().len(), setup.told.cancelled().len()), (0, 0, 1));
-    // The reason says to call again: that is enough.
+    // The reported reason says to call again, and that succeeds.
     assert_eq!(setup.ask(&second, "elicit", json!({})).await, accepted("second"));
 }
 
@@ -123,7 +123,7 @@ async fn a_server_that_has_asked_is_remembered_with_its_definition() {
     assert_each_got_its_own(&ask_many(&setup, 10, 20).await);
     assert_eq!(setup.told.cancelled(), [""; 0]);
 
-    // Of another one nothing is known, though it has the same name.
+    // Nothing is known about a changed server, even though it has the same name.
     let setup = setup.reopened(&["--blank-lines"]).await;
     let (holder, asked, stop) = (Person::answering("holder"), Person::answering("asked"), Stop::new());
     let asking = async {
@@ -148,7 +148,7 @@ async fn callers_that_cannot_be_asked_do_not_wait_for_one_another_and_decline() 
     let others = async {
         setup.test_folder.called(ONE, "hang").await;
         assert_eq!(setup.call("echo", json!({ "value": 1 })).await.unwrap()["structuredContent"]["value"], 1);
-        // Whoever of them is meant: there is nobody to ask.
+        // It does not matter which caller the server means, because nobody can be asked.
         assert_eq!(setup.call("elicit", json!({})).await.unwrap()["structuredContent"], decline());
         stop.stop(StopReason::Aborted);
     };
@@ -174,7 +174,7 @@ async fn those_who_were_in_flight_when_a_server_was_first_heard_asking_count_as_
     let asking = async {
         setup.test_folder.called(ONE, "hang").await;
         assert_eq!(setup.ask(&person, "elicit", json!({})).await, cancel());
-        // From now on callers are kept apart: this one waits for the one that began before that was known.
+        // From now on, the calls take turns. This call waits for the one that began before.
         assert_eq!(setup.ask_after(&person, &stop).await, accepted("mine"));
     };
     tokio::join!(hold(&setup, Some(&holder), &stop), asking);
@@ -199,7 +199,7 @@ async fn what_an_aborted_call_still_asks_reaches_nobody_else() {
             assert_eq!(setup.ask(&next, "elicit", json!({ "message": message, "delay_ms": 50 })).await, accepted("next"));
             assert_eq!(next.messages(), [message]);
         };
-        // The server sleeps over the abort, and wakes up when it is time to ask: whether it reads or asks first is open.
+        // The server is stopped while the call is aborted. When it continues, it may read the cancellation first or ask first.
         let aborting = async {
             until("the call to arrive", || (calls() > 2 * round).then_some(())).await;
             send(libc::SIGSTOP, server);
@@ -262,7 +262,7 @@ async fn over_http_the_stream_tells_whose_question_it_is() {
     for flags in [&[] as &[_], &["--http-sse"], &["--era", "2026"]] {
         let setup = Setup::remote(flags, None).await;
         ask_all_at_once(&setup, 20).await;
-        // What was asked before changes nothing about that.
+        // The earlier questions change nothing.
         ask_all_at_once(&setup, 20).await;
     }
 }
@@ -297,13 +297,13 @@ async fn a_call_that_asks_without_end_is_answered_no_more_and_that_is_told_once(
         let setup = Setup::open(flags).await;
         let person = Person::answering("yes");
         let counts = setup.ask(&person, "elicit_flood", json!({ "count": 1_000 })).await;
-        // Those that come faster than any can be answered are refused as they are read.
+        // Questions that come too fast to be answered are refused when they are read.
         let not_asked = counts["cancelled"].as_u64().unwrap() + counts["errors"].as_u64().unwrap();
         assert_eq!((&counts["accepted"], &counts["declined"], not_asked), (&json!(20), &json!(0), 980), "{flags:?}: {counts}");
         assert_eq!(person.asked().len(), 20);
         let [reason] = setup.told.cancelled().try_into().unwrap();
         assert!(reason.contains("elicit_flood") && reason.contains("too many"), "{reason}");
-        // The next call has questions of its own again.
+        // The next call may ask questions again.
         assert_eq!(setup.ask(&person, "elicit", json!({})).await, accepted("yes"));
     }
 }

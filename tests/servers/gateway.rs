@@ -1,4 +1,4 @@
-//! The gateway through the crate's own API: real servers, real guests; what may run, and when it no longer does.
+//! Tests of the gateway through the crate's own API, with real servers and real guests: what may run, and when it may no longer run.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use crate::store::approvals_in;
 use crate::support::{FIXTURE, TestFolder, emulated, guest_choice, object, patience, scaled, until, within, write_script};
 
-/// A run's or call's end from outside takes no longer.
+/// The longest time until a run or call ends after it was stopped from outside.
 const STOP_LIMIT: Duration = Duration::from_millis(100);
 
 fn options(test_folder: &TestFolder, servers: &Json) -> GatewayOptions {
@@ -36,12 +36,12 @@ fn server(test_folder: &TestFolder, name: &str, flags: &[&str]) -> Json {
     json!({ "command": FIXTURE, "args": test_folder.arguments(name, flags), "confirm": "never" })
 }
 
-/// A gateway with servers `one` and `two`.
+/// Opens a gateway with the servers `one` and `two`.
 fn open(test_folder: &TestFolder) -> Gateway {
     Gateway::open(options(test_folder, &json!({ "one": server(test_folder, "one", &[]), "two": server(test_folder, "two", &[]) }))).unwrap()
 }
 
-/// The same, with `one` approved and enabled.
+/// Opens the same gateway, with `one` approved and enabled.
 async fn open_with_one(test_folder: &TestFolder) -> Gateway {
     let gateway = open(test_folder);
     gateway.approve("one", None, None).await.unwrap();
@@ -85,7 +85,7 @@ async fn manifest_request(gateway: &Gateway, server: &str) -> ManifestRequest {
     }
 }
 
-/// A module of the agent's that lets a test act in the middle of a run.
+/// An agent's module with which a test can act in the middle of a run.
 #[derive(Clone, Default)]
 struct Gate {
     reached: Arc<Notify>,
@@ -165,13 +165,14 @@ async fn a_yes_that_is_under_way_does_not_undo_a_revocation_whichever_process_re
                 "tools" => Some(manifest_request(&gateway, "one").await.digest),
                 _ => None,
             };
-            // A command's digest is only shown before it is approved: the other server's yes comes in between.
+            // For the stage `command`, the server is approved in the meantime, because the digest of a command is shown only before the
+            // approval.
             let name = if stage == "command" { "two" } else { "one" };
             if stage == "command" {
                 gateway.approve(name, None, None).await.unwrap();
             }
             let mut yes = Box::pin(gateway.approve(name, digest.as_deref(), None));
-            // The yes has begun, and goes on only after the revocation.
+            // The approval has begun, and continues only after the revocation.
             assert!(futures::poll!(yes.as_mut()).is_pending());
             if is_elsewhere { elsewhere.revoke(name).await } else { gateway.revoke(name).await }.unwrap();
             if let Err(error) = yes.await {
@@ -257,7 +258,7 @@ async fn an_approved_command_alone_lets_no_tool_be_called() {
     let (here, elsewhere) = (open_with_one(&test_folder).await, open(&test_folder));
     elsewhere.revoke("one").await.unwrap();
     elsewhere.approve("one", Some(&command_digest(&elsewhere, "one").await), None).await.unwrap();
-    // Enabled here, when its tools were approved as well.
+    // The server was enabled here while its tools were still approved.
     assert_eq!(state(&here, "one"), (ServerState::Connected, false, true));
     assert_eq!(code_of(call(&here, "one", "echo", json!({ "value": 1 }))).await, "ERR_NOT_APPROVED");
 }
@@ -348,9 +349,9 @@ async fn a_run_sees_the_servers_that_were_approved_and_enabled_when_it_started()
     assert_eq!(value(report), json!(["one", "one", "hi", "ERR_UNKNOWN_SERVER"]));
     gate.opened.notify_one();
     assert_eq!(value(run(&sandbox, code).await), json!(["one,two", "one,two", "hi", "hi"]));
-    // The second run's sign, which nobody waited for.
+    // Consumes the notification of the second run, for which nothing has waited.
     gate.reached.notified().await;
-    // What is taken away in the middle of a run can no longer be called.
+    // A tool whose approval is revoked in the middle of a run can no longer be called.
     let meanwhile = async {
         gate.reached.notified().await;
         gateway.revoke("one").await.unwrap();
@@ -391,7 +392,7 @@ async fn a_runs_end_ends_its_pending_call_and_the_sandbox_goes_on() {
     let started = Instant::now();
     let report = sandbox.run(code.to_owned(), RunOptions { timeout_ms, ..RunOptions::default() }).await;
     assert_eq!(report.outcome.value.unwrap_err().code(), "ERR_RUN_TIMEOUT");
-    // The promise is 100 ms; the rest is for a machine that is busy with other tests.
+    // The promised time is 100 ms. The rest is for a machine that is busy with other tests.
     assert!(started.elapsed() < limit + scaled(STOP_LIMIT * 3), "{:?}", started.elapsed());
     test_folder.cancelled("one", &test_folder.called("one", "hang").await).await;
     assert_eq!(value(run(&sandbox, "export const handler = () => 1").await), json!(1));
@@ -450,7 +451,7 @@ async fn a_tool_that_was_approved_in_another_form_while_its_server_connected_is_
     gateway.enable("one").unwrap();
     let approving = async {
         until("the start of its process", || started.exists().then_some(())).await;
-        // As another process does it, which saw the tool described in another way.
+        // The approval is changed as another process would do it for which the tool had another description.
         let store = approvals_in(&test_folder.path("state"));
         let approval = store.approval("one").unwrap().unwrap();
         let mut manifest = (**approval.manifest.as_ref().unwrap()).clone();

@@ -1,4 +1,4 @@
-//! Grants through the crate's own API, with real servers: an agent has exactly what its toolboxes allow, on every path.
+//! Tests of grants through the crate's own API, with real servers: an agent may use exactly what its toolboxes allow, in every way.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 use crate::support::asking::RecordedEvents;
 use crate::support::{FIXTURE, TestFolder, guest_choice, object, patience, told, until, within};
 
-/// Two servers with tools, resources and prompts, of which agents are granted parts.
+/// Two servers with tools, resources and prompts. Agents are granted parts of them.
 struct Scene {
     test_folder: TestFolder,
     gateway: Gateway,
@@ -38,7 +38,7 @@ fn write_config(test_folder: &TestFolder, sections: &Json) {
 }
 
 impl Scene {
-    /// Opens the gateway with more sections in its config, and approves and enables both servers.
+    /// Opens the gateway with additional sections in its config, and approves and enables both servers.
     async fn open(sections: &Json) -> Self {
         let test_folder = TestFolder::new();
         let scene = Self::of(test_folder, sections);
@@ -98,7 +98,7 @@ async fn value_of(agent: &Agent, code: &str) -> Json {
     }
 }
 
-/// All that an agent is told about servers and tools, on every path that lists or describes something.
+/// Returns everything that an agent can read about servers and tools, from every method that lists or describes something.
 async fn everything_said_to(agent: &Agent) -> String {
     let mut said = vec![
         agent.declarations(None, ToolErrors::Return).unwrap(),
@@ -458,14 +458,14 @@ async fn a_profile_narrows_an_agent_and_without_one_it_has_no_server() {
     assert_eq!(names(&with("other", &["one", "two"]).unwrap()), ["left/echo", "right/hang"]);
     assert!(names(&scene.agent("other")).is_empty(), "once there are profiles, who names none has no server");
     assert!(!names(&scene.gateway).is_empty(), "the operator's own agent has all");
-    // The stricter confirm asks, and nobody is there to answer.
+    // The stricter `confirm` applies: a question is needed, and nobody can answer it.
     let both = with("other", &["two", "one"]).unwrap();
     assert_eq!((code_of_call(&scene.agent("fixed")).await, code_of_call(&both).await), ("no error", "ERR_CALL_DENIED"));
     let slow = with("other", &["two"]).unwrap().call_tool("right", "hang", object(json!({})), CallOptions::default(), &Stop::new()).await;
     assert!(code(slow) == "ERR_CALL_DENIED" || code(call(&both, "right", "hang").await) == "ERR_CALL_TIMEOUT");
     assert_eq!(code(with("fixed", &["two"])), "ERR_GRANT_IN_CONFIG");
     assert_eq!(code(with("other", &["three"])), "ERR_INVALID_OPTION");
-    // A profile that is gone leaves nothing, and not everything.
+    // After its profile was removed, the agent may use nothing, and not everything.
     write_config(&scene.test_folder, &json!({}));
     scene.gateway.reload().await.unwrap();
     assert!(names(&both).is_empty());

@@ -1,5 +1,5 @@
-//! No sequence of changes lets an agent call, or see the name of, what it is not granted or what no person has approved. A plain model of the
-//! decisions stands beside the gateway.
+//! After any sequence of changes, an agent can call a tool, or see a name, only if it is granted and a person has approved it. A simple
+//! model of the decisions is compared with the gateway.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ const PATTERNS: [&[&str]; 7] =
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Writes an entry into the config: adds a server, or changes it.
+    /// Writes an entry to the config, which adds or changes a server.
     Entry(usize, usize),
     Remove(usize),
     Rename(usize, usize),
@@ -33,7 +33,7 @@ enum Step {
     Toolbox(usize, usize),
     Grant(usize, usize),
     Ungrant(usize, usize),
-    /// Kills the server's process.
+    /// Kills the process of a server.
     Crash(usize),
     /// Ends the gateway and opens another one on the same state.
     Reopen,
@@ -60,7 +60,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The tools of each variant of an entry.
+/// Returns the tools of a variant of an entry.
 fn tools(variant: usize) -> [String; 2] {
     [format!("grab_{variant}"), format!("mend_{variant}")]
 }
@@ -69,10 +69,10 @@ fn tool(number: usize) -> String {
     tools(number / 2)[number % 2].clone()
 }
 
-/// What was decided, as a person would write it down.
+/// The decisions that were made, as a person would write them down.
 #[derive(Debug, Default)]
 struct Model {
-    /// The entries of the config file, and those that the gateway has read.
+    /// The entries in the config file. `read` contains those that the gateway has read.
     written: BTreeMap<&'static str, usize>,
     read: BTreeMap<&'static str, usize>,
     approved: BTreeMap<&'static str, usize>,
@@ -81,7 +81,7 @@ struct Model {
 }
 
 impl Model {
-    /// The variant of a server that a person has approved as the config has it.
+    /// Returns the variant of a server if a person has approved it as it is in the config.
     fn in_force(&self, name: &str) -> Option<usize> {
         self.read.get(name).copied().filter(|variant| self.approved.get(name) == Some(variant))
     }
@@ -101,7 +101,7 @@ impl Model {
         fitting.last().is_some_and(|last| !last.starts_with('!') && !denied.contains(&last.len()))
     }
 
-    /// Whether any pattern that allows something is for the server.
+    /// Returns whether a pattern that allows something applies to the server.
     fn names(&self, agent: &str, server: &str) -> bool {
         self.patterns(agent).map_or(self.grants.is_empty(), |patterns| {
             patterns.iter().any(|pattern| pattern.split_once('/').is_some_and(|(of, _)| of == "*" || of == server))
@@ -211,7 +211,7 @@ impl World {
     fn crash(&self, name: &str) {
         let events = self.test_folder.events(name);
         let Some(pid) = events.iter().rev().find(|event| event["pid"].is_i64()).map(pid_of) else { return };
-        // Another program may have the number by now.
+        // Another program may have this process id now.
         let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         if command.contains(&self.test_folder.path("").display().to_string()) {
             send(libc::SIGKILL, pid);
@@ -228,7 +228,7 @@ impl World {
         let may = self.model.may_call(agent, server, tool);
         assert!(outcome.is_err() || may, "{agent} called {server}/{tool}: {:?}", self.model);
         if may && is_usable {
-            // A process that was killed may be noticed by this call.
+            // The call may be the first to notice that the process was killed.
             let outcome = match outcome {
                 Err(error) if error.code() == "ERR_SERVER_EXITED" => {
                     agent_handle.call_tool(server, tool, serde_json::Map::new(), CallOptions::default(), &Stop::new()).await
@@ -298,7 +298,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
             let mut world = World::new();
-            // A start from which calls succeed.
+            // These steps lead to a state in which calls succeed.
             for step in [Step::Entry(0, 0), Step::Entry(1, 1), Step::Reload, Step::Approve(0), Step::Approve(1)] {
                 world.take(&step).await;
             }

@@ -1,5 +1,5 @@
-//! Servers in processes of their own, or behind HTTP, and what connections, calls and gateways make of them. One program: what each of
-//! these files would compile by itself is nearly all the same.
+//! Tests with servers in processes or behind HTTP, of connections, calls and gateways. They are one program, because the code that each
+//! file would compile separately is nearly the same.
 
 #![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
 #![cfg(target_os = "linux")]

@@ -1,4 +1,5 @@
-//! Tests of the file that a command starts: the one that was shown and compared, under the name that the command has, and no other.
+//! Tests of the file that a command starts: it is the one that was shown and compared, it gets the name of the command, and no other file
+//! is started.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -21,7 +22,7 @@ fn open(test_folder: &TestFolder, server: &Json) -> Gateway {
     Gateway::open(options).unwrap()
 }
 
-/// A script that serves, after it has written its own name to the file `told`.
+/// Returns a script that writes its own name to the file `told`, and then serves.
 fn server_script(test_folder: &TestFolder) -> String {
     let (told, log) = (test_folder.path("told"), test_folder.path("log-one"));
     format!("echo $0 >> {}; exec {FIXTURE} --log {}", told.display(), log.display())
@@ -42,7 +43,7 @@ async fn a_program_that_the_system_cannot_start_gives_way_to_no_other_of_its_nam
     write_script(&second, &server_script(&test_folder));
     let path = format!("{}:{}:/bin:/usr/bin", test_folder.path("first").display(), test_folder.path("second").display());
     let gateway = open(&test_folder, &json!({ "command": "tool", "env": { "PATH": path }, "pinExecutable": true }));
-    // Neither an interpreter that does not exist, nor none at all, makes the next program of this name start.
+    // If the interpreter does not exist or none is given, the next program with this name is not started.
     for (text, advice) in [("#!/no/such/interpreter\n", "interpreter that a script names"), ("\u{0}\u{1}", "in its first line")] {
         fs::write(&first, text).unwrap();
         let ApprovalRequest::Command(request) = gateway.approval_request("one").await.unwrap() else { panic!("stage manifest") };
@@ -69,13 +70,13 @@ async fn a_file_that_this_user_may_not_start_is_passed_over() {
     gateway.close().await;
 }
 
-/// Programs with several functions choose one by their own name, and scripts look for files beside their own path.
+/// A program with several functions selects one by its own name, and a script looks for files beside its own path.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_gets_the_name_of_its_command_and_a_script_its_path() {
     let test_folder = TestFolder::new();
     fs::create_dir(test_folder.path("bin")).unwrap();
     let path = format!("{}:/bin:/usr/bin", test_folder.path("bin").display());
-    // A link to a program that is another one under another name.
+    // This is a link to another program, under another name.
     symlink("/bin/sh", test_folder.path("bin/many")).unwrap();
     write_script(&test_folder.path("script"), &server_script(&test_folder));
     symlink(test_folder.path("script"), test_folder.path("bin/linked")).unwrap();

@@ -1,4 +1,5 @@
-//! Tests of questions and notifications of a working server, of the parts that a person or a model sees, and of the end of a question.
+//! Tests of questions and notifications of a server that works correctly: the parts that a person or a model sees, and the end of a
+//! question.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ fn accept(content: Json) -> Arc<Person> {
     Person::saying(ElicitationAnswer::Accept(Some(content)))
 }
 
-/// The form of a single field.
+/// Returns a form with a single field.
 fn form(field: &Json) -> Json {
     json!({ "schema": { "type": "object", "properties": { "field": field } } })
 }
@@ -63,13 +64,13 @@ async fn a_persons_time_is_not_counted() {
         let (result, ()) = tokio::join!(setup.call_with("elicit", json!({}), options(), &stop), answering);
         assert_eq!(result.unwrap()["structuredContent"], accepted("late"), "{flags:?}");
 
-        // What the server itself takes is counted all the same.
+        // The time that the server itself needs still counts.
         let error = setup.call_with("hang", json!({}), options(), &stop).await.unwrap_err();
         assert_eq!(error.code(), "ERR_CALL_TIMEOUT");
     }
 }
 
-/// Waits until the server has got the answer to the question of a cancelled call, or has withdrawn it.
+/// Waits until the server has received the answer to the question of a cancelled call, or has withdrawn the question.
 async fn until_question_ended(setup: &Setup, call: &Json) {
     let is_end = |entry: &Json| entry["event"] == "response" || entry["event"] == "cancelled" && entry["id"] == *call;
     until("the end of the question", || setup.test_folder.events(ONE).iter().any(is_end).then_some(())).await;
@@ -98,7 +99,7 @@ async fn an_abort_ends_the_question_and_the_server_hears_of_it() {
             let answers = setup.test_folder.events(ONE).into_iter().filter(|entry| entry["event"] == "response");
             assert!(answers.map(|answer| answer["message"]["result"].clone()).all(|answer| answer == cancel()));
         } else {
-            // Here the call was answered with the question: nothing is pending at the server that could be cancelled.
+            // In this era, the call was answered with the question, so nothing is pending at the server that could be cancelled.
             assert_eq!(setup.test_folder.count(ONE, "notification"), 0);
         }
         assert_eq!(setup.told.cancelled(), [""; 0]);
@@ -106,7 +107,7 @@ async fn an_abort_ends_the_question_and_the_server_hears_of_it() {
     }
 }
 
-/// One worker: it comes to the task of the question, which an abort wakes, before it comes to the one that tells the server.
+/// The runtime has one worker. An abort wakes the task of the question before the task that notifies the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_server_hears_of_an_abort_before_the_answer_to_what_the_call_asked() {
     let asked_of = [("elicit", Person::silent().0), ("sample", Person::modelling(|_| Box::pin(std::future::pending())))];
@@ -128,7 +129,8 @@ async fn a_server_hears_of_an_abort_before_the_answer_to_what_the_call_asked() {
             _ => false,
         });
         let order: Vec<_> = told.map(|entry| entry["event"].as_str().unwrap().to_owned()).collect();
-        // A server that has read the cancellation withdraws its question, which then gets no answer (MCP 2025-11-25, basic/utilities/cancellation).
+        // A server that has read the cancellation withdraws its question, and then gets no answer to it (MCP 2025-11-25,
+        // basic/utilities/cancellation).
         assert!(order == ["notification", "response"] || order == ["notification"], "{tool}: {order:?}");
     }
 }
@@ -140,7 +142,7 @@ async fn a_question_that_its_server_withdraws_ends() {
     assert_eq!(setup.ask(&person, "elicit_withdrawn", json!({ "ms": 50 })).await, json!({ "answer": null }));
     assert_eq!(person.messages(), ["Never mind"]);
     until_let_go(&waited_for).await;
-    // A person who was quicker is heard.
+    // If the person answers before the question is withdrawn, the server gets the answer.
     let quick = accept(json!({ "answer": "quick" }));
     assert_eq!(setup.ask(&quick, "elicit_withdrawn", json!({ "ms": 10_000 })).await, json!({ "answer": accepted("quick") }));
 }
@@ -151,7 +153,7 @@ async fn a_question_ends_with_its_server() {
         let setup = Arc::new(Setup::open(flags).await);
         let (person, waited_for) = Person::silent();
         let killing = async {
-            // The tool is approved as one that only reads: its call is sent once more, and asks once more.
+            // The tool is approved as read-only, so its call is sent once more, and asks once more.
             for times in 1..=2 {
                 until("the question", || (person.asked().len() == times).then_some(())).await;
                 let spawned = setup.test_folder.events(ONE).into_iter().rfind(|entry| entry["event"] == "spawn").unwrap();
@@ -218,7 +220,7 @@ async fn a_page_to_open_is_shown_with_its_address_and_only_if_a_browser_can_open
     for flags in ERAS {
         let setup = Setup::open(flags).await;
         let person = Person::saying(ElicitationAnswer::Accept(Some(json!({ "never": "sent" }))));
-        // What a page is answered with stays between the person and the server.
+        // An answer that the person gives on a page is not sent to the server through the gateway.
         assert_eq!(setup.ask(&person, "elicit_url", json!({})).await, json!({ "action": "accept" }));
         let [question] = person.asked().try_into().unwrap();
         assert_eq!(
@@ -419,7 +421,7 @@ async fn what_a_server_logs_reaches_the_only_callers_listener_in_order_and_else_
     setup.call("log_lines", json!({ "count": 2 })).await.unwrap();
     assert_eq!(numbers(&setup.told, "server-log", "/data/number"), [1, 2]);
 
-    // With two callers in flight nothing says whose line it is.
+    // With two callers in flight, it is not known whose line it is.
     let stop = Stop::new();
     let logging = async {
         setup.test_folder.called(ONE, "hang").await;

@@ -1,5 +1,5 @@
-//! Resources and prompts through the gateway: what was approved can be read and filled in, by agents and by guests, and nothing else; and
-//! results against the schemas of their tools.
+//! Tests of resources and prompts through the gateway: agents and guests can read and fill in what was approved, and nothing else. Results
+//! are checked against the schemas of their tools.
 
 use std::sync::Arc;
 
@@ -30,12 +30,12 @@ fn code<T>(outcome: Result<T>) -> &'static str {
     outcome.err().map_or("no error", |error| error.code())
 }
 
-/// The requests of a method that have reached the server.
+/// Returns the number of requests of a method that have reached the server.
 fn requests(test_folder: &TestFolder, method: &str) -> usize {
     test_folder.events(ONE).iter().filter(|event| event["event"] == "request" && event["method"] == method).count()
 }
 
-/// The value of an expression in a guest that knows all of `host:mcp`, and the run's warnings.
+/// Returns the value of an expression in a guest that imports everything of `host:mcp`, and the run's warnings.
 async fn evaluate(setup: &Setup, expression: &str) -> (Json, Vec<String>) {
     let sandbox = setup.gateway.sandbox(ToolErrors::Return, None).unwrap();
     let caught = "(work) => { try { return work() } catch (error) { return { code: error.code, message: error.message } } }";
@@ -173,7 +173,7 @@ async fn a_change_of_a_watched_resource_is_an_event_also_after_a_crash() {
         setup.call("touch", json!({})).await.unwrap();
         until("the event", || (updates() == 1).then_some(())).await;
         assert_eq!(setup.told.all("resource-updated")[0]["uri"], "fixture://note.txt");
-        // Its session is gone, and with it what it knew of who watches what.
+        // The server's session ends, and with it the server's list of subscriptions.
         assert_eq!(code(setup.call("crash", json!({})).await), "ERR_SERVER_EXITED");
         setup.call("touch", json!({})).await.unwrap();
         until("the event of the next connection", || (updates() == 2).then_some(())).await;
@@ -238,7 +238,7 @@ async fn a_server_that_is_not_enabled_or_revoked_offers_nothing() {
     setup.gateway.close().await;
 }
 
-/// Allows once what is in the list, and counts.
+/// Records each question, and answers with the given decision.
 struct Gatekeeper(std::sync::Mutex<Vec<ApprovalQuestion>>, Decision);
 
 impl Callbacks for Gatekeeper {
@@ -291,7 +291,7 @@ async fn a_prompt_that_its_server_may_have_filled_in_is_not_asked_for_again() {
     }
 }
 
-/// Decides when told to.
+/// Decides when the test sends the decision.
 struct Undecided(std::sync::Mutex<Option<tokio::sync::oneshot::Receiver<Decision>>>);
 
 impl Callbacks for Undecided {
@@ -333,13 +333,13 @@ async fn a_resource_that_was_approved_in_another_form_while_a_person_was_asked_i
 async fn subscriptions_end_with_an_approval_whoever_takes_it_back() {
     let setup = Setup::open(&BOTH).await;
     setup.gateway.subscribe(ONE, "fixture://note.txt").await.unwrap();
-    // As another process does it.
+    // Another process revokes the approval.
     approvals_in(&setup.test_folder.path("state")).revoke(ONE).unwrap();
     assert_eq!(code(setup.call("touch", json!({})).await), "ERR_NOT_APPROVED");
     setup.gateway.approve(ONE, None, None).await.unwrap();
     setup.call("touch", json!({})).await.unwrap();
     assert_eq!(requests(&setup.test_folder, "resources/subscribe"), 1);
-    // Nothing was left to be asked for in the next connection.
+    // The next connection had no subscription to restore.
     let refused = |event: &Json| event["message"].as_str().is_some_and(|message| message.contains("no longer watched"));
     assert!(!setup.told.all("warning").iter().any(refused));
     setup.gateway.close().await;
@@ -412,7 +412,7 @@ async fn a_result_that_breaks_its_schema_is_returned_with_a_warning_or_refused()
     assert_eq!(value["code"], "ERR_OUTPUT_SCHEMA");
     let fitting = setup.call("structured", json!({ "name": "x" })).await.unwrap();
     assert_eq!(fitting["structuredContent"]["name"], "x");
-    // A failure is no result.
+    // A result with `isError` is not checked against the schema.
     assert_eq!(setup.call("error_structured", json!({ "message": "no" })).await.unwrap()["isError"], true);
     setup.gateway.close().await;
 }

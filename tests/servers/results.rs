@@ -1,4 +1,4 @@
-//! Results within a budget through the crate's own API: a real guest, no server.
+//! Tests of results within a budget, through the crate's own API, with a real guest and no server.
 
 use std::sync::Arc;
 

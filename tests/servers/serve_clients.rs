@@ -1,4 +1,4 @@
-//! rmcp's own client drives every tool of a served gateway: over two streams and over HTTP, in both eras of the protocol.
+//! The client of the crate rmcp calls every tool of a served gateway: over two streams and over HTTP, in both eras of the protocol.
 
 #![allow(deprecated, reason = "clients of protocol 2025-11-25 are asked by requests, which rmcp marks for the newest one")]
 
@@ -39,7 +39,7 @@ impl ClientHandler for Person {
 
 type Client = RunningService<RoleClient, Person>;
 
-/// The ways in which a client begins: of both eras.
+/// Returns the ways to begin a connection, one for each era.
 fn eras() -> [ClientLifecycleMode; 2] {
     [ClientLifecycleMode::Initialize, ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }]
 }
@@ -64,7 +64,7 @@ async fn served_with(test_folder: &TestFolder, tools: &str, serve_options: Serve
 /// A secret of the server's config, which the server repeats in each of its answers.
 const SECRET: &str = "correct-horse-battery";
 
-/// Serves the tools of a server, each under a name of its own, with its prompts and resources.
+/// Serves the tools of a server under direct names, with its prompts and resources.
 async fn served_directly(test_folder: &TestFolder) -> Served {
     let runtime = tokio::runtime::Handle::current();
     let mut options = GatewayOptions::new(test_folder.watchdog_program(), runtime.clone());
@@ -102,7 +102,7 @@ async fn a_host_gets_no_secret_of_the_config_in_an_answer_that_succeeds() {
     ];
     for answer in answers.map(|answer| answer.to_string()) {
         assert!(!answer.contains(SECRET) && answer.contains("[redacted]"), "{answer}");
-        // The model's next call may need the path.
+        // The path must stay readable, because the model's next call may need it.
         assert!(answer.contains(path) || answer.contains("item [redacted]"), "{answer}");
     }
     client.cancel().await.unwrap();
@@ -118,7 +118,7 @@ async fn call(client: &Client, tool: &'static str, arguments: Json) -> Json {
     result.structured_content.unwrap()
 }
 
-/// Calls each of the tools once, one of them with a write that asks.
+/// Calls each tool once. One of the calls contains a write that asks for permission.
 async fn drive(client: &Client) {
     let names: Vec<_> = client.list_all_tools().await.unwrap().into_iter().map(|tool| tool.name).collect();
     let code = "import * as fixture from 'host:mcp-fixture'; export const handler = () => \
@@ -177,7 +177,7 @@ async fn rmcps_client_drives_every_tool_over_http() {
     served.close();
 }
 
-/// A client that counts the changes of its tools that it is told.
+/// A client that counts the notifications about changed tools.
 #[derive(Clone, Default)]
 struct Counts(Arc<AtomicUsize>);
 

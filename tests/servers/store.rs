@@ -1,5 +1,5 @@
-//! The store of a state folder, through the crate's own API: many processes that are killed, disks that are full or read-only, files that are damaged
-//! or of a later version.
+//! Tests of the store of a state folder, through the crate's own API: processes that are killed, disks that are full or read-only, and
+//! files that are damaged or of a later version.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -21,12 +21,12 @@ use serde_json::{Value as Json, json};
 
 use crate::support::TestFolder;
 
-/// The folder or file with which a helper of this program works.
+/// The folder or file for a helper process of these tests.
 const AT: &str = "HYPERLIGHT_MCP_TEST_AT";
 const NAME: &str = "HYPERLIGHT_MCP_TEST_NAME";
 const BOTH: [Kind; 2] = [Kind::Server, Kind::Grant];
 
-/// Opens the approvals of a state folder, as another process does.
+/// Opens the approvals of a state folder, like another process.
 pub(crate) fn approvals_in(state: &Path) -> ApprovalStore {
     ApprovalStore::open(Arc::new(Store::open(state, Arc::new(|_| ())).unwrap()), Arc::new(|_| ()))
 }
@@ -34,22 +34,22 @@ pub(crate) fn approvals_in(state: &Path) -> ApprovalStore {
 /// Begins a change of a database, which lasts until the connection is dropped. Fails at once if another process is changing it.
 pub(crate) fn begin_change(database: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(database)?;
-    // The thread that writes the audit has the lock now and then.
+    // The thread that writes the audit may hold the lock for a moment.
     connection.busy_timeout(Duration::from_secs(3))?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
     connection.busy_timeout(Duration::ZERO)?;
     Ok(connection)
 }
 
-/// A command for a shell that holds the lock of a database until it is killed. The file `holds` appears once it does. `test` begins with
-/// [`hold_if_asked`].
+/// Returns a shell command that holds the lock of a database until it is killed. It creates the file `holds` when it has the lock. `test`
+/// must begin with [`hold_if_asked`].
 pub(crate) fn hold_command(test: &str, database: &Path, holds: &Path) -> String {
     let program = env::current_exe().unwrap();
     let (database, holds, program) = (database.display(), holds.display(), program.display());
     format!("{AT}={database} {NAME}={holds} {program} --exact {test} >/dev/null")
 }
 
-/// Does the work of [`hold_command`] where this is its process.
+/// Does the work of [`hold_command`] if this process was started by it.
 pub(crate) fn hold_if_asked() {
     let Some(database) = asked_at() else { return };
     let _lock = begin_change(&database).unwrap();
@@ -59,12 +59,12 @@ pub(crate) fn hold_if_asked() {
     }
 }
 
-/// Returns the path that another process of a test was given, where this is such a process.
+/// Returns the path that was given to this process. `None` if this is not a helper process.
 fn asked_at() -> Option<PathBuf> {
     env::var_os(AT).map(PathBuf::from)
 }
 
-/// Runs the same test once more, in a process that sees a file system in memory at `disk`.
+/// Runs the same test again, in a process that sees a file system in memory at `disk`.
 fn on_a_disk_of_its_own(test: &str, disk: &Path, options: &str) {
     fs::create_dir(disk).unwrap();
     let mount = format!("mount -t tmpfs {options} none {} && exec \"$0\" \"$@\"", disk.display());
@@ -81,7 +81,7 @@ fn random() -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Adds one row after the other, each to two kinds at once, and tells each that is in the store.
+/// Adds rows one after another, each to two kinds together, and prints each row that is in the store.
 fn add_rows_until_killed(folder: &Path) {
     let name = env::var(NAME).unwrap();
     let store = Store::open(folder, Arc::new(|problem| println!("\nproblem {problem}"))).unwrap();
@@ -117,7 +117,7 @@ impl Worker {
         Self { child, lines }
     }
 
-    /// Kills the worker at a random moment after some rows, and returns all rows and problems of which it told.
+    /// Kills the worker at a random moment after some rows. Returns all rows and problems that it has printed.
     fn live(mut self) -> (Vec<String>, Vec<String>) {
         let (mut rows, mut problems) = (Vec::new(), Vec::new());
         let (last, moment) = (1 + random() % 6, Duration::from_micros(random() % 8000));
@@ -170,7 +170,8 @@ fn eight_processes_that_are_killed_at_random_lose_nothing_and_tear_nothing() {
     assert!(told.len() >= 48, "{}", told.len());
     assert!(told.iter().all(|row| servers.contains_key(row)), "a row that was told is lost");
     assert!(servers == grants && servers.iter().all(|(name, body)| name.as_bytes() == &**body));
-    // What was killed between the change and its word is there as a whole, or not at all: at most one row for each process.
+    // A row whose process was killed before it printed the row is stored in full, or not at all. There is at most one such row for each
+    // process.
     assert!(servers.len() <= told.len() + 48);
     assert!(damages.lock().unwrap().is_empty(), "{damages:?}");
 }
@@ -248,7 +249,7 @@ async fn a_corrupt_store_is_an_error_approves_nothing_and_can_be_moved_away() {
     torn[..100].fill(b'x');
     for corrupt in [&torn[..], &sound[..sound.len() / 2], b"not a database"] {
         fs::write(&path, corrupt).unwrap();
-        // A file whose first page is whole may be opened, and then fails to be read.
+        // A file whose first page is intact may be opened successfully, but reading it fails.
         match open(&state) {
             Err(error) => assert!(error.code() == "ERR_STORE" && error.to_string().contains("moved away"), "{error}"),
             Ok(gateway) => {
@@ -270,7 +271,7 @@ async fn a_corrupt_store_is_an_error_approves_nothing_and_can_be_moved_away() {
     approve(&gateway, "one").await.unwrap();
     assert_eq!(states(&gateway), ONE);
     gateway.close().await;
-    // A backup of the store does not count: it may have approvals that were revoked since.
+    // A restored backup is not accepted, because it may contain approvals that were revoked in the meantime.
     fs::write(&path, sound).unwrap();
     assert_eq!(states(&open(&state).unwrap()), NEITHER);
 }
@@ -280,7 +281,7 @@ async fn the_approvals_of_an_earlier_version_move_in_without_a_question_and_the_
     let test_folder = TestFolder::new();
     let (state, other) = (test_folder.path("state"), test_folder.path("other"));
     approved_and_closed(&other).await;
-    // The approval as an earlier version wrote it, under the same key.
+    // This is the approval in the format of an earlier version, with the same key.
     fs::DirBuilder::new().mode(0o700).create(&state).unwrap();
     fs::copy(other.join("machine.key"), state.join("machine.key")).unwrap();
     let row = "SELECT body FROM decisions WHERE kind = 'approval' AND name = 'one'";
@@ -314,9 +315,9 @@ async fn a_full_disk_is_an_error_that_says_so_loses_nothing_and_approves_nothing
     approve(&gateway, "one").await.unwrap();
     let mut file = fs::File::create(&fill).unwrap();
     while file.write(&[0; 512]).is_ok_and(|written| written > 0) {}
-    // An open file keeps its space.
+    // The file must be closed, because an open file may keep more space.
     drop(file);
-    // The journal has some room left in its last page.
+    // The journal has some free space in its last page, so some changes still succeed.
     let error = loop {
         match approve(&gateway, "two").await {
             Err(error) => break error,
@@ -328,7 +329,7 @@ async fn a_full_disk_is_an_error_that_says_so_loses_nothing_and_approves_nothing
     let error = gateway.revoke("one").await.unwrap_err();
     assert!(error.to_string().contains("could not be recorded"), "{error}");
     assert_eq!(states(&gateway), NEITHER, "it holds here");
-    // Who opens the store now can read it, or is told why not.
+    // A gateway that opens the store now can read it, or gets an error with the reason.
     match open(&state) {
         Ok(other) => assert_eq!(states(&other), ONE),
         Err(error) => assert!(error.code() == "ERR_STORE" && error.to_string().contains("make space"), "{error}"),

@@ -1,4 +1,5 @@
-//! Tasks, base layers and resolutions through the crate's own API: what a task attaches, what it brings, and what it does not get.
+//! Tests of tasks, base layers and resolutions, through the crate's own API: what a task attaches, what it defines, and what it does not
+//! get.
 
 use std::fs;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ fn of_tasks(gateway: &Gateway) -> Vec<ServerStatus> {
 async fn a_server_that_a_task_brings_needs_an_approval_of_its_own_and_ends_with_its_sandbox() {
     let test_folder = TestFolder::new();
     let own = entry(&test_folder, "own");
-    // The operator has the same entry, under the same name, and has approved it.
+    // The operator has approved the same entry under the same name.
     let gateway = Gateway::open(options(&test_folder, json!({ "mcpServers": { "extra": own } }))).unwrap();
     gateway.approve("extra", None, None).await.unwrap();
     let sandbox = sandbox(&gateway, bringing("extra", &own));
@@ -75,7 +76,7 @@ async fn a_server_that_a_task_brings_needs_an_approval_of_its_own_and_ends_with_
     let report = run(&sandbox, ECHO).await;
     assert_eq!((report.warnings.len(), value(report)), (0, json!({ "value": 1 })));
     assert_eq!(test_folder.servers_running().len(), 2);
-    // Another sandbox does not see it, and neither does the agent.
+    // Neither another sandbox nor the agent sees the server.
     let other = gateway.sandbox(ToolErrors::default(), None).unwrap();
     assert_eq!(run(&other, ECHO).await.outcome.value.unwrap_err().code(), "ERR_CODE_SYNTAX");
     assert!(gateway.list_modules().unwrap().iter().all(|module| !module.specifier.contains("extra")));
@@ -85,7 +86,7 @@ async fn a_server_that_a_task_brings_needs_an_approval_of_its_own_and_ends_with_
     assert!(of_tasks(&gateway).is_empty());
     // The operator's own server is still connected.
     until("the task's server has ended", || (test_folder.servers_running().len() == 1).then_some(())).await;
-    // A later task with the same entry finds the approval again; one with another entry does not.
+    // For a later task with the same entry, the approval is still valid. For another entry, it is not.
     let again = sandbox_of_run(&gateway, &own).await;
     assert!(again.outcome.value.is_ok());
     let mut changed = own.clone();
@@ -117,7 +118,7 @@ async fn a_person_can_allow_a_call_of_a_server_that_a_task_brings() {
     gateway.close().await;
 }
 
-/// Runs with a task of the run alone.
+/// Runs code with a task that applies only to this run.
 async fn sandbox_of_run(gateway: &Gateway, entry: &Json) -> RunReport {
     let sandbox = gateway.sandbox(ToolErrors::default(), None).unwrap();
     let options = RunOptions { task: Some(bringing("extra", entry)), ..RunOptions::default() };
@@ -261,7 +262,7 @@ async fn a_base_is_read_live_and_its_approvals_are_its_own() {
     let sandbox = gateway.sandbox(ToolErrors::default(), None).unwrap();
     assert!(run(&sandbox, ECHO).await.outcome.value.is_ok());
 
-    // A file that is wrong takes its servers away, and hurts nothing else.
+    // If a file is invalid, only its own servers are removed.
     fs::write(&file, "{ wrong").unwrap();
     let report = gateway.reload().await.unwrap();
     assert_eq!((&report.removed[..], report.warnings.len()), (&["extra".to_owned()][..], 2), "{report:?}");

@@ -1,4 +1,4 @@
-//! Text that a person types for an input never occurs in output or files of a gateway, in any form.
+//! Text that a person types for an input never appears in output or files of a gateway, in any form.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::support::{FIXTURE, TestFolder, emulated, guest_choice, object};
 
-/// Types the same for every input.
+/// Types the same text for each input.
 struct Typist(&'static str);
 
 impl Callbacks for Typist {

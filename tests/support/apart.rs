@@ -1,13 +1,13 @@
-//! Tests in a process of their own, whose memory is theirs alone.
+//! Runs tests in separate processes, so that their use of memory can be measured.
 
 use std::process::Command;
 
-/// Set where the test itself is to be run.
+/// The variable that is set in the process that runs the test itself.
 const MARK: &str = "HYPERLIGHT_MCP_TEST_APART";
-/// Memory that a hostile server may cost.
+/// The memory that a hostile server may use in addition.
 const MOST_GROWTH_KB: u64 = 64 * 1024;
 
-/// Runs a test's body in a process of its own. The test is the function in which the body is written.
+/// Runs a test's body in a separate process. The test is the function that contains the body.
 pub fn apart<B: Future<Output = ()>>(body: impl FnOnce() -> B) {
     let name = test_of(&body);
     if std::env::var_os(MARK).is_some() {
@@ -21,13 +21,13 @@ pub fn apart<B: Future<Output = ()>>(body: impl FnOnce() -> B) {
     assert!(output.status.success() && said.contains("1 passed"), "{name}: {said}");
 }
 
-/// The path of the test that a closure stands in: `module::test`, without the program's name.
+/// Returns the path of the test that contains a closure: `module::test`, without the program's name.
 fn test_of<T>(_: &T) -> String {
     let path: Vec<_> = std::any::type_name::<T>().split("::").skip(1).take_while(|part| !part.starts_with('{')).collect();
     path.join("::")
 }
 
-/// This process's memory before something happens.
+/// The memory of this process at one moment.
 pub struct Memory {
     before_kb: u64,
 }
@@ -37,12 +37,12 @@ impl Memory {
         Self { before_kb: status_kb("VmRSS") }
     }
 
-    /// How far the highest level so far, since the process began, is above that.
+    /// Returns the difference between the highest use of memory since the process began and that moment.
     pub fn growth_kb(&self) -> u64 {
         status_kb("VmHWM").saturating_sub(self.before_kb)
     }
 
-    /// Fails where it grew by more than a hostile server may cost.
+    /// Fails if the memory has grown by more than a hostile server may use.
     pub fn assert_level(&self, what: &str) {
         let grown = self.growth_kb();
         eprintln!("{what}: at most {grown} KiB more");

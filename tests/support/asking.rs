@@ -1,4 +1,4 @@
-//! Shared parts of the tests of questions: a gateway on one fixture server, people with different answers, and a record of events.
+//! Shared code for the tests of questions: a gateway with one fixture server, people with different answers, and a record of events.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -18,7 +18,7 @@ pub const ONE: &str = "one";
 
 pub type Reaction<Question, T> = Box<dyn Fn(Question) -> Answer<T> + Send + Sync>;
 
-/// Somebody who can be asked, and what they were asked.
+/// A person or a model that can be asked, and the questions.
 #[derive(Default)]
 pub struct Person {
     elicit: Option<Reaction<ElicitationQuestion, ElicitationAnswer>>,
@@ -31,17 +31,17 @@ impl Person {
         Arc::new(Self { elicit: Some(Box::new(elicit)), ..Self::default() })
     }
 
-    /// Says the same to everything.
+    /// Returns a person who gives the same answer to each question.
     pub fn saying(answer: ElicitationAnswer) -> Arc<Self> {
         Self::reacting(move |_| ready(Ok(answer.clone())))
     }
 
-    /// Fills in the form that the fixture shows by default.
+    /// Returns a person who fills in the fixture's default form.
     pub fn answering(text: &str) -> Arc<Self> {
         Self::saying(ElicitationAnswer::Accept(Some(json!({ "answer": text }))))
     }
 
-    /// Never answers. Whether they are still being waited for shows in the second part, as long as that can be upgraded.
+    /// Returns a person who never answers. The second value can be upgraded as long as the answer is still being waited for.
     pub fn silent() -> (Arc<Self>, std::sync::Weak<()>) {
         let thinking = Arc::new(());
         let waited_for = Arc::downgrade(&thinking);
@@ -57,7 +57,7 @@ impl Person {
         (person, waited_for)
     }
 
-    /// A model that can be asked, and nobody else.
+    /// Returns a model that can be asked. No person can be asked.
     pub fn modelling(sample: impl Fn(SamplingQuestion) -> Answer<Json> + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { sample: Some(Box::new(sample)), ..Self::default() })
     }
@@ -97,7 +97,7 @@ pub fn ready<T: Send + 'static>(answer: Result<T>) -> Answer<T> {
     Box::pin(async move { answer })
 }
 
-/// Events in their order.
+/// All events, in order.
 #[derive(Clone, Default)]
 pub struct RecordedEvents(Arc<Mutex<Vec<Json>>>);
 
@@ -111,7 +111,7 @@ impl RecordedEvents {
         lock(&self.0).iter().filter(|event| event["type"] == kind).cloned().collect()
     }
 
-    /// Why questions reached nobody.
+    /// Returns the reasons why questions reached nobody.
     pub fn cancelled(&self) -> Vec<String> {
         self.all("elicitation-cancelled")
             .iter()
@@ -127,7 +127,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A gateway on the fixture as server `one`, approved and enabled.
+/// A gateway with the fixture as server `one`, approved and enabled.
 pub struct Setup {
     pub test_folder: TestFolder,
     pub gateway: Gateway,
@@ -135,7 +135,7 @@ pub struct Setup {
     remote: Option<Remote>,
 }
 
-/// A fixture that serves HTTP; it ends with this.
+/// A fixture process that serves HTTP. It is killed when the value is dropped.
 struct Remote(Child);
 
 impl Drop for Remote {
@@ -150,19 +150,19 @@ impl Setup {
         Self::with(flags, &json!({}), None).await
     }
 
-    /// With more keys in the server's entry, and somebody whom the gateway asks.
+    /// Opens a gateway with additional keys in the server's entry, and a person whom the gateway asks.
     pub async fn with(flags: &[&str], more: &Json, person: Option<&Arc<Person>>) -> Self {
         Self::asked_by(flags, more, person.map(|person| Arc::clone(person) as _)).await
     }
 
-    /// With more keys in the server's entry, and the gateway's callbacks.
+    /// Opens a gateway with additional keys in the server's entry, and with these callbacks.
     pub async fn asked_by(flags: &[&str], more: &Json, callbacks: Option<Arc<dyn Callbacks>>) -> Self {
         let test_folder = TestFolder::new();
         let entry = json!({ "command": FIXTURE, "args": test_folder.arguments(ONE, flags) });
         Self::of(test_folder, entry, more, callbacks, None).await
     }
 
-    /// The fixture over HTTP.
+    /// Opens a gateway with the fixture over HTTP.
     pub async fn remote(flags: &[&str], person: Option<&Arc<Person>>) -> Self {
         let test_folder = TestFolder::new();
         let mut command = Command::new(FIXTURE);
@@ -181,7 +181,7 @@ impl Setup {
         .await
     }
 
-    /// Another gateway with the same state, after this one's end. Without other flags, the server is the same.
+    /// Closes the gateway, and opens another one with the same state. With the same flags, the server is the same.
     pub async fn reopened(self, flags: &[&str]) -> Self {
         self.gateway.close().await;
         let entry = json!({ "command": FIXTURE, "args": self.test_folder.arguments(ONE, flags) });
@@ -213,7 +213,7 @@ impl Setup {
         Self { test_folder, gateway, told, remote }
     }
 
-    /// Calls for nobody in particular: what the server asks goes to the gateway's.
+    /// Calls a tool without callbacks, so the gateway's own callbacks answer the server's questions.
     pub async fn call(&self, tool: &str, arguments: Json) -> Result<Json> {
         self.call_with(tool, arguments, CallOptions::default(), &Stop::new()).await
     }
@@ -227,7 +227,7 @@ impl Setup {
         self.call_for(person, tool, arguments).await.unwrap()["structuredContent"].take()
     }
 
-    /// The same for a call that has to wait: it is not even sent before the one in flight is stopped.
+    /// Does the same for a call that has to wait: it must not be sent before the call in flight is stopped.
     pub async fn ask_after(&self, person: &Arc<Person>, in_flight: &Stop) -> Json {
         let sent = || self.test_folder.events(ONE).iter().filter(|event| event["name"] == "elicit").count();
         let before = sent();
@@ -235,7 +235,7 @@ impl Setup {
         tokio::pin!(asking);
         tokio::select! {
             result = &mut asking => panic!("it did not wait: {result}"),
-            // Long enough for a call that does not wait.
+            // This time is long enough for a call that does not wait.
             () = tokio::time::sleep(Duration::from_millis(100)) => {}
         }
         assert_eq!(sent(), before);
@@ -252,7 +252,7 @@ pub fn for_person(person: &Arc<Person>) -> CallOptions {
     CallOptions { callbacks: Some(Arc::clone(person) as Arc<dyn Callbacks>), ..CallOptions::default() }
 }
 
-/// The answer that [`Person::answering`] gives, as the server gets it.
+/// Returns the answer of [`Person::answering`] in the form that the server receives.
 pub fn accepted(text: &str) -> Json {
     json!({ "action": "accept", "content": { "answer": text } })
 }

@@ -1,4 +1,4 @@
-//! Calls through the client room itself, as a gateway would make them.
+//! Makes calls directly through the client module, as a gateway would make them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::{SilentObserver, TestFolder, object, patience};
 
-/// Closing takes a server's own time, SIGTERM's and SIGKILL's: at most 2 s for each of the first two.
+/// The longest time that closing takes: at most 2 s until the server ends by itself, at most 2 s after SIGTERM, and the time after SIGKILL.
 pub const CLOSE_LIMIT: Duration = Duration::from_millis(4500);
 
 pub async fn call(connection: &Connection, tool: &str, arguments: Json) -> hyperlight_mcp::Result<Json> {
@@ -32,7 +32,7 @@ pub async fn call_as(
     connection.call(request).await.map_err(|failure| failure.error)
 }
 
-/// With a caller that waits as long as it takes.
+/// Makes a call for this caller, with a long time limit.
 pub async fn call_by(caller: &Arc<dyn Caller>, connection: &Connection, tool: &str, arguments: Json) -> hyperlight_mcp::Result<Json> {
     call_as(connection, tool, arguments, CallLimits::fixed(patience()), Arc::clone(caller)).await
 }
@@ -54,7 +54,7 @@ pub async fn get(connections: &Connections, wanted: &ConnectionRequest, launch: 
     connections.get(wanted, async { Ok(launch) }).await
 }
 
-/// A server without any flag.
+/// Connects to a server that has no flags.
 pub async fn plain(connections: &Connections, test_folder: &TestFolder, server: &str) -> hyperlight_mcp::Result<Lease> {
     get(connections, &wanted(server), test_folder.launch(server, &[])).await
 }

@@ -1,4 +1,4 @@
-//! The fixture as a server on a port of this machine.
+//! Runs the fixture as a server on a local port.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::{FIXTURE, TestFolder, patience};
 
-/// A server that runs as long as the value lives.
+/// A server process that is killed when the value is dropped.
 pub struct Remote<'a> {
     test_folder: &'a TestFolder,
     server: String,
@@ -40,7 +40,7 @@ impl<'a> Remote<'a> {
         HttpTarget { server: self.server.clone(), url: self.url.clone().into(), headers: Vec::new(), allow_insecure: false, tokens: None }
     }
 
-    /// `era`: as it was remembered.
+    /// Returns the launch of the server. `era` is the remembered era.
     pub fn launch(&self, era: Option<Era>, limit: Duration) -> Launch {
         let target = Target::Http(self.target());
         Launch { target, era, ..self.test_folder.launch_command(&self.server, self.test_folder.command(&self.server, &[]), limit) }
@@ -50,7 +50,7 @@ impl<'a> Remote<'a> {
         self.test_folder.open_launch(&self.launch(era, patience())).await
     }
 
-    /// HTTP requests of that method that the server has seen.
+    /// Returns the number of HTTP requests with this method that the server has received.
     pub fn requests(&self, method: &str) -> usize {
         self.test_folder.events(&self.server).iter().filter(|entry| entry["event"] == "http" && entry["method"] == method).count()
     }

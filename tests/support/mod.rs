@@ -1,4 +1,4 @@
-//! Shared parts of the integration tests: deadlines, the fixture server with its log, and a list of processes that still run.
+//! Shared code of the integration tests: time limits, the fixture server with its log, and a list of processes that still run.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -31,22 +31,22 @@ const WATCHDOG: &str = env!("CARGO_BIN_EXE_hyperlight-mcp-watchdog");
 const READER: &str = env!("CARGO_BIN_EXE_hyperlight-mcp-reader");
 const POLL: Duration = Duration::from_millis(2);
 
-/// Returns whether the whole machine is emulated in software: `scripts/with-hypervisor` says so.
+/// Returns whether the whole machine is emulated in software, as `scripts/with-hypervisor` says.
 pub fn emulated() -> bool {
     std::env::var("HYPERLIGHT_MCP_EMULATED").is_ok_and(|value| value == "1")
 }
 
-/// A deadline, as long as it must be where the tests run.
+/// Returns a time limit, which is longer in an emulated machine.
 pub fn scaled(limit: Duration) -> Duration {
     if emulated() { limit * 8 } else { limit }
 }
 
-/// For what promises no time of its own.
+/// Returns the time limit for actions without a limit of their own.
 pub fn patience() -> Duration {
     scaled(Duration::from_secs(20))
 }
 
-/// The guest that the tests are run on.
+/// Returns the guest with which the tests run.
 pub fn guest_choice() -> GuestChoice {
     match std::env::var("HYPERLIGHT_MCP_GUEST").as_deref() {
         Ok("standard") => GuestChoice::Standard,
@@ -68,25 +68,24 @@ pub async fn until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     within(patience(), what, polling).await
 }
 
-/// Fails the test where something does not end in time.
+/// Fails the test if a future does not complete within the time limit.
 pub async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
     let started = Instant::now();
     let outcome = tokio::time::timeout(limit, pin!(future)).await;
     outcome.unwrap_or_else(|_| panic!("waited in vain, for {:?}: {what}", started.elapsed()))
 }
 
-/// The fields of an object.
-/// Words that tests may read: there are no secrets in them.
+/// Returns an error's text in full. Tests may read it, because it contains no secrets.
 pub fn said(text: &ErrorText) -> String {
     text.clone().redacted(&Redactor::new(None, None)).shown().to_owned()
 }
 
-/// Returns the text of others, of which tests know that it has no secrets.
+/// Returns foreign text in full. Tests may read it, because it contains no secrets.
 pub fn opened(text: &ForeignText) -> String {
     text.open(&Redactor::new(None, None))
 }
 
-/// All that an error says: there are no secrets in it.
+/// Returns the full message of an error. Tests may read it, because it contains no secrets.
 pub fn told(error: &hyperlight_mcp::Error) -> String {
     error.clone().redacted(&Redactor::new(None, None)).to_string()
 }
@@ -96,15 +95,15 @@ pub fn object(json: Json) -> Map<String, Json> {
     fields
 }
 
-/// A folder of one test. Every program that the test starts has its path on the command line, which is how what still
-/// runs is found: by this test alone, whatever else runs on the machine.
+/// The folder of one test. The command line of every program that the test starts contains its path. With this path, the test finds the
+/// processes that still run, and no processes of other tests.
 pub struct TestFolder {
     folder: tempfile::TempDir,
 }
 
 impl Drop for TestFolder {
     fn drop(&mut self) {
-        // The last output of a server, written meanwhile, lets a removal fail: the next one finds no more.
+        // Removing the folder fails if a server writes its last output at the same time. A later attempt succeeds.
         (0..100).any(|_| std::fs::remove_dir_all(self.folder.path()).is_ok());
     }
 }
@@ -121,12 +120,12 @@ impl TestFolder {
         self.folder.path().join(name)
     }
 
-    /// The watchdog program, under a path of this test's own.
+    /// Returns the path of the watchdog program in this test's folder.
     pub fn watchdog_program(&self) -> PathBuf {
         self.path("watchdog")
     }
 
-    /// The fixture's arguments for a server of that name.
+    /// Returns the arguments with which the fixture runs as the server with this name.
     pub fn arguments(&self, server: &str, flags: &[&str]) -> Vec<String> {
         let log = self.log_path(server).display().to_string();
         flags.iter().copied().chain(["--log", &log]).map(str::to_owned).collect()
@@ -162,7 +161,7 @@ impl TestFolder {
         }
     }
 
-    /// A connection to the fixture as server `s`.
+    /// Opens a connection to the fixture as server `s`.
     pub async fn open(&self, flags: &[&str]) -> hyperlight_mcp::Result<Connection> {
         self.open_launch(&self.launch("s", flags)).await
     }
@@ -171,7 +170,7 @@ impl TestFolder {
         Connection::open(launch, &Watchdog::new(self.watchdog_program()).into(), Arc::new(SilentObserver)).await
     }
 
-    /// All that the fixture has logged for a server.
+    /// Returns all events that the fixture has logged for a server.
     pub fn events(&self, server: &str) -> Vec<Json> {
         let log = fs::read_to_string(self.log_path(server)).unwrap_or_default();
         let whole = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
@@ -182,38 +181,39 @@ impl TestFolder {
         self.events(server).iter().filter(|entry| entry["event"] == event).count()
     }
 
-    /// Waits for an event that fits.
+    /// Waits for an event that matches.
     pub async fn logged(&self, server: &str, event: &str, fits: impl Fn(&Json) -> bool) -> Json {
         until(event, || self.events(server).into_iter().find(|entry| entry["event"] == event && fits(entry))).await
     }
 
-    /// Waits until a call of that tool has reached the server; its id.
+    /// Waits until a call of this tool has reached the server. Returns the call's id.
     pub async fn called(&self, server: &str, tool: &str) -> Json {
         self.logged(server, "request", |entry| entry["name"] == tool).await["id"].clone()
     }
 
-    /// Waits until the server was told that nobody waits for that call, and has stopped it.
+    /// Waits until the server was told that the call was cancelled, and has stopped it.
     pub async fn cancelled(&self, server: &str, id: &Json) {
         self.logged(server, "notification", |entry| entry["method"] == "notifications/cancelled" && entry["params"]["requestId"] == *id)
             .await;
         self.logged(server, "cancelled", |entry| entry["id"] == *id).await;
     }
 
-    /// The server's process, which leads its group.
+    /// Returns the process id of the server, which leads its process group.
     pub async fn pid(&self, server: &str) -> i32 {
         pid_of(&self.logged(server, "spawn", |_| true).await)
     }
 
-    /// The command lines of all processes of this test: servers, what they left behind, watchdogs. Not those that read code.
+    /// Returns the command lines of all processes of this test: servers, processes that they left behind, and watchdogs. Leaves out the
+    /// processes that parse code.
     pub fn running(&self) -> Vec<String> {
         let folder = self.folder.path().to_str().unwrap();
         let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
         let lines = processes.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
-        // A process that has ended and is not yet reaped has no command line.
+        // A process that has ended but was not yet reaped has no command line.
         lines.filter(|line| line.contains(folder) && !line.contains("/hyperlight-mcp-reader")).collect()
     }
 
-    /// The same, without watchdogs.
+    /// Returns the same command lines without those of watchdogs.
     pub fn servers_running(&self) -> Vec<String> {
         let log = self.folder.path().join("log-");
         self.running().into_iter().filter(|line| line.contains(log.to_str().unwrap())).collect()
@@ -232,7 +232,7 @@ pub fn pid_of(event: &Json) -> i32 {
     i32::try_from(event["pid"].as_i64().unwrap()).unwrap()
 }
 
-/// Signals a process that the test has started.
+/// Sends a signal to a process that the test has started.
 pub fn send(signal: i32, pid: i32) {
     assert!(pid > 1, "{pid}");
     // SAFETY: takes two integers; the id is of a process that this test has started.
@@ -247,14 +247,14 @@ pub fn now_ms() -> u64 {
 /// Writes a program that `sh` runs.
 pub fn write_script(path: &Path, script: &str) {
     use std::os::unix::fs::PermissionsExt as _;
-    // Renamed into place: a file that is still open for writing cannot be run.
+    // The file is renamed to its path, because a file that is still open for writing cannot be executed.
     let new = path.with_extension("new");
     fs::write(&new, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(&new, path).unwrap();
 }
 
-/// Nobody: asked nothing, told nothing.
+/// An observer and caller that answers no questions and ignores all events.
 pub struct SilentObserver;
 
 impl Caller for SilentObserver {

@@ -1,4 +1,4 @@
-//! Somebody who keeps what a connection tells, and a person who answers what a server asks.
+//! An observer that records the events of a connection, and a person who answers a server's questions.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ pub enum Seen {
     Cancelled(String, String),
 }
 
-/// Keeps all that an observer is told.
+/// Records all events for an observer.
 #[derive(Default)]
 pub struct RecordingObserver(Mutex<Vec<Seen>>);
 
@@ -35,12 +35,12 @@ impl RecordingObserver {
         lock(&self.0).clone()
     }
 
-    /// Waits until something was seen from which `wanted` makes a value.
+    /// Waits until `wanted` returns a value for a recorded event.
     pub async fn saw<T>(&self, what: &str, wanted: impl Fn(&Seen) -> Option<T>) -> T {
         until(what, || lock(&self.0).iter().find_map(&wanted)).await
     }
 
-    /// Waits for the end of a server's connection; the reason.
+    /// Waits until the connection of a server is lost. Returns the reason.
     pub async fn lost(&self, server: &str) -> String {
         let reason = |seen: &Seen| match seen {
             Seen::Lost(name, reason) if name == server => Some(reason.clone()),
@@ -49,7 +49,7 @@ impl RecordingObserver {
         self.saw("a loss", reason).await
     }
 
-    /// Manifests that were read again.
+    /// Returns the manifests of a server that were read again.
     pub fn manifests(&self, server: &str) -> Vec<Arc<Manifest>> {
         let of = |seen: &Seen| match seen {
             Seen::Manifest(name, manifest) if name == server => Some(Arc::clone(manifest)),
@@ -105,22 +105,22 @@ impl Observer for RecordingObserver {
     }
 }
 
-/// Behaviour of a person who is asked.
+/// The behaviour of a person who is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behaviour {
     /// Fills in `answer` with the person's own name.
     Answers,
-    /// Never comes to an end.
+    /// Never completes an answer.
     NeverAnswers,
 }
 
-/// A caller with a handler: keeps its questions and notices.
+/// A caller that records its questions and notices.
 pub struct Person {
     number: u64,
     manner: Behaviour,
     pub questions: Mutex<Vec<String>>,
     pub notices: Mutex<Vec<Notice>>,
-    /// Questions that are being thought about.
+    /// The number of questions that the person has not answered yet.
     pondering: Arc<AtomicUsize>,
 }
 

@@ -1,4 +1,4 @@
-//! The declarations in src/node/*.d.ts, as TypeScript's grammar has them.
+//! Parses the declarations in src/node/*.d.ts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use oxc_span::{GetSpan as _, SourceType};
 
 use crate::kind::{Field, Kind, Shape, merged};
 
-/// A type as it is written.
+/// A type in its written form.
 #[derive(Debug, Clone)]
 enum Written {
     Word(String),
@@ -34,11 +34,11 @@ struct Member {
 
 struct Declared {
     written: Written,
-    /// The interfaces that it extends.
+    /// The interfaces that the interface extends.
     extends: Vec<Written>,
 }
 
-/// All declarations of the package but its classes' methods.
+/// All declarations of the package, except the methods of its classes.
 pub struct Declarations(BTreeMap<String, Declared>);
 
 impl Declarations {
@@ -62,7 +62,8 @@ impl Declarations {
         self.0.keys().map(String::as_str)
     }
 
-    /// A declaration with all that it refers to. Functions are left out: they do not cross.
+    /// Returns a declaration with everything to which it refers. Leaves out functions, because they are not passed between JavaScript and
+    /// Rust.
     pub fn kind(&self, name: &str) -> Kind {
         let declared = self.0.get(name).unwrap_or_else(|| panic!("src/node/*.d.ts has no {name}"));
         let own = self.resolved(&declared.written);
@@ -73,13 +74,13 @@ impl Declarations {
         Kind::one_of(bases.chain([own.shapes()]).reduce(|all, more| merged(&all, &more)).unwrap().into_iter().map(Kind::Object))
     }
 
-    /// The names of an interface's own methods.
+    /// Returns the names of an interface's own methods.
     pub fn methods(&self, name: &str) -> Vec<String> {
         let Written::Object(members) = &self.0[name].written else { panic!("{name} is not an interface") };
         members.iter().filter(|member| matches!(member.written, Written::Function)).map(|member| member.name.clone()).collect()
     }
 
-    /// The fields that have a comment, as `Interface.field`.
+    /// Returns the comments of all fields, with names like `Interface.field`.
     pub fn comments(&self) -> impl Iterator<Item = (String, &str)> {
         self.0.iter().flat_map(|(name, declared)| {
             let members = if let Written::Object(members) = &declared.written { members.as_slice() } else { &[] };
@@ -119,7 +120,7 @@ impl Declarations {
 
     fn referred(&self, name: &str, arguments: &[Written]) -> Kind {
         match (name, arguments) {
-            // Itself a part of itself, and whatever JSON can carry.
+            // This type contains itself, and can be any JSON value.
             ("Value", []) => Kind::word("unknown"),
             ("Record", [_, value]) => Kind::Record(Box::new(self.resolved(value))),
             ("Partial", [whole]) => {
@@ -140,7 +141,7 @@ impl Declarations {
                 Kind::one_of(self.resolved(whole).shapes().into_iter().map(without))
             }
             _ if self.0.contains_key(name) => self.kind(name),
-            // A type parameter, or a class.
+            // This is a type parameter or a class.
             _ => Kind::word(name),
         }
     }
@@ -160,7 +161,7 @@ fn parse(text: &str, all: &mut BTreeMap<String, Declared>) {
             Declaration::TSTypeAliasDeclaration(alias) => {
                 (alias.id.name.to_string(), Declared { written: reader.written(&alias.type_annotation), extends: Vec::new() })
             }
-            // Its fields are looked at by Node's tests.
+            // The tests in Node check the fields of classes.
             Declaration::ClassDeclaration(_) => continue,
             _ => panic!("a declaration of an unknown form"),
         };
@@ -170,7 +171,7 @@ fn parse(text: &str, all: &mut BTreeMap<String, Declared>) {
 
 struct Reader<'a> {
     text: &'a str,
-    /// By the place of what they stand before.
+    /// The comments, by the position of the item that they precede.
     comments: BTreeMap<u32, &'a str>,
 }
 
@@ -227,7 +228,7 @@ impl Reader<'_> {
                 TSLiteral::StringLiteral(text) => Written::Literal(text.value.to_string()),
                 _ => Written::Word(self.source(written)),
             },
-            // A keyword.
+            // This is a keyword.
             other => Written::Word(self.source(other)),
         }
     }

@@ -1,4 +1,4 @@
-//! Defaults that the declarations tell are those of the crate.
+//! Tests that the defaults in the comments of the declarations are those of the crate.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 
 use crate::{declarations, none, types};
 
-/// The default that a comment tells: a number, a size, a word.
+/// Returns the default that a comment contains: a number, a size, or a word.
 fn told(comment: &str) -> Option<Json> {
     let pattern = Regex::new(r"Default (?:`([a-z]+)`|([0-9,]+)(?: (KiB|MiB))?|(true|false))\b?").unwrap();
     let found = pattern.captures(comment)?;
@@ -33,7 +33,7 @@ fn told(comment: &str) -> Option<Json> {
     Some((number * unit).into())
 }
 
-/// The defaults that the crate has, by declaration and field.
+/// Returns the defaults of the crate, by declaration and field.
 fn real() -> BTreeMap<String, Json> {
     let types = types();
     let constant = |file: &str, name: &str| types.constant(file, name).remove(0);

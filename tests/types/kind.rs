@@ -1,4 +1,4 @@
-//! Types as both sides are compared: written by serde, or declared for TypeScript.
+//! Types in a form in which both sides can be compared: types that serde writes, and types that are declared for TypeScript.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
@@ -14,7 +14,7 @@ pub struct Field {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A keyword of TypeScript, a literal, or a type that is not looked into.
+    /// A keyword of TypeScript, a literal, or a type whose contents are not compared.
     Word(String),
     List(Box<Kind>),
     /// An object with any keys.
@@ -32,7 +32,7 @@ impl Kind {
         Self::Word(format!("'{text}'"))
     }
 
-    /// One of several kinds; one alone is itself.
+    /// Returns a union of kinds. If there is only one, returns that kind.
     pub fn one_of(kinds: impl IntoIterator<Item = Self>) -> Self {
         let mut all = BTreeSet::new();
         for kind in kinds {
@@ -46,7 +46,7 @@ impl Kind {
         if all.len() == 1 { all.pop_first().unwrap() } else { Self::OneOf(all) }
     }
 
-    /// The forms of an object.
+    /// Returns the forms of an object.
     pub fn shapes(self) -> Vec<Shape> {
         match self {
             Self::Object(shape) => vec![shape],
@@ -72,7 +72,7 @@ impl Display for Kind {
     }
 }
 
-/// Each combination of a form of the one with a form of the other.
+/// Returns each combination of a form on the left with a form on the right.
 pub fn merged(left: &[Shape], right: &[Shape]) -> Vec<Shape> {
     let both = |one: &Shape| right.iter().map(|other| one.clone().into_iter().chain(other.clone()).collect()).collect::<Vec<_>>();
     left.iter().flat_map(both).collect()

@@ -1,5 +1,6 @@
-//! The declarations that src/node/*.d.ts writes by hand say what serde writes and reads: each field, whether it may be missing, its type and
-//! its default. Both sides are parsed, so nothing has to be derived for it, and a field that one of them lacks is named here.
+//! Tests that the declarations, which are written by hand in src/node/*.d.ts, agree with the form that serde reads and writes: each field,
+//! whether it is optional, its type and its default. Both sides are parsed, so the crate needs no additional derives, and the tests report
+//! each field that one side lacks.
 
 mod declared;
 mod defaults;
@@ -28,7 +29,7 @@ fn declarations() -> Declarations {
     Declarations::read(&repository().join("src/node"))
 }
 
-/// The differences between a declaration and its type, one a line.
+/// Returns the differences between a declaration and its type, one for each line.
 fn differences(name: &str, declared: &Kind, real: &Kind) -> Vec<String> {
     if !is_object(declared) || !is_object(real) {
         return if declared == real { Vec::new() } else { vec![format!("{name} is declared as {declared}, but is {real}")] };
@@ -82,8 +83,8 @@ fn of_fields(name: &str, declared: &Shape, real: &Shape) -> Vec<String> {
     found
 }
 
-/// Returns whether a declaration is true of a type. It may be wider for a flag that is left out where it is false, and narrower for a string
-/// that is one of a few words. Forms without a tag may be declared as one object.
+/// Returns whether a declaration is correct for a type. It may be wider if a flag is omitted when it is false, and narrower if a string is
+/// one of a few words. Forms without a tag may be declared as one object.
 fn agree(declared: &Kind, real: &Kind) -> bool {
     match (declared, real) {
         (Kind::List(declared), Kind::List(real)) | (Kind::Record(declared), Kind::Record(real)) => agree(declared, real),
@@ -105,7 +106,7 @@ fn agree(declared: &Kind, real: &Kind) -> bool {
     }
 }
 
-/// One object for all forms: a field that some do not have may be missing.
+/// Joins all forms to one object. A field that some forms do not have is optional.
 fn joined(forms: &[Shape]) -> Shape {
     let mut all = Shape::new();
     for (name, field) in forms.iter().flatten() {
@@ -123,7 +124,7 @@ fn is_object(kind: &Kind) -> bool {
     }
 }
 
-/// The field whose literal tells the forms apart.
+/// Returns the field whose literal distinguishes the forms.
 fn tag_of(shapes: &[Shape]) -> String {
     let is_tag = |name: &&String| shapes.iter().all(|shape| shape.get(*name).is_some_and(|field| field.kind.to_string().starts_with('\'')));
     shapes[0].keys().find(is_tag).expect("forms have a tag").clone()
@@ -153,7 +154,7 @@ fn each_field_is_declared_as_serde_has_it() {
 #[test]
 fn each_declaration_is_compared_or_says_why_not() {
     let declarations = declarations();
-    // Forms of a union are compared with it.
+    // The forms of a union are compared together with the union.
     let union = fs::read_to_string(repository().join("src/node/event-types.d.ts")).unwrap();
     let is_form = |name: &str| union.contains(&format!("  | {name}\n"));
     let is_known = |name: &str| PAIRS.iter().any(|pair| pair.0 == name) || OTHERS.iter().any(|other| other.0 == name) || is_form(name);
@@ -190,7 +191,7 @@ fn the_callbacks_are_those_that_are_read() {
     }
 }
 
-/// The codes in a text, by what stands before and after each.
+/// Returns the error codes in a text, each found between `before` and `after`.
 fn codes(text: &str, before: &str, after: &str) -> BTreeSet<String> {
     let code = |rest: &str| rest.split_once(after).map(|(code, _)| code.to_owned()).filter(|code| code.starts_with("ERR_"));
     text.split(before).skip(1).filter_map(code).collect()

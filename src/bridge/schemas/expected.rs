@@ -1,4 +1,5 @@
-//! Describes values and the expectations of a schema in a few words, for messages that a model or a person acts on.
+//! Describes values, and what a schema expects, in a few words. The descriptions are used in messages from which a model or a person
+//! corrects a call.
 
 use std::io;
 
@@ -9,34 +10,34 @@ use serde_json::Value as Json;
 use super::line;
 use super::names::target;
 
-/// The largest length of a value or a name in a message.
+/// Maximum length in characters of a value or a name in a message.
 const MAX_VALUE_CHARS: usize = 60;
-/// The largest length of a schema's summary, which stands for an alternative.
+/// Maximum length in characters of the summary of a schema. A message shows the summary instead of the schema.
 const MAX_SUMMARY_CHARS: usize = 60;
-/// The largest number of choices and names in a list.
+/// Maximum number of choices and names in a list.
 pub(super) const LISTED: usize = 10;
-/// The largest number of field names in the summary of an object.
+/// Maximum number of field names in the summary of an object.
 const OUTLINED: usize = 4;
-/// The largest depth of references and lists in a summary.
+/// Maximum depth of references and lists in a summary.
 const MAX_SUMMARY_LEVELS: usize = 3;
 
-/// Returns a name or text in quotes, in one line, cut.
+/// Returns a name or a text in quotes, on one line, cut if it is long.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::to_string(&line(text, MAX_VALUE_CHARS)).unwrap_or_default()
 }
 
-/// Returns a value as JSON, cut: `"three"`, `[1,2]`.
+/// Returns a value as JSON, cut if it is long. Examples: `"three"`, `[1,2]`.
 pub(super) fn literal(value: &Json) -> String {
     if let Json::String(text) = value {
         return quoted(text);
     }
     let mut start = PrefixWriter(Vec::new());
-    // The error is ignored, because the writer stops once it has more than can be shown.
+    // The error is ignored. It only means that the writer already has more bytes than can be shown.
     let _ = serde_json::to_writer(&mut start, value);
     line(&String::from_utf8_lossy(&start.0), MAX_VALUE_CHARS)
 }
 
-/// Returns a value as JSON with its type: `"three" (string)`.
+/// Returns a value as JSON together with its type. Example: `"three" (string)`.
 pub(super) fn typed(value: &Json) -> String {
     match value {
         Json::Null => "null".to_owned(),
@@ -56,7 +57,7 @@ fn type_of(value: &Json) -> &'static str {
     }
 }
 
-/// A writer that keeps the first bytes only.
+/// A writer that only keeps the first bytes, and then fails.
 struct PrefixWriter(Vec<u8>);
 
 impl io::Write for PrefixWriter {
@@ -73,7 +74,7 @@ impl io::Write for PrefixWriter {
     }
 }
 
-/// Returns `a, b or c`, or a list with the number of items that are left out.
+/// Returns a list of the form `a, b or c`. If items are left out, it ends with their number.
 pub(super) fn any_of(items: &[String]) -> String {
     match items {
         [all @ .., last] if !all.is_empty() && items.len() <= LISTED => format!("{} or {last}", all.join(", ")),
@@ -81,7 +82,7 @@ pub(super) fn any_of(items: &[String]) -> String {
     }
 }
 
-/// Returns `a, b, c`, with the number of items that are left out.
+/// Returns a list of the form `a, b, c`. If items are left out, it ends with their number.
 pub(super) fn listed(items: &[String]) -> String {
     let shown = items[..items.len().min(LISTED)].join(", ");
     match items.len().saturating_sub(LISTED) {
@@ -90,13 +91,13 @@ pub(super) fn listed(items: &[String]) -> String {
     }
 }
 
-/// Returns the values that would have been accepted, for a violation about a whole value.
+/// Returns the values or types that the schema would have accepted. Returns `None` if the violation has no list of accepted values.
 pub(super) fn choices(kind: &Kind) -> Option<Vec<String>> {
     match kind {
         Kind::Type { kind: TypeKind::Single(one) } => Some(vec![one.to_string()]),
         Kind::Type { kind: TypeKind::Multiple(several) } => {
             let mut names: Vec<_> = several.iter().map(|one| one.to_string()).collect();
-            // `null` comes last, because it is rarely meant.
+            // `null` comes last, because a caller seldom means it.
             names.sort_by_key(|name| name == "null");
             Some(names)
         }
@@ -106,7 +107,7 @@ pub(super) fn choices(kind: &Kind) -> Option<Vec<String>> {
     }
 }
 
-/// Returns the expectation of a violation, and the value that was found.
+/// Returns a description of what the schema expected, and a description of the value that was found.
 pub(super) fn expectation(root: &Json, error: &ValidationError<'_>) -> (String, String) {
     let value = error.instance().as_ref();
     let plain = |expected: String| (expected, literal(value));
@@ -146,7 +147,7 @@ pub(super) fn expectation(root: &Json, error: &ValidationError<'_>) -> (String, 
     }
 }
 
-/// Returns `one of "a", "b"`, or a single choice alone.
+/// Returns a text of the form `one of "a", "b"`. A single choice is returned alone.
 pub(super) fn one_of(choices: &[String]) -> String {
     if choices.len() == 1 { choices.concat() } else { format!("one of {}", listed(choices)) }
 }
@@ -163,7 +164,7 @@ fn contained(root: &Json, error: &ValidationError<'_>) -> String {
     }
 }
 
-/// Summarises a schema in a few words: `string`, `{ kind, radius }`, `array of integer`.
+/// Returns a summary of a schema in a few words. Examples: `string`, `{ kind, radius }`, `array of integer`.
 pub(super) fn summary(root: &Json, part: &Json) -> String {
     line(&outline(root, part, MAX_SUMMARY_LEVELS), MAX_SUMMARY_CHARS)
 }
@@ -203,7 +204,8 @@ fn outline(root: &Json, part: &Json, levels: usize) -> String {
     }
 }
 
-/// Describes an object by its required names, with the values of constant fields, which distinguish it from other objects.
+/// Describes an object by the names of its required fields. For a field with a constant value, the value is included, because it
+/// distinguishes the object from others.
 fn object_outline(part: &Json, required: &[Json]) -> String {
     let fixed = |name: &str| part.get("properties").and_then(|properties| properties.get(name)?.get("const")).map(literal);
     let field = |name: &str| match fixed(name) {

@@ -1,8 +1,8 @@
 //! Limits the cost of a server's schema.
 //!
-//! The validator caches results, but a few lines of JSON can still make it compile or compare for hours, or overflow its stack. So a schema
-//! is measured before it is compiled, and the cost of a comparison is estimated before it is made. The estimate is an upper bound that does
-//! not depend on how the validator works.
+//! The validator caches results, but a few lines of JSON can still make it compile or compare for hours, or overflow its stack. So the
+//! schema is measured before it is compiled. Before a value is compared with it, the cost of the comparison is estimated. The estimate is
+//! an upper bound that does not depend on how the validator works.
 
 use std::collections::HashMap;
 
@@ -11,20 +11,22 @@ use serde_json::{Map, Value as Json};
 
 use super::normalise::{Normalised, normalise};
 
-/// The size in bytes of the largest schema that is used for checks.
+/// Maximum size in bytes of a schema that is used for checks.
 pub(super) const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 const MAX_PARTS: usize = 5_000;
 pub(super) const MAX_PATTERNS: usize = 64;
-/// The largest number of parts that apply to the same value and are nested or refer to each other.
+/// Maximum number of subschemas in a chain. In a chain, each subschema contains the next one or refers to it, and all apply to the same
+/// value.
 const MAX_CHAIN: usize = 100;
-/// The largest number of ways through the schema to parts that apply to the same value. The validator may compile one part for each way.
+/// Maximum number of ways through the schema to subschemas that apply to the same value. The validator may compile a subschema once for
+/// each way.
 const MAX_WAYS: u64 = 2_000;
-/// The largest depth of a value, which is the depth that the JSON parser accepts.
+/// Maximum depth of a value. The JSON parser accepts no deeper values.
 const MAX_LEVELS: usize = 128;
-/// The number of bytes of a value or of a part's keywords that cost as much as one comparison.
+/// Number of bytes of a value, or of a subschema's keywords, that cost as much as one comparison.
 const BYTES_A_UNIT: usize = 64;
 
-/// The form of the subschemas of a keyword.
+/// Form of a keyword's value: one subschema, a list of them, or a map of them.
 #[derive(Clone, Copy)]
 pub(super) enum Shape {
     One,
@@ -36,13 +38,13 @@ pub(super) enum Shape {
 /// The values to which the subschemas of a keyword apply.
 #[derive(Clone, Copy)]
 pub(super) enum Applies {
-    /// To the value to which the parent applies.
+    /// The same value to which the parent schema applies.
     Here,
-    /// To the values inside of that value; each subschema applies to each of them.
+    /// The child values of that value. Each subschema may apply to every child value.
     Inside,
-    /// To the values inside of that value; at most one of the subschemas applies to each of them.
+    /// The child values of that value. At most one of the subschemas applies to each child value.
     OneInside,
-    /// To no value, unless a reference leads to them.
+    /// No value, unless a reference refers to the subschemas.
     Nowhere,
 }
 
@@ -71,41 +73,41 @@ pub(super) const KEYWORDS: [(&str, Shape, Applies); 22] = [
     ("definitions", Shape::Map, Applies::Nowhere),
 ];
 
-/// A normalised schema that may be compiled.
+/// A normalised schema that may be compiled, and the upper bound of the cost of comparisons with it.
 #[derive(Debug)]
 pub(super) struct Guarded {
     pub(super) schema: Json,
     pub(super) bound: Bound,
 }
 
-/// The upper bound of a comparison's cost.
+/// Upper bound of the cost of a comparison with a schema.
 #[derive(Debug)]
 pub(super) struct Bound {
-    /// The number of comparisons with one value, for each level of the content.
+    /// Number of comparisons with one value, for each nesting level of the value.
     a_value: Vec<u64>,
     chain: usize,
-    /// True if a part has `anyOf` or `oneOf`. To describe violations of these, the validator copies values.
+    /// True if the schema contains `anyOf` or `oneOf`. The validator copies values to describe violations of these keywords.
     alternatives: bool,
 }
 
-/// The upper bound of the cost of checking one value.
+/// Upper bound of the cost of checking one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cost {
     pub(super) comparisons: u64,
-    /// The depth of nested comparisons, which the stack must hold.
+    /// Depth of nested comparisons, for which the stack must have room.
     pub(super) nesting: usize,
-    /// The number of bytes that describing violations may copy.
+    /// Number of bytes that the validator may copy to describe violations.
     pub(super) copied: u64,
 }
 
 impl Bound {
     pub(super) fn of(&self, content: &Json) -> Cost {
-        // This loop is not recursive, because the nesting of the value is not known yet.
+        // This loop is not recursive, because the value's nesting depth is not known yet.
         let (mut open, mut comparisons, mut levels, mut copied) = (vec![(content, 0, 0_u64)], 0_u64, 0, 0_u64);
         while let Some((value, level, above)) = open.pop() {
             levels = levels.max(level + 1);
             let at = |level: usize| self.a_value.get(level).copied().unwrap_or(u64::MAX);
-            // A copy of a value may be a part of a copy of each value around it.
+            // A value may be copied with each of the values that contain it.
             let copies = above.saturating_add(at(level));
             copied = copied.saturating_add(copies.saturating_mul(own_bytes(value)));
             let mut add = |level: usize, bytes: usize| {
@@ -119,7 +121,7 @@ impl Bound {
                 }
                 Json::Object(fields) => {
                     add(level, fields.len());
-                    // `propertyNames` compares names as well.
+                    // `propertyNames` also compares the names.
                     fields.keys().for_each(|name| add(level + 1, name.len()));
                     open.extend(fields.values().map(|item| (item, level + 1, copies)));
                 }
@@ -130,7 +132,7 @@ impl Bound {
     }
 }
 
-/// Estimates the memory of a value, without the values inside of it.
+/// Estimates the memory of a value without its child values.
 fn own_bytes(value: &Json) -> u64 {
     let text = match value {
         Json::String(text) => text.len(),
@@ -144,10 +146,11 @@ fn units(bytes: usize) -> u64 {
     1 + (bytes / BYTES_A_UNIT) as u64
 }
 
-/// Checks a schema before it is compiled. `knows` returns whether the validator supports a pattern; other patterns are left out.
+/// Checks and normalises a schema before it is compiled. `knows` returns whether the validator supports a pattern. Other patterns are
+/// left out.
 ///
 /// # Errors
-/// Fails with the reason why the schema is not used.
+/// The reason why the schema is not used.
 pub(super) fn guard(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Result<Guarded, String> {
     let bytes = serde_json::to_vec(schema).map_or(usize::MAX, |json| json.len());
     if bytes > MAX_SCHEMA_BYTES {
@@ -157,7 +160,7 @@ pub(super) fn guard(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Result<Guard
     if patterns > MAX_PATTERNS {
         return Err(format!("it has {patterns} patterns; the limit is {MAX_PATTERNS}"));
     }
-    // The normalised schema is measured, because that is the schema that will be compiled.
+    // The normalised schema is measured, because it is the schema that is compiled.
     let mut parts = Parts { root: &schema, ids: HashMap::new(), all: Vec::new(), references: Vec::new(), alternatives: false };
     parts.collect(&schema)?;
     parts.link()?;
@@ -165,24 +168,25 @@ pub(super) fn guard(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Result<Guard
     Ok(Guarded { schema, bound })
 }
 
-/// A part of a schema, and the parts that are compared after it.
+/// A subschema, with the indexes of the subschemas that are compared after it.
 #[derive(Default)]
 struct Part {
-    /// The cost of the part's own keywords.
+    /// Cost of the subschema's own keywords.
     units: u64,
-    /// The parts that apply to the same value.
+    /// Indexes of the subschemas that apply to the same value.
     here: Vec<usize>,
-    /// The parts that apply to each value inside.
+    /// Indexes of the subschemas that apply to every child value.
     inside: Vec<usize>,
-    /// Lists of parts that exclude each other (`properties`, `items`, `prefixItems`): at most one part of a list applies to a given value inside.
+    /// Lists of indexes of subschemas that exclude each other (`properties`, `items`, `prefixItems`). At most one subschema of a list
+    /// applies to a given child value.
     one_inside: Vec<Vec<usize>>,
-    /// True if the part has `unevaluated…`, for which the validator compares the value a second time.
+    /// True if the subschema has a keyword `unevaluated…`. The validator then compares the value twice.
     compares_twice: bool,
 }
 
 struct Parts<'a> {
     root: &'a Json,
-    /// The part's index, by its address.
+    /// Index of each subschema, keyed by its address in memory.
     ids: HashMap<*const Json, usize>,
     all: Vec<Part>,
     references: Vec<(usize, &'a str)>,
@@ -224,7 +228,7 @@ impl<'a> Parts<'a> {
         Ok(id)
     }
 
-    /// Connects each reference to its target. Only a part of this schema can be the target.
+    /// Connects each reference with its target. The target must be a subschema of the same schema.
     fn link(&mut self) -> Result<(), String> {
         for (id, reference) in std::mem::take(&mut self.references) {
             let target = reference
@@ -238,7 +242,7 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    /// Computes the bound of the cost for each level.
+    /// Computes the upper bound of the cost for each nesting level.
     fn bound(&self) -> Result<Bound, String> {
         let order = self.order()?;
         let mut chains = vec![1_usize; self.all.len()];
@@ -252,7 +256,8 @@ impl<'a> Parts<'a> {
         if chain > MAX_CHAIN || ways.iter().any(|&ways| ways > MAX_WAYS) {
             return Err(format!("too many of its parts apply to one value: more than {MAX_WAYS}, or more than {MAX_CHAIN} nested parts"));
         }
-        // The number of comparisons for each part, with a value that is `level` levels inside of the part's value.
+        // For each subschema, `before` and `now` contain the number of comparisons with a value that is `level` levels inside the value
+        // to which the subschema applies.
         let mut a_value = Vec::new();
         let mut before: Vec<u64> = Vec::new();
         for level in 0..MAX_LEVELS {
@@ -275,7 +280,7 @@ impl<'a> Parts<'a> {
         Ok(Bound { a_value, chain, alternatives: self.alternatives })
     }
 
-    /// Returns all parts, sorted so that each part comes after those that apply to the same value.
+    /// Returns the indexes of all subschemas in an order in which a subschema comes after those that apply to the same value through it.
     fn order(&self) -> Result<Vec<usize>, String> {
         let mut waiting = vec![0_usize; self.all.len()];
         let mut parents = vec![Vec::new(); self.all.len()];

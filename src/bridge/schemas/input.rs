@@ -1,4 +1,4 @@
-//! Checks the arguments of a call against the tool's `inputSchema`, before the call is sent.
+//! Checks the arguments of a call against the tool's `inputSchema` before the call is sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::config::ArgumentCheck;
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
 
-/// The message if only a redacted value breaks the schema.
+/// Message that is used if only a redacted value violates the schema.
 const SECRET_VALUE: &str = "a value does not fit; it is not shown because it contains a secret";
 
-/// The checks of arguments, with a mode for each server.
+/// Checks of arguments, with a mode for each server.
 #[derive(Clone, Default)]
 pub struct ArgumentChecks {
     schemas: Arc<ToolSchemas>,
@@ -23,23 +23,23 @@ pub struct ArgumentChecks {
 }
 
 impl ArgumentChecks {
-    /// Returns checks with the given modes, by server. For other servers, a violation is an error.
+    /// Makes checks with these modes, which are keyed by server. For other servers, a violation is an error.
     #[must_use]
     pub fn new(schemas: Arc<ToolSchemas>, modes: BTreeMap<String, ArgumentCheck>) -> Self {
         Self { schemas, modes, redactor: None }
     }
 
-    /// Sets the redactor that removes secrets from values before messages quote their beginnings.
+    /// Sets the redactor. It removes secrets from values before messages quote the beginnings of the values.
     #[must_use]
     pub fn with_redactor(self, redactor: Arc<Redactor>) -> Self {
         Self { redactor: Some(redactor), ..self }
     }
 
-    /// Checks the arguments of a call, and returns them unchanged, without default values. Also returns a warning if there is a problem.
-    /// `manifest` is the approved one. Any arguments are accepted for a tool that the manifest does not have, or that has no schema.
+    /// Checks the arguments of a call. Returns them unchanged, and adds no default values. Also returns a warning if there is a problem.
+    /// `manifest` is the approved manifest. If it does not contain the tool, or the tool has no schema, any arguments are accepted.
     ///
     /// # Errors
-    /// `ERR_INVALID_ARGUMENTS` if the arguments break the schema and the server's mode is `error`.
+    /// `ERR_INVALID_ARGUMENTS` if the arguments violate the schema and the server's mode is `error`.
     pub fn check(
         &self,
         server: &str,
@@ -62,8 +62,8 @@ impl ArgumentChecks {
                     self.schemas.check(place, arguments, &|schema, errors| violations::describe(schema, arguments, errors))
                 };
                 let found = problem(&arguments);
-                // The message quotes the beginnings of values. The secrets are removed first, because a part of a secret could not be
-                // recognised.
+                // The message quotes the beginnings of values. Secrets are removed before, because the redactor would not recognise a
+                // part of a secret.
                 let redactor = self.redactor.as_ref().filter(|_| matches!(found, Some(SchemaProblem::Broken(_))));
                 match redactor.map(|redactor| redactor.redact_json(&arguments)).filter(|redacted| *redacted != arguments) {
                     Some(redacted) => Some(problem(&redacted).unwrap_or_else(|| SchemaProblem::Broken(SECRET_VALUE.to_owned()))),

@@ -9,7 +9,7 @@ use super::*;
 use crate::config::ArgumentCheck;
 use crate::error::Error;
 
-/// The time limit for checks that usually take some milliseconds, with a margin for slow machines.
+/// Time limit for checks that normally take some milliseconds. It has a margin for slow machines.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
 #[expect(clippy::needless_pass_by_value, reason = "literals read better without a reference")]
@@ -26,7 +26,7 @@ fn object(value: &Json) -> Map<String, Json> {
     value.as_object().unwrap().clone()
 }
 
-/// Returns the problem of the arguments, or an empty text if there is none.
+/// Returns the problem of the arguments, or an empty text if there is no problem.
 #[expect(clippy::needless_pass_by_value, reason = "literals read better without a reference")]
 pub(super) fn problem(schema: Json, arguments: Json) -> String {
     match checks(ArgumentCheck::Error).check("s", &manifest(schema), "t", object(&arguments)) {
@@ -140,7 +140,7 @@ fn a_missing_name_comes_with_the_one_that_was_given_for_it() {
     let schema = json!({ "properties": { "location": { "type": "string" }, "locations": {} }, "required": ["location"] });
     assert_eq!(problem(schema.clone(), json!({})), r#"missing required parameter "location""#);
     assert_eq!(problem(schema.clone(), json!({ "locaton": "x" })), r#"missing required parameter "location" (you gave "locaton")"#);
-    // The schema knows the similar name as another parameter.
+    // The similar name is another parameter of the schema, so it is not treated as a mistake.
     assert_eq!(problem(schema.clone(), json!({ "locations": "x" })), r#"missing required parameter "location""#);
     let mut closed = schema.clone();
     closed["additionalProperties"] = json!(false);
@@ -273,7 +273,7 @@ fn hostile_schemas_and_arguments_take_little_time_and_memory() {
     let closed = json!({ "properties": names, "additionalProperties": false });
     let given = Json::Object((5_000..6_000).map(|number| (long(number), json!(1))).collect());
     assert!(problem(closed, given).starts_with("unknown parameters"));
-    // The validator would copy the whole value for each alternative.
+    // The validator would copy the whole value once for each alternative.
     let alternatives: Vec<_> = (0..1_000).map(|number| json!({ "required": [format!("r{number}")] })).collect();
     let large = json!({ "x": vec!["y".repeat(1_000); 500] });
     assert_eq!(problem(json!({ "anyOf": alternatives }), large), "they do not fit the tool's inputSchema");
@@ -285,7 +285,7 @@ fn hostile_schemas_and_arguments_take_little_time_and_memory() {
     assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
 }
 
-/// Returns one of a few names, so that schemas and values often have the same names.
+/// Generates one of a few names, so that schemas and values often contain the same names.
 fn name() -> impl Strategy<Value = String> {
     sample::select(vec!["a", "ab", "abc", "a b", "größe", "0", ""]).prop_map(str::to_owned)
 }

@@ -1,8 +1,8 @@
 //! Checks a tool's arguments and results against the approved schemas.
 //!
-//! Schemas come from servers, so nothing is fetched for them, and neither compiling a schema nor comparing a value may take long (`guard`).
-//! A value that cannot be checked within these limits is not checked, which is reported once. Each side describes violations in its own
-//! way: `input` for the author of the call, `output` without any value.
+//! Schemas come from servers, which are not trusted. So no schema is fetched from elsewhere, and neither compiling a schema nor comparing
+//! a value may take long (`guard`). If a value cannot be checked within these limits, it is not checked, and this is reported once.
+//! `input` describes violations for the author of the call. `output` describes violations without any values.
 
 mod expected;
 mod guard;
@@ -35,27 +35,27 @@ use crate::text::sanitise_line;
 pub use input::ArgumentChecks;
 pub use output::OutputChecks;
 
-/// The largest number of comparisons of a value with a part of its schema. They take some tenths of a second at most.
+/// Maximum number of comparisons of a value with subschemas. So many comparisons take at most some tenths of a second.
 const MAX_COMPARISONS: u64 = 2_000_000;
-/// The largest numbers of comparisons for describing violations, which takes more time and memory: the first violation only, or several
-/// violations.
+/// Maximum number of comparisons for which violations are described. Describing takes more time and memory than checking. The first limit
+/// is for one violation, and the second is for all violations.
 const MAX_COST_TO_DESCRIBE: u64 = 200_000;
 const MAX_COST_TO_DESCRIBE_ALL: u64 = 20_000;
-/// The largest number of bytes that the validator may copy to describe alternatives.
+/// Maximum number of bytes that the validator may copy to describe violations of alternatives.
 const MAX_COPIED: u64 = 4 * 1024 * 1024;
-/// The largest size of a compiled pattern. The time for matching is linear in the text.
+/// Maximum size in bytes of a compiled pattern. The time for matching is linear in the length of the text.
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
-/// The largest nesting. A deeper comparison could overflow the stack.
+/// Maximum nesting depth of comparisons. A deeper comparison could overflow the stack.
 const MAX_NESTING: usize = 1_000;
 const MAX_REASON_CHARS: usize = 500;
-/// The largest number of compiled schemas in the cache, and the largest total size of their texts.
+/// Maximum number of compiled schemas in the cache, and maximum total size of their texts.
 const MAX_KEPT: usize = 2_000;
 const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
 
-/// Describes violations. The first argument is the normalised schema, to which the paths of the violations refer.
+/// Function that describes violations. Its first argument is the normalised schema, to which the paths in the violations refer.
 type DescribeViolations<'a> = dyn Fn(&Json, &[ValidationError<'_>]) -> String + 'a;
 
-/// Selects the input or the output schema of a tool.
+/// Selects either the input schema or the output schema of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Side {
     Input,
@@ -71,16 +71,16 @@ impl Side {
     }
 }
 
-/// The problem of a value with its schema.
+/// A problem that was found when a value was checked.
 #[derive(Debug, PartialEq, Eq)]
 enum SchemaProblem {
-    /// The value breaks its schema, with a description.
+    /// The value violates its schema. The text describes the violations.
     Broken(String),
-    /// The value was not checked, for this reason, which is reported once for each schema.
+    /// The value was not checked. The text is the reason. It is reported once for each schema.
     Unchecked(String),
 }
 
-/// The schemas of a gateway's tools, compiled when they are first needed.
+/// The schemas of a gateway's tools. A schema is compiled when it is first needed.
 #[derive(Default)]
 pub struct ToolSchemas {
     kept: Mutex<CompiledSchemas>,
@@ -89,16 +89,16 @@ pub struct ToolSchemas {
 #[derive(Default)]
 struct CompiledSchemas {
     entries: HashMap<Key, Entry>,
-    /// The keys, with the oldest first.
+    /// The keys of the entries, with the oldest first.
     order: VecDeque<Key>,
     bytes: usize,
 }
 
-/// A server, a tool, and one of the tool's two schemas.
+/// A server, a tool, and which of the tool's two schemas is meant.
 type Key = (String, String, Side);
 
 struct Entry {
-    /// The manifest in which the schema was last found.
+    /// The manifest in which this schema was last found.
     manifest: Arc<Manifest>,
     bytes: usize,
     compiled: Arc<OnceLock<Compiled>>,
@@ -111,8 +111,8 @@ enum Compiled {
 }
 
 impl ToolSchemas {
-    /// Returns the problem of a value, if there is one. `describe` describes the first violations. It gets an empty list if it would cost too
-    /// much to find them.
+    /// Checks a value, and returns the problem if there is one. `describe` describes the first violations. It gets an empty list if
+    /// finding them would cost too much.
     fn check(
         &self,
         (server, manifest, tool, side): (&str, &Arc<Manifest>, &Tool, Side),
@@ -124,7 +124,8 @@ impl ToolSchemas {
         compiled.get_or_init(|| Compiled::new(schema)).check(content, describe)
     }
 
-    /// Returns the cell of a compiled schema. The schema is compiled later, outside of the lock, because this may take some milliseconds.
+    /// Returns the cell for a compiled schema. The schema is compiled later and outside of the lock, because compiling may take some
+    /// milliseconds.
     fn compiled(&self, server: &str, manifest: &Arc<Manifest>, tool: &Tool, side: Side) -> Arc<OnceLock<Compiled>> {
         let key = (server.to_owned(), tool.name.clone(), side);
         let mut kept = self.kept.lock();
@@ -132,7 +133,7 @@ impl ToolSchemas {
             if Arc::ptr_eq(&entry.manifest, manifest) {
                 return Arc::clone(&entry.compiled);
             }
-            // The manifest was probably read again from disk, so the tool has not changed.
+            // The manifest is another one, but the schema is the same. The manifest was probably read again from the disk.
             if entry.manifest.tool(&tool.name).is_some_and(|known| side.of(known) == side.of(tool)) {
                 entry.manifest = Arc::clone(manifest);
                 return Arc::clone(&entry.compiled);
@@ -197,7 +198,7 @@ impl Compiled {
     }
 }
 
-/// Returns the violations, or fewer of them if it would cost too much to find all.
+/// Returns the violations. If finding all of them would cost too much, returns only the first one, or none.
 fn violations_of<'a>(validator: &'a Validator, content: &'a Json, cost: Cost) -> Vec<ValidationError<'a>> {
     if cost.copied > MAX_COPIED || cost.comparisons > MAX_COST_TO_DESCRIBE {
         return Vec::new();
@@ -208,16 +209,16 @@ fn violations_of<'a>(validator: &'a Validator, content: &'a Json, cost: Cost) ->
     validator.iter_errors(content).collect()
 }
 
-/// Compiles a schema without network access, and with a pattern engine whose time is linear in the text. So a schema can neither fetch
-/// anything nor match without end.
+/// Compiles a schema without network access, and with a pattern engine whose time is linear in the text. So a schema cannot fetch
+/// anything, and matching cannot take arbitrarily long.
 fn compile(schema: &Json) -> Result<Validator, String> {
     let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
     let options = jsonschema::options().offline().should_validate_formats(false).with_pattern_options(patterns);
     options.build(schema).map_err(|error| error.to_string())
 }
 
-/// Returns a text in one line, sanitised and cut.
+/// Returns a text on one line, sanitised and cut.
 fn line(text: &str, max_chars: usize) -> String {
-    // The text is cut twice; the first cut limits the work of the second.
+    // The text is cut twice. The first cut limits the work of sanitising.
     sanitise_line(&text[..text.floor_char_boundary(max_chars * 8)], max_chars)
 }

@@ -1,4 +1,4 @@
-//! Paths to values, and the names that a schema knows at a path.
+//! Paths to values, and the names that a schema defines at a path.
 
 use std::collections::HashSet;
 
@@ -7,17 +7,17 @@ use serde_json::Value as Json;
 
 use super::expected::quoted;
 
-/// The largest number of parts of a schema that are examined for one value.
+/// Maximum number of subschemas that are examined for one value.
 const MAX_PARTS: usize = 500;
 
-/// A step from a value to a value inside of it.
+/// A step from a value to one of its child values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
     Name(String),
     Index(usize),
 }
 
-/// Splits a JSON Pointer into steps. The value is needed to tell an index from a name that consists of digits.
+/// Splits a JSON Pointer into steps. The value is needed to distinguish an index from a name that consists of digits.
 pub(super) fn steps(value: &Json, pointer: &str) -> Vec<Step> {
     let mut here = Some(value);
     let segments = pointer.split('/').skip(1).map(|segment| segment.replace("~1", "/").replace("~0", "~"));
@@ -32,7 +32,7 @@ pub(super) fn steps(value: &Json, pointer: &str) -> Vec<Step> {
     segments.map(step).collect()
 }
 
-/// Writes steps as in JavaScript: `filters[2].name`, `"a b"[0]`. Without steps, the text is empty.
+/// Returns steps in the form of JavaScript, for example `filters[2].name` or `"a b"[0]`. Without steps, the text is empty.
 pub(super) fn path(steps: &[Step]) -> String {
     let written = steps.iter().enumerate().map(|(place, step)| match step {
         Step::Index(index) => format!("[{index}]"),
@@ -43,7 +43,7 @@ pub(super) fn path(steps: &[Step]) -> String {
     written.collect()
 }
 
-/// Returns whether a name can follow a dot. Letters of any script are allowed.
+/// Returns whether a name can be written after a dot. Letters of any script are allowed.
 fn is_plain(name: &str) -> bool {
     let starts = |first: char| first.is_alphabetic() || matches!(first, '_' | '$');
     name.chars().next().is_some_and(starts)
@@ -51,8 +51,8 @@ fn is_plain(name: &str) -> bool {
         && quoted(name) == format!("\"{name}\"")
 }
 
-/// Returns the names that a schema knows for the object at the end of these steps, in all parts that may apply. The root's names come
-/// first.
+/// Returns the names that a schema defines for the object at the end of these steps. All subschemas that may apply are examined. The
+/// names of the root schema come first.
 pub(super) fn known_names<'a>(root: &'a Json, steps: &[Step]) -> Vec<&'a str> {
     let mut parts = spread(root, vec![root]);
     for step in steps {
@@ -63,18 +63,18 @@ pub(super) fn known_names<'a>(root: &'a Json, steps: &[Step]) -> Vec<&'a str> {
     parts.into_iter().flat_map(own_names).filter(|name| seen.insert(*name)).collect()
 }
 
-/// Returns the names in `properties` of a part.
+/// Returns the names under `properties` of a subschema.
 pub(super) fn own_names(part: &Json) -> impl Iterator<Item = &str> {
     part.get("properties").and_then(Json::as_object).into_iter().flat_map(|properties| properties.keys().map(String::as_str))
 }
 
-/// Returns the target of a reference. `guard` accepts only references within the schema.
+/// Returns the target of a reference. The reference is within the schema, because `guard` accepts no others.
 pub(super) fn target<'a>(root: &'a Json, reference: &str) -> Option<&'a Json> {
     let pointer = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
     root.pointer(&pointer)
 }
 
-/// Returns parts, together with all parts that apply to the same value through them.
+/// Returns the given subschemas, and all further subschemas through which they apply to the same value.
 fn spread<'a>(root: &'a Json, start: Vec<&'a Json>) -> Vec<&'a Json> {
     let (mut all, mut seen, mut next) = (start, HashSet::new(), 0);
     all.retain(|part| seen.insert(std::ptr::from_ref(*part)));
@@ -92,7 +92,8 @@ fn spread<'a>(root: &'a Json, start: Vec<&'a Json>) -> Vec<&'a Json> {
     all
 }
 
-/// Returns the parts that apply to a value one step inside of the value to which this part applies.
+/// `part` is a subschema of some value. Returns the subschemas within `part` that apply to one child of this value: the property or the
+/// list item that `step` names.
 fn inside<'a>(part: &'a Json, step: &Step) -> Vec<&'a Json> {
     match step {
         Step::Name(name) => {

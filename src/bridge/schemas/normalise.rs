@@ -1,10 +1,10 @@
 //! Rewrites a schema in keywords that the validator supports, with the meaning that its author probably intended.
 //!
 //! `nullable` of `OpenAPI` and keywords of other drafts are translated. A keyword is left out if it cannot be used (`type: "any"`,
-//! `minimum: "0"`, a reference out of the schema, a pattern for another engine), so that the rest of the schema still applies. The result
-//! may only accept more values than the original, never fewer. If leaving something out would refuse a value (in `not`, `oneOf`, or
-//! `additionalProperties: false` beside names that were left out), the refusing keyword is left out as well. The keys under `properties`
-//! and `$defs` are names and never keywords.
+//! `minimum: "0"`, a reference to another document, a pattern for another engine). The rest of the schema still applies. The result may
+//! only accept more values than the original, never fewer. In some places, leaving something out would make the schema refuse more values
+//! (in `not`, in `oneOf`, and for `additionalProperties: false` beside names that were left out). Then the keyword that would refuse them
+//! is left out as well. The keys under `properties` and `$defs` are names and never keywords.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,27 +13,27 @@ use serde_json::{Map, Value as Json, json};
 use super::guard::{Applies, KEYWORDS, MAX_PATTERNS, Shape, parts_of};
 use super::part_locations::{Dialect, PartLocations};
 
-/// The largest depth of a schema, which exceeds the depth that the JSON parser accepts. Deeper parts are left out.
+/// Maximum depth of a schema. It exceeds the depth that the JSON parser accepts. Deeper subschemas are left out.
 const MAX_DEPTH: usize = 200;
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
-/// Keywords besides `type` and `enum` that can refuse null. With `nullable`, they become one of two alternatives.
+/// Keywords besides `type` and `enum` that can refuse null. With `nullable`, they are moved into one of two alternatives.
 pub(super) const REFUSING_NULL: [&str; 9] = ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "const"];
-/// Keywords that are kept because `guard` refuses them.
+/// Keywords that are not left out, so that `guard` refuses a schema that contains them.
 const FOLLOWED_BY_NONE: [&str; 4] = ["$dynamicRef", "$recursiveRef", "$id", "id"];
 
-/// A schema for the validator, without annotations, and the number of its patterns.
+/// A schema for the validator, without annotations, and the number of patterns in it.
 pub(super) struct Normalised {
     pub(super) schema: Json,
     pub(super) patterns: usize,
 }
 
-/// The change that normalising made to a keyword. Every change accepts more values.
+/// The change that normalising has made to a keyword. After every change, the schema accepts more values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     None,
-    /// A part of the keyword accepts more values.
+    /// The keyword is still there, but a subschema or list in it accepts more values.
     Within,
-    /// The keyword was left out, or some of its names were.
+    /// The keyword was left out, or some of the names in it were left out.
     Lost,
 }
 
@@ -44,14 +44,15 @@ pub(super) fn normalise(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Normalis
         Copier { locations, knows, known: HashMap::new(), patterns: 0, reference_bytes: 0, references_widen: false, widened: false };
     let mut copy = copier.part(schema, 0).0;
     if copier.widened && copier.locations.has_references {
-        // The target of a reference may accept more values now, so the schema is normalised again with this in mind.
+        // The target of a reference may accept more values now. So the schema is normalised again, and every reference is treated as
+        // changed.
         (copier.patterns, copier.reference_bytes, copier.references_widen) = (0, 0, true);
         copy = copier.part(schema, 0).0;
     }
     if let (Json::Object(fields), Some(uri)) = (&mut copy, copier.locations.dialect.uri()) {
         fields.insert("$schema".to_owned(), json!(uri));
     }
-    // A value that is not a schema stays unchanged, and `guard` refuses it.
+    // A value that is not a schema is returned unchanged. `guard` refuses it.
     let is_schema = schema.is_object() || schema.is_boolean();
     Normalised { schema: if is_schema { copy } else { schema.clone() }, patterns: copier.patterns }
 }
@@ -62,13 +63,13 @@ struct Copier<'a> {
     known: HashMap<&'a str, bool>,
     patterns: usize,
     reference_bytes: usize,
-    /// True if every reference counts as a reference to a part that accepts more values.
+    /// True if every reference is treated as a reference to a subschema that accepts more values than the original.
     references_widen: bool,
     widened: bool,
 }
 
 impl<'a> Copier<'a> {
-    /// Returns a copy of a part, and whether the copy accepts more values than the original.
+    /// Returns a normalised copy of a subschema, and whether the copy accepts more values than the original.
     fn part(&mut self, part: &'a Json, depth: usize) -> (Json, bool) {
         match part {
             Json::Object(fields) if depth <= MAX_DEPTH => self.object(fields, depth),
@@ -125,7 +126,7 @@ impl<'a> Copier<'a> {
         let mut lost = false;
         let copy = match (shape, value) {
             (Shape::One | Shape::OneOrList, Json::Object(_) | Json::Bool(_)) => inner(self, value),
-            // An empty `prefixItems` has no effect. An empty list of alternatives is invalid.
+            // An empty `prefixItems` has no effect, but an empty list of alternatives is invalid.
             (Shape::List, Json::Array(items)) if items.is_empty() => {
                 return (None, if key == "prefixItems" { Change::None } else { Change::Lost });
             }
@@ -165,7 +166,7 @@ impl<'a> Copier<'a> {
 
     fn knows(&mut self, pattern: &'a str) -> bool {
         self.patterns += 1;
-        // If there are more patterns, the schema is refused anyway.
+        // With more patterns than the limit, the schema is refused anyway.
         self.patterns > MAX_PATTERNS || *self.known.entry(pattern).or_insert_with(|| (self.knows)(pattern))
     }
 }
@@ -174,7 +175,8 @@ fn is_list(fields: &Map<String, Json>, key: &str) -> bool {
     fields.get(key).is_some_and(Json::is_array)
 }
 
-/// Copies a keyword that has no subschemas, if it can be used. Annotations are left out, because they refuse nothing.
+/// Returns a copy of a keyword without subschemas, if the keyword can be used. Annotations are left out, because they do not refuse any
+/// value.
 fn own(key: &str, value: &Json, fields: &Map<String, Json>, dialect: Dialect) -> (Option<Json>, Change) {
     let kept = |kept: bool| (kept.then(|| value.clone()), if kept { Change::None } else { Change::Lost });
     match key {
@@ -230,7 +232,7 @@ fn types(value: &Json) -> (Option<Json>, Change) {
     }
 }
 
-/// Older drafts require that the options differ from each other.
+/// Returns the options of `enum`. Older drafts require that all options are different, so duplicates are removed for them.
 fn options_of(options: &[Json], dialect: Dialect) -> (Option<Json>, Change) {
     if !matches!(dialect, Dialect::Draft4 | Dialect::Draft6) {
         return (Some(Json::Array(options.to_vec())), Change::None);
@@ -240,19 +242,19 @@ fn options_of(options: &[Json], dialect: Dialect) -> (Option<Json>, Change) {
     if options.is_empty() { (None, Change::Lost) } else { (Some(Json::Array(options)), Change::None) }
 }
 
-/// Returns the texts of a list, each of them once.
+/// Returns the texts in a list, without duplicates.
 fn texts(list: &[Json]) -> (Json, Change) {
     let mut seen = HashSet::new();
     let texts: Json = list.iter().filter(|item| item.as_str().is_some_and(|text| seen.insert(text))).cloned().collect();
     (texts, if list.iter().all(Json::is_string) { Change::None } else { Change::Lost })
 }
 
-/// Returns a size, also if it is written as `2.0`.
+/// Returns a size. The size may also be written as `2.0`.
 fn count(value: &Json) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(|double| double.fract() == 0.0).and_then(|double| format!("{double:.0}").parse().ok()))
 }
 
-/// Translates keywords that have another meaning in other drafts: lists in `items`, and exclusive limits that are flags.
+/// Translates keywords that have another meaning in other drafts: `items` with a list, and exclusive limits that are flags.
 fn translate<'a>(copy: &mut Map<String, Json>, fields: &'a Map<String, Json>, changes: &mut HashMap<&'a str, Change>, dialect: Dialect) {
     for (flag, limit) in [("exclusiveMaximum", "maximum"), ("exclusiveMinimum", "minimum")] {
         if dialect != Dialect::Draft4 && fields.get(flag) == Some(&Json::Bool(true)) {
@@ -264,7 +266,7 @@ fn translate<'a>(copy: &mut Map<String, Json>, fields: &'a Map<String, Json>, ch
     }
     let (listed, rest) = (copy.remove("items"), copy.remove("additionalItems"));
     if copy.remove("prefixItems").is_some() {
-        // It is not known which of the two lists is meant.
+        // It is unknown which of the two lists is meant, so both are left out.
         changes.insert("prefixItems", Change::Lost);
         return;
     }
@@ -297,7 +299,7 @@ fn widen(copy: &mut Map<String, Json>, changes: &HashMap<&str, Change>) {
             remove(refuses);
         }
     }
-    // `unevaluated…` depends on the results of other keywords.
+    // The keywords `unevaluated…` depend on the results of other keywords.
     let applies_here = |key: &str| KEYWORDS.iter().any(|(known, _, applies)| *known == key && matches!(applies, Applies::Here));
     let in_place = |(key, change): (&&str, &Change)| *change == Change::Lost || applies_here(key) || matches!(*key, "$ref" | "contains");
     if changes.iter().any(in_place) {
@@ -306,12 +308,12 @@ fn widen(copy: &mut Map<String, Json>, changes: &HashMap<&str, Change>) {
     if change("oneOf") != Change::None
         && let Some(alternatives) = copy.remove("oneOf")
     {
-        // After the change, several alternatives may fit, so `oneOf` becomes `anyOf`.
+        // After the change, more than one alternative may fit, so `oneOf` is replaced by `anyOf`.
         copy.entry("anyOf").or_insert(alternatives);
     }
 }
 
-/// Implements `nullable: true`: also accepts null. Other keywords stay at places where references find them.
+/// Implements `nullable: true`, so that null is accepted too. Other keywords stay where references expect them.
 fn with_null(copy: &mut Map<String, Json>) {
     let only_null = json!({ "type": "null" });
     match copy.get_mut("type") {
@@ -335,7 +337,7 @@ fn with_null(copy: &mut Map<String, Json>) {
     }
 }
 
-/// Returns the place of a keyword's subschemas after normalising, as tokens of a JSON Pointer.
+/// Returns the location of a keyword's subschemas after normalising, as tokens of a JSON Pointer.
 pub(super) fn location_after(key: &str, fields: &Map<String, Json>, dialect: Dialect) -> String {
     let listed = dialect == Dialect::Draft2020 && is_list(fields, "items");
     match key {
@@ -349,7 +351,7 @@ pub(super) fn location_after(key: &str, fields: &Map<String, Json>, dialect: Dia
     }
 }
 
-/// Returns the subschemas of a keyword, each with the tokens that lead to it.
+/// Returns the subschemas of a keyword. Each comes with the JSON Pointer tokens that lead to it.
 pub(super) fn children<'a>(key: &str, shape: Shape, value: &'a Json) -> Vec<(String, &'a Json)> {
     let escaped = |name: &str| name.replace('~', "~0").replace('/', "~1");
     let is_part = |part: &Json| part.is_object() || part.is_boolean();

@@ -11,11 +11,11 @@ use crate::catalog::Manifest;
 use crate::config::SchemaViolations;
 use crate::error::{Error, Result};
 
-/// The number of violations that a message describes.
+/// Maximum number of violations that a message describes.
 pub(super) const MAX_DESCRIBED: usize = 3;
 pub(super) const MAX_TEXT_CHARS: usize = 500;
 
-/// The checks of results, with a mode for each server.
+/// Checks of results, with a mode for each server.
 #[derive(Clone, Default)]
 pub struct OutputChecks {
     schemas: Arc<ToolSchemas>,
@@ -23,16 +23,16 @@ pub struct OutputChecks {
 }
 
 impl OutputChecks {
-    /// Returns checks with the given modes, by server. For other servers, a violation is only a warning.
+    /// Makes checks with these modes, which are keyed by server. For other servers, a violation only causes a warning.
     #[must_use]
     pub fn new(schemas: Arc<ToolSchemas>, modes: BTreeMap<String, SchemaViolations>) -> Self {
         Self { schemas, modes }
     }
 
-    /// Checks a result of `tools/call`. Returns a warning if there is a problem. `manifest` is the approved one.
+    /// Checks a result of `tools/call`. Returns a warning if there is a problem. `manifest` is the approved manifest.
     ///
     /// # Errors
-    /// `ERR_OUTPUT_SCHEMA` if the result breaks its schema and the server's mode is `error`.
+    /// `ERR_OUTPUT_SCHEMA` if the result violates the schema and the server's mode is `error`.
     pub fn check(&self, server: &str, manifest: &Arc<Manifest>, tool: &str, result: &Json) -> Result<Option<String>> {
         let mode = self.modes.get(server).copied().unwrap_or_default();
         match (problem(&self.schemas, server, manifest, tool, result), mode) {
@@ -50,7 +50,7 @@ impl OutputChecks {
     }
 }
 
-/// Returns the problem of a result, if there is one.
+/// Checks a result, and returns the problem if there is one.
 pub(super) fn problem(schemas: &ToolSchemas, server: &str, manifest: &Arc<Manifest>, tool: &str, result: &Json) -> Option<SchemaProblem> {
     let known = manifest.tool(tool)?;
     known.output_schema.as_ref()?;
@@ -63,7 +63,7 @@ pub(super) fn problem(schemas: &ToolSchemas, server: &str, manifest: &Arc<Manife
     schemas.check((server, manifest, known, Side::Output), content, &describe)
 }
 
-/// Describes the first few violations without the values, which may be secret.
+/// Describes the first few violations. The values are not shown, because they may be secret.
 fn describe(_: &Json, errors: &[ValidationError<'_>]) -> String {
     let described =
         errors.iter().take(MAX_DESCRIBED).map(|error| format!("structuredContent{}: {}", error.instance_path(), error.masked()));

@@ -6,7 +6,7 @@ use super::output::{MAX_DESCRIBED, MAX_TEXT_CHARS, problem};
 use super::*;
 use crate::config::SchemaViolations;
 
-/// The time limit on slow machines. Without the guard, these checks would take years.
+/// Time limit for slow machines. Without the guard, these checks would take years.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
 #[expect(clippy::needless_pass_by_value, reason = "literals read better without a reference")]
@@ -37,7 +37,8 @@ fn nested(levels: usize, leaf: Json) -> Json {
     (0..levels).fold(leaf, |inner, _| json!({ "x": inner }))
 }
 
-/// Returns definitions `a0` to `a{count}`. `link` makes each definition from the reference to the next one; `last` is the last definition.
+/// Returns the definitions `a0` to `a{count}`. `link` makes each definition from the reference to the next one. `last` is the last
+/// definition.
 fn chained(count: usize, link: impl Fn(Json) -> Json, last: Json) -> Json {
     let reference = |number: usize| json!({ "$ref": format!("#/$defs/a{number}") });
     let mut definitions: serde_json::Map<_, _> = (0..count).map(|number| (format!("a{number}"), link(reference(number + 1)))).collect();
@@ -130,7 +131,7 @@ fn a_schema_that_would_compile_or_compare_for_ever_is_refused_or_given_up() {
     }
     let far = chained(3_000, |next| next, json!({ "type": "object" }));
     assert!(unchecked(far, &json!({})).contains("nested parts"));
-    // Each level doubles the number of comparisons, so that the check would never end.
+    // Each level doubles the number of comparisons, so the check would practically never end.
     let twice = json!({ "properties": { "x": { "$ref": "#/$defs/r" } } });
     let doubling = json!({ "$ref": "#/$defs/r", "$defs": { "r": { "type": "object", "allOf": [twice, twice] } } });
     for leaf in [json!({}), json!(1)] {
@@ -176,7 +177,7 @@ fn a_pattern_takes_time_that_is_linear_in_the_text() {
     let started = Instant::now();
     assert!(broken(json!({ "pattern": "^(a+)+$" }), &json!(text)).contains("does not match"));
     assert!(started.elapsed() < AT_ONCE);
-    // A pattern that only a backtracking engine can match is left out; the rest of the schema applies.
+    // A pattern that only a backtracking engine can match is left out. The rest of the schema still applies.
     let lookahead = json!({ "type": "string", "pattern": "^(?!b)a" });
     assert_eq!(check(lookahead.clone(), &json!("b")), None);
     assert!(broken(lookahead, &json!(1)).contains("type"));

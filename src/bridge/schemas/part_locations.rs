@@ -1,4 +1,4 @@
-//! Finds the places of a schema's parts before and after normalising, so that references can be changed accordingly.
+//! Finds the locations of a schema's subschemas before and after normalising. They are needed to change references accordingly.
 
 use std::collections::HashMap;
 
@@ -8,18 +8,18 @@ use serde_json::{Map, Value as Json};
 use super::guard::KEYWORDS;
 use super::normalise::{children, location_after};
 
-/// The characters that are not percent-encoded in a reference.
+/// Characters that are percent-encoded in a reference. These are all characters except letters, digits and `/`, `~`, `$`, `-`, `_`, `.`.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'~').remove(b'$').remove(b'-').remove(b'_').remove(b'.');
 
-/// The draft of JSON Schema that a schema follows, by its `$schema`.
+/// Draft of JSON Schema that a schema follows, according to its `$schema`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// Draft-04 and older: the key is `id`, and exclusive limits are flags.
+    /// Draft-04 and older. The identifier is `id`, and exclusive limits are flags.
     Draft4,
     Draft6,
     Draft7,
     Draft2019,
-    /// Draft 2020-12, also for schemas without `$schema`.
+    /// Draft 2020-12. It is also used for schemas without `$schema`.
     Draft2020,
 }
 
@@ -36,7 +36,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the value of `$schema` if the validator needs it.
+    /// Returns the value of `$schema`. Returns `None` if the validator does not need it.
     pub(super) fn uri(self) -> Option<&'static str> {
         match self {
             Self::Draft4 => Some("http://json-schema.org/draft-04/schema#"),
@@ -47,7 +47,7 @@ impl Dialect {
         }
     }
 
-    /// Returns whether keywords beside a `$ref` are ignored.
+    /// Returns whether all keywords beside a `$ref` are ignored.
     pub(super) fn references_are_alone(self) -> bool {
         matches!(self, Self::Draft4 | Self::Draft6 | Self::Draft7)
     }
@@ -56,8 +56,8 @@ impl Dialect {
         if self == Self::Draft4 { "id" } else { "$id" }
     }
 
-    /// Returns whether a keyword changes the meaning of references inside of this part. The root's own name does not, because all
-    /// references become pointers. A name that is a fragment is an anchor.
+    /// Returns whether a keyword changes the meaning of references inside the subschema. The identifier of the root schema does not,
+    /// because all references are converted to pointers. An identifier that is only a fragment does not either, because it is an anchor.
     pub(super) fn renames(self, key: &str, value: &Json, depth: usize) -> bool {
         match key {
             "$id" | "id" => key == self.id() && depth > 0 && value.as_str().is_some_and(|id| !id.starts_with('#')),
@@ -77,18 +77,18 @@ impl Dialect {
 struct PartLocation {
     parent: usize,
     tokens: String,
-    /// The size of the whole pointer in bytes.
+    /// Length of the whole pointer in bytes.
     bytes: usize,
 }
 
-/// The places of all parts of a schema.
+/// The locations of all subschemas of a schema.
 pub(super) struct PartLocations<'a> {
     root: &'a Json,
     pub(super) dialect: Dialect,
     pub(super) has_references: bool,
     all: Vec<PartLocation>,
     by_address: HashMap<*const Json, usize>,
-    /// The parts by their anchors; `None` if two parts have the same anchor.
+    /// Index of the subschema with each anchor. `None` if two subschemas have the same anchor.
     anchors: HashMap<&'a str, Option<usize>>,
 }
 
@@ -122,7 +122,8 @@ impl<'a> PartLocations<'a> {
         location
     }
 
-    /// Returns a reference in its new form. Returns `None` if it leads to no part of this schema, or needs more than `max_bytes`.
+    /// Returns a reference in its new form. Returns `None` if its target is not a subschema of this schema, or if the new form may need
+    /// more than `max_bytes`.
     pub(super) fn reference(&self, reference: &str, max_bytes: usize) -> Option<String> {
         let own = self.root.get(self.dialect.id()).and_then(Json::as_str).map(|id| id.trim_end_matches('#')).unwrap_or_default();
         let (uri, fragment) = reference.split_once('#').unwrap_or((reference, ""));
@@ -135,7 +136,7 @@ impl<'a> PartLocations<'a> {
         } else {
             (*self.anchors.get(&*fragment)?)?
         };
-        // Percent-encoding may write one byte as three.
+        // Percent-encoding may replace one byte by three.
         (self.all[location].bytes.saturating_mul(3) < max_bytes).then(|| self.written(location))
     }
 

@@ -1,5 +1,5 @@
-//! Describes violations so that the caller can fix the arguments. A description has the place, the expectation, the value, and the name
-//! that was probably meant.
+//! Describes violations in such a way that the caller can correct the arguments. A description contains the location, what is expected,
+//! the value that was found, and the name that was probably meant.
 
 use std::collections::HashSet;
 
@@ -12,21 +12,21 @@ use super::line;
 use super::names::{known_names, own_names, path, steps};
 use crate::text::nearest;
 
-/// The number of violations that a message describes.
+/// Maximum number of violations that a message describes.
 const MAX_DESCRIBED: usize = 3;
-/// The number of violations that are examined to choose those for the message.
+/// Maximum number of violations that are examined to choose those for the message.
 const READ: usize = 20;
-/// The largest depth of alternatives within alternatives.
+/// Maximum depth of alternatives inside alternatives.
 const MAX_LEVELS: usize = 8;
-/// The largest number of alternatives in a message.
+/// Maximum number of alternatives in a message.
 const ALTERNATIVES: usize = 5;
-/// The largest number of given names that are examined for a spelling mistake.
+/// Maximum number of given names that are examined for spelling mistakes.
 const MAX_GIVEN: usize = 200;
-/// The largest number of unknown names in a message, each with the name that was probably meant.
+/// Maximum number of unknown names in a message. For each of them, the message also contains the name that was probably meant.
 const UNKNOWN: usize = 5;
 const MAX_TEXT_CHARS: usize = 1_000;
 
-/// Describes the first violations of arguments. `errors` is empty if it would have cost too much to find them.
+/// Describes the first violations by the arguments. `errors` is empty if finding the violations would have cost too much.
 pub(super) fn describe(schema: &Json, arguments: &Json, errors: &[ValidationError<'_>]) -> String {
     let reader = Reader { schema, arguments };
     let mut found = Vec::new();
@@ -48,17 +48,17 @@ pub(super) fn describe(schema: &Json, arguments: &Json, errors: &[ValidationErro
 /// A violation.
 enum Violation {
     Missing {
-        /// The path to the object, in the form that `path` returns.
+        /// Path to the object, in the form that `path` returns.
         at: String,
         name: String,
-        /// A given, unknown name that is similar, so it was probably a mistake for `name`.
+        /// Another given name that is unknown and similar. It was probably a mistake for `name`.
         mistaken: Option<String>,
-        /// The given name that makes `name` necessary.
+        /// Another given name. Because it is given, `name` is required.
         needed_with: Option<String>,
     },
     Unknown {
         at: String,
-        /// The unknown names, each with the known name that was probably meant.
+        /// The unknown names. Each comes with the known name that was probably meant, if there is one.
         names: Vec<(String, Option<String>)>,
         valid: Vec<String>,
     },
@@ -66,7 +66,7 @@ enum Violation {
 }
 
 impl Violation {
-    /// Returns the given name that the message of this violation already explains.
+    /// Returns the given name that this violation's message already explains, and the path to its object.
     fn mistaken(&self) -> Option<(String, String)> {
         match self {
             Self::Missing { at, mistaken: Some(given), .. } => Some((at.clone(), given.clone())),
@@ -91,7 +91,7 @@ impl Violation {
     }
 }
 
-/// Returns the message for unknown names, with the names that were meant or the known ones.
+/// Returns the message for unknown names. It contains either the names that were probably meant or the known names.
 fn unknown(at: &str, names: &[&(String, Option<String>)], valid: &[String]) -> String {
     let place = if at.is_empty() { "at the top level".to_owned() } else { format!("in {at}") };
     if let [(name, Some(meant))] = names {
@@ -125,7 +125,7 @@ impl Reader<'_> {
                 let holder = error.schema_path().as_str().rsplit_once('/').and_then(|(parent, _)| self.schema.pointer(parent));
                 found.push(self.unknown(error, unexpected, holder.map(own_names).into_iter().flatten().collect()));
             }
-            // If no names are allowed at all, the validator only reports the first value.
+            // If no further names are allowed at all, the validator only reports the first unknown value.
             Kind::FalseSchema if self.whole_of(error).is_some() => {
                 let unexpected: Vec<String> = self.whole_of(error).into_iter().flat_map(Map::keys).cloned().collect();
                 found.push(self.unknown(error, &unexpected, Vec::new()));
@@ -153,7 +153,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the object whose value a violation reports, if its schema allows no further names.
+    /// Returns the object to which the reported value belongs, if the schema allows no further names in this object.
     fn whole_of(&self, error: &ValidationError<'_>) -> Option<&Map<String, Json>> {
         let whole = self.arguments.pointer(error.instance_path().as_str())?;
         let of_names = error.schema_path().as_str().ends_with("/additionalProperties");
@@ -176,7 +176,8 @@ impl Reader<'_> {
         let given = error.instance().as_object();
         let unknown = given.into_iter().flat_map(|given| given.keys().take(MAX_GIVEN)).map(String::as_str);
         let mistaken = nearest(name, unknown.filter(|given| !known.contains(given)));
-        // `required` has a list, but `dependentRequired` has a map from a given name to the names that it makes necessary.
+        // The value of `required` is a list. The value of `dependentRequired` is a map from a given name to the names that are then
+        // required.
         let rules = self.schema.pointer(error.schema_path().as_str()).and_then(Json::as_object);
         let makes_necessary = |(other, names): &(&String, &Json)| {
             let listed = names.as_array().is_some_and(|names| names.iter().any(|needed| needed.as_str() == Some(name)));
@@ -198,12 +199,13 @@ impl Reader<'_> {
         Violation::Unknown {
             at: self.place(error),
             names: unexpected.iter().enumerate().map(meant).collect(),
-            // Names beyond the limit are only counted, so they are not quoted.
+            // Names beyond the limit are only counted and not shown, so they need not be quoted.
             valid: valid.into_iter().enumerate().map(|(index, name)| if index < LISTED { quoted(name) } else { String::new() }).collect(),
         }
     }
 
-    /// Describes why no alternative fits: the problem with the alternative that was probably meant, or a list of the alternatives.
+    /// Describes why no alternative fits. If one alternative was probably meant, the problem with this alternative is described.
+    /// Otherwise the alternatives are listed.
     fn alternatives(
         &self,
         error: &ValidationError<'_>,
@@ -219,7 +221,8 @@ impl Reader<'_> {
             return;
         }
         let near: Vec<_> = branches.iter().filter(|branch| !branch.is_empty() && !about_itself(branch)).collect();
-        // Alternatives usually differ in a field with a constant value.
+        // Alternatives usually differ in a field with a constant value. A caller who gave this value probably meant the alternative that
+        // has it.
         let same_tag: Vec<_> = near.iter().copied().filter(|branch| !branch.iter().any(|inner| is_tag(inner, here))).collect();
         let nearest = match (near.as_slice(), same_tag.as_slice()) {
             ([only], _) | (_, [only]) => Some(*only),
@@ -238,7 +241,7 @@ impl Reader<'_> {
         found.push(violation.unwrap_or_else(|| self.other(error, &self.summaries(error), &typed(error.instance()))));
     }
 
-    /// Returns one violation for all branches, if each branch has a violation that lists the accepted values.
+    /// Returns a single violation for all branches, if each branch has a violation with a list of accepted values.
     fn combined(&self, branches: &[&Vec<ValidationError<'static>>], fits: impl Fn(&ValidationError<'_>) -> bool) -> Option<Violation> {
         let violations: Option<Vec<_>> = branches.iter().map(|branch| branch.iter().find(|inner| fits(inner))).collect();
         let violations = violations?;
@@ -251,7 +254,7 @@ impl Reader<'_> {
         Some(if is_type { self.other(first, &any_of(&all), &typed(value)) } else { self.other(first, &one_of(&all), &literal(value)) })
     }
 
-    /// Returns a violation if each alternative only lacks one parameter: `a` or `b` must be given.
+    /// Returns a violation if each alternative only lacks one parameter. It says that `a` or `b` must be given.
     fn missing_alternatives(&self, error: &ValidationError<'_>, branches: &[&Vec<ValidationError<'static>>]) -> Option<Violation> {
         let name = |branch: &&Vec<ValidationError<'static>>| match branch.as_slice() {
             [only] if only.instance_path().as_str() == error.instance_path().as_str() => match only.kind() {
@@ -280,12 +283,12 @@ impl Reader<'_> {
     }
 }
 
-/// Returns whether a violation lists the accepted values of the value at this place.
+/// Returns whether a violation has a list of accepted values for the value at this location.
 fn is_about(error: &ValidationError<'_>, here: &str) -> bool {
     matches!(error.kind(), Kind::Type { .. } | Kind::Enum { .. } | Kind::Constant { .. }) && error.instance_path().as_str() == here
 }
 
-/// Returns whether a violation is about a field with constant values, directly inside of the value at this place.
+/// Returns whether a violation is about a field with constant values that is directly in the value at this location.
 fn is_tag(error: &ValidationError<'_>, here: &str) -> bool {
     let inside = error.instance_path().as_str().strip_prefix(here).and_then(|rest| rest.strip_prefix('/'));
     matches!(error.kind(), Kind::Enum { .. } | Kind::Constant { .. }) && inside.is_some_and(|name| !name.contains('/'))

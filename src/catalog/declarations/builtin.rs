@@ -1,4 +1,4 @@
-//! Declares the modules that do not belong to a server in TypeScript: `host:mcp`, and the modules that the agent's author adds.
+//! Declares in TypeScript the modules that do not belong to a server: `host:mcp`, and the modules that the agent's author adds.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -40,15 +40,15 @@ const MCP_FUNCTIONS: &str = r#"  /** Calls a tool by its raw name. Throws an Err
   export function allSettled<T extends unknown[]>(calls: [...T]): { [K in keyof T]: PromiseSettledResult<Awaited<T[K]>> };
 "#;
 
-/// Declaration of the member `.async` that each function of each module has.
+/// Declaration of the member `.async`. Each function of each module has this member.
 const ASYNC: &str = r"  global { interface CallableFunction {
     /** The same call as a promise, for many calls at once; not for `sleep`, `all`, `allSettled`. */
     async<A extends any[], R>(this: (...input: A) => R, ...input: A): Promise<Awaited<R>>;
   } }
 ";
 
-/// Declarations of the types that the functions of `host:mcp` return. The modules `modules`, `resources_and_prompts` and `shape` of `bridge` build these
-/// values.
+/// Declarations of the types that the functions of `host:mcp` return. The modules `modules`, `resources_and_prompts` and `shape` of
+/// `bridge` build the values of these types.
 const MCP_TYPES: &str = r"  /** A result as the server sent it. */
   export interface ToolResult { content: unknown[]; structuredContent?: unknown; isError: boolean; meta?: unknown }
   export interface Match { server: string; tool: string; module: string; identifier: string; signature: string; purpose: string; score: number }
@@ -62,8 +62,8 @@ const MCP_TYPES: &str = r"  /** A result as the server sent it. */
   export interface PromptResult { description?: string; messages: { role: string; content: unknown }[] }
 ";
 
-/// Declares the module `host:mcp`: calls of any tool by its raw name, search, resources and prompts. Its functions always throw when they
-/// fail, even if the functions of servers return their errors.
+/// Declares the module `host:mcp`. It can call any tool by its raw name, search tools, and use resources and prompts. Its functions
+/// always throw when they fail, even if the functions of servers return their errors.
 ///
 /// ```
 /// # use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Wording, declare_mcp};
@@ -74,7 +74,7 @@ const MCP_TYPES: &str = r"  /** A result as the server sent it. */
 /// ```
 #[must_use]
 pub fn declare_mcp(style: &DeclarationStyle) -> String {
-    // Where the functions of servers return their errors, the comment says that these functions throw.
+    // If the functions of servers return their errors, the comment mentions that the functions of `host:mcp` throw.
     let about = match style.failures {
         Failures::Returned => "/** All servers. Unlike theirs, these functions throw where they fail. */\n",
         Failures::Thrown => "/** All servers. */\n",
@@ -83,8 +83,8 @@ pub fn declare_mcp(style: &DeclarationStyle) -> String {
     format!("{about}declare module \"host:mcp\" {{\n{MCP_FUNCTIONS}{ASYNC}{MCP_TYPES}{default}}}\n")
 }
 
-/// Declares a module that the agent's author adds. `name` has no prefix `host:`. Leaves out a function whose name is not an identifier, as
-/// code cannot import it.
+/// Declares a module that the agent's author adds. `name` has no prefix `host:`. A function whose name is not an identifier is left out,
+/// because code cannot import it.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{AgentFunction, declare_agent_module};
@@ -106,7 +106,7 @@ pub fn declare_agent_module(name: &str, purpose: Option<&str>, functions: &[Agen
         }
         text.push_str(&comment(function.description.as_deref().unwrap_or_default(), INDENT));
         let signature = function.signature.as_deref().unwrap_or("(...args: any[]) => any");
-        // A line break ends a `//` comment in the signature, so that the semicolon is not part of the comment.
+        // If the signature contains `//`, a line break is added, so that a comment in the signature does not include the semicolon.
         let end = if signature.contains("//") { "\n" } else { "" };
         let _ = writeln!(text, "{INDENT}export const {}: {signature}{end};", function.name);
     }

@@ -1,4 +1,4 @@
-//! Converts a JSON Schema to a TypeScript type. Every value that the schema allows fits the type.
+//! Converts a JSON Schema to a TypeScript type. Every value that the schema allows is assignable to the type.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,29 +10,29 @@ use super::notes::Notes;
 use super::types::{Definition, Object, Property, Tuple, Type, intersection, union};
 use crate::catalog::Wording;
 
-/// Nesting limit. A deeper schema is converted by its keyword `type` alone.
+/// Nesting limit. For a deeper schema, only the keyword `type` is used.
 const MAX_DEPTH: usize = 24;
-/// Number of subschemas of one document that are converted in full, all definitions included.
+/// Number of subschemas of one document, including all definitions, that are converted completely.
 const MAX_NODES: usize = 12_000;
 const MAX_HOPS: usize = 16;
 const MAX_ENUM: usize = 256;
 const MAX_TUPLE: usize = 64;
 const MAX_LITERAL_DEPTH: usize = 6;
 const MAX_MEMBERS: usize = 256;
-/// Length limit of a property name. A type does not name a property with a longer name.
+/// Maximum length in bytes of a property name. A property with a longer name does not appear in the type.
 const MAX_KEY_BYTES: usize = 512;
 const MAX_TEXT_BYTES: usize = 1_024;
 
-/// Direction of the values: arguments of a tool, or its result.
+/// Direction of the values: the arguments of a tool, or its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// Values go to a server. Bytes are allowed where the server expects text, as the bridge encodes them.
+    /// Values go to a server. Bytes are allowed where the server expects text, because the bridge encodes them.
     Input,
     /// Values come from a server.
     Output,
 }
 
-/// Converts a schema to type definitions. The first definition is the schema itself; the others are the targets of its references.
+/// Converts a schema to type definitions. The first definition is the schema itself. The others are schemas to which it refers.
 pub(super) fn convert(schema: &Json, name: &str, kinds: Kinds, direction: Direction, wording: &Wording) -> Vec<Definition> {
     let document = Document::new(schema);
     let mut converter = Converter {
@@ -64,12 +64,12 @@ struct Converter<'a> {
     direction: Direction,
     notes: Notes<'a>,
     definitions: Vec<Definition>,
-    /// Index of each schema's definition. The key is the schema's address in memory.
+    /// Index of the definition of each schema. The key is the schema's address in memory.
     known: HashMap<*const Json, usize>,
-    /// The kinds of values that each definition allows by its keyword `type`.
+    /// For each definition, the kinds of values that the keyword `type` of its schema allows.
     kinds: Vec<Kinds>,
-    /// Definitions that have no value yet. This is a list instead of recursion, so that a long chain of references cannot overflow the
-    /// stack.
+    /// Definitions that have no value yet, with their schemas. A list is used instead of recursion, so that a long chain of references
+    /// cannot overflow the stack.
     waiting: Vec<(usize, At<'a>)>,
     nodes: usize,
     /// Number of references that may still be followed from the root schema.
@@ -81,14 +81,14 @@ impl<'a> Converter<'a> {
         self.notes.of(at.schema)
     }
 
-    /// Returns the comment of a property. If the property has none, returns the comment of the schema that it refers to.
+    /// Returns the comment of a property. If the property has no comment, returns the comment of the schema to which it refers.
     fn property_note(&mut self, at: At<'a>) -> Option<String> {
         if let Some(own) = self.note(at) {
             return Some(own);
         }
         let reference = at.schema.get("$ref").and_then(Json::as_str)?;
         let target = self.document.resolve(reference, at)?;
-        // A schema that is declared by name has its comment there.
+        // A schema that is declared under its own name has its comment at that declaration.
         let is_short = ["properties", "$ref", "anyOf", "oneOf", "allOf"].iter().all(|keyword| target.schema.get(keyword).is_none());
         is_short.then(|| self.note(target)).flatten()
     }
@@ -119,7 +119,7 @@ impl<'a> Converter<'a> {
             parts.extend(self.any_of(list(fields, keyword), at, own, depth));
         }
         let any = own.any();
-        // These parts do not restrict the type any further.
+        // These parts do not restrict the type.
         parts.retain(|part| *part != any && *part != Type::Unknown);
         let restricts = parts.iter().any(|part| !matches!(part, Type::Named(_)));
         if own != Kinds::ALL && !restricts && !self.are_within(&parts, own) {
@@ -128,7 +128,7 @@ impl<'a> Converter<'a> {
         nullable(intersection(parts), fields, kinds)
     }
 
-    /// Returns whether one of `parts` is a definition whose keyword `type` allows only values of `kinds`.
+    /// Returns whether one of `parts` is a definition whose keyword `type` only allows values of `kinds`.
     fn are_within(&self, parts: &[Type], kinds: Kinds) -> bool {
         parts.iter().any(|part| matches!(part, Type::Named(id) if self.kinds[*id].within(kinds)))
     }
@@ -156,8 +156,8 @@ impl<'a> Converter<'a> {
         if !target.schema.is_object() {
             return self.convert(target, kinds, depth + 1);
         }
-        // A root schema that only refers to another schema is converted as that schema, so that the tool has one type and not an alias of
-        // it.
+        // A root schema may only refer to another schema. It is then converted as that schema, so that the tool gets a type of its own
+        // and not an alias.
         if depth == 0 {
             self.hops = self.hops.saturating_sub(1);
             return if self.hops == 0 { kinds.any() } else { self.convert(target, kinds, 0) };
@@ -175,7 +175,7 @@ impl<'a> Converter<'a> {
         Type::Named(id)
     }
 
-    /// Converts the keywords of a schema itself, except references and combinations (`allOf`, `anyOf`, `oneOf`).
+    /// Converts the keywords of a schema except references and combinations (`allOf`, `anyOf`, `oneOf`).
     fn own(&mut self, fields: &'a Map<String, Json>, at: At<'a>, kinds: Kinds, depth: usize) -> Option<Type> {
         if let Some(value) = fields.get("const").filter(|_| self.document.dialect != Dialect::Draft4) {
             return Some(literals(std::slice::from_ref(value), kinds));
@@ -239,7 +239,7 @@ impl<'a> Converter<'a> {
         let mut object = Object { open: additional.is_none(), ..Object::default() };
         for (key, schema) in fields.get("properties").and_then(Json::as_object).into_iter().flatten() {
             if self.nodes == 0 || key.len() > MAX_KEY_BYTES {
-                // The property is not named in the type, so any name must be allowed.
+                // The property does not appear in the type, so the type must allow any name.
                 object.open = false;
                 object.index = Some(Box::new(Type::Unknown));
                 continue;
@@ -269,7 +269,7 @@ impl<'a> Converter<'a> {
         Type::Object(closed(object))
     }
 
-    /// Adds the properties that `required` lists and `properties` does not describe.
+    /// Adds the properties that `required` lists but `properties` does not describe.
     fn add_unnamed(&mut self, object: &mut Object, required: Vec<&str>, other: &Type) {
         let mut known: HashSet<String> = object.properties.iter().map(|property| property.key.clone()).collect();
         for key in required {
@@ -301,7 +301,8 @@ impl<'a> Converter<'a> {
     }
 }
 
-/// Widens the index signature. TypeScript requires that the named properties fit the index signature, and JSON Schema does not.
+/// Widens the type of the index signature. TypeScript requires that the types of the named properties fit the index signature, but JSON
+/// Schema does not.
 fn closed(mut object: Object) -> Object {
     let nothing_known = object.properties.is_empty() && object.prefixes.is_empty() && object.index.is_none();
     if nothing_known {
@@ -325,8 +326,8 @@ fn closed(mut object: Object) -> Object {
     object
 }
 
-/// Returns the prefix of property names that a pattern requires, or `None` if the pattern requires anything else. `whole` is true if the
-/// schema refuses names that do not match the pattern.
+/// Returns the prefix that a pattern requires of property names. Returns `None` if the pattern requires anything else. `whole` is true if
+/// the schema refuses names that do not match the pattern.
 fn prefix(pattern: &str, whole: bool) -> Option<&str> {
     let rest = pattern.strip_prefix('^')?;
     let rest =
@@ -335,7 +336,7 @@ fn prefix(pattern: &str, whole: bool) -> Option<&str> {
     (!rest.is_empty() && rest.chars().all(plain)).then_some(rest)
 }
 
-/// Returns whether no property name can match two prefixes, or a prefix and a named property.
+/// Returns whether the prefixes do not overlap: no property name can match two of them, or one of them and a named property.
 fn are_apart(prefixes: &[(String, Type)], object: &Object) -> bool {
     let named = object.properties.iter().any(|property| prefixes.iter().any(|(prefix, _)| property.key.starts_with(prefix.as_str())));
     let nested = prefixes.iter().enumerate().any(|(index, (one, _))| {
@@ -344,7 +345,7 @@ fn are_apart(prefixes: &[(String, Type)], object: &Object) -> bool {
     !named && !nested
 }
 
-/// Returns the only names that properties can have, if `propertyNames` lists them.
+/// Returns the names that `propertyNames` lists. Other names are then not allowed. Returns `None` if it lists no names.
 fn only_names(fields: &Map<String, Json>, dialect: Dialect) -> Option<Vec<&str>> {
     if dialect == Dialect::Draft4 {
         return None;
@@ -372,7 +373,7 @@ fn list<'a>(fields: &'a Map<String, Json>, keyword: &str) -> &'a [Json] {
     fields.get(keyword).and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Returns a size. JSON Schema also allows the form `2.0`.
+/// Returns a size. JSON Schema also allows a number such as `2.0` as a size.
 fn count(fields: &Map<String, Json>, keyword: &str) -> Option<usize> {
     let value = fields.get(keyword)?;
     match value.as_u64() {
@@ -381,7 +382,7 @@ fn count(fields: &Map<String, Json>, keyword: &str) -> Option<usize> {
     }
 }
 
-/// Returns the union of these literal values, limited to values of `kinds`.
+/// Returns the union of these literal values. Only values of `kinds` are included.
 fn literals(values: &[Json], kinds: Kinds) -> Type {
     if values.len() > MAX_ENUM {
         let all = values.iter().map(Kinds::of_value);

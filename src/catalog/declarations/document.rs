@@ -1,4 +1,4 @@
-//! Resolves the references of a schema within its document. Never fetches a schema from elsewhere.
+//! Resolves the references of a schema within its own document. No schema is ever fetched from elsewhere.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use url::Url;
 /// Nesting limit. References to identifiers and anchors at a greater depth cannot be resolved.
 const MAX_DEPTH: usize = 64;
 const MAX_VISITED: usize = 200_000;
-/// Base URI of relative identifiers in a document that has no identifier.
+/// Base URI for relative identifiers in a document that itself has no identifier.
 const NO_BASE: &str = "json-schema:///";
 
-/// Keywords whose value is a schema, a list of schemas, or schemas by name.
+/// Keywords whose value is a schema or a list of schemas.
 const SCHEMA_KEYWORDS: [&str; 14] = [
     "items",
     "additionalItems",
@@ -35,17 +35,17 @@ const MAP_KEYWORDS: [&str; 6] = ["properties", "patternProperties", "$defs", "de
 /// Draft of JSON Schema that a document follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// Draft-04 and older: the identifier is `id`.
+    /// Draft-04 and older. A schema's identifier is `id`.
     Draft4,
-    /// Draft-06 and draft-07: all keywords beside a `$ref` are ignored.
+    /// Draft-06 and draft-07. All keywords beside a `$ref` are ignored.
     Draft7,
-    /// 2019-09: tuples are written as `items`.
+    /// Draft 2019-09. A tuple is described by `items`.
     Draft2019,
-    /// 2020-12. Also the default for a document without a known `$schema`.
+    /// Draft 2020-12. It is also used for a document without a known `$schema`.
     Draft2020,
 }
 
-/// A schema, and the schema resource that its relative references start from.
+/// A schema, and the schema resource that is the base of its relative references.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct At<'a> {
     pub schema: &'a Json,
@@ -61,9 +61,9 @@ struct Resource<'a> {
 pub(super) struct Document<'a> {
     pub dialect: Dialect,
     resources: Vec<Resource<'a>>,
-    /// Index of each resource by the address of its root in memory, so that each identifier is added once.
+    /// Index of each resource, keyed by the address of its root in memory. With it, each resource is added only once.
     by_root: HashMap<*const Json, usize>,
-    /// Index of each resource by its URI. `None` if two resources have the same URI.
+    /// Index of each resource, keyed by its URI. `None` if two resources have the same URI.
     by_uri: HashMap<String, Option<usize>>,
     anchors: HashMap<(usize, &'a str), Option<At<'a>>>,
 }
@@ -83,7 +83,7 @@ impl<'a> Document<'a> {
         At { schema: self.resources[0].root, resource: 0 }
     }
 
-    /// Returns a subschema. If it has an identifier, it gets a base URI of its own.
+    /// Returns a subschema. If the subschema has an identifier, it gets its own base URI.
     pub(super) fn within(&mut self, at: At<'a>, schema: &'a Json) -> At<'a> {
         match id_of(schema, self.dialect) {
             Some(id) => At { schema, resource: self.resource(schema, id, at.resource) },
@@ -91,7 +91,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Returns the target of a reference, if it is unique and in this document.
+    /// Returns the target of a reference. Returns `None` if the target is not unique or not in this document.
     pub(super) fn resolve(&mut self, reference: &str, from: At<'a>) -> Option<At<'a>> {
         let (uri, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let resource = if uri.is_empty() {
@@ -146,7 +146,7 @@ impl<'a> Document<'a> {
         index
     }
 
-    /// Indexes identifiers and anchors. Visits only places where a schema can stand: an example may hold data that looks like an
+    /// Indexes identifiers and anchors. Only visits places where a schema can be, because an example may contain data that looks like an
     /// identifier.
     fn index(&mut self, root: &'a Json) {
         let mut waiting = vec![(At { schema: root, resource: 0 }, 0)];
@@ -196,7 +196,7 @@ fn dialect(root: &Json) -> Dialect {
     }
 }
 
-/// Returns the identifier of a schema, if the identifier is more than a fragment.
+/// Returns the identifier of a schema. Returns `None` if the identifier is only a fragment.
 fn id_of(schema: &Json, dialect: Dialect) -> Option<&str> {
     let fields = schema.as_object()?;
     let id = fields.get(if dialect == Dialect::Draft4 { "id" } else { "$id" })?.as_str()?;

@@ -1,15 +1,15 @@
-//! Makes the definitions of a schema acceptable for TypeScript. Removes circular aliases, limits intersections of unions, and writes short
-//! types in place of their names.
+//! Makes the definitions of a schema acceptable for TypeScript. Removes circular aliases, limits intersections of unions, and replaces
+//! the names of short types by the types.
 
 use super::types::{Definition, Object, Type, intersection, union};
 
-/// Limit of the members of a union that TypeScript would compute. TypeScript's own limit is 100,000.
+/// Maximum number of union members that TypeScript has to compute. TypeScript's own limit is 100,000.
 const MAX_COMBINATIONS: usize = 1_000;
 const MAX_CHAIN: usize = 64;
-/// Length limit, in characters, of a type that is written in place of its name.
+/// Maximum length in characters of a union or literal that replaces its name.
 const MAX_INLINE: usize = 40;
 
-/// Prepares the definitions of a schema for printing. Keeps the first definition, which is the schema itself.
+/// Prepares the definitions of a schema for printing. The first definition, which is the schema itself, stays the first.
 pub(super) fn finish(mut definitions: Vec<Definition>) -> Vec<Definition> {
     break_circles(&mut definitions);
     let mut counts = vec![None; definitions.len()];
@@ -26,7 +26,7 @@ pub(super) fn finish(mut definitions: Vec<Definition>) -> Vec<Definition> {
     definitions
 }
 
-/// Replaces the names in a type, and simplifies the unions and intersections that contain them.
+/// Replaces the names in a type. Also simplifies the unions and intersections that contain them.
 pub(super) fn rewrite(value: Type, name: &impl Fn(usize) -> Type) -> Type {
     match value {
         Type::Named(id) => name(id),
@@ -41,7 +41,7 @@ pub(super) fn rewrite(value: Type, name: &impl Fn(usize) -> Type) -> Type {
     }
 }
 
-/// Breaks circles of aliases, which TypeScript refuses: `type A = B; type B = A | null`. Each alias in a circle becomes `unknown`.
+/// Breaks circles of aliases. TypeScript refuses such circles: `type A = B; type B = A | null`. Each alias in a circle becomes `unknown`.
 fn break_circles(definitions: &mut [Definition]) {
     let mut leads_to: Vec<Vec<usize>> = vec![Vec::new(); definitions.len()];
     let mut comes_from = leads_to.clone();
@@ -60,7 +60,7 @@ fn break_circles(definitions: &mut [Definition]) {
     }
 }
 
-/// Returns which definitions are part of a circle, or lead into a circle.
+/// Returns for each definition whether it is part of a circle or leads into a circle.
 fn without_ends(leads_to: &[Vec<usize>], comes_from: &[Vec<usize>]) -> Vec<bool> {
     let mut left: Vec<usize> = leads_to.iter().map(Vec::len).collect();
     let mut remains = vec![true; leads_to.len()];
@@ -105,7 +105,8 @@ fn combinations(value: &Type, counts: &[Option<usize>]) -> usize {
     }
 }
 
-/// Returns the members of an intersection that are kept, and the number of their combinations. Leaving out a member only widens the type.
+/// Returns the indexes of an intersection's members that are kept, and the number of their combinations. A member may be left out,
+/// because this only widens the type.
 fn limited(members: &[Type], counts: &[Option<usize>]) -> (Vec<usize>, usize) {
     let mut order: Vec<(usize, usize)> = members.iter().map(|member| combinations(member, counts)).enumerate().collect();
     order.sort_by_key(|(_, count)| *count);
@@ -132,7 +133,8 @@ fn limit(value: &mut Type, counts: &[Option<usize>]) {
     value.children_mut().into_iter().for_each(|child| limit(child, counts));
 }
 
-/// Returns the type to write for each definition: its own type if that is short, or its name. An alias is replaced by its target.
+/// Returns the type that is written for each definition: the definition's own type if it is short, and otherwise its name. An alias is
+/// replaced by its target.
 fn substitutes(definitions: &[Definition]) -> Vec<Type> {
     let mut ends: Vec<Option<usize>> = vec![None; definitions.len()];
     for start in 0..definitions.len() {

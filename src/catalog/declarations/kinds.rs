@@ -1,4 +1,4 @@
-//! The six kinds of JSON values, and sets of them.
+//! Sets of the six kinds of JSON values.
 
 use serde_json::{Map, Value as Json};
 
@@ -34,7 +34,7 @@ impl Kinds {
         Self(self.0 | other.0)
     }
 
-    /// Returns the kinds that the keyword `type` allows. An unknown name allows all kinds.
+    /// Returns the kinds of values that the keyword `type` allows. An unknown name in `type` allows all kinds.
     pub(super) fn of(fields: &Map<String, Json>) -> Self {
         match fields.get("type") {
             Some(Json::String(name)) => Self::named(name),
@@ -68,7 +68,7 @@ impl Kinds {
         }
     }
 
-    /// Returns the type of any value of these kinds.
+    /// Returns a type that allows every value of these kinds.
     pub(super) fn any(self) -> Type {
         if self == Self::ALL {
             return Type::Unknown;
@@ -79,7 +79,7 @@ impl Kinds {
         }))
     }
 
-    /// Returns one type for each kind in the set. `complex` makes the types of arrays and objects.
+    /// Returns one type for each kind in the set. The types for arrays and objects come from `complex`.
     pub(super) fn types(self, mut complex: impl FnMut(Self) -> Type) -> Vec<Type> {
         let mut types = Vec::new();
         for kind in [Self::STRING, Self::NUMBER, Self::BOOLEAN, Self::OBJECT, Self::ARRAY, Self::NULL] {

@@ -1,14 +1,16 @@
-//! Declares tools in TypeScript, for a model to read before it writes code.
+//! Declares tools in TypeScript. A model reads the declarations before it writes code.
 //!
-//! Each server has one `declare module "host:mcp-<server>"`. Every value that a schema allows is assignable to the declared type. A type is
-//! wider than its schema where TypeScript cannot express a keyword (ranges, patterns, conditions) or where the schema is nested too deeply.
-//! A comment then states the keyword, if it is short.
+//! Each server has one `declare module "host:mcp-<server>"`. Every value that a schema allows is assignable to the declared type. A type
+//! is wider than its schema if TypeScript cannot express a keyword (ranges, patterns, conditions), or if the schema is nested too deeply.
+//! If the keyword is short, a comment states it.
 //!
-//! Objects may have properties that the schema does not mention, as in TypeScript. TypeScript refuses undeclared properties only in an
-//! object literal, and this check finds a misspelt argument. An input whose properties are all optional does not accept an object that has
-//! none of them. Other objects with only optional properties do, as they get an index signature.
+//! Objects may have properties that the schema does not mention, as in TypeScript. TypeScript only refuses undeclared properties in an
+//! object literal. This check finds a misspelt argument. If all properties of a tool's input are optional, TypeScript refuses a non-empty
+//! object that has none of them. Other objects with only optional properties get an index signature, so TypeScript accepts any object for
+//! them.
 //!
-//! Nothing is fetched for a schema. Its text is escaped, so that it cannot end the comment or the string literal that contains it.
+//! No schema is fetched from elsewhere. The text of a schema is escaped, so that it cannot end the comment or string literal that
+//! contains it.
 
 mod builtin;
 mod convert;
@@ -50,14 +52,14 @@ pub enum Failures {
     /// The call returns `{ error, code? }`, and the declaration includes this type.
     #[default]
     Returned,
-    /// The call throws an `Error`. The declaration does not mention it.
+    /// The call throws an `Error`. The declaration does not mention errors.
     Thrown,
 }
 
 /// Settings for declarations.
 #[derive(Debug, Clone, Copy)]
 pub struct DeclarationStyle {
-    /// Functions that sanitise the texts of servers.
+    /// Functions that sanitise the servers' texts.
     pub wording: Wording,
     pub failures: Failures,
 }
@@ -66,7 +68,7 @@ const INDENT: &str = "  ";
 const TOOL_ERROR: &str = "  /** A failed call. `code` is missing if the tool itself reported the error. */
   export interface ToolError { error: string; code?: string }
 ";
-/// Comment for results without structured content. The bridge returns these results although they do not fit the output type.
+/// Comment about results without structured content. The bridge returns such results although they do not fit the output type.
 const UNSTRUCTURED: &str = "  // If the server sends no structured content, the result is text or null, not the output type.\n";
 /// Types that `bridge::shape` returns: one text or its parsed JSON, an image, a resource, a link, a list of several of these, or nothing.
 const TOOL_OUTPUT: &str = "  /** Text or parsed JSON, bytes, a resource, a link; a list of several; null for nothing. */
@@ -76,7 +78,8 @@ const TOOL_OUTPUT: &str = "  /** Text or parsed JSON, bytes, a resource, a link;
 | unknown[];
 ";
 
-/// Declares a server's module: `declare module "host:mcp-<server>" { … }`. It compiles alone and together with other modules.
+/// Declares a server's module: `declare module "host:mcp-<server>" { … }`. The declaration compiles alone, and also together with other
+/// modules.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Tool, Wording, declare_server};
@@ -100,8 +103,8 @@ pub fn declare_server(server: &str, manifest: &Manifest, style: &DeclarationStyl
     declare(server, manifest, style, None)
 }
 
-/// Declares a server's module with only one function (by its raw name), the types that this function needs, and no default export. Returns
-/// `None` if there is no such tool.
+/// Declares a server's module with only one function. `tool` is the raw name of its tool. The declaration contains the types that this
+/// function needs, and no default export. Returns `None` if there is no such tool.
 ///
 /// ```
 /// # use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Wording, declare_tool};
@@ -118,7 +121,7 @@ pub fn declare_tool(server: &str, manifest: &Manifest, tool: &str, style: &Decla
 fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, only: Option<&str>) -> String {
     let identifiers = manifest.identifiers();
     let names = manifest.type_names();
-    // A declaration of one function skips all other tools, as there may be thousands.
+    // If only one function is declared, all other tools are skipped, because there may be thousands.
     let tools: Vec<&Tool> = match only {
         Some(name) => manifest.tool(name).into_iter().collect(),
         None => manifest.distinct_tools().collect(),
@@ -172,7 +175,8 @@ fn types_of(schema: &Json, name: &str, kinds: Kinds, direction: Direction, style
     finish(convert(schema, name, kinds, direction, &style.wording))
 }
 
-/// Returns the types of a tool's input. An input whose properties are all optional is closed, so that TypeScript finds a misspelt argument.
+/// Returns the types of a tool's input. The input gets no index signature, so that TypeScript finds a misspelt argument even if all
+/// properties are optional.
 fn input_types(tool: &Tool, name: &str, style: &DeclarationStyle) -> Vec<Definition> {
     let mut types = types_of(&tool.input_schema, name, Kinds::OBJECT, Direction::Input, style);
     if let Type::Object(input) = &mut types[0].value {
@@ -181,7 +185,7 @@ fn input_types(tool: &Tool, name: &str, style: &DeclarationStyle) -> Vec<Definit
     types
 }
 
-/// Returns whether a type accepts `{}`, the value of a call without an argument.
+/// Returns whether a type accepts `{}`. A call without an argument has this value as its input.
 fn accepts_nothing(value: &Type, definitions: &[Definition], depth: usize) -> bool {
     const MAX_DEPTH: usize = 16;
     let within = |member: &Type| accepts_nothing(member, definitions, depth + 1);
@@ -198,7 +202,7 @@ fn accepts_nothing(value: &Type, definitions: &[Definition], depth: usize) -> bo
 
 fn purpose(text: &str, style: &DeclarationStyle) -> String {
     const ENOUGH: usize = 2_000;
-    // Skips the marks of a Markdown heading.
+    // The marks of a Markdown heading are skipped.
     let text = text[..text.floor_char_boundary(ENOUGH)].trim_start_matches(['#', ' ', '\n']);
     style.wording.purpose(text)
 }

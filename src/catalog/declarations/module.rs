@@ -1,4 +1,5 @@
-//! The type definitions of one module. Each has a unique name. If two tools define the same type, the module declares it once.
+//! The type definitions of one module. Each definition has a unique name. If two tools define the same type, the module declares it only
+//! once.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -8,33 +9,33 @@ use super::finish::rewrite;
 use super::types::{Definition, Type};
 use crate::catalog::type_names::{NameAllocator, pascal};
 
-/// Number of definitions with the same name that a new definition is compared with. The newest are compared.
+/// Maximum number of definitions with the same name with which a new definition is compared. The newest ones are compared.
 const MAX_COMPARED: usize = 8;
-/// Number of type parts that may be compared without finding an equal definition. Beyond it, the module shares no more definitions, and
-/// numbers their names.
+/// Maximum number of type parts that are compared without finding an equal definition. After that, the module shares no more definitions,
+/// and gives them numbered names instead.
 const MAX_IN_VAIN: usize = 500_000;
-/// Number of references that a digest follows. Two definitions that differ further away have the same digest.
+/// Number of consecutive references whose targets a digest includes. If two definitions only differ beyond them, their digests are equal.
 const ROUNDS: usize = 12;
 
 /// The type definitions of a module.
 pub(super) struct Module<'a> {
     names: NameAllocator<'a>,
     pub definitions: Vec<Definition>,
-    /// For each definition, the name that it would have without numbering, and its digest. The name of a tool's own type is empty.
+    /// For each definition, its digest and the name that it would have without a number. For a tool's own type, this name is empty.
     marks: Vec<(String, u64)>,
-    /// Definitions that several schemas may share, by the name that the schemas give them.
+    /// Definitions that several schemas may share. The key is the name that the schemas give them.
     shared: HashMap<String, Vec<usize>>,
     /// Number of type parts that may still be compared without finding an equal definition.
     left: usize,
 }
 
-/// The definitions of one schema. Digests tell most of them apart without a comparison.
+/// The definitions of one schema. Most different definitions have different digests, so they need not be compared.
 struct Incoming<'a> {
     definitions: &'a [Definition],
     wanted: Vec<String>,
     /// Digest of each definition. Equal definitions have equal digests.
     digests: Vec<u64>,
-    /// For each definition, the definitions that it names, in order.
+    /// For each definition, the indexes of the definitions that it names, in order.
     names: Vec<Vec<usize>>,
 }
 
@@ -73,7 +74,7 @@ impl<'a> Module<'a> {
         Self { names, definitions: Vec::new(), marks: Vec::new(), shared: HashMap::new(), left: MAX_IN_VAIN }
     }
 
-    /// Returns a name that is unique in the module.
+    /// Returns a name that is unique in the module: `wanted`, or `wanted` with a number.
     pub(super) fn name(&mut self, wanted: &str) -> String {
         self.names.name(wanted)
     }
@@ -89,7 +90,7 @@ impl<'a> Module<'a> {
         let incoming = Incoming::new(definitions);
         let mut places: Vec<Option<usize>> = vec![None; definitions.len()];
         places[0] = Some(self.declare(definitions[0].name.clone(), (String::new(), incoming.digests[0]), definitions[0].note.clone()));
-        // Definitions that the module did not have, in the order in which they are named.
+        // Definitions that the module does not have yet, in the order in which they are named.
         let (mut fresh, mut next) = (vec![0], 0);
         while next < fresh.len() {
             let named = &incoming.names[fresh[next]];
@@ -120,7 +121,8 @@ impl<'a> Module<'a> {
         }
     }
 
-    /// Returns the module's definition that equals definition `id`. Adds the pairs of definitions that both of them name.
+    /// Returns pairs of equal definitions: definition `id` and the equal definition of the module, and the definitions that both of them
+    /// name. Returns `None` if the module has no equal definition.
     fn alike(&mut self, id: usize, incoming: &Incoming<'_>, places: &[Option<usize>]) -> Option<Vec<(usize, usize)>> {
         let candidates = self.shared.get(&incoming.wanted[id])?.iter().rev().take(MAX_COMPARED);
         for &candidate in candidates.filter(|candidate| self.marks[**candidate].1 == incoming.digests[id]) {
@@ -136,7 +138,7 @@ impl<'a> Module<'a> {
         None
     }
 
-    /// Returns the pairs of equal definitions if `id` and `place` are equal. `compared` counts the compared parts.
+    /// Returns the pairs of equal definitions if `id` and `place` are equal. Counts the compared parts in `compared`.
     fn same(
         &self,
         id: usize,
@@ -172,7 +174,7 @@ impl<'a> Module<'a> {
     }
 }
 
-/// Returns whether two types are equal, provided that the definitions that they name are equal. Collects these definitions in `named`.
+/// Returns whether two types are equal if the definitions that they name are equal. Adds the pairs of named definitions to `named`.
 fn same_type(one: &Type, other: &Type, named: &mut Vec<(usize, usize)>, compared: &mut usize) -> bool {
     *compared += 1;
     if let (Type::Named(one), Type::Named(other)) = (one, other) {
@@ -185,7 +187,7 @@ fn same_type(one: &Type, other: &Type, named: &mut Vec<(usize, usize)>, compared
         && mine.into_iter().zip(theirs).all(|(mine, theirs)| same_type(mine, theirs, named, compared))
 }
 
-/// Compares two types without the types that they contain.
+/// Returns whether two types are equal apart from the types that they contain.
 fn same_shape(one: &Type, other: &Type) -> bool {
     match (one, other) {
         (Type::Array(_), Type::Array(_)) | (Type::Union(_), Type::Union(_)) | (Type::Intersection(_), Type::Intersection(_)) => true,

@@ -1,12 +1,12 @@
-//! Writes comments for schema keywords that types cannot express: descriptions, defaults, ranges, formats. They are short, as each token
-//! costs.
+//! Writes comments for schema keywords that types cannot express: descriptions, defaults, ranges and formats. The comments are short,
+//! because each token has a cost.
 
 use serde_json::{Map, Value as Json};
 
 use super::text::shown;
 use crate::catalog::Wording;
 
-/// Size limit of all comments of one schema. Beyond it, no comments are written.
+/// Maximum total size of all comments of one schema. After that, no more comments are written.
 const MAX_ALL_BYTES: usize = 256 * 1024;
 const MAX_VALUE_CHARS: usize = 120;
 const MAX_FACT_CHARS: usize = 120;
@@ -23,7 +23,7 @@ impl<'a> Notes<'a> {
         Self { wording, left: MAX_ALL_BYTES }
     }
 
-    /// Returns the comment of a schema, or `None` if there is nothing to say.
+    /// Returns the comment for a schema. Returns `None` if there is nothing to comment on.
     pub(super) fn of(&mut self, schema: &Json) -> Option<String> {
         let fields = schema.as_object()?;
         let mut text = self.description(fields).unwrap_or_default();
@@ -34,7 +34,7 @@ impl<'a> Notes<'a> {
         }
         let tags = self.tags(fields);
         if !tags.is_empty() {
-            // A short comment takes one line.
+            // A one-line comment stays on one line.
             let separator = if text.contains('\n') { '\n' } else { ' ' };
             text = format!("{text}{separator}{}", tags.join(" "));
         }
@@ -45,7 +45,7 @@ impl<'a> Notes<'a> {
 
     fn description(&self, fields: &Map<String, Json>) -> Option<String> {
         let text = |keyword: &str| fields.get(keyword).and_then(Json::as_str).filter(|text| !text.trim().is_empty());
-        // A title is ignored, as it mostly repeats the name.
+        // The title is ignored, because it usually repeats the name.
         let text = text("description")?;
         Some(sanitised(self.wording, text))
     }
@@ -57,7 +57,7 @@ impl<'a> Notes<'a> {
                 tags.push(format!("@{name} {}", self.wording.one_line(&value, MAX_VALUE_CHARS)));
             }
         };
-        // Many generators write `"default": null` if there is no default.
+        // Many generators write `"default": null` when there is no default.
         if let Some(value) = fields.get("default").filter(|value| !value.is_null()) {
             tag("default", value);
         }
@@ -73,17 +73,17 @@ impl<'a> Notes<'a> {
     }
 }
 
-/// Returns a description, sanitised and cut to the length limit of descriptions.
+/// Returns a sanitised description, cut to the maximum length of descriptions.
 pub(super) fn sanitised(wording: &Wording, text: &str) -> String {
-    // The first cut limits the work of sanitising a very long text.
+    // The text is cut before it is sanitised, because sanitising a very long text takes much time.
     let enough = wording.max_chars.saturating_mul(8);
     wording.description(&text[..text.floor_char_boundary(enough)]).trim().to_owned()
 }
 
-/// Returns the constraints that the type does not express.
+/// Returns texts for the constraints that the type does not express.
 fn facts(fields: &Map<String, Json>) -> Vec<String> {
     let mut facts = own_facts(fields);
-    // The types of `items`, and of the only alternative besides null, have no place for comments of their own.
+    // The types of `items`, and of the only alternative to null, cannot have comments of their own.
     if let Some(Json::Object(items)) = fields.get("items") {
         let each = own_facts(items);
         if !each.is_empty() {
@@ -128,7 +128,7 @@ fn own_facts(fields: &Map<String, Json>) -> Vec<String> {
     facts
 }
 
-/// Describes the conditions that types cannot express.
+/// Returns texts for the conditions that types cannot express.
 fn conditions(fields: &Map<String, Json>) -> Vec<String> {
     let has = |keyword: &str| fields.contains_key(keyword);
     let mut facts = Vec::new();
@@ -156,7 +156,7 @@ fn conditions(fields: &Map<String, Json>) -> Vec<String> {
 
 fn range(fields: &Map<String, Json>) -> Option<String> {
     let number = |keyword: &str| fields.get(keyword).filter(|value| value.is_number());
-    // In draft-04, a boolean flag says whether the limit itself is excluded.
+    // In draft-04, `exclusiveMinimum` and `exclusiveMaximum` are boolean flags. They exclude the limit itself.
     let flag = |keyword: &str| fields.get(keyword) == Some(&Json::Bool(true));
     let least = match (number("exclusiveMinimum"), number("minimum")) {
         (Some(limit), _) => Some(format!("> {limit}")),
@@ -167,7 +167,7 @@ fn range(fields: &Map<String, Json>) -> Option<String> {
     let most = match (number("exclusiveMaximum"), number("maximum")) {
         (Some(limit), _) => Some(format!("< {limit}")),
         (None, Some(limit)) if flag("exclusiveMaximum") => Some(format!("< {limit}")),
-        // Some generators write this limit for any safe integer. It is not worth a comment.
+        // Some generators write this limit for every safe integer, so it is not mentioned.
         (None, Some(limit)) if limit.as_f64().is_some_and(|limit| limit >= 9_007_199_254_740_991.0) => None,
         (None, Some(limit)) => Some(format!("<= {limit}")),
         (None, None) => None,
@@ -198,7 +198,7 @@ fn span(fields: &Map<String, Json>, least: &str, most: &str, what: &str) -> Opti
     }
 }
 
-/// Returns hints from the tool's annotations that matter to a caller. The server makes these claims, and nothing checks them.
+/// Returns those hints in a tool's annotations that are important for a caller. The hints are claims of the server that are not checked.
 pub(super) fn hints(annotations: Option<&Json>) -> Vec<&'static str> {
     let says = |name: &str| annotations.and_then(|all| all.get(name)).and_then(Json::as_bool);
     let reads = says("readOnlyHint") == Some(true);

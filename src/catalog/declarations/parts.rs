@@ -1,4 +1,4 @@
-//! Shows the parts of a signature separately: the parameters and the result.
+//! Returns the two parts of a signature separately: the parameters and the result.
 
 use super::convert::Direction;
 use super::kinds::Kinds;
@@ -7,20 +7,20 @@ use super::types::Type;
 use super::{DeclarationStyle, Failures, types_of};
 use crate::catalog::Tool;
 
-/// Depth to which a type is written out.
+/// Number of levels of a type that are written out.
 const LEVELS: usize = 3;
 const MEMBERS: usize = 12;
-/// Number of parameters that are listed. The declaration has all of them.
+/// Maximum number of parameters that are listed. The declaration contains all of them.
 const MAX_PARAMETERS: usize = 100;
 
-/// A parameter of a function: a property of the tool's input object.
+/// A parameter of a function. It is a property of the tool's input object.
 pub(in crate::catalog) struct Parameter {
     pub key: String,
     pub declared: String,
     pub required: bool,
 }
 
-/// Returns a tool's parameters and result type for a hint. A long type is shortened with `…`.
+/// Returns a tool's parameters and its result type for a short description. In a long type, `…` replaces some parts.
 pub(in crate::catalog) fn parts(tool: &Tool, style: &DeclarationStyle) -> (Vec<Parameter>, String) {
     let input = types_of(&tool.input_schema, "", Kinds::OBJECT, Direction::Input, style);
     let parameters = match &input[0].value {

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use super::text::{comment, key, quoted};
 use super::types::{Definition, Object, Tuple, Type};
 
-/// Line length up to which an object without comments is printed on one line.
+/// Maximum total length of an object's members for which an object without comments is printed on one line.
 const MAX_LINE: usize = 110;
 const INDENT: &str = "  ";
 
-/// Position of a type within another type. It decides whether the type needs parentheses.
+/// Position of a type within another type. The position determines whether the type needs parentheses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum TypeContext {
     Alone,
@@ -18,13 +18,13 @@ enum TypeContext {
     Element,
 }
 
-/// Printer of types that name the definitions of one module.
+/// Prints types that refer to the definitions of one module.
 pub(super) struct Printer<'a> {
     pub definitions: &'a [Definition],
 }
 
 impl Printer<'_> {
-    /// Prints a definition with its comment: an interface for an object, a type alias for any other type.
+    /// Prints a definition with its comment. An object becomes an interface. Any other type becomes a type alias.
     pub(super) fn definition(&self, definition: &Definition, indent: &str) -> String {
         let note = definition.note.as_deref().map(|note| comment(note, indent)).unwrap_or_default();
         let name = &definition.name;
@@ -82,7 +82,7 @@ impl Printer<'_> {
         format!("[{}]", items.join(", "))
     }
 
-    /// Prints an object at a place where a type is expected.
+    /// Prints an object where a type is expected.
     fn object_type(&self, object: &Object, indent: &str) -> String {
         match object.index.as_deref() {
             Some(Type::Unknown) if is_record(object) => "Record<string, unknown>".to_owned(),
@@ -91,7 +91,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Prints the braces of an object and its properties.
+    /// Prints an object's properties in braces.
     fn object(&self, object: &Object, indent: &str) -> String {
         let inner = format!("{indent}{INDENT}");
         let mut members: Vec<(Option<&str>, String)> = Vec::with_capacity(object.properties.len() + 1);

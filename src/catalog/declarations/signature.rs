@@ -1,4 +1,4 @@
-//! Prints a tool's signature on one line, for lists. Shortens its types so that they fit.
+//! Prints a tool's signature on one line, for lists. The types are shortened until the line fits.
 
 use super::convert::Direction;
 use super::kinds::Kinds;
@@ -8,12 +8,13 @@ use super::{DeclarationStyle, input_types, types_of};
 use crate::catalog::Tool;
 
 const MAX_CHARS: usize = 200;
-/// Levels of the input type and of the output type that are printed. The first pair that fits is used.
+/// Pairs with the number of printed levels of the input type and of the output type. The first pair for which the line fits is used.
 const DETAILS: [(usize, usize); 9] = [(4, 4), (3, 3), (3, 2), (2, 2), (3, 1), (2, 1), (2, 0), (1, 1), (1, 0)];
 const MAX_ALTERNATIVES: usize = 6;
 const MAX_LITERAL_CHARS: usize = 40;
 
-/// Returns a function's signature on one line of at most 200 characters. It is meant for reading: `…` replaces the parts that do not fit.
+/// Returns a function's signature on one line of at most 200 characters. The line is meant for readers and not for a compiler: `…`
+/// replaces the parts that do not fit.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Tool, Wording, signature};

@@ -1,11 +1,12 @@
-// Schemas are written where they are passed.
+// The tests write schemas directly as arguments, so the helpers take them by value.
 #![allow(clippy::needless_pass_by_value)]
 
 use serde_json::{Value as Json, json};
 
 use super::*;
 
-/// Does not sanitise, as these texts are harmless. The integration tests of declarations test the sanitising of `trust`.
+/// Returns a style that does not sanitise, because the texts of these tests are harmless. Sanitising is tested by the integration tests
+/// of declarations.
 fn style(failures: Failures) -> DeclarationStyle {
     let text = |text: &str, max: usize| text.chars().take(max).collect();
     DeclarationStyle { wording: Wording { text, line: text, max_chars: 2_000 }, failures }
@@ -28,7 +29,7 @@ fn declared(tools: Vec<Tool>) -> String {
     declare_server("s", &Manifest { tools, ..Manifest::default() }, &style(Failures::Returned))
 }
 
-/// Returns the type of an output with this schema, on one line.
+/// Returns the declared type of an output with this schema, on one line.
 fn type_of(schema: Json) -> String {
     let text = declared(vec![tool("t", json!({}), Some(schema))]);
     let line = text.lines().find(|line| line.contains(" TOutput") && !line.contains("function")).unwrap().trim();
@@ -36,7 +37,7 @@ fn type_of(schema: Json) -> String {
     start.trim_end_matches(';').to_owned()
 }
 
-/// Returns the type of an input's property with this schema.
+/// Returns the declared type of an input property with this schema.
 fn input_of(schema: Json) -> String {
     let text = declared(vec![tool("t", json!({ "type": "object", "properties": { "x": schema }, "required": ["x"] }), None)]);
     let line = text.lines().find(|line| line.contains("x: ")).unwrap();
@@ -132,7 +133,7 @@ fn keys_and_literals_stay_true_and_inside_their_quotes() {
     assert_eq!(type_of(json!({ "const": nasty })), r#""a\"\\\n\u2028\u202e\u{e0041}*/""#);
     let object = json!({ "type": "object", "properties": { nasty: true, "größe": true, "x-y": true, "$ok_1": true }, "required": ["x-y"] });
     assert_eq!(type_of(object), r#"{ "a\"\\\n\u2028\u202e\u{e0041}*/"?: unknown; "größe"?: unknown; "x-y": unknown; $ok_1?: unknown }"#);
-    // Every object inherits `toString`. If the property had a type, TypeScript would refuse `{}` here.
+    // Every object inherits `toString`. If the optional property had a type, TypeScript would refuse `{}` here.
     let inherited = json!({ "type": "object", "properties": { "toString": { "type": "string" } }, "additionalProperties": false });
     assert_eq!(type_of(inherited), "{ toString?: unknown }");
 }
@@ -271,7 +272,7 @@ fn what_is_promised_and_may_be_missing_is_said_where_there_is_an_output_schema()
 
 #[test]
 fn any_tool_is_called_with_any_object_also_of_an_interface() {
-    // An interface has no index signature, so it would not fit a parameter of type `Record`.
+    // An interface has no index signature, so it would not be assignable to a parameter of the type `Record`.
     let text = declare_mcp(&style(Failures::Returned));
     assert!(text.contains("call(server: string, tool: string, input?: object): ToolResult;"), "{text}");
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Number, Value as Json};
 
-/// Returns a string literal with exactly this text. Escapes invisible characters.
+/// Returns a string literal for this text. Invisible characters are escaped.
 pub(in crate::catalog) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -24,7 +24,7 @@ pub(in crate::catalog) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Returns a property name, in quotes if it is not an identifier.
+/// Returns a property name. A name that is not an identifier is quoted.
 pub(in crate::catalog) fn key(name: &str) -> String {
     if is_plain(name) { name.to_owned() } else { quoted(name) }
 }
@@ -35,7 +35,7 @@ pub(super) fn is_plain(name: &str) -> bool {
     name.chars().all(plain) && name.starts_with(|first: char| !first.is_ascii_digit())
 }
 
-/// Returns a number literal. A number that a double cannot hold exactly is printed as the double that JavaScript would read.
+/// Returns a number literal. If a double cannot represent the number exactly, the literal is the double that JavaScript would read.
 pub(super) fn number(number: &Number) -> String {
     match number.as_f64() {
         // In JSON Schema, -0 and 0 are equal.
@@ -45,7 +45,7 @@ pub(super) fn number(number: &Number) -> String {
     }
 }
 
-/// Returns whether a character is invisible, or changes the direction of the text.
+/// Returns whether a character is invisible or changes the direction of the text.
 fn is_hidden(character: char) -> bool {
     character.is_control()
         || (character.is_whitespace() && character != ' ')
@@ -56,7 +56,7 @@ fn is_hidden(character: char) -> bool {
             | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{10ffff}')
 }
 
-/// Returns a comment for the next declaration, or nothing if the text is empty. The text cannot end the comment.
+/// Returns a comment for the next declaration. Returns an empty text if `text` is empty. The text cannot end the comment.
 pub(super) fn comment(text: &str, indent: &str) -> String {
     let text = harmless(text);
     let lines: Vec<&str> = text.split('\n').map(str::trim_end).collect();
@@ -76,8 +76,8 @@ pub(super) fn comment(text: &str, indent: &str) -> String {
     comment
 }
 
-/// Makes a text harmless in a comment. Sanitising has done most of this already, but a comment must not depend on it. TypeScript obeys
-/// directives such as `@ts-nocheck`.
+/// Changes a text so that it is harmless in a comment. Sanitising has already done most of this, but a comment must be safe without it.
+/// Directives such as `@ts-nocheck` are changed too, because TypeScript obeys them.
 fn harmless(text: &str) -> String {
     let lines: String = text
         .chars()
@@ -95,9 +95,9 @@ fn harmless(text: &str) -> String {
     harmless
 }
 
-/// Returns a value as JSON for a comment, or `None` if it is long.
+/// Returns a value as JSON for a comment. Returns `None` if the JSON is too long.
 pub(super) fn shown(value: &Json, max_chars: usize) -> Option<String> {
-    // The size is estimated first, as an example can have megabytes.
+    // The size is estimated first, because an example can have megabytes.
     if size(value, 0) > max_chars * 4 {
         return None;
     }

@@ -1,6 +1,7 @@
-//! TypeScript types as values: the step between a schema and the printed text. A type allows at least the values that its schema allows.
+//! TypeScript types as values, which are the intermediate form between a schema and the printed text. A type allows at least the values
+//! that its schema allows.
 
-/// A TypeScript type. Its depth and size are limited where it is made.
+/// A TypeScript type. The code that makes a type limits its depth and size.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub(super) enum Type {
     Unknown,
@@ -10,10 +11,10 @@ pub(super) enum Type {
     Boolean,
     Number,
     String,
-    /// Text that stands for bytes. The caller may pass the bytes themselves.
+    /// Text that contains encoded bytes. The caller may also pass the bytes themselves.
     Bytes,
     BooleanLiteral(bool),
-    /// The digits as TypeScript writes them.
+    /// A number literal, with the digits that TypeScript code contains.
     NumberLiteral(String),
     StringLiteral(String),
     Array(Box<Type>),
@@ -36,9 +37,9 @@ pub(super) struct Tuple {
 #[derive(Debug, Clone, PartialEq, Hash, Default)]
 pub(super) struct Object {
     pub properties: Vec<Property>,
-    /// Type of all properties that are not named. In TypeScript, the named properties must fit it too.
+    /// Type of all properties without a declared name. In TypeScript, the named properties must fit this type too.
     pub index: Option<Box<Type>>,
-    /// Types of properties by the prefix of their names.
+    /// Prefixes of property names, each with the type of the properties whose names begin with it.
     pub prefixes: Vec<(String, Type)>,
     /// True if the object may have other properties of unknown type.
     pub open: bool,
@@ -49,7 +50,7 @@ pub(super) struct Property {
     pub key: String,
     pub optional: bool,
     pub value: Type,
-    /// Text of the comment before the property: sanitised, with `\n` between lines.
+    /// Comment before the property. It is sanitised, and its lines are separated by `\n`.
     pub note: Option<String>,
 }
 
@@ -61,7 +62,7 @@ pub(super) struct Definition {
     pub note: Option<String>,
 }
 
-/// Members that every object inherits, also `{}`. TypeScript compares an optional property of such a name with the inherited member.
+/// Members that every object inherits, even `{}`. TypeScript compares an optional property with the inherited member of the same name.
 const INHERITED: [&str; 7] =
     ["constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString", "valueOf"];
 
@@ -73,14 +74,14 @@ impl Property {
 }
 
 impl Object {
-    /// Returns whether TypeScript requires at least one of the named properties although the schema does not (a "weak" type).
+    /// Returns whether this is a "weak" type: TypeScript requires at least one of the named properties although the schema does not.
     pub(super) fn is_weak(&self) -> bool {
         self.open && self.index.is_none() && self.prefixes.is_empty() && self.properties.iter().all(|property| property.optional)
     }
 }
 
 impl Type {
-    /// Returns the type of any object.
+    /// Returns a type that allows every object.
     pub(super) fn record() -> Self {
         Self::Object(Object { index: Some(Box::new(Self::Unknown)), ..Object::default() })
     }
@@ -104,7 +105,7 @@ impl Type {
         }
     }
 
-    /// Returns the types that this type directly contains, for changes.
+    /// Returns the types that this type directly contains, as mutable references.
     pub(super) fn children_mut(&mut self) -> Vec<&mut Self> {
         match self {
             Self::Array(item) => vec![item],
@@ -118,7 +119,7 @@ impl Type {
         }
     }
 
-    /// Collects the definitions that are named anywhere in this type.
+    /// Adds the indexes of all definitions that are named anywhere in this type to `found`.
     pub(super) fn names(&self, found: &mut Vec<usize>) {
         match self {
             Self::Named(id) => found.push(*id),
@@ -126,7 +127,8 @@ impl Type {
         }
     }
 
-    /// Collects the definitions that TypeScript must resolve first: those that are not inside a property, an array or a tuple.
+    /// Adds to `found` the indexes of the definitions that TypeScript must resolve before this type. These are the definitions that are
+    /// named outside of properties, arrays and tuples.
     pub(super) fn direct_names(&self, found: &mut Vec<usize>) {
         match self {
             Self::Named(id) => found.push(*id),
@@ -146,7 +148,7 @@ impl Type {
     }
 }
 
-/// Returns the union of types. Leaves out a literal if its general type is a member too.
+/// Returns the union of types. A literal is left out if its general type is also a member.
 pub(super) fn union(members: impl IntoIterator<Item = Type>) -> Type {
     let mut all: Vec<Type> = Vec::new();
     for member in members {
@@ -171,7 +173,7 @@ pub(super) fn union(members: impl IntoIterator<Item = Type>) -> Type {
     }
 }
 
-/// Returns the intersection of types. Merges objects that do not contradict each other.
+/// Returns the intersection of types. Objects that do not contradict each other are merged.
 pub(super) fn intersection(members: impl IntoIterator<Item = Type>) -> Type {
     let mut all: Vec<Type> = Vec::new();
     for member in members {
@@ -211,7 +213,7 @@ fn add_to_intersection(all: &mut Vec<Type>, one: Type) {
     push_new(all, one);
 }
 
-/// Merges two objects, if one object can express both.
+/// Merges two objects. Returns `None` if a single object cannot express both.
 fn merge(one: &Object, other: &Object) -> Option<Object> {
     let plain = |object: &Object| object.index.is_none() && object.prefixes.is_empty() && object.open;
     if !plain(one) || !plain(other) {

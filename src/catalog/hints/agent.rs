@@ -1,4 +1,5 @@
-//! Describes functions by a TypeScript signature: those of modules that the agent's author adds, and those of `host:mcp`.
+//! Describes functions that have a TypeScript signature: functions of the modules that the agent's author adds, and functions of
+//! `host:mcp`.
 
 use super::{FunctionInfo, ParameterInfo};
 use crate::catalog::AgentFunction;
@@ -9,7 +10,7 @@ pub(super) fn of_agent(function: &AgentFunction) -> FunctionInfo {
     described(&function.name, parameters, returns, function.description.as_deref().unwrap_or_default())
 }
 
-/// Describes a function whose parameters are written as `(city: string, days?: number)`.
+/// Describes a function. `parameters` is a list such as `(city: string, days?: number)`.
 pub(super) fn described(name: &str, parameters: &str, returns: &str, purpose: &str) -> FunctionInfo {
     let listed = listed(parameters);
     let given: Vec<&str> = listed.iter().filter(|parameter| parameter.required).map(|parameter| parameter.name.as_str()).collect();
@@ -25,7 +26,7 @@ pub(super) fn described(name: &str, parameters: &str, returns: &str, purpose: &s
     }
 }
 
-/// Splits a function type into its parameters, with type parameters before them, and its return type.
+/// Splits a function type into its parameters and its return type. The parameters include type parameters.
 fn split(signature: &str) -> Option<(&str, &str)> {
     let open = signature.find('(')?;
     let end = open + top_level(&signature[open..], |_, depth| depth == 0).next()? + 1;
@@ -33,7 +34,7 @@ fn split(signature: &str) -> Option<(&str, &str)> {
     Some((signature[..end].trim(), returns.trim()))
 }
 
-/// Parses a parameter list like `(a: string, b?: { c: number })`.
+/// Parses a list of parameters such as `(a: string, b?: { c: number })`.
 fn listed(parameters: &str) -> Vec<ParameterInfo> {
     let Some(inside) = parameters.find('(').and_then(|open| parameters[open + 1..].strip_suffix(')')) else { return Vec::new() };
     let mut parts = Vec::new();
@@ -57,8 +58,8 @@ fn parameter(part: &str) -> Option<ParameterInfo> {
     Some(ParameterInfo { name: plain.trim().to_owned(), declared: declared.trim().to_owned(), required, description: None, default: None })
 }
 
-/// Returns the positions of commas and closing brackets for which `wanted` returns true. `wanted` gets the nesting depth, for a bracket the
-/// depth after it. Skips strings. The `>` of an arrow `=>` is not a bracket.
+/// Returns the positions of those commas and closing brackets for which `wanted` returns true. `wanted` gets the character and its
+/// nesting depth. For a bracket, this is the depth after it. Strings are skipped. The `>` of an arrow `=>` does not count as a bracket.
 fn top_level(text: &str, wanted: impl Fn(char, usize) -> bool) -> impl Iterator<Item = usize> {
     let (mut depth, mut quote, mut before) = (0_usize, None, ' ');
     text.char_indices().filter_map(move |(index, character)| {
@@ -73,7 +74,7 @@ fn top_level(text: &str, wanted: impl Fn(char, usize) -> bool) -> impl Iterator<
                 return wanted(character, depth).then_some(index);
             }
             (None, ',') => return wanted(character, depth).then_some(index),
-            // The character is part of a string, or has no special meaning.
+            // The character is inside a string, or has no special meaning.
             _ => {}
         }
         None

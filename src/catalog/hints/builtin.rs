@@ -6,7 +6,7 @@ use super::{FunctionInfo, ModuleKind, ModuleSummary};
 /// Name of the module without the prefix `host:`.
 pub(in crate::catalog) const MCP_MODULE: &str = "mcp";
 
-/// Name, parameters, return type, purpose and example of each function.
+/// The name, parameters, return type, purpose and example of each function.
 const FUNCTIONS: [[&str; 5]; 12] = [
     [
         "call",

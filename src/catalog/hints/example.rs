@@ -1,17 +1,17 @@
-//! Builds example arguments for a tool from its schema. Includes only required properties.
+//! Builds example arguments for a tool from its schema. The example only contains required properties.
 
 use serde_json::{Map, Value as Json};
 
 use crate::catalog::declarations::{key, quoted};
 
-/// Nesting limit, and limit of references that are followed. Beyond it, there is no example.
+/// Maximum number of nested schemas and followed references. If it is exceeded, there is no example.
 const MAX_DEPTH: usize = 6;
 const MAX_REQUIRED: usize = 20;
 const MAX_TEXT_CHARS: usize = 60;
 const MAX_GIVEN_BYTES: usize = 120;
 
-/// Returns example arguments as JavaScript: `{ city: "Rome" }`. Returns an empty text if nothing is required, and a comment if the schema
-/// has keywords that this module does not evaluate.
+/// Returns example arguments as JavaScript, for example `{ city: "Rome" }`. Returns an empty text if no argument is required. Returns an
+/// object with only a comment if the schema has keywords that this module does not evaluate.
 pub(super) fn arguments_text(schema: &Json) -> String {
     match example(schema, schema, 0) {
         None => "{ /* see its declaration */ }".to_owned(),
@@ -21,7 +21,7 @@ pub(super) fn arguments_text(schema: &Json) -> String {
     }
 }
 
-/// Returns a value that a schema allows, or `None` if the schema has keywords that this module does not evaluate.
+/// Returns a value that a schema allows. Returns `None` if the schema has keywords that this module does not evaluate.
 fn example(root: &Json, schema: &Json, depth: usize) -> Option<Json> {
     if depth > MAX_DEPTH {
         return None;
@@ -42,7 +42,8 @@ fn example(root: &Json, schema: &Json, depth: usize) -> Option<Json> {
         return all_of(root, schema, parts, depth);
     }
     if let Some(branches) = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(*key)?.as_array()) {
-        // Together with `properties`, each alternative tells which properties belong together. This is too complex for an example.
+        // If the schema also has `properties`, each alternative defines which properties belong together. This is too complex for an
+        // example.
         if schema.get("properties").is_some() {
             return None;
         }
@@ -59,7 +60,7 @@ fn example(root: &Json, schema: &Json, depth: usize) -> Option<Json> {
     }
 }
 
-/// Returns an example for `allOf`: one object with the fields of all parts.
+/// Returns an example for `allOf`, which is one object with the fields of all parts.
 fn all_of(root: &Json, schema: &Json, parts: &[Json], depth: usize) -> Option<Json> {
     let mut fields = Map::new();
     let own = schema.get("properties").is_some() || schema.get("required").is_some();
@@ -67,7 +68,7 @@ fn all_of(root: &Json, schema: &Json, parts: &[Json], depth: usize) -> Option<Js
     for part in own.chain(parts.iter().take(MAX_REQUIRED).map(|part| example(root, part, depth + 1))) {
         match part? {
             Json::Object(more) => fields.extend(more),
-            // Values other than objects cannot be merged, so only a single part gives an example.
+            // Values other than objects cannot be merged. So there is only an example if `allOf` has a single part.
             other => return (parts.len() == 1).then_some(other),
         }
     }
@@ -77,7 +78,7 @@ fn all_of(root: &Json, schema: &Json, parts: &[Json], depth: usize) -> Option<Js
 /// Returns a value that the schema itself contains, for example its default.
 fn given(schema: &Json) -> Option<Json> {
     let listed = |key: &str| schema.get(key).and_then(Json::as_array).and_then(|values| values.first()).cloned();
-    // Many generators write `null` if there is no value.
+    // Many generators write `null` when there is no value.
     let said = |key: &str| schema.get(key).filter(|value| !value.is_null()).cloned();
     let value = schema.get("const").cloned().or_else(|| said("default")).or_else(|| listed("examples"));
     let value = value.or_else(|| said("example")).or_else(|| listed("enum"))?;
@@ -161,13 +162,13 @@ fn number(schema: &Json) -> Option<Json> {
     (schema.get("type").and_then(Json::as_str) != Some("integer")).then(|| Json::from(value))
 }
 
-/// Resolves a reference within the document, like `#/$defs/name`.
+/// Resolves a reference within the document, for example `#/$defs/name`.
 fn resolve<'a>(root: &'a Json, reference: &str) -> Option<&'a Json> {
     let pointer = percent_encoding::percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
     root.pointer(&pointer)
 }
 
-/// Prints JSON as JavaScript: property names without quotes where possible, and invisible characters escaped.
+/// Prints JSON as JavaScript. Property names are only quoted if necessary, and invisible characters are escaped.
 fn javascript(value: &Json) -> String {
     match value {
         Json::Object(fields) if fields.is_empty() => "{}".to_owned(),

@@ -1,4 +1,4 @@
-//! Short descriptions of modules and functions, for an agent's own prompts and its user interface.
+//! Short descriptions of modules and functions. They are meant for an agent's own prompts and its user interface.
 
 mod agent;
 mod builtin;
@@ -14,11 +14,11 @@ use agent::of_agent;
 pub(super) use builtin::{MCP_MODULE, mcp_module};
 use example::arguments_text;
 
-/// Length limit of the name of a tool, parameter or function in a hint.
+/// Maximum length in characters of the name of a tool, parameter or function in a short description.
 const MAX_NAME_CHARS: usize = 100;
-/// Number of parameters in an outline: one more than a line shows, so that the line can end with `…`.
+/// Maximum number of parameters in an outline. It is one more than a line shows, so that the line can end with `…`.
 const MAX_OUTLINED: usize = 9;
-/// Length limit of the description of one parameter.
+/// Maximum length in characters of a parameter's description.
 const MAX_PARAMETER_CHARS: usize = 300;
 
 /// Origin of a module.
@@ -33,7 +33,7 @@ pub enum ModuleKind {
     BuiltIn,
 }
 
-/// A module that the agent's author adds, as the author describes it.
+/// A module that the agent's author adds, with the author's description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentModuleInfo {
     /// Name without the prefix `host:`.
@@ -42,13 +42,13 @@ pub struct AgentModuleInfo {
     pub functions: Vec<AgentFunction>,
 }
 
-/// A module in one line.
+/// A summary of a module, for one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModuleSummary {
     /// Name without the prefix `host:`.
     pub name: String,
-    /// The name or specifier that agent code imports.
+    /// Import specifier of the module, for agent code.
     pub specifier: String,
     pub kind: ModuleKind,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ pub struct ModuleInfo {
     pub server: Option<String>,
     pub purpose: String,
     pub functions: Vec<FunctionInfo>,
-    /// Remarks on the use of the module.
+    /// Warnings about the use of the module.
     pub caveats: Vec<String>,
     /// Code that imports the module's first function and calls it.
     pub example: String,
@@ -79,19 +79,19 @@ pub struct ModuleInfo {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FunctionInfo {
-    /// Name that agent code imports.
+    /// Name under which agent code imports the function.
     pub name: String,
-    /// Raw name of the tool, as `call` takes it.
+    /// Raw name of the tool, which the function `call` expects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     pub purpose: String,
-    /// Signature in one line of TypeScript. A long signature is shortened.
+    /// TypeScript signature on one line. A long signature is shortened.
     pub signature: String,
     pub parameters: Vec<ParameterInfo>,
     /// Return type in TypeScript.
     pub returns: String,
     pub caveats: Vec<String>,
-    /// A call with the required parameters.
+    /// Example of a call with the required parameters.
     pub example: String,
 }
 
@@ -99,7 +99,7 @@ pub struct FunctionInfo {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParameterInfo {
-    /// The original name, even if it is not an identifier.
+    /// Original name of the parameter, even if it is not an identifier.
     pub name: String,
     /// Type of the parameter in TypeScript.
     #[serde(rename = "type")]
@@ -107,12 +107,12 @@ pub struct ParameterInfo {
     pub required: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The default that the server applies. hyperlight-mcp never fills it in.
+    /// The default value that the server uses. hyperlight-mcp never adds it to a call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Json>,
 }
 
-/// Returns a server's module in one line.
+/// Returns the summary of a server's module.
 pub(super) fn server_summary(server: &str, manifest: &Manifest, style: &DeclarationStyle) -> ModuleSummary {
     ModuleSummary {
         name: format!("mcp-{server}"),
@@ -124,14 +124,14 @@ pub(super) fn server_summary(server: &str, manifest: &Manifest, style: &Declarat
     }
 }
 
-/// Returns the first sentence of a server's instructions, or else its name.
+/// Returns the first sentence of a server's instructions. If there are none, returns the server's own name and version.
 pub(super) fn server_purpose(manifest: &Manifest, style: &DeclarationStyle) -> String {
     let said = manifest.instructions.as_deref().map(|text| style.wording.purpose(text.trim_start_matches(['#', ' ', '\n'])));
     said.filter(|purpose| !purpose.is_empty())
         .unwrap_or_else(|| style.wording.one_line(&format!("{} {}", manifest.server_name, manifest.server_version), MAX_NAME_CHARS))
 }
 
-/// Returns a server's module with its functions.
+/// Returns a server's module with descriptions of its functions.
 pub(super) fn server_info(server: &str, manifest: &Manifest, style: &DeclarationStyle) -> ModuleInfo {
     let summary = server_summary(server, manifest, style);
     let identifiers = manifest.identifiers();
@@ -139,8 +139,8 @@ pub(super) fn server_info(server: &str, manifest: &Manifest, style: &Declaration
     info(summary, functions, vec![failure_caveat(style.failures).to_owned()])
 }
 
-/// Returns an outline of a server's module: the names of its functions, and with `has_lines` also their purposes and the names of their
-/// parameters. Takes little time, as it hardly reads the schemas.
+/// Returns an outline of a server's module, which contains the names of its functions. If `has_lines` is true, it also contains the
+/// functions' purposes and the names of their parameters. This takes little time, because the schemas are hardly read.
 pub(super) fn server_outline(server: &str, manifest: &Manifest, style: &DeclarationStyle, has_lines: bool) -> ModuleInfo {
     let summary = server_summary(server, manifest, style);
     let identifiers = manifest.identifiers();
@@ -164,7 +164,7 @@ pub(super) fn server_outline(server: &str, manifest: &Manifest, style: &Declarat
     info(summary, manifest.distinct_tools().enumerate().map(outline).collect(), Vec::new())
 }
 
-/// Returns the first parameters of a schema, without following references.
+/// Returns the first parameters of a schema. References are not followed.
 fn outlined_parameters(schema: &Json) -> Vec<ParameterInfo> {
     let required: Vec<&str> = schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect();
     let names = schema.get("properties").and_then(Json::as_object).into_iter().flat_map(serde_json::Map::keys).take(MAX_OUTLINED);
@@ -178,7 +178,7 @@ fn outlined_parameters(schema: &Json) -> Vec<ParameterInfo> {
     names.map(parameter).collect()
 }
 
-/// Returns the module `host:mcp` with its functions.
+/// Returns the module `host:mcp` with descriptions of its functions.
 pub(super) fn mcp_info(style: &DeclarationStyle) -> ModuleInfo {
     let (summary, functions) = mcp_module();
     let caveats = match style.failures {
@@ -188,7 +188,7 @@ pub(super) fn mcp_info(style: &DeclarationStyle) -> ModuleInfo {
     info(summary, functions, vec![caveats.to_owned()])
 }
 
-/// Returns a module of the agent's author in one line.
+/// Returns the summary of a module that the agent's author adds.
 pub(super) fn agent_summary(module: &AgentModuleInfo) -> ModuleSummary {
     ModuleSummary {
         name: module.name.clone(),
@@ -200,7 +200,7 @@ pub(super) fn agent_summary(module: &AgentModuleInfo) -> ModuleSummary {
     }
 }
 
-/// Returns a module of the agent's author with its functions.
+/// Returns a module that the agent's author adds, with descriptions of its functions.
 pub(super) fn agent_info(module: &AgentModuleInfo) -> ModuleInfo {
     let functions = module.functions.iter().map(of_agent).collect();
     info(agent_summary(module), functions, vec!["what a function throws is thrown here".to_owned()])
@@ -214,8 +214,7 @@ fn info(summary: ModuleSummary, functions: Vec<FunctionInfo>, caveats: Vec<Strin
 
 /// Returns code that imports a function and calls it.
 pub(super) fn example_of(specifier: &str, function: &FunctionInfo) -> String {
-    // A function may be called `handler`, and the example itself exports a `handler`. The example then imports the function under another
-    // name.
+    // The example itself exports a `handler`. If the function has the name `handler` too, the example imports it under another name.
     let (imported, call) = match function.example.strip_prefix("handler(") {
         Some(rest) => ("handler as call_handler".to_owned(), format!("call_handler({rest}")),
         None => (function.name.clone(), function.example.clone()),
@@ -238,7 +237,7 @@ pub(super) fn tool_hint(tool: &Tool, identifier: &str, style: &DeclarationStyle)
     }
 }
 
-/// Returns a tool's purpose in a sentence.
+/// Returns a tool's purpose: the first sentence of its description, or otherwise its title.
 pub(super) fn tool_purpose(tool: &Tool, style: &DeclarationStyle) -> String {
     let title = tool.title.as_deref().or_else(|| tool.annotations.as_ref()?.get("title")?.as_str());
     let said = [tool.description.as_deref(), title].into_iter().flatten().map(|text| style.wording.purpose(text));
@@ -249,7 +248,7 @@ fn hint_of(parameter: declarations::Parameter, schema: &Json, style: &Declaratio
     let declarations::Parameter { key, declared, required } = parameter;
     let of = schema.get("properties").and_then(|properties| properties.get(&key));
     let said = of.and_then(|of| of.get("description")?.as_str());
-    // A default value is omitted if it would have to be sanitised or cut.
+    // A default value that would have to be sanitised or cut is left out.
     let short = |value: &&Json| {
         let json = value.to_string();
         json.len() <= MAX_PARAMETER_CHARS && style.wording.one_line(&json, MAX_PARAMETER_CHARS) == json
@@ -263,12 +262,12 @@ fn hint_of(parameter: declarations::Parameter, schema: &Json, style: &Declaratio
     }
 }
 
-/// Returns warnings for a model, from the tool's annotations (MCP 2025-11-25), which the server chose itself.
+/// Returns warnings for a model. They come from the tool's annotations (MCP 2025-11-25), which the server chose itself.
 fn caveats(tool: &Tool) -> Vec<String> {
     let hint = |name: &str| tool.annotations.as_ref().and_then(|annotations| annotations.get(name)?.as_bool());
     let mut caveats = Vec::new();
     if hint("readOnlyHint") != Some(true) {
-        // By the MCP specification, a tool that writes is destructive by default.
+        // According to the MCP specification, a tool that is not read-only is destructive by default.
         let what = if hint("destructiveHint") == Some(false) { "changes things" } else { "may change or destroy things" };
         let again = if hint("idempotentHint") == Some(true) { "; calling it again changes nothing more" } else { "" };
         caveats.push(format!("{what}{again}; a person may be asked first"));
@@ -285,7 +284,7 @@ fn caveats(tool: &Tool) -> Vec<String> {
     caveats
 }
 
-/// Returns the caveat that says how a failed call reports its error.
+/// Returns a sentence about how a failed call reports its error.
 pub(super) fn failure_caveat(failures: Failures) -> &'static str {
     match failures {
         Failures::Returned => "a call that fails returns { error, code? } instead of its result",

@@ -1,4 +1,4 @@
-//! Selects the parts of a tool that are indexed, and their weights.
+//! Selects the parts of a tool that are indexed, and sets their weights.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use super::synonyms::is_stop_word;
 use super::words::{Chunk, Piece, chunks_of_run, name_chunk, pieces, term};
 use crate::catalog::{Manifest, Tool};
 
-/// Weight of a field of a tool in the ranking BM25F. Each word counts `weight`, and less in a field with more than `usual` words. `length`
-/// sets how much less. `usual` is a constant and not an average, so that the manifest of one server cannot change the ranking of another
-/// server's tools.
+/// Weight of a field of a tool in the ranking with BM25F. Each word of the field counts `weight`. It counts less if the field has more
+/// than `usual` words; `length` determines how much less. `usual` is a constant and not an average. With an average, the manifest of one
+/// server could change the ranking of another server's tools.
 struct Field {
     weight: f32,
     usual: f32,
     length: f32,
-    /// Number of words of the field that are indexed.
+    /// Maximum number of words of the field that are indexed.
     max_words: usize,
 }
 
@@ -25,21 +25,23 @@ const TITLE: Field = Field { weight: 2.5, usual: 3.0, length: 0.4, max_words: 32
 const SERVER: Field = Field { weight: 2.0, usual: 1.0, length: 0.0, max_words: 16 };
 const DESCRIPTION: Field = Field { weight: 1.5, usual: 15.0, length: 0.6, max_words: 500 };
 const PARAMETERS: Field = Field { weight: 1.0, usual: 6.0, length: 0.6, max_words: 500 };
-/// Names of nested parameters, and descriptions and allowed values in the schema.
+/// Field for the names of nested parameters, and for the descriptions and allowed values in the schema.
 const SCHEMA: Field = Field { weight: 0.4, usual: 30.0, length: 0.6, max_words: 1_000 };
 
-/// Number of bytes of a text that are indexed. The purpose of a tool stands at the beginning of its description.
+/// Maximum number of bytes of a text that are indexed. A description usually begins with the tool's purpose.
 const MAX_TEXT_BYTES: usize = 8 * 1024;
 const MAX_NAME_BYTES: usize = 256;
-/// Number of parts of a schema that are indexed, starting with the outermost.
+/// Maximum number of parts of a schema that are indexed. The outermost parts are indexed first.
 const MAX_SCHEMA_PARTS: usize = 4_000;
-/// Number of indexed words of all texts and parameters of one server. Beyond it, only the names of its tools are indexed.
+/// Maximum number of words in all texts and parameters of one server that are indexed. After that, only the names of its tools are
+/// indexed.
 const MAX_SERVER_WORDS: usize = 200_000;
-/// Number of words that a word counts as when it is new to the server. A new word costs memory, and time when the servers are merged.
+/// Number of words that a word counts as when it first occurs in a server's tools. A new word needs memory, and also time when the
+/// indexes of the servers are merged.
 const NEW_WORD: usize = 5;
-/// Weight of the parts of a name in a text (`git` and `hub` of `GitHub`), relative to the whole name.
+/// Weight of the parts of a name within a text (`git` and `hub` of `GitHub`), relative to the whole name.
 const HUMP_SHARE: f32 = 0.3;
-/// Weight of two neighbouring parts of a tool's name as one word, relative to a single part.
+/// Weight of two neighbouring parts of a tool's name that are indexed as one word, relative to a single part.
 const PAIR_SHARE: f32 = 0.5;
 
 /// Index of the tools of one server. It does not depend on other servers.
@@ -55,7 +57,7 @@ pub(super) struct Segment {
 pub(super) struct Document {
     /// Position of the tool in the manifest.
     pub tool: usize,
-    /// The tool's terms, each once, as numbers of the segment with their weights.
+    /// Terms of the tool, each with its weight. A term is given by its number in the segment, and occurs only once.
     pub terms: Vec<(u32, f32)>,
 }
 
@@ -63,22 +65,22 @@ impl Segment {
     pub fn read(server: &str, manifest: Arc<Manifest>) -> Self {
         let mut reader = Reader::new();
         let mut seen = HashSet::new();
-        // If two tools share a name, a call means the first.
+        // If two tools have the same name, only the first is indexed, because a call uses the first.
         let tools = manifest.tools.iter().enumerate().filter(|(_, tool)| seen.insert(tool.name.as_str()));
         let documents = tools.map(|(index, tool)| Document { tool: index, terms: reader.read(server, tool) }).collect();
         Self { documents, terms: reader.terms, manifest }
     }
 }
 
-/// Reads the tools of a server, and gives each term a number.
+/// Reads the tools of a server, and assigns a number to each term.
 struct Reader {
-    /// Number of words of texts and parameters that may still be indexed.
+    /// Number of words in texts and parameters that may still be indexed.
     room: usize,
     numbers: HashMap<Arc<str>, u32>,
-    /// Number of each word's term, so that a word is stemmed only once.
+    /// Number of the term of each word, so that a word is stemmed only once.
     words: HashMap<Box<str>, u32>,
     terms: Vec<Arc<str>>,
-    /// Terms of the current tool with their weights. A term may occur several times.
+    /// Terms of the current tool with their weights. A term may occur more than once.
     found: Vec<(u32, f32)>,
 }
 
@@ -112,7 +114,7 @@ impl Reader {
     fn name(&mut self, field: &Field, name: &str) {
         let start = self.found.len();
         let parts = self.words_of_name(name);
-        // Two neighbouring parts count as one word too: `pullrequest` for `create_pull_request`.
+        // Two neighbouring parts are also indexed as one word. For example, `pullrequest` finds `create_pull_request`.
         if parts.len() > 2 {
             for pair in parts.windows(2) {
                 self.word(&pair.concat(), PAIR_SHARE);
@@ -158,8 +160,8 @@ impl Reader {
         }
     }
 
-    /// Reads a schema level by level. Names on the first level are the tool's parameters. Definitions are read too, so references need not
-    /// be followed.
+    /// Reads a schema level by level. The names on the first level are the tool's parameters. Definitions are read too, so references
+    /// need not be followed.
     fn schema(&mut self, schema: &Json) {
         let (mut names, mut texts) = (Vec::new(), Vec::new());
         let mut queue = VecDeque::from([(schema, 0_usize)]);
@@ -226,7 +228,7 @@ impl Reader {
         number
     }
 
-    /// Applies the weight of the field to the terms that were found since `start`.
+    /// Applies the field's weight to all terms that were found since `start`.
     fn settle(&mut self, field: &Field, start: usize) {
         self.found.truncate(start + field.max_words);
         let found = &mut self.found[start..];
@@ -274,7 +276,7 @@ mod tests {
         Segment::read("server", Arc::new(Manifest { tools, ..Manifest::default() }))
     }
 
-    /// Returns the weight of a term in a document; 0 if it does not occur.
+    /// Returns the weight of a term in a document, which is 0 if the term does not occur.
     fn weight(segment: &Segment, document: usize, term: &str) -> f32 {
         let number = segment.terms.iter().position(|known| known.as_ref() == term);
         let found = segment.documents[document].terms.iter().find(|(known, _)| Some(*known as usize) == number);
@@ -335,7 +337,7 @@ mod tests {
         let tools = vec![tool("deep", "", schema)];
         let segment = segment(tools);
         assert!(!segment.terms.iter().any(|term| term.as_ref() == "innermost"), "beyond the parts that are looked at");
-        // Dropping such a deeply nested value would overflow the stack, so it is taken apart step by step.
+        // Dropping such a deeply nested value would overflow the stack, so the value is taken apart step by step.
         let mut manifest = Arc::try_unwrap(segment.manifest).unwrap();
         let mut schema = manifest.tools.remove(0).input_schema;
         while let Some(inner) = schema.get_mut("items").map(Json::take) {

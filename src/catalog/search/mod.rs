@@ -1,14 +1,15 @@
 //! Ranked search in the tools of all servers.
 //!
-//! Ranks with BM25. Texts and names are split into words (`words`), and words are reduced to stems (`stem`). If no tool has a word of the
-//! query, similar terms stand for it (`near`). Common words for the purpose of tools count as synonyms (`synonyms`). The words of a server
-//! are indexed once and kept until its manifest changes (`document`). The index of all servers is merged from these (`rank`).
+//! The ranking uses BM25. Texts and names are split into words (`words`), and words are reduced to stems (`stem`). If no tool contains a
+//! word of the query, similar terms are used instead (`near`). Common words for the purposes of tools have synonyms (`synonyms`). The
+//! words of each server are indexed once, and the index is kept until the server's manifest changes (`document`). These indexes are
+//! merged to the index of all servers (`rank`).
 //!
 //! Manifests and queries are untrusted, so their size is limited. For a tool, the index holds the first 256 bytes of its name, 8 KiB and
 //! 500 words of its description, and 1,500 words of its input schema from at most 4,000 parts. For a server, it holds 200,000 words, or
-//! 40,000 words if all are different. Beyond that, it holds only the names of tools. A query is read up to 4 KiB and 48 words, and similar
-//! terms are looked up for 12 of them. No function here is recursive. Text beyond a limit cannot be found by search, but the tool stays
-//! callable.
+//! 40,000 words if all are different. When this limit is reached, it only holds the names of further tools. Of a query, 4 KiB and 48
+//! words are used, and similar terms are looked up for 12 of these words. No function here is recursive. Text beyond a limit cannot be
+//! found by search, but the tool stays callable.
 
 mod document;
 mod near;
@@ -59,16 +60,17 @@ pub struct SearchIndex {
 /// Options of a search.
 #[derive(Debug, Clone, Copy)]
 pub struct SearchOptions<'a> {
-    /// Number of hits at most.
+    /// Maximum number of hits.
     pub limit: usize,
-    /// Names of the servers to search; `None` for all. An unknown name is not an error: it has no tools.
+    /// Names of the servers to search. `None` means all servers. An unknown name is not an error, because it is treated as a server
+    /// without tools.
     pub servers: Option<&'a [String]>,
 }
 
 /// A tool that a search found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
-    /// Name of the tool's server in the config.
+    /// Name that the tool's server has in the config.
     pub server: String,
     /// Raw name of the tool.
     pub tool: String,
@@ -77,9 +79,9 @@ pub struct Hit {
 }
 
 impl SearchIndex {
-    /// Updates the index to these manifests. Reads only servers whose manifest has changed.
+    /// Updates the index to these manifests. Only servers whose manifest has changed are read again.
     ///
-    /// The result is the same as that of a new index.
+    /// An updated index is equal to a new index for the same manifests.
     ///
     /// ```
     /// use std::collections::BTreeMap;
@@ -102,8 +104,8 @@ impl SearchIndex {
         }
     }
 
-    /// Returns the best tools for a query, the best first. Tools with equal scores are sorted by the name of their server, then by their
-    /// position in the manifest. A query without words finds nothing.
+    /// Returns the most relevant tools for a query, with the most relevant first. Tools with equal scores are sorted by the name of their
+    /// server, then by their position in the manifest. A query without words finds nothing.
     ///
     /// ```
     /// use hyperlight_mcp::catalog::{SearchIndex, SearchOptions};

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use super::words::is_dense;
 
-/// Length and set of letters of a term. Comparing these first is fast.
+/// Length and set of letters of a term. They are compared first, because this is fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Outline {
     chars: u8,
     letters: u32,
 }
 
-/// Number of similar terms that can stand for one word.
+/// Maximum number of similar terms that are used instead of one word.
 const MAX_NEAR: usize = 6;
-/// Number of terms that are compared letter by letter. With normal tools, this is at most some hundreds.
+/// Maximum number of terms that are compared letter by letter. With normal tools, there are at most some hundreds.
 const MAX_COMPARED: usize = 10_000;
-/// Length of the shortest word that may match as a prefix of a term.
+/// Minimum length of a word that may match as a prefix of a term.
 const LEAST_PREFIX_CHARS: usize = 4;
-/// Length of the shortest common beginning if the rest of the word differs from the term.
+/// Minimum length of the common beginning of a word and a term whose ends differ.
 const LEAST_ALIKE_CHARS: usize = 5;
 
 impl Outline {
@@ -27,25 +27,25 @@ impl Outline {
         Self { chars: u8::try_from(term.chars().count()).unwrap_or(u8::MAX), letters }
     }
 
-    /// Returns whether two terms can be at most `slips` typing errors apart. One error changes the length by at most one, and replaces at
-    /// most one letter.
+    /// Returns whether two terms may differ by at most `slips` typing errors. One error changes the length by at most one, and replaces
+    /// at most one letter.
     fn could_be(self, other: Self, slips: u8) -> bool {
         self.chars.abs_diff(other.chars) <= slips && (self.letters ^ other.letters).count_ones() <= 2 * u32::from(slips)
     }
 }
 
-/// A term that stands for a word. `share` is its weight; the word itself would have the weight 1.
+/// A term that is used instead of a word. `share` is its weight. The word itself would have the weight 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Near {
     pub term: u32,
     pub share: f32,
 }
 
-/// Returns the terms that are most similar to a word, the best first: terms with one typing error or else with two, and terms with the same
-/// beginning. A typing error is a letter too many, too few or wrong, or two letters that changed places.
+/// Returns the terms that are most similar to a word, with the best first. These are terms with one typing error, or otherwise with two,
+/// and terms with the same beginning. A typing error is an additional, missing or wrong letter, or two letters in the wrong order.
 ///
-/// Compares the outline of each term: a hundred thousand terms take less than a millisecond. `documents` returns the number of documents
-/// with a term. A term without documents is ignored.
+/// The outline of each term is compared. For a hundred thousand terms, this takes less than a millisecond. `documents` returns the number
+/// of documents that contain a term. A term that no document contains is ignored.
 pub(super) fn near_terms<'a>(word: &str, terms: &'a [(Outline, Arc<str>)], documents: impl Fn(u32) -> usize) -> Vec<Near> {
     let outline = Outline::of(word);
     let slips = slips_allowed(outline.chars);
@@ -66,16 +66,16 @@ pub(super) fn near_terms<'a>(word: &str, terms: &'a [(Outline, Arc<str>)], docum
         }
     }
     found.sort_unstable_by(|one, other| (one.0, one.1, one.2, one.3).cmp(&(other.0, other.1, other.2, other.3)));
-    // Terms with two typing errors count only if none has one.
+    // Terms with two typing errors are only used if there are no better terms.
     let least = found.first().map_or(0, |first| first.0);
     found.into_iter().filter(|found| found.0 == least || found.0 == PREFIX).take(MAX_NEAR).map(|found| found.4).collect()
 }
 
-/// Distance of a term with the same beginning, for sorting. It lies between one typing error and two.
+/// Distance that is used to sort a term with the same beginning. It lies between the distances of one typing error and of two.
 const PREFIX: u8 = 2;
 
-/// Compares beginnings: `repo` and `repository`, `vulnerable` and `vulnerabilities`. Most of the word must be equal to the beginning of the
-/// term.
+/// Compares the beginnings of a word and a term, for example `repo` and `repository`, or `vulnerable` and `vulnerabilities`. The term
+/// must begin with most of the word.
 fn begins_alike(word: &str, outline: Outline, term: &str) -> Option<(u8, f32)> {
     if !word.as_bytes().get(..3).is_some_and(|beginning| term.as_bytes().starts_with(beginning)) {
         return None;
@@ -88,8 +88,8 @@ fn begins_alike(word: &str, outline: Outline, term: &str) -> Option<(u8, f32)> {
     enough.then(|| (PREFIX, share()))
 }
 
-/// Accepts a term that contains the word, if the word is one character. Only for scripts without spaces, whose words are indexed as pairs of
-/// characters.
+/// Accepts a term that contains the word, if the word is a single character. This is only used for scripts without spaces, because their
+/// words are indexed as pairs of characters.
 fn contains(word: &str, outline: Outline, term: &str) -> Option<(u8, f32)> {
     (outline.chars == 1 && term.contains(word)).then_some((PREFIX, 0.6))
 }
@@ -105,7 +105,8 @@ fn slips_allowed(chars: u8) -> u8 {
 fn slips_between(word: &str, term: &str, allowed: u8) -> Option<(u8, f32)> {
     let slips = strsim::osa_distance(word, term);
     let chars = word.chars().count();
-    // A word of three letters may only have two letters in the wrong order. With another letter, it would be another word.
+    // For a word of three letters, two letters in the wrong order are the only accepted error. With a different letter, it would usually
+    // be another word.
     let same_letters = chars > 3 || Outline::of(word) == Outline::of(term);
     match slips {
         1 if allowed >= 1 && same_letters => Some((1, 0.8)),

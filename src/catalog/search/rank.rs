@@ -8,43 +8,43 @@ use super::near::{Outline, near_terms};
 use super::synonyms::{Synonyms, is_stop_word};
 use super::words::{Chunk, chunks, first_word, term};
 
-/// Size limit of a query. The rest is ignored.
+/// Maximum size of a query. The rest is ignored.
 const MAX_QUERY_BYTES: usize = 4 * 1024;
 const MAX_QUERY_WORDS: usize = 48;
-/// Number of words in a query for which similar terms are looked up, as each lookup goes through all terms.
+/// Maximum number of words in a query for which similar terms are looked up. Each lookup goes through all terms.
 const MAX_GUESSES: usize = 12;
-/// BM25's constant k1: the larger it is, the more a repeated word counts. BM25 is written here, as the weights of fields, synonyms and
-/// joined names need changes to it.
+/// BM25's constant k1. The larger it is, the more a repeated word counts. This module implements BM25 itself, because the weights of
+/// fields, synonyms and joined names require changes to it.
 const SATURATION: f32 = 1.5;
 /// Weight of a synonym, relative to the word itself.
 const SYNONYM_SHARE: f32 = 0.5;
 const ONLY_SYNONYM_SHARE: f32 = 0.8;
-/// Weight of the parts of a name if some tool has the whole name as a term.
+/// Weight of the parts of a name if a tool contains the whole name as a term.
 const PART_SHARE: f32 = 0.4;
-/// Weight of neighbouring words of the query as one term: `create issue` also finds `createissue`.
+/// Weight of neighbouring words of the query that are joined to one term. For example, `create issue` also finds `createissue`.
 const JOINED_SHARE: f32 = 0.5;
 const MAX_JOINED: usize = 4;
-/// Share of the score that depends on how many words of the query were found.
+/// Share of the score that depends on how many words of the query a tool contains.
 const COVERAGE: f32 = 0.5;
 
-/// Index of all servers. It is made again from the segments when one of them changes, which takes a tenth of the time of reading the
-/// manifests.
+/// Index of all servers. When a segment changes, the index is made again from all segments. This takes a tenth of the time that is needed
+/// to read the manifests.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
     numbers: HashMap<Arc<str>, u32>,
     terms: Vec<(Outline, Arc<str>)>,
-    /// For each term, the documents that have it, in order, with its weight there.
+    /// For each term, the documents that contain it in ascending order, each with the weight of the term in it.
     postings: Vec<Vec<(u32, f32)>>,
-    /// The servers in order, with the numbers of their documents. Documents are numbered across all servers.
+    /// The servers in order, each with the range of its documents' numbers. Documents are numbered across all servers.
     servers: Vec<(Arc<str>, std::ops::Range<u32>)>,
     documents: u32,
 }
 
-/// A word of a query, and the terms that stand for it. The first term is the word itself.
+/// A word of a query, and the terms that are searched for it. If the word itself is a known term, it is the first of them.
 struct QueryWord {
     weight: f32,
     candidates: Vec<(u32, f32)>,
-    /// Highest score that one of the terms can have.
+    /// Highest score that one of the terms can reach.
     worth: f32,
 }
 
@@ -76,7 +76,7 @@ impl Merged {
         number
     }
 
-    /// Returns the best documents, the best first. Documents with equal scores keep their order.
+    /// Returns the best documents with their scores, with the best first. Documents with equal scores keep their order.
     pub fn search(&self, query: &str, limit: usize, servers: Option<&[String]>, synonyms: &Synonyms) -> Vec<(u32, f32)> {
         let scope = self.scope(servers);
         let words = Query::read(self, query, &scope, synonyms);
@@ -110,14 +110,14 @@ impl Merged {
         hits
     }
 
-    /// Returns the server of a document, and the document's position within that server.
+    /// Returns the server of a document, and the position of the document within the server.
     pub fn place(&self, document: u32) -> (&str, usize) {
         let index = self.servers.partition_point(|(_, documents)| documents.end <= document);
         let (server, documents) = &self.servers[index];
         (server, (document - documents.start) as usize)
     }
 
-    /// Returns for each document whether the search includes it.
+    /// Returns for each document whether it is searched.
     fn scope(&self, servers: Option<&[String]>) -> Vec<bool> {
         let mut scope = vec![servers.is_none(); self.documents as usize];
         for name in servers.unwrap_or_default() {
@@ -129,7 +129,7 @@ impl Merged {
         scope
     }
 
-    /// Returns BM25's inverse document frequency. It counts the documents of all servers, also if only some servers are searched.
+    /// Returns BM25's inverse document frequency. It counts the documents of all servers, even if only some servers are searched.
     #[expect(clippy::cast_precision_loss, reason = "nobody has so many tools that it matters")]
     fn rarity(&self, number: u32) -> f32 {
         let having = self.postings[number as usize].len() as f32;
@@ -137,13 +137,13 @@ impl Merged {
     }
 }
 
-/// The state while a query is read.
+/// State while a query is being read.
 struct Query<'a> {
     merged: &'a Merged,
     scope: &'a [bool],
     synonyms: &'a Synonyms,
     words: Vec<QueryWord>,
-    /// Terms that the query already has, so that each counts once.
+    /// Terms that the query already contains, so that each term counts only once.
     said: HashSet<String>,
     /// Number of words for which similar terms may still be looked up.
     guesses: usize,
@@ -171,7 +171,8 @@ impl<'a> Query<'a> {
         read.words
     }
 
-    /// Adds a word of the query. With `loosely`, also adds its synonyms and, if no tool has any of these, similar terms.
+    /// Adds a word of the query. If `loosely` is true, also adds its synonyms. If no searched tool contains the word or a synonym, it
+    /// adds similar terms.
     fn say(&mut self, word: &str, weight: f32, loosely: bool) {
         let term = term(word);
         if self.words.len() >= MAX_QUERY_WORDS || self.said.contains(&term) {
@@ -194,7 +195,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Returns the number of a term if a searched document contains it.
+    /// Returns the number of a term. Returns `None` if no searched document contains the term.
     fn known(&self, term: &str) -> Option<u32> {
         self.merged.numbers.get(term).copied().filter(|number| self.documents(*number).next().is_some())
     }
@@ -204,7 +205,7 @@ impl<'a> Query<'a> {
         all.filter(|document| self.scope[*document as usize])
     }
 
-    /// Adds synonyms as candidates. A rare synonym never weighs more than the word that was typed.
+    /// Adds synonyms as candidates. A rare synonym never gets more weight than the word that was typed.
     fn add_synonyms(&self, word: &str, share: f32, said: Option<u32>, candidates: &mut Vec<(u32, f32)>) {
         let most = said.map_or(f32::MAX, |number| self.merged.rarity(number));
         let known = self.synonyms.of(word).filter_map(|synonym| self.known(synonym));
@@ -220,7 +221,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Joins two to four neighbouring words of the query to one word.
+/// Joins each sequence of two to four neighbouring words of the query to one word.
 fn joined(chunks: &[Chunk]) -> Vec<String> {
     let words: Vec<&str> = chunks.iter().map(|chunk| chunk.whole.as_deref().unwrap_or(&chunk.parts[0])).collect();
     (2..=MAX_JOINED).flat_map(|count| words.windows(count).map(<[&str]>::concat).collect::<Vec<_>>()).collect()

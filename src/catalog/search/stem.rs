@@ -1,11 +1,11 @@
-//! A light stemmer for English: different forms of a word become one term.
+//! A simple stemmer for English, which reduces different forms of a word to one term.
 //!
-//! It uses the first step of Porter's algorithm (M. F. Porter, "An algorithm for suffix stripping", 1980), and some rules for nouns that
-//! come from verbs which are common in tools (`deletion`, `notification`, `deployment`). The Snowball stemmers do more, which would be
-//! worse here: they join `organization` and `organ`, and keep `creation` and `create` apart. A stem need not be a word, as the index and
-//! the query use the same rules.
+//! It uses the first step of Porter's algorithm (M. F. Porter, "An algorithm for suffix stripping", 1980). Additional rules handle nouns
+//! that are derived from verbs and are common in tools (`deletion`, `notification`, `deployment`). The Snowball stemmers change words
+//! more, which would be worse here: they give `organization` and `organ` the same stem, but `creation` and `create` different stems. A
+//! stem need not be a word, because the index and the query use the same rules.
 
-/// Length of the shortest word that is stemmed.
+/// Minimum length of a word that is stemmed.
 const LEAST_CHARS: usize = 4;
 
 /// Returns the stem of a lower-case word. A word with any character other than a to z is not changed.
@@ -25,7 +25,7 @@ pub(super) fn stem(word: &str) -> String {
 
 fn drop_plural(stem: &mut String) {
     if stem.ends_with("ies") {
-        // `ties` becomes `tie`, and `repositories` becomes `repositori`, like `repository`.
+        // `ties` becomes `tie`. `repositories` becomes `repositori`, which is also the stem of `repository`.
         stem.truncate(stem.len() - if stem.len() > 4 { 2 } else { 1 });
     } else if ["sses", "shes", "ches", "xes", "zes"].iter().any(|ending| stem.ends_with(ending)) {
         stem.truncate(stem.len() - 2);
@@ -37,7 +37,7 @@ fn drop_plural(stem: &mut String) {
 fn drop_tense(stem: &mut String) {
     for ending in ["ing", "ed"] {
         let Some(rest) = stem.strip_suffix(ending) else { continue };
-        // `string` and `need` have such an ending too, but it is part of the word.
+        // In `string` and `need`, the ending is a part of the word, so it is kept.
         if rest.len() >= 2 && !rest.ends_with('e') && rest.bytes().any(is_vowel) {
             stem.truncate(rest.len());
         }
@@ -46,7 +46,7 @@ fn drop_tense(stem: &mut String) {
 }
 
 fn drop_noun(stem: &mut String) {
-    // The rest must be long, or `station` and `state` would have the same stem.
+    // The remaining part must be long. Otherwise `station` and `state` would have the same stem.
     let rules = [("ication", 3, "i"), ("tion", 4, "t"), ("sion", 4, "s"), ("ment", 6, "")];
     for (ending, least, instead) in rules {
         if stem.strip_suffix(ending).is_some_and(|rest| rest.len() >= least) {
@@ -57,7 +57,7 @@ fn drop_noun(stem: &mut String) {
     }
 }
 
-/// Unifies stems that differ by their removed ending: `copi` and `copy`, `creat` and `create`, `runn` and `run`.
+/// Makes stems equal that only differ because of a removed ending: `copi` and `copy`, `creat` and `create`, `runn` and `run`.
 fn even(stem: &mut String) {
     if stem.len() < LEAST_CHARS {
         return;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::words::term;
 
-/// Groups of synonyms. A word may be in several groups. Synonyms of synonyms do not count.
+/// Groups of synonyms. A word may be in more than one group. Synonyms of a synonym are not used.
 const GROUPS: [&[&str]; 72] = [
     // Actions of tools.
     &["get", "fetch", "read", "retrieve", "show", "view", "display", "load", "open", "see", "look"],
@@ -82,7 +82,7 @@ const GROUPS: [&[&str]; 72] = [
     &["zip", "gzip", "compress"],
 ];
 
-/// Words that are ignored in a search, sorted.
+/// Words that a search ignores, in alphabetical order.
 const STOP_WORDS: [&str; 93] = [
     "a", "about", "also", "am", "an", "and", "any", "anyone", "are", "as", "at", "be", "been", "by", "can", "could", "d", "did", "do",
     "does", "don", "for", "from", "had", "has", "have", "he", "help", "her", "him", "his", "how", "i", "if", "in", "into", "is", "it",
@@ -99,7 +99,7 @@ pub(super) fn is_stop_word(word: &str) -> bool {
     word.len() <= LONGEST_STOP_WORD && STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// Groups of synonyms by term.
+/// Groups of synonyms, keyed by term.
 #[derive(Debug)]
 pub(super) struct Synonyms {
     groups: HashMap<String, Vec<usize>>,

@@ -1,25 +1,26 @@
-//! Splits texts and names into words: the parts of a name, the name as a whole, and words of any script.
+//! Splits texts and names into words. A name gives the words of its parts, and the whole name as one word. All scripts are supported.
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::stem::stem;
 
-/// Size limit of a word in the index and in a query. The rest of a longer word is ignored.
+/// Maximum size of a word in the index and in a query. The rest of a longer word is ignored.
 const MAX_WORD_BYTES: usize = 64;
-/// Number of parts of one chunk at most.
+/// Maximum number of parts of one chunk.
 const MAX_PARTS: usize = 64;
-/// Number of characters of one chunk at most, in a script that is written without spaces.
+/// Maximum number of characters of one chunk in a script that is written without spaces.
 const MAX_DENSE_CHARS: usize = 1_000;
 
-/// Characters without a space between them: a word, or a name of several words.
+/// A sequence of characters without spaces, which is a word or a name of several words.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// Parts in lower case, not stemmed: `get` and `forecast` for `getForecast` or `get-forecast`. In a script without spaces, pairs of
-    /// characters.
+    /// Parts in lower case, not stemmed. For example, `getForecast` and `get-forecast` have the parts `get` and `forecast`. In a script
+    /// without spaces, the parts are pairs of characters.
     pub parts: Vec<String>,
-    /// All parts as one word, if there are several: `getforecast`.
+    /// All parts as one word, for example `getforecast`. `None` if there is only one part.
     pub whole: Option<String>,
-    /// True if only capitals or digits separate the parts. `GitHub` should count as one word, and `get_forecast` as two.
+    /// True if only capitals or digits separate the parts. Such a name (`GitHub`) should mainly count as one word, but `get_forecast` as
+    /// two.
     pub humps: bool,
 }
 
@@ -28,9 +29,9 @@ pub(super) fn chunks(text: &str) -> impl Iterator<Item = Chunk> {
     runs(text).flat_map(chunks_of_run).filter(|chunk| !chunk.parts.is_empty())
 }
 
-/// A part of a text between spaces and punctuation.
+/// A piece of a text that is separated by spaces and punctuation.
 pub(super) enum Piece<'t> {
-    /// A word that consists only of the letters a to z. It needs no further splitting, and most texts consist of such words.
+    /// A word that only consists of the letters a to z. It needs no further splitting. Most words of texts are of this kind.
     Word(&'t str),
     Run(&'t str),
 }
@@ -41,7 +42,7 @@ pub(super) fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
     runs(text).map(move |run| if plain(run) { Piece::Word(run) } else { Piece::Run(run) })
 }
 
-/// Returns a name as one chunk, whichever characters separate its parts.
+/// Returns a name as one chunk. Any characters may separate its parts.
 pub(super) fn name_chunk(name: &str) -> Chunk {
     let mut merged = Chunk::default();
     let mut whole = String::new();
@@ -58,12 +59,12 @@ pub(super) fn name_chunk(name: &str) -> Chunk {
     merged
 }
 
-/// Returns the term of a word in the index.
+/// Returns the term that the index has for a word.
 pub(super) fn term(word: &str) -> String {
     stem(&word[..word.floor_char_boundary(MAX_WORD_BYTES)])
 }
 
-/// Returns whether a query contains a word to search for.
+/// Returns whether a query contains a word that can be searched for.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::has_words;
@@ -75,17 +76,17 @@ pub fn has_words(query: &str) -> bool {
     first_word(query).is_some()
 }
 
-/// Returns the offset of the first word.
+/// Returns the byte offset of the first word.
 pub(super) fn first_word(query: &str) -> Option<usize> {
     query.find(char::is_alphanumeric)
 }
 
-/// Returns the runs of characters that may form one word or name: letters and digits, also joined by a single `_` or `-`, and all
-/// characters beyond ASCII except white space. `chunks_of_run` splits them further.
+/// Returns the sequences of characters that may form one word or name. They consist of letters and digits, single `_` or `-` between
+/// them, and all characters beyond ASCII except white space. `chunks_of_run` splits them further.
 fn runs(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        // A run starts at a letter or digit, as a query does, so that a combining mark is treated in the same way in both.
+        // A sequence starts at a letter or digit. A query starts in the same way, so both treat a combining mark in the same way.
         rest = &rest[rest.find(char::is_alphanumeric)?..];
         let bytes = rest.as_bytes();
         let joins = |at: usize| matches!(bytes[at], b'_' | b'-') && bytes.get(at + 1).is_some_and(u8::is_ascii_alphanumeric);
@@ -120,15 +121,15 @@ pub(super) fn chunks_of_run(run: &str) -> Vec<Chunk> {
     found
 }
 
-/// Returns whether a script is written without spaces: Han, kana, hangul, Thai, Lao, Myanmar and Khmer. Korean has spaces, but its words
-/// have endings that are not separated.
+/// Returns whether a character belongs to a script that is treated as written without spaces: Han, kana, hangul, Thai, Lao, Myanmar and
+/// Khmer. Korean does have spaces, but the endings of its words are not separated.
 pub(super) fn is_dense(character: char) -> bool {
     matches!(u32::from(character),
         0x0E00..=0x0EFF | 0x1000..=0x109F | 0x1100..=0x11FF | 0x1780..=0x17FF | 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF
         | 0xAC00..=0xD7AF | 0xF900..=0xFAFF | 0xFF66..=0xFF9F | 0x2_0000..=0x3_FFFF)
 }
 
-/// Returns each pair of neighbouring characters, as only a dictionary could tell where words end.
+/// Returns a chunk with each pair of neighbouring characters. In such scripts, only a dictionary could find the ends of words.
 fn dense_chunk(run: &str) -> Chunk {
     let characters: Vec<char> = run.chars().take(MAX_DENSE_CHARS).collect();
     if characters.len() <= 2 {
@@ -138,7 +139,7 @@ fn dense_chunk(run: &str) -> Chunk {
     Chunk { parts, whole: Some(characters.into_iter().collect()), humps: false }
 }
 
-/// Splits a run at separators, at capitals and at digits.
+/// Splits a sequence at separators, capitals and digits.
 fn chunk(run: &str) -> Chunk {
     let mut parts: Vec<String> = Vec::new();
     let mut humps = true;
@@ -154,7 +155,7 @@ fn chunk(run: &str) -> Chunk {
 }
 
 fn split_humps(piece: &str, parts: &mut Vec<String>) {
-    // A fast path for most pieces, which have no capital except the first letter.
+    // Most pieces have no capitals except the first letter. They need no splitting.
     let rest = piece.as_bytes().get(1..).unwrap_or_default();
     if piece.is_ascii()
         && rest.iter().all(u8::is_ascii_lowercase)
@@ -181,7 +182,7 @@ fn split_humps(piece: &str, parts: &mut Vec<String>) {
     }
 }
 
-/// Returns whether a new part begins at a character: `getForecast`, `HTTPServer`, `ec2`.
+/// Returns whether a new part begins at a character, as in `getForecast`, `HTTPServer` or `ec2`.
 fn begins_part(before: char, character: char, after: Option<char>) -> bool {
     let hump = character.is_uppercase() && (before.is_lowercase() || (before.is_uppercase() && after.is_some_and(char::is_lowercase)));
     hump || (before.is_numeric() != character.is_numeric() && before.is_alphanumeric() && character.is_alphanumeric())

@@ -1,5 +1,5 @@
-//! Changes the object of servers in a JSON text that may have comments and trailing commas. Works on ranges of the text, so that all other
-//! bytes stay as they are.
+//! Changes the servers in a JSON text that may have comments and trailing commas. Replaces only ranges of the text, so that all other bytes
+//! are unchanged.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::text::displayed;
 
 const DEFAULT_INDENT: &str = "  ";
 
-/// Parses the text. Returns `null` for a text without a value.
+/// Parses the text. Returns `null` if the text contains no value.
 pub(super) fn parsed(text: &str) -> Result<Json, Problem> {
     if object_of(text)?.is_none() {
         return Ok(Json::Null);
@@ -30,7 +30,7 @@ pub(super) fn sources(text: &str, section: &str, names: &[String]) -> Result<Vec
     Ok(named.map(|property| RemovedServer { name: property.name.as_str().to_owned(), text: text[range(property)].to_owned() }).collect())
 }
 
-/// Removes these servers, and inserts the pieces where the first of them was, or else at the end of the section.
+/// Removes these servers. Inserts the pieces at the position of the first of them, or else at the end of the section.
 pub(super) fn replaced(text: &str, section: &str, remove: &[String], insert: &[Piece]) -> Result<String, Problem> {
     let style = Style::of(text);
     let Some(root) = object_of(text)? else {
@@ -61,7 +61,7 @@ pub(super) fn without_empty_section(text: &str, section: &str) -> Result<String,
     }
 }
 
-/// Sets the property that a path leads to, or removes it if there is no value. Objects on the path that are missing are made.
+/// Sets the property at a path, or removes it if `value` is `None`. Creates missing objects on the path.
 pub(super) fn with_property(text: &str, path: &[&str], value: Option<&Json>) -> Result<String, Problem> {
     let Some(root) = object_of(text)? else {
         if value.is_none() {
@@ -98,7 +98,7 @@ pub(super) fn with_property(text: &str, path: &[&str], value: Option<&Json>) -> 
     Ok(text.to_owned())
 }
 
-/// Returns the property of this name. Refuses a name that occurs twice, as the programs do not agree on which of the two counts.
+/// Returns the property with this name. Refuses a name that occurs twice, because programs do not agree on which of the two is valid.
 fn only_property<'o, 'a>(object: &'o Object<'a>, name: &str) -> Result<Option<&'o ObjectProp<'a>>, Problem> {
     let mut named = object.properties.iter().filter(|property| property.name.as_str() == name);
     match (named.next(), named.next()) {
@@ -121,7 +121,7 @@ fn syntax(error: jsonc_parser::errors::ParseError) -> Problem {
     Problem::Syntax { line: error.line_display(), column: error.column_display(), what: error.kind().to_string() }
 }
 
-/// Returns the object of servers. Refuses a name that occurs twice, as the programs do not agree on which of the two counts.
+/// Returns the object of servers. Refuses a name that occurs twice, because programs do not agree on which of the two is valid.
 fn section_of<'o, 'a>(root: &'o Object<'a>, section: &str) -> Result<Option<&'o Object<'a>>, Problem> {
     let mut named = root.properties.iter().filter(|property| property.name.as_str() == section);
     let Some(found) = named.next() else { return Ok(None) };
@@ -142,7 +142,7 @@ fn range(property: &ObjectProp) -> Range<usize> {
     property.start()..property.end()
 }
 
-/// Line ends and indentation of the text.
+/// The style of the text: its line ends and its indentation.
 struct Style {
     newline: &'static str,
     indent: String,
@@ -157,7 +157,7 @@ impl Style {
         Self { newline: newline_of(text), indent: first.unwrap_or_else(|| DEFAULT_INDENT.to_owned()) }
     }
 
-    /// Formats a property whose line has this indentation.
+    /// Formats a property for a line with this indentation.
     fn property(&self, piece: &Piece, indent: &str) -> String {
         match piece {
             Piece::Source(taken) => taken.text.clone(),
@@ -185,7 +185,7 @@ fn pretty(value: &Json, indent: &str) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Returns the changes of the text that remove and insert properties of an object.
+/// Returns the changes to the text that remove and insert properties of an object.
 fn changes(text: &str, object: &Object, remove: &[String], insert: &[Piece], style: &Style) -> Vec<Replacement> {
     let properties = &object.properties;
     let is_removed = |property: &ObjectProp| remove.iter().any(|name| name == property.name.as_str());
@@ -200,7 +200,7 @@ fn changes(text: &str, object: &Object, remove: &[String], insert: &[Piece], sty
     for (index, property) in properties.iter().enumerate() {
         if !slots.contains(&index) {
             let end = commas[index].map_or(property.end(), |comma| comma + 1);
-            // A comment may stand between the value and its comma.
+            // There may be a comment between the value and its comma.
             let plain = text[property.end()..end].trim_matches([' ', '\t', '\r', '\n', ',']).is_empty();
             changes.push((whole_line(text, property.start()..if plain { end } else { property.end() }), String::new()));
             if let (false, Some(comma)) = (plain, commas[index]) {
@@ -221,7 +221,7 @@ fn changes(text: &str, object: &Object, remove: &[String], insert: &[Piece], sty
     changes
 }
 
-/// Formats the inserted properties for the position `at`, with the indentation that the text has there.
+/// Formats the inserted properties for the position `at`, with the indentation of that line.
 fn listed(text: &str, at: usize, insert: &[Piece], style: &Style) -> String {
     match indent_before(text, at) {
         Some(indent) => {
@@ -252,7 +252,7 @@ fn appended(text: &str, object: &Object, insert: &[Piece], style: &Style) -> Vec
     }
 }
 
-/// Returns the change that adds the pieces to an object without properties. Comments in the object stay.
+/// Returns the change that adds the pieces to an object without properties. Keeps comments in the object.
 fn filled(text: &str, object: &Object, insert: &[Piece], style: &Style) -> Replacement {
     let open = object.start() + 1;
     let outer = line_indent(text, object.start());
@@ -263,7 +263,7 @@ fn filled(text: &str, object: &Object, insert: &[Piece], style: &Style) -> Repla
     if inner.trim().is_empty() {
         return (open..object.end() - 1, format!("{listed}{}{outer}", style.newline));
     }
-    // The pieces come before the comments. A comment on the line of the brace stays behind the last piece.
+    // The pieces are inserted before the comments. A comment on the same line as the brace is then after the last piece.
     (open..open, listed)
 }
 
@@ -273,13 +273,13 @@ fn comma_after(text: &str, at: usize) -> Option<usize> {
     text[at..].starts_with(',').then_some(at)
 }
 
-/// Returns the end of the line, if only blanks and comments follow on it.
+/// Returns the end of the line if only blanks and comments are between `at` and the end.
 fn end_of_line(text: &str, at: usize) -> Option<usize> {
     let at = skip(text, at, |character| matches!(character, ' ' | '\t'))?;
     text[at..].starts_with(['\n', '\r']).then_some(at)
 }
 
-/// Skips these blanks, and comments. A line comment ends before the end of its line.
+/// Skips blanks, for which `blank` is true, and comments. A line comment ends before its line end.
 fn skip(text: &str, mut at: usize, blank: impl Fn(char) -> bool) -> Option<usize> {
     loop {
         let rest = &text[at..];
@@ -296,21 +296,21 @@ fn skip(text: &str, mut at: usize, blank: impl Fn(char) -> bool) -> Option<usize
     }
 }
 
-/// Returns the blanks before a position, if nothing else is on its line before it.
+/// Returns the blanks before a position if there is nothing else before it on its line.
 fn indent_before(text: &str, at: usize) -> Option<&str> {
     let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let before = &text[start..at];
     (start > 0 && before.chars().all(|character| matches!(character, ' ' | '\t'))).then_some(before)
 }
 
-/// Returns the blanks with which the line of a position begins.
+/// Returns the blanks at the beginning of a position's line.
 fn line_indent(text: &str, at: usize) -> &str {
     let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let line = &text[start..at];
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-/// Extends a range to whole lines, if nothing else is on them. Otherwise extends it over the blanks that follow.
+/// Extends a range to whole lines if there is nothing else on these lines. Otherwise extends it to include the blanks after it.
 fn whole_line(text: &str, range: Range<usize>) -> Range<usize> {
     let blanks = text[range.end..].len() - text[range.end..].trim_start_matches([' ', '\t']).len();
     let end = range.end + blanks;

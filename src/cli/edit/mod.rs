@@ -1,5 +1,5 @@
-//! Computes the new text of a config: of a host's, with our entry in place of servers, and back again; and of our own, with changed properties. Does
-//! not read or write files.
+//! Computes the new text of a config. In the config of a host, it replaces servers with our entry, or reverses this. In our own config, it
+//! changes properties. Does not read or write files.
 
 mod json;
 mod toml;
@@ -33,7 +33,7 @@ impl Shape {
     }
 }
 
-/// A reason why a text cannot be changed. Contains no value of the text.
+/// The reason why a text cannot be changed. It contains no value from the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Problem {
     Syntax { line: usize, column: usize, what: String },
@@ -71,7 +71,7 @@ pub(super) enum Piece {
 /// A range of the text, and its new content.
 type Replacement = (Range<usize>, String);
 
-/// A change of one range, which turns the text before an installation into the text after it.
+/// A replacement of one range. It converts the text before an installation to the text after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Change {
@@ -80,7 +80,7 @@ pub(super) struct Change {
     pub(super) text: String,
 }
 
-/// Facts that are necessary to reverse an installation.
+/// The facts that are needed to reverse an installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UndoFacts<'d> {
     /// Text of the file before the installation.
@@ -97,11 +97,11 @@ pub(super) struct UndoFacts<'d> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UndoResult {
     pub(super) text: String,
-    /// Nobody has changed the file since the installation, so the text is the one before it.
+    /// True if nobody has changed the file since the installation. Then the text is exactly the one before the installation.
     pub(super) exact: bool,
 }
 
-/// Parses the text, and returns all of its content.
+/// Parses the text and returns its whole content.
 pub(super) fn parsed(shape: Shape, text: &str) -> Result<Json, Problem> {
     let text = without_mark(text);
     match shape {
@@ -110,7 +110,7 @@ pub(super) fn parsed(shape: Shape, text: &str) -> Result<Json, Problem> {
     }
 }
 
-/// Returns the servers of a config by name.
+/// Returns the servers in a config, by name.
 pub(super) fn servers(shape: Shape, text: &str) -> Result<Map<String, Json>, Problem> {
     Ok(parsed(shape, text)?[shape.section()].as_object().cloned().unwrap_or_default())
 }
@@ -124,8 +124,8 @@ pub(super) fn sources(shape: Shape, text: &str, names: &[String]) -> Result<Vec<
     }
 }
 
-/// Removes servers from the text, and inserts others. Everything else stays, byte by byte. The result is parsed and compared with the text,
-/// so that a mistake of this program never reaches a file.
+/// Removes servers from the text and inserts others. All other bytes are unchanged. The result is parsed and compared with the text, so
+/// that a mistake of this program never gets into a file.
 pub(super) fn replaced(shape: Shape, text: &str, remove: &[String], insert: &[Piece]) -> Result<String, Problem> {
     let body = without_mark(text);
     let mark = &text[..text.len() - body.len()];
@@ -149,11 +149,11 @@ pub(super) fn replaced(shape: Shape, text: &str, remove: &[String], insert: &[Pi
     Err(Problem::Shape(format!("it is written in a way that cannot be changed safely: change its {} by hand", shape.section())))
 }
 
-/// A property of a config to set, or to remove if there is no value: the names that lead to it.
+/// A property of a config, as the list of names that lead to it, and its new value. `None` removes the property.
 pub(super) type PropertyChange<'c> = (Vec<&'c str>, Option<Json>);
 
-/// Sets and removes properties in a JSON text. Everything else stays, byte by byte. The result is parsed and compared with the changes, so that
-/// a mistake of this program never reaches a file.
+/// Sets and removes properties in a JSON text. All other bytes are unchanged. The result is parsed and compared with the changes, so that a
+/// mistake of this program never gets into a file.
 pub(super) fn with_properties(text: &str, changes: &[PropertyChange<'_>]) -> Result<String, Problem> {
     let body = without_mark(text);
     let mark = &text[..text.len() - body.len()];
@@ -169,7 +169,7 @@ pub(super) fn with_properties(text: &str, changes: &[PropertyChange<'_>]) -> Res
     Err(Problem::Shape("it is written in a way that cannot be changed safely: change it by hand".to_owned()))
 }
 
-/// Makes a change to a value.
+/// Sets or removes the property at a path of a JSON value.
 fn set(json: &mut Json, path: &[&str], value: Option<&Json>) {
     let Some((name, rest)) = path.split_first() else { return };
     if json.is_null() {
@@ -191,7 +191,7 @@ fn set(json: &mut Json, path: &[&str], value: Option<&Json>) {
     }
 }
 
-/// Returns everything except for the servers.
+/// Returns the content of the config without the servers.
 fn others(shape: Shape, text: &str) -> Result<Json, Problem> {
     let mut all = parsed(shape, text)?;
     if all.is_null() {
@@ -203,7 +203,7 @@ fn others(shape: Shape, text: &str) -> Result<Json, Problem> {
     Ok(all)
 }
 
-/// Returns the text as it was before an installation. If somebody has changed it since, removes our entry alone and puts back the servers
+/// Returns the text from before an installation. If somebody has changed the text since, removes only our entry and restores the servers
 /// that are missing.
 pub(super) fn undone(shape: Shape, text: &str, done: &UndoFacts) -> Result<UndoResult, Problem> {
     let UndoFacts { before, after, change, name, taken } = done;
@@ -212,7 +212,7 @@ pub(super) fn undone(shape: Shape, text: &str, done: &UndoFacts) -> Result<UndoR
     }
     let there = servers(shape, text)?;
     let ours: Vec<String> = there.keys().filter(|known| known == name).cloned().collect();
-    // A server of the same name that somebody has added since is theirs, and stays.
+    // If somebody has since added a server with the same name, that server stays.
     let missing: Vec<Piece> =
         taken.iter().filter(|taken| taken.name == *name || !there.contains_key(&taken.name)).cloned().map(Piece::Source).collect();
     let new = replaced(shape, text, &ours, &missing)?;
@@ -225,7 +225,7 @@ pub(super) fn undone(shape: Shape, text: &str, done: &UndoFacts) -> Result<UndoR
         }
         Shape::Json(_) | Shape::Toml => new,
     };
-    // If the changed range is still there, exactly once, its old bytes are put back. They also have the old order and comments.
+    // If the changed range still occurs exactly once, its old bytes are restored, including the old order and the comments.
     if let Some(exact) = put_back(text, before, change)
         && parsed(shape, &exact).is_ok_and(|exact| parsed(shape, &new).is_ok_and(|new| exact == new))
     {
@@ -262,12 +262,12 @@ fn without_mark(text: &str) -> &str {
     text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
 }
 
-/// Returns the line end that the text uses.
+/// Returns the kind of line end in the text.
 fn newline_of(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
-/// Applies changes of ranges that do not overlap. Changes at the same position keep their order.
+/// Applies replacements of ranges that do not overlap. Replacements at the same position keep their order.
 fn apply(text: &str, mut changes: Vec<Replacement>) -> String {
     changes.sort_by_key(|(range, _)| range.start);
     let mut new = String::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! Changes of single properties.
+//! Tests of changes of single properties.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -42,7 +42,7 @@ fn what_is_twice_there_or_no_object_is_refused() {
     }
 }
 
-/// A config in which comments and trailing commas stand in odd places.
+/// Generates a config with comments and trailing commas in unusual places.
 fn any_text() -> impl Strategy<Value = String> {
     let comment = prop::sample::select(vec!["", " ", "\n", "// c\n", "/* , } */", "\r\n\t"]);
     let value = prop::sample::select(vec!["1", "\"a // b\"", "{}", "[1, 2]", "{ \"A\": \"x\" }", "{\n \"A\": 1, // c\n \"B\": 2,\n}"]);

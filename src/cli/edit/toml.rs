@@ -1,4 +1,4 @@
-//! Changes the tables `[mcp_servers.NAME]` in a TOML text. Works on whole lines of the text, so that all other bytes stay as they are.
+//! Changes the tables `[mcp_servers.NAME]` in a TOML text. Replaces only whole lines, so that all other bytes are unchanged.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -32,7 +32,7 @@ pub(super) fn sources(text: &str, names: &[String]) -> Result<Vec<RemovedServer>
     Ok(taken.collect())
 }
 
-/// Removes these servers, and inserts the pieces where the first of them was, or else at the end of the text.
+/// Removes these servers. Inserts the pieces at the position of the first of them, or else at the end of the text.
 pub(super) fn replaced(text: &str, remove: &[String], insert: &[Piece]) -> Result<String, Problem> {
     let document = document(text)?;
     let section = section_of(&document)?;
@@ -85,7 +85,7 @@ fn key(name: &str) -> String {
     if !name.is_empty() && name.chars().all(is_bare) { name.to_owned() } else { Json::String(name.to_owned()).to_string() }
 }
 
-/// Formats a value. Strings of JSON are strings of TOML too, except for DEL.
+/// Formats a value. A JSON string is also a valid TOML string, except for DEL.
 fn inline(value: &Json) -> String {
     match value {
         Json::Object(fields) => {
@@ -117,7 +117,7 @@ fn section_of<'d>(document: &'d Document<&str>) -> Result<Option<&'d Table>, Pro
     }
 }
 
-/// Returns the lines of a server: of its tables with their headers, or of its keys.
+/// Returns the lines of a server: its tables with their headers, or its keys.
 fn lines_of(text: &str, section: &Table, name: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     if let Some((key, item)) = section.get_key_value(name) {
@@ -128,7 +128,7 @@ fn lines_of(text: &str, section: &Table, name: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Collects the ranges of an item. A table's range begins with its header and ends with its last value.
+/// Collects the ranges of an item. The range of a table begins with its header and ends with its last value.
 fn collect(key: Option<Range<usize>>, item: &Item, ranges: &mut Vec<Range<usize>>) {
     match item {
         Item::None => {}
@@ -169,7 +169,7 @@ fn whole_lines(text: &str, range: Range<usize>) -> Range<usize> {
     start..end
 }
 
-/// Extends removed lines over the blank lines that follow, if a blank line or nothing is before them.
+/// Extends the removed lines to include the blank lines after them, if the line before them is blank or does not exist.
 fn with_blank_lines(text: &str, lines: Range<usize>) -> Range<usize> {
     let before = text[..lines.start].lines().next_back().unwrap_or_default();
     if !before.trim().is_empty() {

@@ -10,35 +10,36 @@ use crate::redact::is_secret;
 use crate::text::sanitise_line;
 
 const MAX_NAME_CHARS: usize = 64;
-/// Number of servers that are read from one config.
+/// Maximum number of servers that are read from one config.
 const MAX_SERVERS: usize = 200;
 
 /// A server in another program's config.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FoundServer {
-    /// Name of the server in the other config.
+    /// The name of the server in the other config.
     pub name: String,
-    /// The server in the form of an entry of `mcpServers`.
+    /// The server as an entry of `mcpServers`.
     pub entry: Json,
-    /// Remarks on unusual values, and on keys that were left out.
+    /// Remarks on unusual values, and on keys that were omitted.
     pub notes: Vec<String>,
-    /// Values that look like secrets in clear text.
+    /// Values in clear text that look like secrets.
     pub secrets: Vec<Secret>,
 }
 
-/// A value that looks like a secret and should not be in a file.
+/// A value that looks like a secret, and should therefore not be in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Secret {
-    /// Path of the value, for example `env.API_KEY`.
+    /// The path of the value, for example `env.API_KEY`.
     pub field: String,
-    /// Placeholder to write instead. The person must then set its variable.
+    /// The placeholder to write in place of the value. The person must then set its variable.
     pub suggestion: String,
 }
 
-/// Returns the servers in a program's config, and the inputs that they use. `folder` selects the project in a config for several projects.
+/// Returns the servers in a program's config, and the inputs that the config declares. `folder` selects the project in a config for several
+/// projects.
 ///
 /// # Errors
-/// A sentence that says what is wrong with the text.
+/// A sentence that describes the problem of the text.
 ///
 /// ```
 /// use hyperlight_mcp::cli::{Program, found_in};
@@ -57,7 +58,7 @@ pub(in crate::cli) fn converted(program: Program, name: &str, entry: &Json) -> F
     converted_entry(program, name, entry).into()
 }
 
-/// Returns an entry of our own config, which keeps all of its keys.
+/// Returns an entry of our own config with all of its keys.
 pub(super) fn of_our_config(name: &str, entry: Json) -> FoundServer {
     FoundServer::from(ProgramServer { name: name.to_owned(), entry, notes: Vec::new() })
 }
@@ -92,9 +93,10 @@ pub(super) fn secret_field(table: &str, name: &str) -> String {
     format!("{table}.{}", shown(name))
 }
 
-/// Collects secrets in arguments and in the URL. Other processes can see arguments, and an approval request shows arguments and the URL.
+/// Collects secrets in arguments and in the URL, which are more visible than other values: other processes can see arguments, and an
+/// approval request shows both.
 fn secrets_in_the_open(found: &mut FoundServer) {
-    // A word that is not a text is empty here, so that the index of each other word stays.
+    // A word that is not a string is replaced with an empty text, so that the indexes of the other words stay correct.
     let words: Vec<String> =
         found.entry["args"].as_array().into_iter().flatten().map(|word| word.as_str().unwrap_or_default().to_owned()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();

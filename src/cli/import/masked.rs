@@ -1,5 +1,5 @@
-//! Shows entries and inputs without values that may be secret, as terminals and logs keep printed text. Each value is masked by its own look and
-//! name, and a value of an unknown key or shape is masked as a whole.
+//! Formats entries and inputs without values that may be secret, because terminals and logs keep printed text. Each value is masked
+//! according to its appearance and its name. A value with an unknown key or of an unexpected type is masked as a whole.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -10,10 +10,10 @@ use crate::redact::is_secret;
 use crate::trust::{address_of, shown_header, shown_variable};
 
 pub(super) const MASKED: &str = "***";
-/// Keys of `oauth` whose values are names, numbers and options.
+/// Keys of `oauth` whose values are names, numbers and options, and not secrets.
 const PLAIN_OF_OAUTH: [&str; 5] = ["clientId", "scopes", "callbackPort", "grant", "signingAlgorithm"];
 
-/// Returns an entry for printing. A value for which there is a suggestion is replaced with it.
+/// Returns an entry for printing. If there is a suggestion for a value, the suggestion replaces the value.
 pub(super) fn shown_entry(entry: &Json, secrets: &[Secret]) -> Json {
     let Some(fields) = entry.as_object() else { return json!(MASKED) };
     Json::Object(fields.iter().map(|(key, value)| (key.clone(), field(key, value, secrets))).collect())
@@ -52,7 +52,7 @@ fn table(key: &str, values: &Map<String, Json>, show: fn(&str, &str) -> String, 
 }
 
 fn arguments(words: &[Json]) -> Json {
-    // A word that is not a text has no value for the command, but its place counts for the words behind it.
+    // A word that is not a string is treated as an empty text here, so that each word after it keeps its position.
     let texts: Vec<&str> = words.iter().map(|word| word.as_str().unwrap_or_default()).collect();
     let shown = words.iter().zip(shown_arguments(&texts));
     shown.map(|(word, shown)| if word.is_string() { json!(shown) } else { json!(MASKED) }).collect()
@@ -73,7 +73,7 @@ fn name(value: &Json) -> Json {
     json!(value.as_str().map_or_else(|| MASKED.to_owned(), |text| shown_text("", text)))
 }
 
-/// Returns the placeholders of a secret. Its literal text and all defaults are masked.
+/// Returns the placeholders in a secret. Masks its literal text and all defaults.
 fn only_placeholders(text: &str) -> String {
     let Ok(template) = Template::parse(text) else { return MASKED.to_owned() };
     let part = |part: &Part| match part {
@@ -83,7 +83,7 @@ fn only_placeholders(text: &str) -> String {
     template.parts().iter().map(part).collect()
 }
 
-/// Returns an address without its user, the values of its query, its fragment, and the parts of its path that may be secret.
+/// Returns an address without its user, the values in its query, its fragment, and the parts of its path that may be secret.
 pub(super) fn shown_url(url: &str) -> String {
     let shown = address_of(url, None).shown;
     let start = shown.find("://").map_or(0, |end| end + 3);
@@ -103,12 +103,13 @@ pub(super) fn shown_url(url: &str) -> String {
     format!("{}{segments}{}", &shown[..path], &shown[end..])
 }
 
-/// Returns whether the path of an address has a part that may be secret.
+/// Returns whether a part of an address's path may be secret.
 pub(super) fn hides_path(url: &str) -> bool {
     shown_url(url) != address_of(url, None).shown
 }
 
-/// Returns the declaration of an input for printing. `may_show` decides about a default, by the values in which it is used.
+/// Returns the declaration of an input for printing. `may_show` decides whether a default is shown. It depends on the values in which the
+/// input is used.
 pub(super) fn shown_input(input: &Json, may_show: &dyn Fn(&str, &str) -> bool) -> Json {
     let Some(fields) = input.as_object() else { return json!(MASKED) };
     let id = input["id"].as_str().unwrap_or_default();

@@ -18,9 +18,9 @@ use crate::trust::input_lines;
 /// A server to add.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(in crate::cli) struct Addition {
-    /// Valid name that the config does not contain yet.
+    /// A valid name that the config does not contain yet.
     pub(in crate::cli) name: String,
-    /// Program and file that the server comes from.
+    /// The program and the file that the server comes from.
     pub(in crate::cli) from: String,
     pub(in crate::cli) entry: Json,
     pub(super) notes: Vec<String>,
@@ -37,7 +37,7 @@ impl Addition {
         masked::shown_entry(&self.entry, &self.secrets)
     }
 
-    /// Parses the server as part of a config with these inputs. Assumes that the config declares all other inputs that the server uses.
+    /// Parses the server as part of a config with these inputs. If the server uses other inputs, they are declared for the parser.
     pub(super) fn definition(&self, inputs: &[Json]) -> Option<ServerDefinition> {
         let mut inputs = inputs.to_vec();
         for id in inputs_of_entry(&self.entry) {
@@ -68,7 +68,7 @@ pub(in crate::cli) struct Plan {
 }
 
 impl Plan {
-    /// Returns whether an addition uses an input, and no input of this id is declared yet.
+    /// Returns whether an addition uses the input and no input with its id is declared yet.
     fn uses(&self, input: &Json) -> bool {
         let is_used = |id: &str| self.additions.iter().any(|addition| inputs_of_entry(&addition.entry).iter().any(|used| used == id));
         input["id"].as_str().is_some_and(is_used) && !self.inputs.iter().any(|known| known["id"] == input["id"])
@@ -79,7 +79,7 @@ impl Plan {
         self.additions.iter().map(|addition| Addition { entry: addition.shown_entry(), ..addition.clone() }).collect()
     }
 
-    /// Returns the inputs for printing. A default is masked like the values in which it is used.
+    /// Returns the inputs for printing. A default is masked in the same way as the values in which the input is used.
     pub(in crate::cli) fn shown_inputs(&self) -> Vec<Json> {
         let definitions: Vec<_> = self.additions.iter().map(|addition| addition.definition(&self.inputs)).collect();
         let is_shown = |id: &str, default: &str| {
@@ -102,13 +102,13 @@ pub(in crate::cli) fn shown_found(found: FoundServer) -> Json {
 /// A config of another program: its path, its servers, and its inputs.
 pub(in crate::cli) type Read = (String, Vec<FoundServer>, Vec<Json>);
 
-/// Returns the servers that the config does not contain yet. `existing` is the config as JSON.
+/// Returns the servers that the config does not contain yet. `existing` is the parsed config.
 pub(super) fn plan(existing: &Json, read: Vec<Read>) -> Plan {
     plan_named(existing, read).0
 }
 
-/// Computes the same as [`plan`]. Also returns the name that each server has in the config afterwards, in the order of `read`. A server
-/// that the config does not get has none.
+/// Computes the same as [`plan`]. Also returns the name that each server will have in the config, in the order of `read`. The name is
+/// `None` if the server is not added.
 pub(in crate::cli) fn plan_named(existing: &Json, read: Vec<Read>) -> (Plan, Vec<Option<String>>) {
     let (mut plan, mut names) = (Plan::default(), Vec::new());
     let sections = [&existing["mcpServers"], &existing["servers"], &existing["mcp"]["servers"]];
@@ -126,8 +126,8 @@ pub(in crate::cli) fn plan_named(existing: &Json, read: Vec<Read>) -> (Plan, Vec
     (plan, names)
 }
 
-/// New ids of the inputs of one program. The value that a person has given for an input of the config, or gives for an input of another program,
-/// must not go to a server that only uses the same id.
+/// New ids for the inputs of one program. Without them, an answer for an input of the config or of another program could be given to a
+/// server that merely uses the same id.
 struct Ids(Vec<(String, String)>);
 
 impl Ids {
@@ -154,7 +154,8 @@ impl Ids {
         self.0.iter().fold(entry.clone(), |entry, (old, new)| renamed_input(&entry, old, new))
     }
 
-    /// Returns the declarations with the new ids. An input that its program does not declare is declared, as a person has to answer it.
+    /// Returns the declarations with the new ids. Adds a declaration for an input that its program does not declare, because a person must
+    /// answer it.
     fn declared(&self, inputs: Vec<Json>) -> Vec<Json> {
         let mut all = inputs;
         for (old, new) in &self.0 {
@@ -177,7 +178,7 @@ impl Ids {
     }
 }
 
-/// Returns whether two entries differ at most by the numbers of their inputs' ids, as an earlier import may have given them.
+/// Returns whether two entries are equal, apart from the numbers at the end of input ids. An earlier import may have added such numbers.
 fn is_same(known: &Json, entry: &Json) -> bool {
     let bare = |id: &str| {
         id.rsplit_once('-').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit())).map_or(id, |(bare, _)| bare).to_owned()
@@ -186,7 +187,7 @@ fn is_same(known: &Json, entry: &Json) -> bool {
     known == entry || normal(known) == normal(entry)
 }
 
-/// Adds one server to the plan. Returns its name in the config, or `None` if the config does not get it.
+/// Adds one server to the plan. Returns its name in the config, or `None` if it is not added.
 fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: FoundServer, ids: &Ids) -> Option<String> {
     let FoundServer { name, entry, mut notes, secrets } = found;
     let skip = |plan: &mut Plan, why: String| plan.skipped.push(Skipped { name: name.clone(), from: from.to_owned(), why });
@@ -203,7 +204,7 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
     let entry = ids.renamed(&entry);
     let valid = free_name(&valid_name(&name), |name| taken.iter().any(|(known, _)| known == name));
     let one = json!({ "mcpServers": { valid.as_str(): entry } });
-    // Errors about unknown inputs are ignored, as the inputs are added together with the server.
+    // Errors about unknown inputs are ignored, because the inputs are added together with the server.
     match parse_object(&one, "import", 1) {
         Ok(config) if config.invalid.is_empty() => {
             notes.extend(config.warnings.iter().filter(|warning| !warning.contains("input:")).cloned());
@@ -227,7 +228,7 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
     Some(valid)
 }
 
-/// Returns a server with the names of its variables that a person must look at.
+/// Returns the addition for a server, with the names of the variables that a person must check.
 fn addition(from: &str, found: FoundServer) -> Addition {
     let FoundServer { name, entry, notes, secrets } = found;
     let variables = || entry["env"].as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).map(|(name, _)| name);
@@ -236,20 +237,21 @@ fn addition(from: &str, found: FoundServer) -> Addition {
     Addition { name, from: from.to_owned(), entry, notes, secrets, loaders, redirectors }
 }
 
-/// Returns an entry of our own config as a person is shown it.
+/// Returns an entry of our own config in the form that is shown to a person.
 pub(in crate::cli) fn found_entry(name: &str, from: &str, entry: Json) -> Addition {
     addition(from, of_our_config(name, entry))
 }
 
-/// Returns the message of an error in an entry. No gateway is open, so no secret is known; the parser's messages never quote a value.
+/// Returns the message of an error in an entry. No gateway is open yet, so no secret is known for redaction. But the parser's messages
+/// never quote a value.
 pub(in crate::cli) fn readable(error: &Error) -> String {
     error.clone().redacted(&Redactor::new(None, None)).to_string()
 }
 
-/// Returns the text of the config with the additions. Keeps everything else, including comments. An empty text becomes a new config.
+/// Returns the text of the config with the additions. All other text is kept, including comments. An empty text becomes a new config.
 ///
 /// # Errors
-/// A sentence that says why the text is not a valid config.
+/// A sentence that describes why the text is not a valid config.
 pub(in crate::cli) fn edited(text: &str, plan: &Plan) -> Result<String, String> {
     let text = if text.trim().is_empty() { "{}\n" } else { text };
     let root = CstRootNode::parse(text, &ParseOptions::default()).map_err(|error| error.to_string())?;

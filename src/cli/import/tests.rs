@@ -264,10 +264,10 @@ fn an_address_that_could_be_read_in_two_ways_is_left_out() {
     assert!(plan.skipped[0].why.contains("backslash") && plan.skipped[1].why.contains("folder"), "{:?}", plan.skipped);
 }
 
-/// A secret that looks like one by itself.
+/// A text that looks like a secret by itself.
 const KEY: &str = "s3kr3t9f8a7b6c5d4e3f2a1b0c";
 
-/// Returns all that an import prints about servers: the texts, the JSON and the config to copy.
+/// Returns everything that an import prints about servers: the texts, the JSON and the config to copy.
 fn printed(plan: &Plan) -> String {
     let texts: String = plan.additions.iter().map(|addition| shown(addition, &plan.inputs, &Style::default())).collect();
     let found = plan.additions.iter().map(|addition| {
@@ -359,7 +359,7 @@ fn an_imported_server_gets_no_value_of_an_input_that_another_server_uses() {
         let ids: Vec<_> = plan.inputs.iter().map(|input| input["id"].as_str().unwrap()).collect();
         assert!(ids.len() == 2 && ids.contains(&"token-2") && ids.contains(&"own"), "{ids:?}");
         assert!(addition.notes.iter().any(|note| note.contains("\"token\" was renamed to \"token-2\"")), "{:?}", addition.notes);
-        // A second import finds the server that the first one has added.
+        // A second import recognises the server that the first import added.
         let after = edited(&existing.to_string(), &plan).unwrap();
         let config = crate::config::parse_text(&after, "c", 9).unwrap();
         assert_eq!((config.servers.len(), config.invalid.len(), config.inputs.len()), (2, 0, 3));

@@ -1,5 +1,5 @@
-//! Masks the parts of a command's words that may be secret: `--token=x`, `--api-key x`, `X-Api-Key: x`, `Bearer x`, JSON, addresses. The names and
-//! all other words stay, as they decide what runs.
+//! Masks the parts of a command's words that may be secret: `--token=x`, `--api-key x`, `X-Api-Key: x`, `Bearer x`, JSON, addresses. Names
+//! and all other words are kept, because they decide what runs.
 
 use std::cmp::Reverse;
 
@@ -9,9 +9,9 @@ use super::masked::{MASKED, shown_url};
 use crate::config::{Part, Template, shown_placeholder};
 use crate::redact::{is_secret, is_secret_name, secrets_within};
 
-/// Characters between the words of a text in one argument, such as a script of a shell.
+/// Characters that separate words within one argument, for example in a shell script.
 const BORDERS: &[char] = &[' ', '\t', '\n', '\r', ';', '&', ',', '|', '"', '\'', '`', '(', ')'];
-/// Schemes of `Authorization`. The word behind one of them is a credential.
+/// Authentication schemes of the `Authorization` header. The word after a scheme is a credential.
 const SCHEMES: [&str; 4] = ["bearer", "basic", "token", "apikey"];
 /// Options with a value of the form `user:password`.
 const USER_OPTIONS: [&str; 5] = ["u", "user", "userpwd", "proxy-user", "auth"];
@@ -25,7 +25,7 @@ pub(super) fn shown_arguments(words: &[&str]) -> Vec<String> {
     words.iter().enumerate().map(|(index, word)| without_known(word, shown_after(before(index), "", word))).collect()
 }
 
-/// Returns the name that an argument has: the name before its value, or the option before it.
+/// Returns the name of an argument: the name before its value, or the option before the argument.
 pub(super) fn name_of<'w>(before: &'w str, word: &'w str) -> &'w str {
     match assignment(word) {
         Some((name, _, _)) => name.trim_start_matches('-'),
@@ -38,19 +38,19 @@ pub(in crate::cli) fn shown_text(name: &str, text: &str) -> String {
     without_known(text, shown_after("", name, text))
 }
 
-/// Masks what the redactor would find in a text of several parts: a field of XML, YAML or JSON in a script, a value in quotes, a netrc file. A single
-/// word such as `node:22-bookworm-slim` is judged by its own look.
+/// Masks everything that the redactor would find in a text of several parts: a field of XML, YAML or JSON in a script, a value in quotes, a
+/// netrc file. A single word such as `node:22-bookworm-slim` is kept, because `shown` already depends on the word's appearance.
 fn without_known(text: &str, shown: String) -> String {
     if !text.contains(|next: char| next.is_whitespace() || "\"'`<{=".contains(next)) {
         return shown;
     }
     let mut secrets: Vec<String> = secrets_within(text).into_iter().filter(|secret| !secret.contains("${")).collect();
-    // A secret may be part of a longer one.
+    // Long secrets are replaced first, because a secret may be part of a longer one.
     secrets.sort_by_key(|secret| Reverse(secret.len()));
     secrets.iter().fold(shown, |shown, secret| shown.replace(secret.as_str(), MASKED))
 }
 
-/// Masks a word behind another word.
+/// Masks a word, depending on the word before it.
 fn shown_after(before: &str, name: &str, word: &str) -> String {
     if word.is_empty() {
         return String::new();
@@ -69,7 +69,7 @@ fn shown_after(before: &str, name: &str, word: &str) -> String {
         return format!("{user}:{MASKED}");
     }
     let may_be_password = option.is_some_and(|option| SHORT_OPTIONS.contains(&option)) && !word.contains(['/', '.']);
-    // A secret may begin with a hyphen, but so do the options of a program.
+    // A secret may begin with a hyphen, but an option of a program does so as well.
     let is_hidden = if word.starts_with('-') {
         is_secret_name(name) && is_secret("", word.trim_start_matches('-'))
     } else {
@@ -78,13 +78,13 @@ fn shown_after(before: &str, name: &str, word: &str) -> String {
     if is_hidden { MASKED.to_owned() } else { shown(name, word) }
 }
 
-/// Returns whether the next word is a credential: behind `Bearer`, or behind any scheme that is the value of a header.
+/// Returns whether the next word is a credential. This is the case after `Bearer`, and after any scheme that is the value of a header.
 fn ends_in_scheme(word: &str) -> bool {
     let scheme = word.rsplit_once([':', '=']).map(|(_, scheme)| scheme);
     word.eq_ignore_ascii_case("bearer") || scheme.is_some_and(|scheme| SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known)))
 }
 
-/// Returns the name of an option that takes the next word as its value.
+/// Returns the name of an option whose value is the next word.
 fn option(word: &str) -> Option<&str> {
     let name = word.strip_prefix('-')?.trim_start_matches('-');
     (!name.is_empty() && !name.contains(['=', ':', ' '])).then_some(name)
@@ -99,7 +99,7 @@ fn shown(name: &str, text: &str) -> String {
         return shown_template(name, text);
     }
     if let Some((lead, separator, value)) = assignment(text).filter(|(_, separator, _)| separator.starts_with(':')) {
-        // The value of a header is the rest of the line.
+        // If this is a header, its value is the rest of the line.
         let inner = lead.trim_start_matches('-');
         let is_header = separator.len() > 1 || is_secret_name(inner);
         if is_header {
@@ -115,7 +115,7 @@ fn shown(name: &str, text: &str) -> String {
     one(name, text)
 }
 
-/// Masks the value of a header, except the name of its scheme.
+/// Masks the value of a header, but keeps the name of the scheme.
 fn header(name: &str, value: &str) -> String {
     match value.split_once(' ') {
         Some((scheme, _)) if SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known)) => format!("{scheme} {MASKED}"),
@@ -125,7 +125,7 @@ fn header(name: &str, value: &str) -> String {
     }
 }
 
-/// Masks each word of a text by its own look, and by the word before it.
+/// Masks each word of a text according to its appearance and the word before it.
 fn several(name: &str, text: &str) -> String {
     let (mut out, mut before) = (String::new(), "");
     for piece in text.split_inclusive(BORDERS) {
@@ -144,7 +144,8 @@ fn one(name: &str, word: &str) -> String {
     if let Some(end) = word.find("://") {
         let of_scheme = |next: char| next.is_ascii_alphanumeric() || "+-.".contains(next);
         let start = word[..end].rfind(|next| !of_scheme(next)).map_or(0, |last| last + 1);
-        // A name before the address ends with one of these. Anything else is a part of an address that is read in several ways.
+        // A name before the address ends with one of these characters. Any other text is part of an address that programs read in different
+        // ways.
         let is_named = start == 0 || word[..start].ends_with(['=', ':']) && assignment(word).is_some();
         return if is_named && word.is_char_boundary(start) {
             format!("{}{}", &word[..start], shown_url(&word[start..]))
@@ -159,7 +160,8 @@ fn one(name: &str, word: &str) -> String {
     if !is_option && is_secret(name, word) { MASKED.to_owned() } else { word.to_owned() }
 }
 
-/// Splits `name=value`, `name:value` and `Name: value` into the name with its hyphens, the separator with blanks behind it, and the value.
+/// Splits `name=value`, `name:value` and `Name: value` into three parts: the name with its hyphens, the separator with the blanks after it,
+/// and the value.
 fn assignment(word: &str) -> Option<(&str, &str, &str)> {
     let end = word.find(|next: char| !next.is_alphanumeric() && !"-_.@/".contains(next))?;
     let (name, rest) = word.split_at(end);
@@ -247,7 +249,7 @@ mod tests {
             (vec!["machine h login u password hunter2x"], vec!["machine h login u password ***"]),
         ] {
             let given: Vec<String> = arguments.iter().map(|word| word.replace("KEY\"", &format!("{KEY}\"")).replace("KEY", KEY)).collect();
-            // Names such as API_KEY are written with the word as well.
+            // Names such as API_KEY are also written with this word.
             let given: Vec<String> = given.iter().map(|word| word.replace(&format!("API_{KEY}"), "API_KEY")).collect();
             let words: Vec<&str> = given.iter().map(String::as_str).collect();
             assert_eq!(shown_arguments(&words), shown, "{arguments:?}");

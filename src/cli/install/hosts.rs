@@ -9,7 +9,7 @@ use crate::cli::Launch;
 use crate::cli::args::{Program, Scope};
 use crate::cli::edit::Shape;
 
-/// Key of our entry in a host's config.
+/// The name of our entry in a host's config.
 pub(super) const NAME: &str = "hyperlight-mcp";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -20,11 +20,11 @@ pub(super) struct HostFile {
     pub(super) scope: Scope,
     pub(super) path: PathBuf,
     pub(super) shape: Shape,
-    /// Folder of the project, for its scope. Others may have written what is in it.
+    /// The folder of the project, for the scope `project`. Other people may have written its files.
     pub(super) project: Option<PathBuf>,
 }
 
-/// A reason why there is no config file to change.
+/// The reason why there is no config file to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoFile {
     /// The host has no config for projects.
@@ -32,7 +32,7 @@ pub(super) enum NoFile {
     NoHome,
 }
 
-/// Returns the config file of a host. `exists` tells whether a folder exists.
+/// Returns the config file of a host. `exists` returns whether a folder exists.
 pub(super) fn host_file(
     program: Program,
     scope: Scope,
@@ -57,7 +57,7 @@ fn project_path(program: Program) -> Option<&'static str> {
         Program::Vscode => Some(".vscode/mcp.json"),
         Program::ClaudeCode => Some(".mcp.json"),
         Program::Cursor => Some(".cursor/mcp.json"),
-        // Codex reads it in trusted projects (developers.openai.com/codex/mcp).
+        // Codex reads this file in trusted projects (developers.openai.com/codex/mcp).
         Program::Codex => Some(".codex/config.toml"),
         Program::ClaudeDesktop => None,
     }
@@ -89,8 +89,9 @@ pub(super) struct ServeOptions<'o> {
     pub(super) agent: Option<&'o str>,
 }
 
-/// Returns the entry that starts `hyperlight-mcp serve`. All paths are absolute, as a host may have another `PATH` and another folder. npm
-/// may empty the folder of `npx`, so a copy there is started by `npx` itself, with its version. `npx` is the path of npm's `npx-cli.js`.
+/// Returns the entry that starts `hyperlight-mcp serve`. All paths are absolute, because a host may have another `PATH` and another working
+/// directory. npm may empty the cache folder of `npx`, so a copy in this folder is started by `npx` itself, with its version. `npx` is the
+/// path of npm's `npx-cli.js`.
 pub(super) fn entry(program: Program, launch: &Launch, npx: Option<&Path>, options: &ServeOptions) -> Json {
     let text = |path: &Path| path.display().to_string();
     let mut words = match npx.filter(|_| is_in_npx_cache(&launch.script)) {
@@ -117,7 +118,7 @@ pub(super) fn is_in_npx_cache(script: &Path) -> bool {
     script.components().any(|part| part.as_os_str() == "_npx")
 }
 
-/// Returns the possible paths of `npx-cli.js`: of the npm that runs now, and of the npm that came with Node.
+/// Returns the possible paths of `npx-cli.js`: in the npm that is running now, and in the npm that was installed with Node.
 pub(super) fn npx_paths(launch: &Launch, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let running = environment.get("npm_execpath").map(|npm| Path::new(npm).with_file_name("npx-cli.js"));
     let with_node = launch.node.parent().and_then(Path::parent).map(|prefix| prefix.join("lib/node_modules/npm/bin/npx-cli.js"));

@@ -1,5 +1,5 @@
-//! The command `install`: puts one entry that starts `hyperlight-mcp serve` into a host's config, in place of the servers that are there.
-//! These servers move into the config of hyperlight-mcp. Approves nothing.
+//! The command `install`: replaces the servers in a host's config with one entry that starts `hyperlight-mcp serve`. The replaced servers
+//! are moved into the config of hyperlight-mcp. Approves nothing.
 
 mod hosts;
 mod install_record;
@@ -29,7 +29,7 @@ use install_record::InstallRecord;
 /// Time to wait for another process that changes a host's config.
 const LOCK_TIME: Duration = Duration::from_secs(5);
 const USER_MODE: u32 = 0o600;
-/// The file of a project is for everybody who works on the project.
+/// The file of a project is for everybody who works on the project, so others may read it.
 const PROJECT_MODE: u32 = 0o644;
 
 pub(super) fn install(session: &Session, arguments: &Install) -> Result<Exit, CliError> {
@@ -37,10 +37,10 @@ pub(super) fn install(session: &Session, arguments: &Install) -> Result<Exit, Cl
     if arguments.undo { undo::undo(session, arguments, &target_config) } else { take_over(session, arguments, &target_config) }
 }
 
-/// The file to change, and its text.
+/// The host's config file and its text, and the paths of our own files.
 struct TargetConfig {
     host: HostFile,
-    /// The file itself, if the path of the host is a symbolic link.
+    /// The path of the real file, if the path that the host uses is a symbolic link.
     target: PathBuf,
     text: Option<String>,
     state: PathBuf,
@@ -104,7 +104,7 @@ impl TargetConfig {
         install_record::read(&self.state, &self.target).map_err(|problem| not_changed(&self.host, &problem.to_string()))
     }
 
-    /// Fails if somebody has changed the file since it was read.
+    /// Fails if somebody has changed the file since this program read it.
     fn check_unchanged(&self) -> Result<(), CliError> {
         if files::read_config(&self.target).is_ok_and(|text| text == self.text) {
             return Ok(());
@@ -112,7 +112,7 @@ impl TargetConfig {
         Err(not_changed(&self.host, &format!("another program has changed it just now: close {} and try again", self.host.program.title())))
     }
 
-    /// Runs the work while no other process changes a host's config.
+    /// Runs `work` while no other process of hyperlight-mcp changes a host's config.
     fn locked<T>(&self, work: impl FnOnce() -> Result<T, CliError>) -> Result<T, CliError> {
         let failed = |problem: std::io::Error| not_changed(&self.host, &format!("{}: {problem}", self.state.display()));
         let folder = install_record::folder(&self.state).map_err(failed)?;
@@ -124,7 +124,8 @@ impl TargetConfig {
     }
 }
 
-/// Returns the absolute path of a file that may not exist yet. A symbolic link as the last part stays, as a person may change it.
+/// Returns the absolute path of a file that may not exist yet. If the last part is a symbolic link, it is not resolved, because a person
+/// may change it.
 fn absolute(path: PathBuf) -> PathBuf {
     let path = std::path::absolute(&path).unwrap_or(path);
     match (path.parent().map(Path::canonicalize), path.file_name()) {
@@ -137,7 +138,7 @@ fn not_changed(host: &HostFile, problem: &str) -> CliError {
     CliError::Message(FILE, one_line(&format!("{} was not changed: {problem}", host.path.display())))
 }
 
-/// Returns the command that writes the change, or takes it back.
+/// Returns the command that writes the change, or reverses it.
 fn command(session: &Session, host: &HostFile, options: &str) -> String {
     let scope = if host.scope == Scope::Project { " --scope project" } else { "" };
     session.next_command.with(&format!("install {}{scope}{options}", host.program.word()))
@@ -145,20 +146,20 @@ fn command(session: &Session, host: &HostFile, options: &str) -> String {
 
 /// Changes that an installation makes.
 struct Change {
-    /// Servers that the config of hyperlight-mcp gets.
+    /// The servers that are added to the config of hyperlight-mcp.
     plan: Plan,
     /// Name of our entry, and the entry.
     name: String,
     entry: Json,
-    /// Our entry was there before.
+    /// True if the host's config already contained our entry.
     was_there: bool,
-    /// Names of the servers that the host loses, each with its name in the config of hyperlight-mcp.
+    /// The names of the servers that are removed from the host's config, each with its name in the config of hyperlight-mcp.
     moved: Vec<(String, String)>,
-    /// New text of the host's config.
+    /// The new text of the host's config.
     text: String,
 }
 
-/// Moves the servers of the host into the config of hyperlight-mcp, and puts our entry in their place.
+/// Moves the servers of the host into the config of hyperlight-mcp, and inserts our entry in their place.
 fn take_over(session: &Session, arguments: &Install, target_config: &TargetConfig) -> Result<Exit, CliError> {
     let config = &target_config.config;
     let text = files::read_config(config)
@@ -197,12 +198,12 @@ fn planned(session: &Session, arguments: &Install, target_config: &TargetConfig,
     check_servers(arguments, existing, &plan)?;
     let left = |name: &str| servers.contains_key(name) && !moved.iter().any(|(moved, _)| moved == name);
     let numbered = |number: usize| if number == 1 { NAME.to_owned() } else { format!("{NAME}-{number}") };
-    // One more name than there are servers, so one of them is free.
+    // One more name is tried than there are servers, so one of the names is free.
     let free = || (1..=servers.len() + 1).map(numbered).find(|name| !left(name));
     let name = ours.map(|(name, _)| name.clone()).or_else(free).unwrap_or_default();
     let new = entry(session, arguments, target_config)?;
     let (was_there, entry) = match ours {
-        // A person may have added keys to our entry, such as a timeout. They stay.
+        // A person may have added keys to our entry, such as a timeout. These keys are kept.
         Some((_, old)) => (true, ours::merged(old, &new)),
         None => (false, new),
     };
@@ -220,7 +221,7 @@ fn planned(session: &Session, arguments: &Install, target_config: &TargetConfig,
     Ok(Change { plan, name, entry, was_there, moved, text })
 }
 
-/// Fails if `--servers` names a server that the config does not have.
+/// Fails if `--servers` names a server that is not in the config.
 fn check_servers(arguments: &Install, existing: &Json, plan: &Plan) -> Result<(), CliError> {
     let known = |name: &str| {
         plan.additions.iter().any(|addition| addition.name == name)
@@ -254,7 +255,7 @@ fn entry(session: &Session, arguments: &Install, target_config: &TargetConfig) -
     Ok(hosts::entry(host.program, launch, npx.as_deref(), &options))
 }
 
-/// Writes our config first, then the facts for an undo, and the host's config last. If this is interrupted, nothing is lost.
+/// Writes our config first, then the facts for an undo, and the host's config last. So nothing is lost if the writing is interrupted.
 fn write(target_config: &TargetConfig, change: &Change, config_text: &str) -> Result<(), CliError> {
     let host = &target_config.host;
     let failed = |problem: std::io::Error| not_changed(host, &problem.to_string());
@@ -273,20 +274,20 @@ fn write(target_config: &TargetConfig, change: &Change, config_text: &str) -> Re
     replace_kept(&target_config.target, change.text.as_bytes(), mode).map_err(failed)
 }
 
-/// Fails if the file is read-only, before anything is written.
+/// Fails if the file is read-only. This is checked before anything is written.
 fn check_writable(target_config: &TargetConfig) -> std::io::Result<()> {
     let is_read_only = std::fs::metadata(&target_config.target).is_ok_and(|file| file.permissions().readonly());
     if is_read_only { Err(std::io::Error::other("it is read-only")) } else { Ok(()) }
 }
 
-/// Returns the facts that an undo of this and of all earlier installations needs.
+/// Returns the facts that are needed to undo this installation and all earlier ones.
 fn record_of(target_config: &TargetConfig, change: &Change, made_folder: bool) -> Result<InstallRecord, CliError> {
     let shape = target_config.host.shape;
     let unusable = |problem: edit::Problem| target_config.unusable(&problem);
     let previous = target_config.record()?.filter(|_| change.was_there);
     let moved: Vec<String> = change.moved.iter().map(|(name, _)| name.clone()).collect();
     let Some(previous) = previous else {
-        // Without facts, the undo restores the entry that was there, as somebody wrote it by hand.
+        // If there are no facts, somebody has written our entry by hand, so the undo restores that entry as well.
         let mut names = moved;
         names.extend(change.was_there.then(|| change.name.clone()));
         let taken = edit::sources(shape, target_config.text(), &names).map_err(unusable)?;
@@ -332,7 +333,7 @@ fn show(session: &Session, target_config: &TargetConfig, change: &Change, change
     Ok(())
 }
 
-/// Returns the servers that stay in the host's config, with the reason.
+/// Returns the servers that stay in the host's config, each with the reason.
 fn stays(target_config: &TargetConfig, change: &Change) -> Result<Vec<(String, String)>, CliError> {
     let servers = target_config.servers()?;
     let stays = servers.keys().filter(|name| **name != change.name && !change.moved.iter().any(|(moved, _)| moved == *name));

@@ -1,4 +1,4 @@
-//! Finds servers of a host in its other configs, which an installation does not change.
+//! Finds servers in other configs of the host, which an installation does not change.
 
 use std::path::PathBuf;
 
@@ -8,12 +8,12 @@ use crate::cli::import::{converted, found_in};
 use crate::cli::session::Session;
 use crate::config::{config_paths, starts_gateway};
 
-/// Returns the host's other configs that have servers, with the names of the servers. Skips a config that cannot be read.
+/// Returns the host's other configs that contain servers, with the names of the servers. Skips a config that cannot be read.
 pub(super) fn servers(session: &Session, target_config: &TargetConfig) -> Vec<(String, Vec<String>)> {
     let host = &target_config.host;
     let workspace = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     let folder = workspace.display().to_string();
-    // Claude Code has servers of single projects in the config of the user.
+    // In the user's config, Claude Code also has servers of single projects.
     let own = target_config.servers().unwrap_or_default();
     let own: Vec<String> = own.iter().map(|(name, entry)| converted(host.program, name, entry).name).collect();
     let mut all = Vec::new();

@@ -1,22 +1,23 @@
-//! Looks at what else is in our entry of a host's config. A person may have added a timeout; somebody else may have added what starts other code.
+//! Handles keys of our entry in a host's config that this program did not write. A person may have added a timeout, but somebody else may
+//! have added a key that starts other code.
 
 use serde_json::{Value as Json, json};
 
 use crate::config::{loads_code, redirects_traffic};
 use crate::text::sanitise_line;
 
-/// Keys with which a host connects to an address, in place of starting the command.
+/// Keys that make a host connect to an address and not start the command.
 const ADDRESS_KEYS: [&str; 9] =
     ["url", "serverUrl", "httpUrl", "headers", "http_headers", "env_http_headers", "bearer_token_env_var", "headersHelper", "oauth"];
 /// Keys that this program writes, and keys of hosts that only describe a server.
 const KNOWN_KEYS: [&str; 8] = ["type", "command", "args", "env", "description", "gallery", "version", "name"];
 const MAX_NAME_CHARS: usize = 64;
 
-/// Returns our entry with the keys that it had, except those that would make it another server.
+/// Returns the new entry with the other keys of the old one, except keys that would make it another server.
 pub(super) fn merged(old: &Json, new: &Json) -> Json {
     let mut merged = old.clone();
     if let Some(fields) = merged.as_object_mut() {
-        // An old `type` would be wrong beside a new command.
+        // The `type` of the old entry would be wrong together with a new command.
         fields.retain(|key, _| !ADDRESS_KEYS.contains(&key.as_str()) && (key != "type" || new.get("type").is_some()));
     }
     for (key, value) in new.as_object().into_iter().flatten() {
@@ -25,7 +26,7 @@ pub(super) fn merged(old: &Json, new: &Json) -> Json {
     merged
 }
 
-/// Returns what a person should look at in our entry, as this program has not written it.
+/// Returns the parts of our entry that a person should check, because this program has not written them.
 pub(super) fn to_check(entry: &Json) -> Vec<String> {
     let variables = entry["env"].as_object().into_iter().flatten().map(|(name, _)| name);
     let loaders = variables

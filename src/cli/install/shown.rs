@@ -1,4 +1,4 @@
-//! Formats the change of a host's config for a person. No value that may be a secret is in the text.
+//! Formats the change of a host's config for a person. The text contains no value that may be a secret.
 
 use std::fmt::Write as _;
 
@@ -25,7 +25,7 @@ const PLAIN_OF_CODEX: [&str; 9] = [
     "tool_timeout_sec",
 ];
 
-/// Formats the servers that the file loses with `-`, and those that it gets with `+`.
+/// Formats the change as a diff: servers that are removed from the file with `-`, and servers that are added with `+`.
 pub(super) fn difference(host: &HostFile, before: &Map<String, Json>, after: &Map<String, Json>, style: &Style) -> String {
     let mut text = format!("{}\n", printable(&host.path.display().to_string(), &[]));
     let is_json = matches!(host.shape, Shape::Json(_));
@@ -56,13 +56,13 @@ fn entry_text(host: &HostFile, name: &str, entry: &Json) -> String {
         Shape::Toml => table_text(name, &entry),
         Shape::Json(_) => {
             let text = json_text(&json!({ name: entry }));
-            // The braces around the one server are not part of it.
+            // The braces around the server are not part of it.
             text.lines().skip(1).filter(|line| *line != "}").fold(String::new(), |text, line| text + "    " + line + "\n")
         }
     }
 }
 
-/// Returns an entry of a host without values that may be secret.
+/// Returns an entry of a host, with values masked that may be secret.
 pub(super) fn masked(program: Program, name: &str, entry: &Json) -> Json {
     let Some(fields) = entry.as_object() else { return json!(MASKED) };
     let shown = shown_found(converted(program, name, entry));
@@ -84,7 +84,8 @@ pub(super) fn masked(program: Program, name: &str, entry: &Json) -> Json {
     Json::Object(masked)
 }
 
-/// Returns names and numbers. Somebody may have written a secret in place of the name of its variable.
+/// Returns a value that should contain only names and numbers. Masks texts that look like secrets, because somebody may have written a
+/// secret in place of its variable's name.
 fn plain(value: &Json) -> Json {
     match value {
         Json::String(text) => json!(shown_text("", text)),

@@ -1,4 +1,4 @@
-//! Tests of changes and their undo over configs in the form that the hosts write them.
+//! Tests of changes and their undo, with configs as the hosts write them.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ const CORPUS: [(&str, Shape, &str); 12] = [
     ("codex-no-servers", Shape::Toml, include_str!("corpus/codex-no-servers.toml")),
 ];
 
-/// The corpus, and files with little in them.
+/// Returns the collected configs, and some files with little content.
 fn corpus() -> Vec<(&'static str, Shape, &'static str)> {
     let little = [
         "",
@@ -47,7 +47,7 @@ fn corpus() -> Vec<(&'static str, Shape, &'static str)> {
     CORPUS.into_iter().chain(little).chain(toml).collect()
 }
 
-/// Writes the same text in another way: other line ends, other indentation, a byte order mark, no last line end.
+/// Returns the same text in another form: with other line ends, another indentation, a byte order mark, or without the last line end.
 fn variant(text: &str, kind: usize) -> String {
     match kind {
         0 => text.to_owned(),
@@ -69,7 +69,7 @@ struct Installed {
     taken: Vec<RemovedServer>,
 }
 
-/// Takes over the servers that have a bit in the mask.
+/// Replaces the servers whose bits are set in the mask with our entry.
 fn installed(shape: Shape, text: &str, mask: u32) -> Installed {
     let names = servers(shape, text).unwrap().into_iter().map(|(name, _)| name).enumerate();
     let names: Vec<String> = names.filter(|(index, _)| mask & (1 << index) != 0).map(|(_, name)| name).collect();
@@ -86,7 +86,7 @@ fn undo(shape: Shape, before: &str, installed: &Installed, now: &str) -> (String
     (undone.text, undone.exact)
 }
 
-/// Comments outside of the servers that were taken over.
+/// Returns the comments outside of the servers that were replaced.
 fn comments(text: &str) -> Vec<&str> {
     [
         "// Servers of this machine",
@@ -152,7 +152,7 @@ fn our_entry_takes_the_place_and_the_form_of_the_servers() {
     insta::assert_snapshot!("vscode", installed(shape, text, 0b11).text);
 }
 
-/// A change that somebody else makes after the installation.
+/// Returns the text after a change that somebody else makes after the installation.
 fn edited_by_others(shape: Shape, text: &str, kind: usize) -> Option<String> {
     let toml = shape == Shape::Toml;
     let body = text.trim_start_matches('\u{feff}');
@@ -174,7 +174,7 @@ fn edited_by_others(shape: Shape, text: &str, kind: usize) -> Option<String> {
     }
 }
 
-/// The content that an undo must lead to: as it is now, without our entry, and with the servers that are missing.
+/// Returns the content that an undo must produce: the current content without our entry, and with the servers that are missing.
 fn expected(shape: Shape, before: &str, now: &str, taken: &[RemovedServer]) -> Json {
     let old = servers(shape, before).unwrap();
     let mut all = parsed(shape, now).unwrap();
@@ -264,7 +264,7 @@ fn blanks() -> impl Strategy<Value = &'static str> {
 }
 
 prop_compose! {
-    /// A JSON text with comments and blanks at any place.
+    /// Generates a JSON text with comments and blanks at any place.
     fn any_text()(count in 0_usize..5, blanks in prop::collection::vec(blanks(), 40), trailing: bool, others in 0_usize..3) -> String {
         let mut blanks = blanks.into_iter().cycle();
         let mut blank = || blanks.next().unwrap();
@@ -275,7 +275,7 @@ prop_compose! {
         let _ = write!(text, "\"mcpServers\"{}:{}{{{}", blank(), blank(), blank());
         for index in 0..count {
             let comma = if index + 1 < count || trailing { "," } else { "" };
-            // A comment within a server is part of it, and goes with it.
+            // A comment within a server is part of the server, and is removed with it.
             let _ = write!(text, "\"s{index}\" /* d */:\n{{\"command\": // d\n\"c\"}}{}{comma}{}", blank(), blank());
         }
         text + &format!("}}{}}}{}", blank(), blank())

@@ -13,7 +13,7 @@ use crate::cli::error::CliError;
 use crate::cli::session::Session;
 use crate::files::replace_kept;
 
-/// Restores the file as it was before `install`. If somebody has changed it since, takes back our change alone.
+/// Restores the file as it was before `install`. If somebody has changed the file since, reverses only our change.
 pub(super) fn undo(session: &Session, arguments: &Install, target_config: &TargetConfig) -> Result<Exit, CliError> {
     let Some(record) = target_config.record()? else {
         tell(session, target_config, &Outcome::nothing("hyperlight-mcp has not changed this file"));
@@ -44,10 +44,10 @@ pub(super) fn undo(session: &Session, arguments: &Install, target_config: &Targe
 /// Result of the command.
 struct Outcome {
     written: bool,
-    /// The file gets exactly the bytes that it had before.
+    /// True if the file gets exactly the bytes that it had before.
     exact: bool,
     removes_file: bool,
-    /// Reason why there is nothing to undo.
+    /// The reason why there is nothing to undo.
     why: Option<&'static str>,
 }
 
@@ -58,7 +58,7 @@ impl Outcome {
 }
 
 fn show(session: &Session, target_config: &TargetConfig, undone: &UndoResult) -> Result<(), CliError> {
-    // A file that somebody has made unreadable is restored all the same, if its bytes are known.
+    // If the file can no longer be parsed, it is restored without showing the difference.
     let Ok(before) = edit::servers(target_config.host.shape, target_config.text()) else { return Ok(()) };
     let after = edit::servers(target_config.host.shape, &undone.text).map_err(|problem| target_config.unusable(&problem))?;
     session.terminal.print(&shown::difference(&target_config.host, &before, &after, &session.terminal.out));
@@ -71,7 +71,7 @@ fn write(target_config: &TargetConfig, record: &InstallRecord, undone: &UndoResu
         super::check_writable(target_config).map_err(failed)?;
         fs::remove_file(&target_config.target).map_err(failed)?;
         if let (true, Some(folder)) = (record.made_folder, target_config.target.parent()) {
-            // The folder stays if somebody has put another file into it.
+            // Removing the folder fails if somebody has put another file into it. Then the folder stays.
             let _ = fs::remove_dir(folder);
         }
     } else {

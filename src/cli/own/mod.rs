@@ -1,5 +1,5 @@
-//! The commands `add`, `set`, `unset`, `remove` and `enable`: a person's changes of their own config. Its comments and its format stay. Only `enable`
-//! approves anything, and only if the person says yes to the request.
+//! The commands `add`, `set`, `unset`, `remove` and `enable`, with which a person changes their own config. Its comments and its format are
+//! kept. Only `enable` can approve a server, and only if the person accepts the request.
 
 pub(super) mod args;
 mod change;
@@ -43,7 +43,7 @@ pub(super) fn unset(session: &Session, arguments: &Unset) -> Result<Exit, CliErr
     Ok(Exit::Done)
 }
 
-/// Removes a server from the config, and revokes its approval, so that a later server of this name inherits nothing.
+/// Removes a server from the config and revokes its approval, so that a later server with this name inherits nothing.
 pub(super) async fn remove(session: &Session, name: &str) -> Result<Exit, CliError> {
     let gateway = session.open()?;
     if gateway.is_added(name) {
@@ -56,7 +56,7 @@ pub(super) async fn remove(session: &Session, name: &str) -> Result<Exit, CliErr
         return Ok(Exit::Done);
     }
     let file = ConfigFile::of(session)?;
-    // Nothing is revoked if the config cannot be changed.
+    // The change is tried first. If the config cannot be changed, nothing is revoked.
     file.changed(session, Change::Remove(name))?;
     gateway.revoke(name).await?;
     written(session, Change::Remove(name))?;
@@ -70,7 +70,7 @@ pub(super) async fn remove(session: &Session, name: &str) -> Result<Exit, CliErr
     Ok(Exit::Done)
 }
 
-/// Takes `disabled` out of a server's entry, and offers the approval that the server needs.
+/// Removes `disabled` from a server's entry. Then asks the person for the approval that the server needs.
 pub(super) async fn enable(session: &Session, name: &str) -> Result<Exit, CliError> {
     session.check_config()?;
     let gateway = session.open()?;
@@ -81,7 +81,7 @@ pub(super) async fn enable(session: &Session, name: &str) -> Result<Exit, CliErr
     review_one(session, &gateway, name).await
 }
 
-/// Returns whether the config says `disabled: true` about a server.
+/// Returns whether the config contains `disabled: true` for a server.
 fn is_disabled(gateway: &Gateway, name: &str) -> Result<bool, CliError> {
     let status = gateway.server_info(name)?.status;
     Ok(status.state == crate::registry::ServerState::Disabled && status.source.kind == SourceKind::Config && status.source.name.is_none())
@@ -90,7 +90,7 @@ fn is_disabled(gateway: &Gateway, name: &str) -> Result<bool, CliError> {
 /// The operator's config.
 struct ConfigFile {
     path: PathBuf,
-    /// The file itself, if the path is a symbolic link.
+    /// The path of the real file, if `path` is a symbolic link.
     target: PathBuf,
     text: Option<String>,
 }
@@ -116,7 +116,8 @@ fn not_changed(path: &std::path::Path, problem: &str) -> CliError {
     CliError::Message(FILE, one_line(&format!("{} was not changed: {problem}", path.display())))
 }
 
-/// Makes a change of the config and writes it, whole or not at all, while no other command changes it.
+/// Makes a change of the config and writes the whole file or nothing. A lock ensures that no other command changes the config at the same
+/// time.
 fn written(session: &Session, change: Change<'_>) -> Result<Changed, CliError> {
     let path = ConfigFile::of(session)?.path;
     let failed = |problem: std::io::Error| not_changed(&path, &problem.to_string());
@@ -134,7 +135,7 @@ fn written(session: &Session, change: Change<'_>) -> Result<Changed, CliError> {
     Ok(changed)
 }
 
-/// Shows what was written, and names the next command.
+/// Prints the change that was written, and suggests the next command.
 fn tell(session: &Session, name: &str, changed: &Changed) {
     let options = session.options();
     let config = options.config_path.clone().unwrap_or_else(|| options.default_config()).display().to_string();

@@ -19,14 +19,14 @@ pub struct CallLimits {
 }
 
 impl CallLimits {
-    /// Makes limits of a call that progress does not prolong.
+    /// Makes limits for a call whose time progress notifications do not extend.
     #[must_use]
     pub fn fixed(timeout: Duration) -> Self {
         Self { timeout, most: timeout }
     }
 }
 
-/// The limit that a call has reached.
+/// The limit that a call has exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expired {
     Idle(Duration),
@@ -43,7 +43,7 @@ struct Shared {
     changed: Notify,
 }
 
-/// The time that a call has taken.
+/// The time that a call has taken so far.
 #[derive(Debug, Clone, Copy)]
 struct Time {
     since_progress: PausableClock,

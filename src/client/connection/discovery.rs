@@ -1,4 +1,4 @@
-//! Reads the description of a connected server: its name, its instructions and its lists.
+//! Reads the description of a connected server: its name, its instructions, and its lists.
 
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion};
@@ -14,7 +14,7 @@ use crate::text::json::json_bytes;
 
 /// Longest name of a tool. MCP recommends at most 64 characters.
 const MAX_TOOL_NAME_BYTES: usize = 1_024;
-/// Largest `_meta` of a tool. It is shown to a person and stored, and servers that use it need a few hundred bytes.
+/// Maximum size of a tool's `_meta`. The `_meta` is shown to a person and stored. Servers that use it need a few hundred bytes.
 const MAX_META_BYTES: usize = 16 * 1024;
 
 /// Reads all lists that the server offers.
@@ -55,7 +55,7 @@ async fn list_tools(server: &str, peer: &Peer<RoleClient>, cursor: Option<String
     Ok(raw_result(answer.map_err(|error| unlisted(server, "tools", &error))?))
 }
 
-/// Makes the error for a list that cannot be read.
+/// Makes the error for a list of the server that cannot be read.
 pub(super) fn unlisted(server: &str, kind: &str, error: &ServiceError) -> Error {
     let problem = match (failure_of(error), error_data(error)) {
         // A token error already contains its reason, so it is returned unchanged.

@@ -29,15 +29,16 @@ impl Era {
     }
 }
 
-/// The handshakes to try, and their order.
+/// A plan for the next attempt to connect. It contains which handshakes the attempt tries, and determines what is tried after a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::client) enum Plan {
-    /// The config fixes the version.
+    /// Uses the protocol version that the config fixes.
     Fixed(String),
     Known(Era),
     /// Tries `server/discover` first, and `initialize` if the server refuses `server/discover` or does not answer.
     Probe,
-    /// Does what `Probe` does, but over HTTP and with a new transport for each handshake. Time in which a person authorizes is not silence.
+    /// Does the same as `Probe`, but over HTTP and with a new transport for each handshake. A server that is waiting for a person's
+    /// authorization does not count as silent.
     ProbeApart,
     /// Tries only this handshake, after a probe has failed.
     Last(Era),
@@ -65,7 +66,7 @@ impl Plan {
         }
     }
 
-    /// Converts the plan for a server over HTTP.
+    /// Converts the plan to the form for a server over HTTP.
     pub(super) fn over_http(self) -> Self {
         if self == Self::Probe { Self::ProbeApart } else { self }
     }
@@ -76,13 +77,14 @@ impl Plan {
             (_, Refusal::Unrelated | Refusal::Unlisted) | (Self::Fixed(_) | Self::Last(_), _) | (Self::Known(_), Refusal::Ended) => None,
             // The stored era is no longer right, probably because the server was replaced by another program.
             (Self::Known(_), Refusal::Answered) => Some(Self::Probe),
-            // Some servers exit at an unknown request. Others are too slow for the probe and only know `initialize`.
+            // Some servers exit when they get an unknown request. Others do not answer `server/discover` in time, and only know
+            // `initialize`.
             (Self::ProbeApart, Refusal::Ended | Refusal::Answered) | (Self::Probe, Refusal::Ended) => Some(Self::Last(Era::Initialize)),
             (Self::Probe, Refusal::Answered) => Some(Self::Last(Era::Discover)),
         }
     }
 
-    /// Returns whether a missing answer to `server/discover` means that the server does not know this method.
+    /// Returns whether an unanswered `server/discover` means that the server does not know this method.
     pub(super) fn probes(&self) -> bool {
         *self == Self::Probe
     }

@@ -1,4 +1,4 @@
-//! Subscription to changes of lists. Since MCP 2026-07-28, a server announces these changes only to subscribers.
+//! Subscription to changes of the server's lists. Since MCP 2026-07-28, a server announces these changes only to subscribers.
 
 use rmcp::RoleClient;
 use rmcp::model::SubscriptionFilter;
@@ -6,15 +6,15 @@ use rmcp::service::Peer;
 
 use super::listening::keep_listening;
 
-/// Subscribes to changes of lists for the life of the connection, if the server supports such a subscription.
+/// Subscribes to changes of the server's lists until the connection ends, if the server supports such a subscription.
 pub(in crate::client) fn listen(peer: &Peer<RoleClient>) {
     if let Some(filter) = filter(peer) {
         tokio::spawn(keep_listening(peer.clone(), filter, None));
     }
 }
 
-/// Returns the list changes that the server can announce. Returns `None` if there are none, or if the server announces them without a
-/// subscription.
+/// Returns a filter with the list changes that the server can announce. Returns `None` if it can announce none, or if it announces them
+/// without a subscription.
 fn filter(peer: &Peer<RoleClient>) -> Option<SubscriptionFilter> {
     let info = peer.peer_info()?;
     if info.protocol_version.has_initialize() {

@@ -1,4 +1,4 @@
-//! Reads all pages of a list, and refuses a list that does not end or is too large.
+//! Reads all pages of a list. Refuses a list that does not end or is too large.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -43,7 +43,7 @@ where
     Err(endless(format!("has more than {MAX_PAGES} pages")))
 }
 
-/// Returns the approximate size of a page in bytes: the length of its strings, plus a few bytes for each value.
+/// Returns the approximate size of a page in bytes: the total length of its strings, and a few bytes for each value.
 fn size(value: &Json) -> usize {
     match value {
         Json::String(text) => text.len() + 2,

@@ -1,4 +1,4 @@
-//! Pings that show that a server has read what was sent before them.
+//! Pings that show whether a server has read the messages that were sent before them.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use rmcp::service::{Peer, PeerRequestOptions};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-/// Pings of one connection. At most one is unanswered, however many callers wait, because a server may never answer it.
+/// The pings of one connection. At most one ping is unanswered at any time, however many callers wait, because a server may never answer
+/// it.
 pub(in crate::client) struct ReadCheck {
     pings: Mutex<Pings>,
     /// Number of answered pings.
@@ -19,7 +20,7 @@ pub(in crate::client) struct ReadCheck {
 #[derive(Default)]
 struct Pings {
     begun: u64,
-    /// Number of the last ping that somebody waits for.
+    /// Number of the last ping for which a caller waits.
     wanted: u64,
     is_running: bool,
 }
@@ -29,7 +30,8 @@ impl ReadCheck {
         Arc::new(Self { pings: Mutex::default(), answered: watch::Sender::new(0) })
     }
 
-    /// Resolves once the server has answered a ping that is sent after this call, even with an error, or the connection has ended.
+    /// Resolves once the server has answered a ping that was sent after this call began. An error is also an answer. Also resolves when
+    /// the connection has ended.
     pub(super) async fn passed(self: &Arc<Self>, peer: &Peer<RoleClient>, runtime: &Handle) {
         let mut answered = self.answered.subscribe();
         let (number, is_first) = self.want();
@@ -44,12 +46,12 @@ impl ReadCheck {
     /// Returns the number of the next ping, and whether the caller must start the task that sends it.
     fn want(&self) -> (u64, bool) {
         let mut pings = self.pings.lock();
-        // A ping that is already under way may have been sent before the caller's message.
+        // A ping that is already running may have been sent before the caller's message, so the next ping is used.
         pings.wanted = pings.begun + 1;
         (pings.wanted, !std::mem::replace(&mut pings.is_running, true))
     }
 
-    /// Sends one ping after another until nobody waits.
+    /// Sends one ping after another until no caller waits for one.
     async fn run<P: Future<Output = ()>>(&self, ping: impl Fn() -> P) {
         while let Some(number) = self.next() {
             ping().await;
@@ -67,7 +69,7 @@ impl ReadCheck {
     }
 }
 
-/// Sends a ping, and resolves once the server has answered it, even with an error, or the connection has ended.
+/// Sends a ping. Resolves once the server has answered it, or the connection has ended. An error is also an answer.
 async fn answer_to_ping(peer: &Peer<RoleClient>) {
     let ping = ClientRequest::PingRequest(PingRequest::default());
     if let Ok(handle) = peer.send_cancellable_request(ping, PeerRequestOptions::no_options()).await {

@@ -1,4 +1,4 @@
-//! Subscriptions to resources: with `resources/subscribe` before MCP 2026-07-28, and with `subscriptions/listen` since then.
+//! Subscriptions to resources. They use `resources/subscribe` before MCP 2026-07-28, and `subscriptions/listen` since then.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Watch(Option<JoinHandle<()>>);
 
 #[cfg(test)]
 impl Watch {
-    /// Makes a subscription that no server knows of.
+    /// Makes a subscription that was never sent to a server.
     pub(crate) fn of_nothing() -> Self {
         Self(None)
     }
@@ -44,7 +44,7 @@ impl Connection {
     /// # Errors
     /// Same errors as [`Connection::call`], and `ERR_PROTOCOL` if the server does not announce changes of this resource.
     pub async fn watch(&self, uri: &str, limits: CallLimits, caller: &Arc<dyn Caller>) -> std::result::Result<Watch, CallFailure> {
-        // Before the server can tell of a change.
+        // The subscription is recorded before it is sent, because the server may announce a change immediately.
         self.updates.subscribe(uri);
         self.watch_now(uri, limits, caller).await.inspect_err(|_| self.updates.unsubscribe(uri))
     }
@@ -84,7 +84,7 @@ impl Connection {
     }
 }
 
-/// Makes rmcp's typed request if possible, because rmcp derives the HTTP headers from the type.
+/// Makes rmcp's typed request if possible, because rmcp derives the HTTP headers from the type. Otherwise makes an untyped request.
 fn legacy(method: &str, uri: &str) -> ClientRequest {
     let request = json!({ "method": method, "params": { "uri": uri } });
     serde_json::from_value(request).unwrap_or_else(|_| custom(method, json!({ "uri": uri })))

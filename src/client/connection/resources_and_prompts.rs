@@ -1,4 +1,4 @@
-//! Resources and prompts: their lists, and the requests that read, get, complete and subscribe to them.
+//! Resources and prompts: their lists, and the requests that read a resource, get a prompt, or complete an argument.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::error::Result;
 /// Longest URI or name of a resource, a template or a prompt.
 const MAX_NAME_BYTES: usize = 8 * 1024;
 
-/// The lists of a server besides tools.
+/// The server's lists of resources, resource templates and prompts.
 #[derive(Debug, Default)]
 pub(in crate::client) struct ResourcesAndPrompts {
     pub(in crate::client) resources: Vec<Resource>,
@@ -34,7 +34,7 @@ pub(in crate::client) struct ResourcesAndPrompts {
     pub(in crate::client) prompts: Vec<Prompt>,
 }
 
-/// A request other than a tool call. URIs and names are those that the server listed.
+/// A request about a resource or a prompt. Its URIs and names are those that the server listed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ResourceOrPromptRequest {
     Read {
@@ -45,12 +45,12 @@ pub enum ResourceOrPromptRequest {
         /// Arguments of the prompt, as strings.
         arguments: Map<String, Json>,
     },
-    /// Asks for possible values of a prompt's argument or of a template's variable.
+    /// Requests possible values for an argument of a prompt or for a variable of a template.
     Complete {
         of: Completed,
         argument: String,
         value: String,
-        /// Values that were chosen before for other arguments, as strings, keyed by argument.
+        /// Values that were chosen earlier for other arguments, as strings. The keys are the names of the arguments.
         context: Map<String, Json>,
     },
 }
@@ -139,8 +139,8 @@ pub(in crate::client) async fn discover(
     Ok(resources_and_prompts)
 }
 
-/// Reads all pages of a list. An error from the server counts as an empty list, because many servers announce resources but do not know
-/// templates.
+/// Reads all pages of a list. An error from the server is treated as an empty list, because many servers announce resources but do not
+/// know resource templates.
 async fn list<P>(server: &str, kind: &str, request: impl Fn(Option<PaginatedRequestParams>) -> P) -> Result<Vec<Json>>
 where
     P: Future<Output = std::result::Result<Json, ServiceError>>,

@@ -1,5 +1,5 @@
-//! Rounds of input (MCP 2026-07-28). A result may ask for input instead of answering. The client then sends the request again with that
-//! input.
+//! Rounds of input (MCP 2026-07-28). A server's result may ask for input instead of giving the answer. The client then sends the request
+//! again with that input.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,7 +17,7 @@ use crate::error::Error;
 /// Maximum number of rounds of one request. rmcp has the same limit.
 const MAX_ROUNDS: usize = 10;
 
-/// Input that the result of the previous round asked for. Empty in the first round.
+/// Input that the result of the previous round requested. It is empty in the first round.
 #[derive(Debug, Default)]
 pub(in crate::client) struct GivenInput {
     /// Answers to the server's input requests, keyed by the names that the server gave to them.
@@ -26,7 +26,7 @@ pub(in crate::client) struct GivenInput {
     pub(in crate::client) state: Option<String>,
 }
 
-/// A request that can be sent again with the input that its server asked for.
+/// A request that can be sent again with the input that its server requested.
 pub(in crate::client) trait Round: Sync {
     /// Sends the request once.
     fn send(
@@ -57,7 +57,7 @@ impl Connection {
         Err(Error::UnusableAnswer { server: self.server.clone(), tool: scope.what.into(), problem: message.into() }.into())
     }
 
-    /// Collects the answers to a result's `inputRequests`. Returns `None` if the result has none.
+    /// Collects the answers to a result's `inputRequests`. Returns `None` if the result has no `inputRequests`.
     pub(in crate::client) async fn answers(
         &self,
         scope: &RequestScope<'_>,
@@ -105,14 +105,14 @@ impl Connection {
         }
     }
 
-    /// Asks the caller's model. `inputResponses` cannot hold an error, so a refusal is sent as a text of the model.
+    /// Asks the caller's model. `inputResponses` cannot contain an error, so a refusal is sent as if it were a text of the model.
     async fn sampled(&self, call: InFlight, params: Json, stopped: &CancellationToken) -> Json {
         let answer = self.questions.sample(Some(call), params, stopped).await;
         answer.unwrap_or_else(|reason| refused(&reason))
     }
 }
 
-/// Makes a model's answer that contains only the reason of a refusal.
+/// Makes a model's answer whose only text is the reason of a refusal.
 fn refused(reason: &str) -> Json {
     json!({ "role": "assistant", "content": { "type": "text", "text": reason }, "model": "none", "stopReason": "refused" })
 }

@@ -1,5 +1,6 @@
-//! Tasks: calls whose result has to be polled. Both forms are supported: MCP 2025-11-25 (`{ task: … }`, then `tasks/result`), and the
-//! extension `io.modelcontextprotocol/tasks` of 2026-07-28 (`resultType: "task"`, the result in `tasks/get`).
+//! Tasks: calls whose result must be polled. Two forms are supported. In MCP 2025-11-25, the answer is `{ task: … }`, and `tasks/result`
+//! returns the result. In the extension `io.modelcontextprotocol/tasks` of 2026-07-28, the answer has `resultType: "task"`, and
+//! `tasks/get` returns the result.
 
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use tokio::runtime::Handle;
 use super::Connection;
 use super::tools::custom;
 
-/// Pause between two polls if the server names no interval.
+/// Pause between two polls if the server does not give an interval.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Shortest and longest poll interval that is used, whatever interval the server names.
+/// Limits of the poll interval. A shorter or longer interval of the server is replaced by the limit.
 const LEAST_PAUSE: Duration = Duration::from_millis(20);
 const MOST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -30,15 +31,15 @@ pub(in crate::client) struct Task {
     pub(in crate::client) id: String,
     pub(in crate::client) status: Status,
     pub(in crate::client) pause: Duration,
-    /// The task as received JSON.
+    /// The task as the server sent it.
     pub(in crate::client) wire: Json,
 }
 
-/// The result of an ended task.
+/// The outcome of an ended task.
 #[derive(Debug, PartialEq)]
 pub(in crate::client) enum Outcome {
     Result(Json),
-    /// The result has to be requested with `tasks/result`.
+    /// The result must be requested with `tasks/result`.
     Ask,
     Failed {
         code: i64,
@@ -47,7 +48,7 @@ pub(in crate::client) enum Outcome {
 }
 
 impl Task {
-    /// Reads a task in either form. Returns `None` if the JSON is not a task.
+    /// Parses a task in either form. Returns `None` if the JSON is not a task.
     pub(in crate::client) fn read(result: &Json) -> Option<Self> {
         let wire = result.get("task").filter(|task| task.is_object()).unwrap_or(result);
         let id = wire.get("taskId")?.as_str()?.to_owned();
@@ -78,7 +79,7 @@ impl Task {
     }
 }
 
-/// Guard that cancels a task when its caller no longer waits.
+/// Guard that cancels a task if its caller stops waiting.
 pub(in crate::client) struct CancelTask {
     task: Option<(Peer<RoleClient>, Handle, String)>,
 }

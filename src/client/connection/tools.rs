@@ -1,4 +1,4 @@
-//! Calls of tools. A call either gets its result directly, after rounds of input, or runs as a task whose result is polled.
+//! Calls of tools. A call either gets its result directly, perhaps after rounds of input, or runs as a task whose result is polled.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use crate::client::stdio::requests::Param;
 use crate::client::wire::answer::{CallFailure, in_error};
 use crate::error::Error;
 
-/// A call that is to be sent.
+/// A call to send.
 pub struct ToolRequest {
     /// The raw name of the tool, as the server lists it.
     pub tool: String,
-    /// Arguments of the call. They are shared, because the call may be sent a second time.
+    /// Arguments of the call. They are reference-counted, because the call may be sent a second time.
     pub arguments: Arc<Map<String, Json>>,
-    /// The tool can only be run as a task (`execution.taskSupport: "required"`, MCP 2025-11-25).
+    /// True if the tool can only run as a task (`execution.taskSupport: "required"`, MCP 2025-11-25).
     pub as_task: bool,
     pub limits: CallLimits,
     pub caller: Arc<dyn Caller>,
 }
 
-/// Parameters of `tools/call` that all rounds of input have in common.
+/// Parameters of `tools/call` that are the same in all rounds of input.
 struct ToolParams<'a> {
     name: &'a str,
     arguments: &'a Map<String, Json>,
@@ -52,8 +52,8 @@ impl Connection {
     /// Calls a tool by its raw name, and returns the server's result unparsed. Dropping the future cancels the call.
     ///
     /// # Errors
-    /// `ERR_CALL_TIMEOUT`, `ERR_SERVER_EXITED`, `ERR_PROTOCOL`, `ERR_RESPONSE_TOO_LARGE`, and the errors of the HTTP transport. Each failure
-    /// tells whether the server may have acted on the call.
+    /// `ERR_CALL_TIMEOUT`, `ERR_SERVER_EXITED`, `ERR_PROTOCOL`, `ERR_RESPONSE_TOO_LARGE`, and the errors of the HTTP transport.
+    /// Each failure also contains whether the server may have acted on the call.
     pub async fn call(&self, call: ToolRequest) -> std::result::Result<Json, CallFailure> {
         let ToolRequest { tool, arguments, as_task, limits, caller } = call;
         let scope = self.enter(&tool, limits, &caller).await?;
@@ -79,7 +79,8 @@ impl Connection {
                 tasks::Status::Working => {}
                 tasks::Status::InputRequired => {
                     let Some(answers) = self.answers(scope, &task.wire).await? else {
-                        // Before MCP 2026-07-28 the server sends its questions as requests while the client waits for `tasks/result`.
+                        // Before MCP 2026-07-28, the server sends its questions as requests while the client waits for the answer to
+                        // `tasks/result`.
                         let result = self.exchange(scope, custom("tasks/result", json!({ "taskId": task.id }))).await?;
                         guard.settle();
                         return Ok(result);

@@ -13,7 +13,7 @@ const REFUSAL_BYTES: usize = 64 * 1024;
 /// Longest time to read the body of an answer whose status is not 2xx.
 const REFUSAL_TIME: Duration = Duration::from_secs(3);
 
-/// Reads a whole JSON answer. Reading pauses while the memory budget is used up; the call's time limit also covers this wait.
+/// Reads a whole JSON answer. Reading pauses while the memory budget is used up. This pause counts against the call's time limit.
 pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits, place: &mut Reservation) -> Result<Vec<u8>, HttpFailure> {
     let limit = limits.message_bytes;
     if let Some(bytes) = response.content_length().filter(|bytes| *bytes > limit as u64) {
@@ -39,7 +39,8 @@ pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits, pla
     }
 }
 
-/// Reads the body of an answer whose status is not 2xx. Returns an empty body if it is too large, too slow or incomplete.
+/// Reads the body of an answer whose status is not 2xx. Returns an empty body if the body is too large, arrives too slowly, or is
+/// incomplete.
 pub(super) async fn read_refusal(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     let reading = async {
@@ -51,12 +52,12 @@ pub(super) async fn read_refusal(mut response: Response) -> Vec<u8> {
             }
         }
     };
-    // A truncated body is dropped: a cut could split a secret, and the redactor would not find the part.
+    // A truncated body is dropped. A cut could split a secret, and the redactor would not recognise the remaining part.
     let is_whole = tokio::time::timeout(REFUSAL_TIME, reading).await.unwrap_or(false);
     if is_whole { body } else { Vec::new() }
 }
 
-/// Describes an error without its URL, because the URL may hold a secret.
+/// Returns a description of an error without its URL, because the URL may contain a secret.
 pub(super) fn reason(error: &reqwest::Error) -> String {
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {
@@ -65,7 +66,8 @@ pub(super) fn reason(error: &reqwest::Error) -> String {
     if innermost.is::<reqwest::Error>() { "the request failed".to_owned() } else { innermost.to_string() }
 }
 
-/// Returns the media type of a body, for example `application/json`. The case is kept, because redaction would miss a secret in another case.
+/// Returns the media type of a body, for example `application/json`. Its case is not changed, because redaction would not recognise a
+/// secret in another case.
 pub(super) fn content_type(response: &Response) -> String {
     let header = response.headers().get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     header.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned()
@@ -86,7 +88,7 @@ pub(super) const EVENT_STREAM: &str = "text/event-stream";
 mod refusal_tests {
     use super::*;
 
-    /// Returns a response whose body comes in these parts.
+    /// Returns a response whose body arrives in the given parts.
     fn response(parts: Vec<Result<&'static str, std::io::Error>>) -> Response {
         http::Response::new(reqwest::Body::wrap_stream(futures::stream::iter(parts))).into()
     }

@@ -1,19 +1,19 @@
-//! Memory budget for the unfinished bodies of one connection. Reading pauses for a server that begins many answers and does not end them.
-//! Each connection has its own budget, so that such a server does not slow down others.
+//! Memory budget for the unfinished bodies of one connection. If a server begins many answers and does not finish them, reading pauses.
+//! Each connection has its own budget, so such a server does not slow down other connections.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bytes that each body may have without a reservation. Nearly all answers are shorter.
+/// Number of bytes that each body may have without a reservation. Nearly all answers are shorter.
 pub(super) const FREE_BYTES: usize = 64 * 1024;
-/// Bytes that one permit of the semaphore stands for.
+/// Number of bytes for which one permit of the semaphore is needed.
 const UNIT_BYTES: usize = 1024;
 
 /// The memory budget of one connection.
 pub(super) struct Budget {
     room: Arc<Semaphore>,
-    /// Permit for one body to exceed the budget, so that at least one body can always be read to its end.
+    /// Permit with which one body may exceed the budget, so that at least one body can always be read completely.
     last: Arc<Semaphore>,
 }
 
@@ -22,13 +22,13 @@ impl Budget {
         Self { room: Arc::new(Semaphore::new(bytes / UNIT_BYTES)), last: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Makes an empty reservation for a new body.
+    /// Makes a reservation for a new body. The new reservation is empty.
     pub(super) fn place(&self) -> Reservation {
         Reservation { room: Arc::clone(&self.room), last: Arc::clone(&self.last), taken: None, is_last: None }
     }
 }
 
-/// Memory that one body has reserved. Dropping the reservation frees it.
+/// Memory that one body has reserved. Dropping the reservation frees the memory.
 pub(super) struct Reservation {
     room: Arc<Semaphore>,
     last: Arc<Semaphore>,
@@ -37,7 +37,7 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// Waits until a body that has `bytes` bytes may be read on. Waiting bodies are served in order.
+    /// Waits until reading may continue for a body that has `bytes` bytes so far. Waiting bodies are served in order.
     pub(super) async fn hold(&mut self, bytes: usize) {
         self.shrink(bytes);
         let missing = units_beyond(bytes, self.units());
@@ -56,7 +56,7 @@ impl Reservation {
         }
     }
 
-    /// Frees the reserved memory that a body with `bytes` bytes does not need.
+    /// Frees the reserved memory that a body with `bytes` bytes does not need any more.
     pub(super) fn shrink(&mut self, bytes: usize) {
         let (wanted, held) = (units_of(bytes), self.units());
         if wanted > held {

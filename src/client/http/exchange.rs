@@ -1,4 +1,4 @@
-//! One HTTP request and its answer: tokens, redirects, and retries.
+//! One HTTP request and its answer, including tokens, redirects and retries.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,12 +19,13 @@ use crate::client::inbound::owner::RequestOwner;
 
 /// Maximum number of times that one request is sent again with a new token, after HTTP 401.
 const NEW_TOKENS: u32 = 1;
-/// Maximum number of times that one request is sent again with more scopes, after HTTP 403.
+/// Maximum number of times that one request is sent again with a token for more scopes, after HTTP 403.
 const MORE_SCOPES: u32 = 2;
 
-/// A request, which may be sent several times.
+/// A request that may be sent several times.
 pub(super) struct Outgoing {
-    /// Id of the JSON-RPC request, which leads to its owner. `None` for messages that are not requests, and for streams of the session.
+    /// Id of the JSON-RPC request. It is used to find the request's owner. `None` for messages that are not requests, and for the
+    /// session's streams.
     pub(super) id: Option<RequestId>,
     pub(super) method: Method,
     pub(super) body: Option<Bytes>,
@@ -41,7 +42,7 @@ impl Outgoing {
     }
 }
 
-/// State of a request over its attempts.
+/// State of a request across all its attempts.
 struct RequestProgress {
     visited: VisitedUrls,
     tries: Attempts,
@@ -56,7 +57,8 @@ enum Step {
 }
 
 impl HttpClient {
-    /// Sends a request, if necessary several times, until it gets an answer that is neither a redirect nor an authorization challenge.
+    /// Sends a request until it gets an answer that is neither a redirect nor an authorization challenge. If necessary, the request is
+    /// sent several times.
     pub(super) async fn exchange(&self, request: &Outgoing) -> Result<Response, HttpFailure> {
         let mut progress = RequestProgress {
             visited: VisitedUrls::from(self.endpoint.url.clone()),
@@ -78,13 +80,14 @@ impl HttpClient {
         }
     }
 
-    /// Sends a request once, without following a challenge. No caller waits for such a request, so a person must not be asked because of it.
+    /// Sends a request once, and does not answer a challenge. No caller waits for such a request, so no person may be asked because of
+    /// it.
     pub(super) async fn send_once(&self, request: &Outgoing) -> Result<Response, HttpFailure> {
         let token = self.token(&RequestOwner::default()).await?;
         self.send(request, &self.endpoint.url, token.as_ref()).await
     }
 
-    /// Makes one attempt. The kind of the failure decides whether another attempt is allowed.
+    /// Makes one attempt. The kind of a failure shows whether another attempt is allowed.
     async fn send(&self, request: &Outgoing, url: &Url, token: Option<&SecretString>) -> Result<Response, HttpFailure> {
         let mut headers = self.endpoint.headers.clone();
         headers.extend(request.headers.clone());
@@ -109,10 +112,11 @@ impl HttpClient {
         answer.map_err(|error| failure_of_try(&error, url))
     }
 
-    /// Finds the owner at the time when it is needed, because the owner of a stream changes while the stream is open.
+    /// Finds the request's owner. The owner is looked up each time it is needed, because the owner of a stream changes while the stream
+    /// is open.
     fn owner(&self, request: &Outgoing) -> RequestOwner {
         match &self.endpoint.tokens {
-            // At the close, only cancellations are sent, and nobody is asked because of them.
+            // While the connection is closed, only cancellations are sent, and no person is asked because of them.
             Some(_) if !self.stop.is_cancelled() => (self.owner_of)(request.id.as_ref()),
             _ => RequestOwner::default(),
         }
@@ -140,7 +144,7 @@ impl HttpClient {
                 progress.new_tokens += 1;
                 self.challenged(request, status, challenge.unwrap_or_default(), left.is_some(), token).await
             }
-            // A GET stream needs no scopes that the messages do not need, so no scopes are requested for it.
+            // A GET stream needs only the scopes that the messages need, so no scopes are requested for it.
             StatusCode::FORBIDDEN if challenge.is_some() && request.method != Method::GET => {
                 let left = MORE_SCOPES.checked_sub(progress.more_scopes + 1);
                 progress.more_scopes += 1;

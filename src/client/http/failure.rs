@@ -1,4 +1,4 @@
-//! Failures of requests over HTTP, with messages that name the problem and the way out.
+//! Failures of requests over HTTP. Each message names the problem and the solution.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,9 +14,10 @@ use crate::client::wire::answer::in_error;
 use crate::client::wire::json::ParseFailure;
 use crate::error::Error;
 
-/// Key in an error's data that marks an answer whose stream broke off.
+/// Key in an error's data. It marks an answer whose stream broke off.
 pub(super) const INTERRUPTED_MARK: &str = "hyperlight-mcp/interrupted";
-/// Prefix of all marks. Keys with this prefix are removed from a server's errors, so that a server cannot set a mark.
+/// Prefix of all marks in an error's data. Keys with this prefix are removed from the errors of a server, so that a server cannot set a
+/// mark.
 pub(super) const MARKS: &str = "hyperlight-mcp/";
 
 /// The reason why a request over HTTP got no usable answer.
@@ -30,17 +31,17 @@ pub(in crate::client) enum HttpFailure {
     Status { status: u16, retry_after: Option<Duration>, detail: String },
     /// The answer is larger than `limit`. It has at least `bytes` bytes.
     TooLarge { bytes: u64, limit: usize },
-    /// The answer would take more memory than a message may.
+    /// The parsed answer would need more memory than one message may take.
     TooDense,
     /// `waiting_for` did not arrive in time.
     TimedOut { waiting_for: &'static str, after: Duration },
-    /// The server requires an authorization, or refused the one that was sent.
+    /// The server requires an authorization, or refused the authorization that was sent.
     Unauthorized { status: u16, given: Credentials },
     /// The token source could not provide a token. Holds the error of the token source.
     Token(Box<Error>),
-    /// The server redirected the request to an address that is not followed.
+    /// The server redirected the request to an address that this client does not follow.
     Redirect { problem: String },
-    /// The session ended, and could not be renewed. If `sent` is true, the server may have acted on the request.
+    /// The session ended, and could not be renewed. If `sent` is true, the server may have acted on the request before.
     SessionLost { problem: String, sent: bool },
     /// The answer is not a valid MCP message.
     Malformed(String),
@@ -54,14 +55,14 @@ pub(in crate::client) enum HttpFailure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum Credentials {
     Nothing,
-    /// An `Authorization` header of the config.
+    /// The `Authorization` header that the config contains.
     Configured,
-    /// A token of the server's `TokenSource`.
+    /// A token from the server's `TokenSource`.
     Token,
 }
 
 impl HttpFailure {
-    /// Returns whether the server certainly did not act on the request.
+    /// Returns whether the server certainly did nothing because of the request.
     pub(in crate::client) fn never_acted_on(&self) -> bool {
         match self {
             Self::NotSent { .. } | Self::Unauthorized { .. } | Self::Token(_) | Self::Redirect { .. } | Self::LegacySse => true,
@@ -79,7 +80,7 @@ impl HttpFailure {
         }
     }
 
-    /// Adds the text of the server's answer to the failure.
+    /// Adds the text of the server's answer to a failure with an HTTP status.
     pub(super) fn with_detail(self, detail: String) -> Self {
         match self {
             Self::Status { status, retry_after, .. } => Self::Status { status, retry_after, detail },
@@ -87,7 +88,7 @@ impl HttpFailure {
         }
     }
 
-    /// Converts the failure to the error of a connection that could not be made.
+    /// Converts the failure to the error that a failed attempt to connect returns.
     pub(in crate::client) fn connect_error(self, server: &str) -> Error {
         let server = server.to_owned();
         match self {
@@ -97,7 +98,7 @@ impl HttpFailure {
         }
     }
 
-    /// Converts the failure to a JSON-RPC error, which takes the place of the answer.
+    /// Converts the failure to a JSON-RPC error that replaces the answer.
     pub(super) fn to_error_data(&self) -> ErrorData {
         let data = match self {
             Self::TooLarge { bytes, limit } => serde_json::json!({ OVERSIZE_MARK: bytes, "limit": limit }),
@@ -231,7 +232,7 @@ pub(in crate::client) fn failure_of(error: &ServiceError) -> Option<HttpFailure>
     }
 }
 
-/// Returns the HTTP failure that an error of the transport contains.
+/// Returns the HTTP failure that a transport error contains.
 pub(super) fn failure_of_transport(error: &DynamicTransportError) -> Option<HttpFailure> {
     error.error.downcast_ref::<HttpFailure>().cloned()
 }

@@ -1,4 +1,5 @@
-//! Detects servers with the HTTP+SSE transport of MCP 2024-11-05. On these, a GET opens a stream whose first event is named `endpoint`.
+//! Detects servers with the HTTP+SSE transport of MCP 2024-11-05. On such a server, a GET request opens a stream whose first event is
+//! named `endpoint`.
 
 use http::{Method, StatusCode};
 
@@ -8,11 +9,11 @@ use super::exchange::Outgoing;
 use super::retry::RetryPolicy;
 use super::sse::Parser;
 
-/// Longest first event. It usually has a single line.
+/// Maximum size of the first event. It usually has a single line.
 const FIRST_EVENT_BYTES: usize = 64 * 1024;
 
 impl HttpClient {
-    /// Returns whether the server uses the HTTP+SSE transport. Called only after the server has refused `initialize`.
+    /// Returns whether the server uses the HTTP+SSE transport. This method is only called after the server has refused `initialize`.
     pub(super) async fn is_legacy(&self) -> bool {
         let headers = protocol_headers(EVENT_STREAM, None, &std::collections::HashMap::new());
         let request = Outgoing { id: None, method: Method::GET, body: None, headers, retry: RetryPolicy::Unsent, within: None };

@@ -1,13 +1,14 @@
-//! Streamable HTTP: an HTTP client that rmcp's session handling uses. It has its own time limits, size limits, redirects and retries.
+//! Streamable HTTP. rmcp handles the sessions, and uses the HTTP client of this module. The client has its own time limits, size limits,
+//! redirects and retries.
 //!
 //! - `target`: checks the address and the headers of a server
 //! - `exchange`: sends one request, with tokens, redirects (`redirect`) and retries (`retry`)
 //! - `client`: implements rmcp's trait, which posts messages, opens streams and ends sessions
-//! - `cancellation`: the unanswered requests, and their cancellations before MCP 2026-07-28
+//! - `cancellation`: stores the unanswered requests, and cancels them at the server before MCP 2026-07-28
 //! - `stream`: reads event streams (`sse`) and resumes them (`resume`)
 //! - `body`: reads bodies, and limits how much of them is in memory at once (`budget`)
 //! - `raw`: passes results through rmcp unchanged
-//! - `failure`: the failures of requests, with advice
+//! - `failure`: failures of requests, with advice for the operator
 
 mod body;
 mod budget;

@@ -1,8 +1,8 @@
 //! Classifies a server's messages, and passes results through rmcp unchanged.
 //!
 //! rmcp's result type is an untagged union, so rmcp may parse a result with an unknown content block or an extra key as another type.
-//! Results are therefore wrapped as text under a private key, which rmcp keeps in a `CustomResult`. [`raw_result`] unwraps them. If rmcp
-//! itself needs a result, it gets a form that it can parse.
+//! Results are therefore wrapped as text under a private key. rmcp keeps the wrapped result unchanged in a `CustomResult`, and
+//! [`raw_result`] unwraps it. If rmcp itself needs a result, it gets the result in a form that it can parse.
 
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, CustomResult, ErrorCode, ErrorData, InitializeResult, JsonRpcError, JsonRpcMessage,
@@ -25,15 +25,15 @@ pub(super) enum Kind {
     Typed,
     /// The result is passed to rmcp, and must be a valid `InitializeResult`.
     Initialize,
-    /// The stream that brings the result is the subscription. The end of the stream is not a failure.
+    /// The result comes on the stream that is also the subscription, so the end of the stream is not a failure.
     Listen,
-    /// rmcp gets the valid tools, because their schemas may require HTTP headers. The caller gets the result unchanged.
+    /// rmcp gets the valid tools, because a tool's schema may require HTTP headers. The caller gets the result unchanged.
     Tools,
-    /// The same as `Typed`, but with a short time limit.
+    /// Does the same as `Typed`, but with a short time limit.
     Discover,
 }
 
-/// The request that an answer belongs to.
+/// A request that waits for its answer.
 #[derive(Debug, Clone)]
 pub(super) struct Awaited {
     pub(super) id: RequestId,
@@ -48,7 +48,7 @@ impl Awaited {
         Some(Self { id: request.id.clone(), kind: kind_of(&request.request, &method), method })
     }
 
-    /// Returns whether the request changes nothing, so that it may be sent again after the server answered 429 or 503.
+    /// Returns whether the request changes nothing at the server. Such a request may be sent again after the server answered 429 or 503.
     pub(super) fn is_safe(&self) -> bool {
         matches!(self.method.as_str(), "initialize" | "server/discover" | "ping") || self.method.ends_with("/list")
     }
@@ -61,7 +61,7 @@ impl Awaited {
         Answer { id: self.id.clone(), content: Content::Error(error) }
     }
 
-    /// Converts a JSON-RPC message with a result or an error to an answer.
+    /// Converts a JSON-RPC message with a result or an error to the form that rmcp gets.
     fn answer(&self, message: &mut Json) -> Answer {
         if let Some(error) = message.get("error").filter(|error| !error.is_null()) {
             return self.error(error_of(error));
@@ -93,7 +93,7 @@ fn kind_of(request: &ClientRequest, method: &str) -> Kind {
 
 /// The kind of a message from the server.
 pub(super) enum Inbound {
-    /// The answer to the request.
+    /// The answer to the request that waits.
     Answer(Box<Answer>),
     /// A notification or a request of the server.
     Other,
@@ -103,7 +103,7 @@ pub(super) enum Inbound {
     Noise,
 }
 
-/// Classifies a message, and converts it if it is the answer.
+/// Classifies a message. If the message is the answer to the waiting request, also converts it.
 pub(super) fn sort(message: &mut Json, awaited: Option<&Awaited>) -> Inbound {
     let Some(fields) = message.as_object() else { return Inbound::Noise };
     if fields.get("method").is_some_and(Json::is_string) {
@@ -113,7 +113,8 @@ pub(super) fn sort(message: &mut Json, awaited: Option<&Awaited>) -> Inbound {
     if !is_error && !fields.contains_key("result") {
         return Inbound::Noise;
     }
-    // A server that could not parse the request cannot repeat its id. On the request's own stream, such an error can only be its answer.
+    // A server that could not parse the request cannot repeat its id. On the request's own stream, an error without an id can only be the
+    // answer.
     let unnamed = is_error && fields.get("id").is_none_or(Json::is_null);
     match awaited {
         Some(awaited) if unnamed || is_same(&awaited.id, fields.get("id")) => Inbound::Answer(Box::new(awaited.answer(message))),
@@ -121,7 +122,7 @@ pub(super) fn sort(message: &mut Json, awaited: Option<&Awaited>) -> Inbound {
     }
 }
 
-/// Compares two ids. Some servers return a number as a string.
+/// Returns whether two ids are the same. Some servers return a number as a string.
 fn is_same(id: &RequestId, found: Option<&Json>) -> bool {
     match (id, found) {
         (RequestId::Number(id), Some(Json::Number(found))) => found.as_i64() == Some(*id),
@@ -131,7 +132,7 @@ fn is_same(id: &RequestId, found: Option<&Json>) -> bool {
     }
 }
 
-/// Converts an error of any JSON type, because some servers do not follow the JSON-RPC format.
+/// Converts an error of any JSON type, because the errors of some servers do not follow the JSON-RPC format.
 pub(in crate::client) fn error_of(error: &Json) -> ErrorData {
     let code = error.get("code").and_then(Json::as_i64).and_then(|code| i32::try_from(code).ok());
     let message = match error.get("message") {
@@ -145,16 +146,16 @@ pub(in crate::client) fn error_of(error: &Json) -> ErrorData {
     ErrorData::new(code.map_or(ErrorCode::INTERNAL_ERROR, ErrorCode), message, data)
 }
 
-/// Returns the JSON-RPC error in the body of a refusal. Its id is ignored.
+/// Returns the JSON-RPC error in the body of a refusal. The error's id is ignored.
 pub(super) fn error_in(body: &[u8]) -> Option<ErrorData> {
     let message = serde_json::from_slice::<Json>(body).ok()?;
     message.get("error").filter(|error| error.is_object()).map(error_of)
 }
 
-/// Converts a page of tools for rmcp, and leaves out malformed tools.
+/// Makes a page of tools for rmcp without the malformed tools. The page also contains the unchanged result for the caller.
 fn tools_page(mut result: Json) -> Content {
     let Some(listed) = result.get_mut("tools").and_then(Json::as_array_mut) else { return Content::Raw(result) };
-    // A list with more than `MAX_ITEMS` tools is refused later, so further tools need not be copied.
+    // A list with more than `MAX_ITEMS` tools is refused later, so the other tools need not be copied.
     listed.truncate(MAX_ITEMS + 1);
     let listed = &*listed;
     let is_tool = |tool: &&Json| {
@@ -172,7 +173,7 @@ fn tools_page(mut result: Json) -> Content {
     Content::Typed(Json::Object(typed))
 }
 
-/// An answer, ready for rmcp.
+/// An answer in the form that rmcp gets.
 pub(super) struct Answer {
     id: RequestId,
     content: Content,
@@ -196,7 +197,8 @@ impl Answer {
             Content::Error(error) => {
                 return JsonRpcMessage::Error(JsonRpcError { jsonrpc: JsonRpcVersion2_0, id: Some(self.id), error });
             }
-            // A server's result that looks like a wrapped one is wrapped too. Otherwise `raw_result` would unwrap it.
+            // The server's own result may look like a wrapped result. Such a result is wrapped too, because `raw_result` would otherwise
+            // unwrap it.
             Content::Raw(result) if wrapped(&result).is_some() => ServerResult::CustomResult(CustomResult::new(wrap(result))),
             Content::Raw(result) => ServerResult::CustomResult(CustomResult::new(result)),
             Content::Typed(result) => {
@@ -213,13 +215,13 @@ impl Answer {
             Content::Typed(result) => ("result", result),
             Content::Error(error) => ("error", json!(error)),
         };
-        // `json!` is not used, because it copies the content, which may be large.
+        // `json!` is not used here, because it would copy the content, which may be large.
         let fields = [("jsonrpc", json!("2.0")), ("id", json!(self.id)), (kind, content)];
         Json::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()).to_string()
     }
 }
 
-/// Wraps a result as text. rmcp tries to parse a result as about twenty types, and could fail on deeper nesting.
+/// Wraps a result as text. rmcp tries to parse a result as each of about twenty types, and could fail on deeply nested values.
 fn wrap(result: Json) -> Json {
     let text = result.to_string();
     drop(result);
@@ -242,7 +244,7 @@ pub(in crate::client) fn raw_result(result: ServerResult) -> Json {
             let raw = page.meta.as_ref().and_then(|meta| meta.0.get(RAW)).and_then(Json::as_str);
             let raw = raw.and_then(|text| serde_json::from_str::<Json>(text).ok());
             let Some(mut raw) = raw else { return serde_json::to_value(page).unwrap_or_default() };
-            // rmcp removes tools whose schemas require invalid headers.
+            // rmcp removes tools whose schemas require invalid headers. They are removed here too.
             let known = |tool: &Json| page.tools.iter().any(|known| tool.get("name").and_then(Json::as_str) == Some(known.name.as_ref()));
             if let Some(tools) = raw.get_mut("tools").and_then(Json::as_array_mut) {
                 tools.retain(known);

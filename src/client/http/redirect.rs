@@ -1,4 +1,4 @@
-//! Follows redirects within the same origin that do not change the request. Credentials are never sent to another origin.
+//! Follows redirects that stay within the same origin and do not change the request. Credentials are never sent to another origin.
 
 use url::Url;
 
@@ -6,15 +6,15 @@ use super::target::origin;
 
 const MAX_REDIRECTS: usize = 5;
 
-/// The kind of a redirected request.
+/// The kind of request that is redirected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Redirected {
-    /// A request with a message in its body. Changing its method to GET would lose the message.
+    /// A request with a message in its body. A change of its method to GET would lose the message.
     Post,
     Get,
 }
 
-/// The URLs that one request has visited.
+/// URLs that one request has visited.
 pub(super) struct VisitedUrls(Vec<Url>);
 
 impl VisitedUrls {
@@ -27,7 +27,7 @@ impl VisitedUrls {
         self.0.last().expect("a trail has at least its first URL")
     }
 
-    /// Follows the redirect to `location`, or returns the reason why this is not allowed.
+    /// Follows the redirect to `location`. Returns the reason if this is not allowed.
     pub(super) fn follow(&mut self, what: Redirected, status: u16, location: Option<&str>) -> Result<(), String> {
         let target = location.and_then(|location| self.here().join(location).ok());
         let Some(mut target) = target else { return Err(format!("it redirects (HTTP {status}), but its Location header has no address")) };

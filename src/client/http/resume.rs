@@ -1,4 +1,4 @@
-//! Position in an event stream, and the decision whether and when to resume the stream.
+//! Position in an event stream, from which the stream is resumed. This module also decides whether and when a stream is resumed.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use super::retry::backoff;
 use super::sse::Event;
 use super::target::HttpLimits;
 
-/// Number of failed attempts in a row after which resuming is given up.
+/// Number of consecutive failed attempts after which the stream is not resumed any more.
 const MAX_FAILURES: u32 = 5;
-/// Number of streams in a row without data that are resumed with the server's own delay. After them, the delay grows.
+/// Number of consecutive streams without data that are resumed with the server's own delay. After them, the delay grows.
 const PATIENCE: u32 = 10;
 /// Shortest delay before a stream is resumed, even if the server names a shorter one.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// Longest event id that is kept. A longer id may exceed a server's limit for headers.
+/// Maximum length of an event id that is stored. A longer id may exceed a server's limit for headers.
 const MAX_ID_BYTES: usize = 1024;
 
 /// The purpose of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Brings the answer to one request. Without an event id the stream cannot be resumed. The caller limits the wait.
+    /// The stream carries the answer to one request. It cannot be resumed without an event id. The caller limits the total wait.
     Answer,
-    /// Brings the server's own messages for the life of the connection.
+    /// The stream carries the server's own messages until the connection ends.
     Common,
 }
 
@@ -29,9 +29,9 @@ pub(super) struct Position {
     purpose: Purpose,
     pub(super) last_id: Option<String>,
     retry: Option<Duration>,
-    /// Number of streams in a row that ended without data.
+    /// Number of consecutive streams that ended without data.
     quiet: u32,
-    /// Number of failed attempts in a row.
+    /// Number of consecutive failed attempts to resume.
     failures: u32,
 }
 
@@ -56,7 +56,7 @@ impl Position {
         }
     }
 
-    /// Returns the delay before a stream that ended is resumed. Returns `None` if it cannot be resumed.
+    /// Returns the delay before a stream that has ended is resumed. Returns `None` if the stream cannot be resumed.
     pub(super) fn after_end(&mut self, limits: &HttpLimits, random: u32) -> Option<Duration> {
         if self.purpose == Purpose::Answer && self.last_id.is_none() {
             return None;

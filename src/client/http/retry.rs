@@ -1,21 +1,22 @@
-//! Decides which requests are sent again, and when.
+//! Decides whether and when a failed request is sent again.
 
 use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
 
-/// Number of retries of one request, for each kind of failure.
+/// Maximum number of retries of one request, after failures of any kind.
 const MORE_TRIES: u32 = 2;
 
 /// The failures after which a request may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RetryPolicy {
-    /// Retries only a request that was certainly not sent. For requests that may change something.
+    /// Retries a request only if it was certainly not sent. Used for requests that may change something at the server.
     Unsent,
-    /// Also retries a request that the server refused with 429 or 503. For requests that change nothing.
+    /// Does the same as `Unsent`, and also retries a request that the server refused with 429 or 503. Used for requests that change
+    /// nothing.
     Refused,
-    /// Also retries a request whose connection broke.
+    /// Does the same as `Refused`, and also retries a request whose connection broke before an answer arrived.
     Broken,
 }
 
@@ -37,7 +38,8 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// Returns the delay before the next attempt, or `None` if there is none. `random` spreads the retries of many clients.
+    /// Returns the delay before the next attempt. Returns `None` if no further attempt is allowed. `random` spreads the retries of many
+    /// clients over time.
     pub(super) fn next(
         &mut self,
         retry: RetryPolicy,
@@ -66,13 +68,13 @@ pub(super) fn backoff(base: Duration, tries: u32, longest: Duration, random: u32
     delay.mul_f64(share)
 }
 
-/// Returns the delay that the `Retry-After` header of an answer asks for.
+/// Returns the delay in an answer's `Retry-After` header.
 pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<u32>() {
         return Some(Duration::from_secs(seconds.into()));
     }
-    // A date in the past means no delay.
+    // A date in the past gives no delay.
     httpdate::parse_http_date(text).ok().map(|date| date.duration_since(now).unwrap_or_default())
 }
 

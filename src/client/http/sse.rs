@@ -1,14 +1,14 @@
-//! Parser of server-sent events, as the HTML standard defines them. The crate `sse-stream` is not used, because it does not limit the size of
-//! an event.
+//! Parser of server-sent events as defined by the HTML standard. The crate `sse-stream` is not used, because it does not limit the size
+//! of an event.
 
 /// The fields of one event.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) kind: String,
     pub(super) data: String,
-    /// Id of the event. `Some("")` clears the last id.
+    /// Id of the event. `Some("")` deletes the last id.
     pub(super) id: Option<String>,
-    /// Delay before a reconnect, in milliseconds.
+    /// Delay before the client reconnects, in milliseconds.
     pub(super) retry: Option<u64>,
 }
 
@@ -23,10 +23,10 @@ pub(super) struct Parser {
     line: Vec<u8>,
     data: Vec<u8>,
     event: Event,
-    /// True if the current event has at least one known field.
+    /// True if the current event has at least one known field so far.
     begun: bool,
     first_line: bool,
-    /// True if the last byte was CR. A following LF then belongs to the same line end.
+    /// True if the last byte was CR. If LF follows, both bytes form one line end.
     after_cr: bool,
 }
 
@@ -35,7 +35,7 @@ impl Parser {
         Self { limit, line: Vec::new(), data: Vec::new(), event: Event::default(), begun: false, first_line: true, after_cr: false }
     }
 
-    /// Returns the number of bytes held for the event that has not ended.
+    /// Returns the number of bytes that are stored for the unfinished event.
     pub(super) fn unfinished(&self) -> usize {
         // The fields `event` and `id` count too, because they may be as long as `data`.
         self.line.len() + self.data.len() + self.event.kind.len() + self.event.id.as_ref().map_or(0, String::len)
@@ -85,7 +85,7 @@ impl Parser {
             b"event" => self.event.kind = String::from_utf8_lossy(value).into_owned(),
             b"id" if !value.contains(&0) => self.event.id = Some(String::from_utf8_lossy(value).into_owned()),
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
-                // On overflow, use the longest delay.
+                // On overflow, the longest delay is used.
                 self.event.retry = Some(String::from_utf8_lossy(value).parse().unwrap_or(u64::MAX));
             }
             _ => return None,

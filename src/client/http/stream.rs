@@ -1,5 +1,5 @@
-//! Reads an event stream within a size limit, passes its messages to the interceptor, and resumes the stream if it breaks. rmcp only sees
-//! complete messages and no breaks. rmcp's own resumption is not used, because a server could make it retry without end.
+//! Reads an event stream within a size limit, passes its messages to the interceptor, and resumes the stream if it breaks. rmcp only gets
+//! complete messages, and never notices a break. rmcp's own resumption is not used, because a server could make it retry for ever.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -28,10 +28,10 @@ use super::sse::{Event, Parser};
 use crate::client::inbound::rate_limit::MESSAGE;
 use crate::client::wire::json;
 
-/// Number of bytes at the start of a broken message in which the key `method` is searched.
+/// Number of bytes at the start of a malformed message in which the key `method` is searched.
 const METHOD_WINDOW: usize = 512;
 
-/// Session and headers that every request of the same stream has to send.
+/// Session and headers that every request for the same stream must contain.
 #[derive(Clone)]
 pub(super) struct Route {
     pub(super) session: Option<Arc<str>>,
@@ -42,15 +42,15 @@ pub(super) struct Events {
     http: HttpClient,
     route: Route,
     awaited: Option<Awaited>,
-    /// Guard of the request until its answer has arrived.
+    /// Guard of the waiting request. It is dropped when the answer has arrived.
     request: Option<OpenRequest>,
     open: Option<Open>,
     position: Position,
-    /// Messages for rmcp.
+    /// Messages that rmcp has not received yet.
     ready: VecDeque<String>,
     phase: Phase,
     deadline: Option<Instant>,
-    /// Time until which nothing is read, because the server has sent more than the rate limit allows.
+    /// Time until which the stream is not read, because the server has sent more than the rate limit allows.
     rests_until: Option<Instant>,
 }
 
@@ -69,13 +69,14 @@ impl Open {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Reading,
-    /// The answer has arrived. The rest of the stream is read, so that the HTTP connection can be used again.
+    /// The answer has arrived. The rest of the stream is still read, so that the HTTP connection can be used again.
     Draining,
     Ended,
 }
 
 impl Events {
-    /// `request` is the request whose answer the stream brings. A stream of the server's own messages has none.
+    /// Makes the reader of a stream. `request` is the request whose answer the stream carries. A stream of the server's own messages has
+    /// no request.
     pub(super) fn new(http: HttpClient, route: Route, request: Option<(Awaited, Option<OpenRequest>)>, response: Response) -> Self {
         let (awaited, request) = request.unzip();
         let purpose = if awaited.is_some() { Purpose::Answer } else { Purpose::Common };
@@ -164,7 +165,7 @@ impl Events {
         self.rests_until = Some(self.http.spend(said)).filter(|until| *until > Instant::now());
     }
 
-    /// Tries to resume the stream until it succeeds, or a failure shows that another attempt would be useless.
+    /// Tries to resume the stream. Stops when it succeeds, or when a failure shows that another attempt would be useless.
     async fn resume(&mut self, mut delay: Duration) -> Result<(), HttpFailure> {
         loop {
             tokio::time::sleep(delay).await;
@@ -205,7 +206,7 @@ impl Events {
                 }
             }
             Ok(message) => {
-                // The text of an answer is freed, because an answer may be large.
+                // For an answer, no copy of the text is kept, because an answer may be large.
                 let text = message.get("method").is_some().then(|| text.to_owned());
                 drop(data);
                 self.take_message(message, text);
@@ -236,14 +237,15 @@ impl Events {
     fn fail(&mut self, failure: &HttpFailure) {
         self.end();
         match &self.awaited {
-            // rmcp reports the end of the stream to the subscriber.
+            // rmcp itself reports the end of the stream to the subscriber.
             Some(awaited) if awaited.kind == Kind::Listen => {}
             Some(awaited) => self.ready.push_back(awaited.fail(failure).into_text()),
             None => tracing::warn!(%failure, "the stream of the server's own messages ended; its notifications are no longer received"),
         }
     }
 
-    /// Ends the wait for the answer to `server/discover`, and answers with an error, because the server is probably an older one.
+    /// Stops waiting for the answer to `server/discover`. rmcp gets an error as the answer, because the server probably uses an older MCP
+    /// version.
     fn give_up(&mut self) {
         self.end();
         if let Some(awaited) = &self.awaited {
@@ -283,7 +285,7 @@ impl HttpClient {
     }
 }
 
-/// Makes an event for rmcp. The event has no id and no delay, because rmcp must not resume the stream.
+/// Makes an event for rmcp. The event has neither an id nor a delay, because rmcp must not resume the stream.
 pub(super) fn event_of(message: String) -> Sse {
     Sse::default().data(message)
 }
@@ -301,7 +303,7 @@ fn ended(problem: &str) -> HttpFailure {
     HttpFailure::Interrupted { problem: format!("the stream of its answer ended before the answer came{because}") }
 }
 
-/// Returns whether broken JSON was probably an answer. A notification that cannot be parsed does not fail a call.
+/// Returns whether malformed JSON was probably an answer. A malformed notification does not fail a call.
 fn is_answer_like(text: &str) -> bool {
     let start = &text[..text.floor_char_boundary(METHOD_WINDOW)];
     text.trim_start().starts_with('{') && !start.contains("\"method\"")

@@ -1,4 +1,4 @@
-//! Address and headers of a server. They are checked once, before any request is sent.
+//! URL and headers of a server. They are checked once, before any request is sent.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -14,10 +14,10 @@ use super::failure::Credentials;
 use super::token::TokenSource;
 use crate::error::{Error, Result};
 
-/// Longest time for the answer to a notification. This answer is only a confirmation.
+/// Longest wait for the answer to a notification. This answer is only a confirmation.
 pub(super) const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Headers that MCP or HTTP sets. The config may not set them.
+/// Headers that MCP or HTTP itself sets. The config may not set them.
 const RESERVED: [&str; 19] = [
     "accept",
     "accept-encoding",
@@ -50,9 +50,9 @@ pub struct HttpTarget {
     pub url: SecretString,
     /// Headers that are sent with each request.
     pub headers: Vec<(String, SecretString)>,
-    /// True if `http://` is allowed for hosts other than this machine.
+    /// True if `http://` is also allowed for hosts other than this machine.
     pub allow_insecure: bool,
-    /// Source of bearer tokens. Not used if `headers` has an `Authorization` header.
+    /// Source of bearer tokens. It is not used if `headers` contains an `Authorization` header.
     pub tokens: Option<Arc<dyn TokenSource>>,
 }
 
@@ -62,30 +62,32 @@ impl fmt::Debug for HttpTarget {
     }
 }
 
-/// Time and size limits of one connection. The caller sets the time limit of a call.
+/// Time and size limits of one connection. The time limit of a call is set by its caller.
 #[derive(Debug, Clone)]
 pub(in crate::client) struct HttpLimits {
     /// Longest time to make a connection, TLS included.
     pub(in crate::client) connect: Duration,
-    /// Longest time until an answer begins. Must exceed the longest call, because a server that answers with JSON begins when the tool is done.
+    /// Longest time until an answer begins. This must exceed the longest call, because a server that answers with JSON begins its answer
+    /// only after the tool has finished.
     pub(in crate::client) headers: Duration,
     /// Longest time between two chunks of a JSON answer.
     pub(in crate::client) body_idle: Duration,
-    /// Longest wait for the answer to `server/discover`. After it, the server counts as an older one.
+    /// Longest wait for the answer to `server/discover`. After this time, the server is treated as an older one.
     pub(in crate::client) discover: Duration,
     /// Longest time to end a session at the server.
     pub(in crate::client) delete: Duration,
     /// Delay before the first retry of a request. Later delays are longer.
     pub(in crate::client) retry: Duration,
-    /// Longest `Retry-After` that is waited for.
+    /// Longest `Retry-After` delay that this client waits for.
     pub(in crate::client) longest_wait: Duration,
-    /// Delay before a stream is first resumed if the server names none. Later delays are longer.
+    /// Delay before a stream is resumed for the first time if the server gives no delay. Later delays are longer.
     pub(in crate::client) resume: Duration,
     /// Longest delay before a stream is resumed, even if the server's `retry:` field asks for more.
     pub(in crate::client) longest_resume: Duration,
     /// Maximum size of one JSON answer or of one event.
     pub(in crate::client) message_bytes: usize,
-    /// Maximum size of all unfinished answers and events together. One of them, and a small part of each, may exceed it.
+    /// Maximum total size of all unfinished answers and events. One of them may exceed this limit, and a small part of each is not
+    /// counted.
     pub(in crate::client) unfinished_bytes: usize,
 }
 
@@ -107,10 +109,10 @@ impl Default for HttpLimits {
     }
 }
 
-/// A checked target.
+/// An address that was checked, with its headers and its token source.
 pub(super) struct Endpoint {
     pub(super) url: Url,
-    /// Headers of the config. Their values are marked as sensitive.
+    /// Headers from the config. Their values are marked as sensitive.
     pub(super) headers: HeaderMap,
     pub(super) tokens: Option<Arc<dyn TokenSource>>,
 }
@@ -158,7 +160,7 @@ fn header_name(name: &str) -> std::result::Result<HeaderName, String> {
     Ok(parsed)
 }
 
-/// Moves `user:password` from the URL into an `Authorization` header, because errors and redirects use the URL.
+/// Moves `user:password` from the URL into an `Authorization` header, because the URL appears in errors and redirects.
 fn take_credentials(url: &mut Url) -> Option<HeaderValue> {
     if url.username().is_empty() && url.password().is_none() {
         return None;
@@ -175,7 +177,7 @@ fn take_credentials(url: &mut Url) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Returns the origin of a URL. Only the origin may be shown, because the path and the query may hold secrets.
+/// Returns the origin of a URL. Only the origin may be shown, because the path and the query may contain secrets.
 pub(super) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }

@@ -1,4 +1,4 @@
-//! Test server that answers on real sockets as its script says, and a client for it.
+//! Test server that uses real sockets and answers as a script defines, and a client for it.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(in crate::client) struct Seen {
     pub(in crate::client) path: String,
     headers: Vec<(String, String)>,
     pub(in crate::client) body: Json,
-    /// Number of requests before this one on the same connection.
+    /// Number of earlier requests on the same connection.
     pub(in crate::client) before: usize,
 }
 
@@ -45,18 +45,18 @@ impl Seen {
     }
 }
 
-/// A part of the server's answer; parts are sent in order.
+/// A part of the server's answer. The parts are sent in order.
 #[derive(Debug, Clone)]
 pub(in crate::client) enum Piece {
     /// Bytes that are sent unchanged.
     Bytes(Vec<u8>),
-    /// A chunk of a body with the chunked encoding.
+    /// A chunk of a body with chunked encoding.
     Chunk(Vec<u8>),
     /// The end of a chunked body.
     End,
-    /// Sends nothing until the client closes.
+    /// Sends nothing until the client closes the connection.
     Hold,
-    /// The same chunk, repeated until the client closes the connection.
+    /// Sends the same chunk repeatedly until the client closes the connection.
     Forever(Vec<u8>),
     /// Closes the connection.
     Close,
@@ -64,7 +64,7 @@ pub(in crate::client) enum Piece {
 
 pub(in crate::client) type Reply = Vec<Piece>;
 
-/// Makes a complete answer, after which the connection can be used again.
+/// Makes a complete answer. The connection can be used again after it.
 pub(in crate::client) fn answer(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Reply {
     let headers: Vec<_> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!("HTTP/1.1 {status} Status\r\ncontent-length: {}\r\n{}\r\n", body.as_ref().len(), headers.concat());
@@ -95,9 +95,9 @@ type Script = dyn Fn(&Seen, usize) -> Reply + Send + Sync;
 pub(in crate::client) struct Server {
     pub(in crate::client) url: String,
     seen: Arc<Mutex<Vec<Seen>>>,
-    /// Number of requests that arrived.
+    /// Number of requests that have arrived.
     came: watch::Receiver<usize>,
-    /// Number of connections that the client closed.
+    /// Number of connections that the client has closed.
     left: watch::Receiver<usize>,
     task: JoinHandle<()>,
 }
@@ -116,7 +116,7 @@ struct Host {
 }
 
 impl Server {
-    /// Starts a server. `script` gets each request, and the number of earlier requests with the same `what`.
+    /// Starts a server. `script` gets each request and the number of earlier requests with the same `what`, and returns the answer.
     pub(in crate::client) async fn start(script: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> Self {
         Self::on(TcpListener::bind("127.0.0.1:0").await.unwrap(), script)
     }
@@ -138,7 +138,8 @@ impl Server {
         Self { url, seen, came: came_receiver, left: left_receiver, task }
     }
 
-    /// Starts a server with sessions and the `initialize` handshake. If `script` returns `None`, the usual answer is sent.
+    /// Starts a server with sessions and the `initialize` handshake. If `script` returns `None` for a request, the standard answer is
+    /// sent.
     pub(in crate::client) async fn mcp(script: impl Fn(&Seen, usize) -> Option<Reply> + Send + Sync + 'static) -> Self {
         Self::start(move |seen, nth| script(seen, nth).unwrap_or_else(|| usual(seen))).await
     }
@@ -147,7 +148,7 @@ impl Server {
         self.seen.lock().iter().filter(|seen| seen.what() == what).cloned().collect()
     }
 
-    /// Waits until this many requests of the kind have arrived.
+    /// Waits until `times` requests of the kind `what` have arrived.
     pub(in crate::client) async fn until_seen_times(&self, what: &str, times: usize) {
         let mut came = self.came.clone();
         patiently(came.wait_for(|_| self.seen(what).len() >= times)).await.unwrap();
@@ -165,7 +166,7 @@ impl Server {
     }
 }
 
-/// Waits for a future, but fails the test after 20 seconds.
+/// Waits for a future. Fails the test after 20 seconds.
 pub(in crate::client) async fn patiently<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), work).await.expect("the awaited event comes within 20 s")
 }
@@ -252,7 +253,7 @@ pub(in crate::client) fn target(url: &str) -> HttpTarget {
     HttpTarget { server: "remote".into(), url: url.to_owned().into(), headers: Vec::new(), allow_insecure: false, tokens: None }
 }
 
-/// Makes limits with delays that are short enough for tests.
+/// Returns limits whose delays are short enough for tests.
 pub(in crate::client) fn quick() -> HttpLimits {
     let short = Duration::from_millis(5);
     HttpLimits {
@@ -265,7 +266,7 @@ pub(in crate::client) fn quick() -> HttpLimits {
     }
 }
 
-/// Starts a connection with one handshake.
+/// Opens a connection with a handshake of one kind.
 pub(in crate::client) async fn start(
     target: &HttpTarget,
     interceptor: Interceptor,
@@ -282,7 +283,7 @@ pub(super) fn no_interceptor() -> Interceptor {
     Arc::new(|_| false)
 }
 
-/// Makes an interceptor that handles all notifications, and the list of messages that it has seen.
+/// Makes an interceptor that handles all notifications. Also returns the list in which the interceptor stores all messages.
 pub(in crate::client) fn listening() -> (Interceptor, Arc<Mutex<Vec<Json>>>) {
     let heard = Arc::<Mutex<Vec<Json>>>::default();
     let shown = Arc::clone(&heard);
@@ -319,7 +320,7 @@ impl Client {
         self.ask(tool_call(tool, Json::Null)).await
     }
 
-    /// Makes a call that fails, and returns the transport's failure.
+    /// Makes a call that must fail, and returns the transport's failure.
     pub(super) async fn failed_call(&self) -> HttpFailure {
         let error = self.call("t").await.expect_err("the call fails");
         failure_of(&error).unwrap_or_else(|| panic!("the error has no failure of the HTTP transport: {error}"))

@@ -8,18 +8,18 @@ use secrecy::SecretString;
 use crate::client::inbound::owner::RequestOwner;
 use crate::error::Result;
 
-/// Future of a token. A person may have to authorize before it resolves.
+/// Future of a token. Before it resolves, a person may have to authorize.
 pub type TokenFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// Source of the bearer tokens of one server.
 pub trait TokenSource: Send + Sync {
-    /// Returns the token to send now, without the prefix `Bearer `. Renews a token that is about to expire. `None` means that no token is sent.
-    /// If a person has to confirm something first, the `owner` of the request is asked.
+    /// Returns the token to send now, without the prefix `Bearer `. Renews a token that will soon expire. Returns `None` if no token is
+    /// sent. If a person has to confirm something first, the request's `owner` is asked.
     fn token<'a>(&'a self, owner: &'a RequestOwner) -> TokenFuture<'a, Option<SecretString>>;
 
-    /// Handles a refusal of a request that was sent with `used`. `status` is 401, or 403 for a missing scope, and `challenge` is the header
-    /// `WWW-Authenticate`. Returns `true` if there is a new token and the request may be sent again. If a person is needed, the `owner` of the
-    /// request is asked.
+    /// Handles a refused request that was sent with the token `used`. `status` is 401, or 403 if a scope is missing. `challenge` is the
+    /// value of the `WWW-Authenticate` header. Returns `true` if there is a new token, so that the request may be sent again. If a person
+    /// is needed, the request's `owner` is asked.
     fn challenged<'a>(
         &'a self,
         status: u16,
@@ -28,6 +28,6 @@ pub trait TokenSource: Send + Sync {
         owner: &'a RequestOwner,
     ) -> TokenFuture<'a, bool>;
 
-    /// Records that the server accepted a request with the token `used`. Without this record, a token counts as accepted after a minute.
+    /// Records that the server accepted a request with the token `used`. A token without this record counts as accepted after one minute.
     fn accepted(&self, _used: &SecretString) {}
 }

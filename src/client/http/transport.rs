@@ -1,4 +1,4 @@
-//! The HTTP transport: rmcp's worker with the HTTP client, and the closing of both.
+//! The HTTP transport. It connects rmcp's worker with the HTTP client, and closes both.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,12 +20,13 @@ use crate::client::inbound::notification::Interceptor;
 use crate::client::inbound::owner::OwnerOf;
 use crate::error::{Error, Result};
 
-/// Maximum number of open requests. A call that waits for its answer counts as open.
+/// Maximum number of open requests. A call is open while it waits for its answer.
 const CONCURRENT_REQUESTS: usize = 1_024;
-/// Number of messages that may wait to be handled. A server that sends more is slowed down.
+/// Number of messages that may wait to be handled. A server that sends more messages must wait.
 const QUEUE: usize = 64;
 
-/// Makes the transport of a connection, and its farewell, which comes before the close. The transport connects when the first message is sent. Must be called within a tokio runtime.
+/// Makes the transport of a connection. Also returns a [`Farewell`], which must be used before the transport is closed. The transport
+/// connects when the first message is sent. Must be called within a tokio runtime.
 ///
 /// # Errors
 /// `ERR_INSECURE_URL`, or `ERR_CONNECT_FAILED` for an invalid url or header.
@@ -39,7 +40,7 @@ pub(in crate::client) fn http_transport(
     let web = client_for(&endpoint.url, &limits)
         .map_err(|problem| Error::ConnectFailed { server: target.server.clone(), problem: problem.into() })?;
     let stop = CancellationToken::new();
-    // rmcp gets a placeholder instead of the URL, because rmcp would write the URL to its log.
+    // rmcp gets a placeholder instead of the URL, because it would write the URL to its log.
     let mut config = StreamableHttpClientTransportConfig::with_uri("http:")
         .max_concurrent_requests(CONCURRENT_REQUESTS)
         .control_request_timeout(CONTROL_TIMEOUT)
@@ -59,9 +60,9 @@ struct HttpTransport {
     client: HttpClient,
     /// Id of the last `server/discover` request.
     discovering: Option<RequestId>,
-    /// Id of the `server/discover` request that was still unanswered when rmcp began the older handshake.
+    /// Id of a `server/discover` request that was still unanswered when rmcp began the handshake with `initialize`.
     overtaken: Option<RequestId>,
-    /// True once the handshake of the versions before 2026-07-28 has begun.
+    /// True once the `initialize` handshake (MCP versions before 2026-07-28) has begun.
     is_older: bool,
     stop: CancellationToken,
 }
@@ -70,7 +71,8 @@ impl Drop for HttpTransport {
     fn drop(&mut self) {
         self.stop.cancel();
         self.client.unanswered.end();
-        // If a handshake is abandoned, rmcp does not end the session. After a close, no session is left.
+        // rmcp does not end the session if a handshake is abandoned, so the session is ended here. After a normal close, there is no
+        // session left.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let client = self.client.clone();
             runtime.spawn(async move { client.bye(&HashMap::new()).await });
@@ -92,13 +94,14 @@ impl Transport<RoleClient> for HttpTransport {
                 _ => {}
             }
         }
-        // The request is looked up before rmcp drops it.
+        // The cancelled request is looked up now, because rmcp drops it when the message is sent.
         let id = cancelled(&message).filter(|_| self.is_older).cloned();
         let cancelling = id.map(|id| self.client.cancel(&id, message.clone()));
         let sending = self.inner.send(message);
         async move {
             match cancelling {
-                // rmcp's own future is dropped: to make it has ended the request in rmcp's worker, and to await it would send the cancellation.
+                // rmcp's own future is dropped. Creating the future has already ended the request in rmcp's worker. Awaiting it would
+                // send the cancellation a second time.
                 Some(cancelling) => {
                     drop(sending);
                     cancelling.await;
@@ -117,7 +120,7 @@ impl Transport<RoleClient> for HttpTransport {
                 JsonRpcMessage::Error(error) => error.id.as_ref(),
                 _ => None,
             };
-            // rmcp would take this late answer to `server/discover` for the answer to `initialize`, and fail.
+            // rmcp would treat this late answer to `server/discover` as the answer to `initialize`, and fail.
             if id.is_none() || id != self.overtaken.as_ref() {
                 return Some(message);
             }
@@ -125,7 +128,7 @@ impl Transport<RoleClient> for HttpTransport {
     }
 
     async fn close(&mut self) -> std::result::Result<(), HttpFailure> {
-        // Running requests are stopped first, so that rmcp's worker is free to end the session.
+        // Running requests are stopped first. rmcp's worker can then end the session.
         self.stop.cancel();
         self.inner.close().await.map_err(HttpFailure::from)
     }

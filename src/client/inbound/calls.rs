@@ -1,4 +1,5 @@
-//! The calls in flight of a connection. A question or notification of the server is matched with its call here, to find the caller.
+//! The calls in flight of a connection. When the server sends a question or a notification, this module finds the call to which it
+//! belongs, and thus the caller.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -18,14 +19,15 @@ use super::rate_limit::{NOTICES, RateDecision, RateLimiter, Share};
 use super::routing::{Candidate, Origin, Route, route};
 use crate::client::clock::CallClock;
 
-/// Maximum number of questions of one call, and maximum number of open questions that belong to no call. Further questions are cancelled.
+/// Maximum number of questions of one call. It is also the maximum number of open questions that belong to no call. Further questions are
+/// cancelled.
 const MAX_QUESTIONS: u32 = 20;
-/// Key of a call. It is attached to the request on its way to the transport, so that the request's id is known before the server can answer.
+/// Key of a call. The request carries the key to the transport, so that the request's id is recorded before the server can answer.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::client) struct CallKey(u64);
 
 impl CallKey {
-    /// Returns the origin of a question that came in this call's own result.
+    /// Returns the origin of a question that came in the result of this call.
     pub(in crate::client) fn origin(self) -> Origin {
         Origin::Call(self.0)
     }
@@ -39,13 +41,14 @@ pub(in crate::client) struct InFlight {
     pub(in crate::client) clock: CallClock,
     /// Token that is cancelled when the call is over.
     pub(in crate::client) over: CancellationToken,
-    /// Token that is cancelled once the server knows that the call is over: it has received the cancellation or has answered the call.
+    /// Token that is cancelled once the server knows that the call is over. The server knows it when it has received the cancellation or
+    /// has answered the call.
     server_knows: CancellationToken,
 }
 
 impl InFlight {
-    /// If the call is over, waits until the server has been told. Answers to the call's questions are sent only after that. Otherwise the server
-    /// could read such an answer first, finish a call that nobody waits for, and never see the cancellation.
+    /// Waits, if the call is over, until the server knows it. Only then may answers to the call's questions be sent. Otherwise the server
+    /// could read such an answer first, complete an abandoned call, and read the cancellation too late.
     pub(super) async fn end_reported(&self) {
         if self.over.is_cancelled() {
             self.server_knows.cancelled().await;
@@ -61,25 +64,26 @@ struct Entry {
     notices: Share,
 }
 
-/// Callback with the number of a call's dropped notices. It is called before the caller learns the call's outcome.
+/// Callback that receives the number of a call's dropped notices. It is called before the caller learns the call's outcome.
 pub(in crate::client) type LeftOut = Box<dyn Fn(&InFlight, u64) + Send + Sync>;
 
 /// The rule by which a notice is matched with its call.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::client) enum CallMatch<'a> {
-    /// Matches the call with this progress token. If there is none, the notice is ignored.
+    /// Matches the call that has this progress token. If no call has it, the notice is ignored.
     Token(&'a Json),
-    /// Matches the first call of the only caller with calls in flight. With several callers, the notice belongs to no call.
+    /// Matches the first call in flight if all calls in flight belong to one caller. If there are several callers, the notice belongs to
+    /// no call.
     OnlyCaller,
 }
 
-/// A notice that the rate limit lets pass.
+/// A notice that passed the rate limit.
 pub(in crate::client) struct Admitted {
     /// The call to which the notice belongs, if any.
     pub(in crate::client) call: Option<InFlight>,
-    /// Number of notices of this call that were dropped before this notice and not yet reported.
+    /// Number of this call's notices that were dropped before this notice and have not been reported yet.
     pub(in crate::client) left_out: u64,
-    /// Number of notices without a call that were dropped before this notice and not yet reported.
+    /// Number of notices without a call that were dropped before this notice and have not been reported yet.
     pub(in crate::client) left_out_of_nobody: u64,
 }
 
@@ -87,16 +91,16 @@ pub(in crate::client) struct Admitted {
 pub(in crate::client) struct Calls {
     entries: Mutex<BTreeMap<u64, Entry>>,
     next_key: AtomicU64,
-    /// Rate limit of all notices. It counts the dropped notices without a call; each call counts its own.
+    /// Rate limiter of all notices. It counts the dropped notices that belong to no call. Each call counts its own dropped notices.
     notices: Mutex<RateLimiter>,
     left_out: LeftOut,
-    /// True if the server sends questions that do not name a call.
+    /// True if the server has sent a question that does not name a call.
     asks_anybody: AtomicBool,
     outside: Mutex<Outside>,
     question_candidates: QuestionCandidates,
 }
 
-/// Guard of a call in flight. Dropping it removes the call and ends the call's questions.
+/// Guard of a call in flight. Dropping it removes the call and ends the waiting for answers to the call's questions.
 pub(in crate::client) struct CallGuard {
     key: u64,
     calls: Arc<Calls>,
@@ -109,14 +113,14 @@ impl CallGuard {
         CallKey(self.key)
     }
 
-    /// Marks the call as over for its caller. Until the guard is dropped, questions of the server may still be matched with the call.
+    /// Marks the call as over for its caller. Questions of the server may still be matched with the call until the guard is dropped.
     pub(in crate::client) fn give_up(&self) {
         self.calls.tell_left_out(self.key);
         self.over.cancel();
         self.calls.let_caller_go(self.key);
     }
 
-    /// Returns the token to cancel once the server was told about the cancellation of the call.
+    /// Returns the token that must be cancelled once the server has received the call's cancellation.
     pub(in crate::client) fn server_knows(&self) -> CancellationToken {
         self.server_knows.clone()
     }
@@ -130,7 +134,7 @@ impl Drop for CallGuard {
     }
 }
 
-/// The kind of a question: a person or a model has to answer it.
+/// The kind of a question: either a person or a model has to answer it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum QuestionKind {
     Person,
@@ -150,10 +154,11 @@ impl QuestionKind {
 pub(in crate::client) enum QuestionRecipient {
     Call(InFlight),
     Outside(OutsideQuestion),
-    /// None of the possible recipients can be asked.
+    /// No possible recipient can be asked.
     Nobody,
     Ambiguous,
-    /// The server has exceeded the limit of questions, for a call of this tool or outside of any call. `is_first` is true once, for the report.
+    /// The server has exceeded the limit of questions, either for a call of this tool or for questions that belong to no call. `is_first`
+    /// is true for the first question over the limit, which must be reported.
     TooMany {
         tool: Option<String>,
         is_first: bool,
@@ -171,7 +176,7 @@ impl Drop for OutsideQuestion {
     }
 }
 
-/// Number of open questions that belong to no call. `is_reported` is true once the excess was reported.
+/// Number of open questions that belong to no call. `is_reported` is true if it has been reported that the limit was exceeded.
 #[derive(Default)]
 struct Outside {
     open: u32,
@@ -193,7 +198,7 @@ impl Calls {
         }
     }
 
-    /// Returns whether the server sends questions that do not name a call.
+    /// Returns whether the server has sent a question that does not name a call.
     pub(in crate::client) fn asks_anybody(&self) -> bool {
         self.asks_anybody.load(Ordering::Acquire)
     }
@@ -207,7 +212,7 @@ impl Calls {
         CallGuard { key, calls: Arc::clone(self), over, server_knows }
     }
 
-    /// Records the id and the progress token of a call that rmcp is about to send.
+    /// Records the id and the progress token of a call that rmcp will now send.
     pub(in crate::client) fn sent(&self, message: &TxJsonRpcMessage<RoleClient>) {
         let JsonRpcMessage::Request(request) = message else { return };
         let extensions = request.request.extensions();
@@ -224,44 +229,44 @@ impl Calls {
         }
     }
 
-    /// Returns the call that was sent as the request with this id.
+    /// Returns the call whose request has this id.
     pub(in crate::client) fn with_id(&self, request: &RequestId) -> Option<InFlight> {
         let entries = self.entries();
         entries.values().find(|entry| entry.id.as_ref() == Some(request)).map(|entry| entry.call.clone())
     }
 
-    /// Returns the call on whose HTTP stream a question came.
+    /// Returns the origin of a question that came on the HTTP stream of this request: the request's call, or no call.
     pub(in crate::client) fn origin(&self, request: &RequestId) -> Origin {
         let entries = self.entries();
         let found = entries.iter().find(|(_, entry)| entry.id.as_ref() == Some(request));
         found.map_or(Origin::NoCall, |(key, _)| Origin::Call(*key))
     }
 
-    /// Records which calls are in flight when a question is read, because only these calls can have caused it.
+    /// Records which calls are in flight when a question is read. Only these calls can have caused the question.
     pub(in crate::client) fn note_question(&self, question: RequestId) {
         let candidates = candidates(&self.entries());
         self.question_candidates.note(question, candidates);
     }
 
-    /// Removes the record of a question that is not put to anybody.
+    /// Removes the record of a question about which nobody will be asked.
     pub(super) fn forget_question(&self, question: &RequestId) {
         self.question_candidates.take(question);
     }
 
-    /// Finds the recipient of a question, and counts the question. `question` is the id of a question that came as a request of its own.
+    /// Finds the recipient of a question, and counts the question. `question` is the id of a question that came as a separate request.
     pub(in crate::client) fn ask(self: &Arc<Self>, origin: Origin, kind: QuestionKind, question: Option<&RequestId>) -> QuestionRecipient {
         let noted = question.map(|question| self.question_candidates.take(question));
         let mut entries = self.entries();
         let candidates = noted.unwrap_or_else(|| Some(candidates(&entries)));
         let route = candidates.as_ref().map_or(origin.known(), |candidates| route(origin, candidates));
         if origin == Origin::Unknown && route != Route::Outside {
-            // This is set while the entries are locked, so that the next caller already waits for its turn.
+            // The flag is set while the entries are locked, so that it already applies to the next caller.
             self.asks_anybody.store(true, Ordering::Release);
         }
         let entry = match route {
             Route::Call(key) => match the_same_callers(key, origin, candidates, &entries) {
                 Some(key) => entries.get_mut(&key),
-                // The call that caused the question is over.
+                // The call that caused the question is over, so nobody is asked.
                 None if origin == Origin::Unknown => return QuestionRecipient::Nobody,
                 None => None,
             },
@@ -290,8 +295,8 @@ impl Calls {
         QuestionRecipient::TooMany { tool: None, is_first: !std::mem::replace(&mut outside.is_reported, true) }
     }
 
-    /// Returns a notice's call if the rate limit lets the notice pass. A progress notification also tells its call's clock that the call
-    /// progresses. A dropped notice is counted for its call, or for the connection if it has no call.
+    /// Returns a notice's call if the notice passes the rate limit. For a progress notification, also restarts the time-out of its call's
+    /// clock. A dropped notice is counted for its call, or for the connection if the notice belongs to no call.
     pub(in crate::client) fn admit(&self, of: CallMatch<'_>, now: Instant) -> Option<Admitted> {
         let mut entries = self.entries();
         let entry = match of {
@@ -311,12 +316,12 @@ impl Calls {
         Some(Admitted { call: Some(entry.call.clone()), left_out, left_out_of_nobody: limiter.dropped() })
     }
 
-    /// Takes the number of dropped notices without a call that were not reported yet.
+    /// Returns the number of dropped notices without a call that have not been reported yet, and resets this number.
     pub(in crate::client) fn left_out_of_nobody(&self) -> u64 {
         self.notices.lock().dropped()
     }
 
-    /// Reports to a call's caller the number of notices that were dropped so far.
+    /// Reports to a call's caller how many notices were dropped since the last report.
     fn tell_left_out(&self, key: u64) {
         let server_knows = self.entries().get_mut(&key).map(|entry| (entry.call.clone(), entry.notices.dropped()));
         if let Some((call, dropped @ 1..)) = server_knows {
@@ -324,18 +329,19 @@ impl Calls {
         }
     }
 
-    /// Drops the caller of a call that is over, with all that it holds, and keeps the part that decides whom a question may be for.
+    /// Drops the caller of a call that is over, and thus everything that the caller owns. A [`GoneCaller`] replaces it, so that questions
+    /// can still be matched with the call.
     fn let_caller_go(&self, key: u64) {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(&key) else { return };
         let gone = GoneCaller::of(entry.call.caller.as_ref());
         let caller = std::mem::replace(&mut entry.call.caller, Arc::new(gone));
         drop(entries);
-        // The caller's own code may run when it is dropped.
+        // The lock is released first, because dropping the caller may run the caller's own code.
         drop(caller);
     }
 
-    /// Removes a call, and reports its dropped notices. Removing and counting use the same lock, so the count is complete.
+    /// Removes a call, and reports its dropped notices. Removing and counting use the same lock, so the reported number is complete.
     fn remove(&self, key: u64) {
         let entry = self.entries().remove(&key);
         if let Some(mut entry) = entry
@@ -354,14 +360,15 @@ impl Calls {
     }
 }
 
-/// Returns the call if it is still in flight. Otherwise, for a question of unknown origin, returns the latest other candidate in flight.
+/// Returns the call's key if the call is still in flight. If it is over and the question's origin is unknown, returns the latest other
+/// candidate that is still in flight.
 fn the_same_callers(key: u64, origin: Origin, candidates: Option<Vec<Candidate>>, entries: &BTreeMap<u64, Entry>) -> Option<u64> {
     let others = candidates.filter(|_| origin == Origin::Unknown).unwrap_or_default();
     let keys = std::iter::once(key).chain(others.into_iter().rev().map(|other| other.key));
     keys.into_iter().find(|key| entries.contains_key(key))
 }
 
-/// Returns the first call in flight if all calls in flight belong to one caller. A notice without a token is then meant for this caller.
+/// Returns the first call in flight if all calls in flight belong to one caller. A notice without a token must then be for this caller.
 fn of_only_caller(entries: &mut BTreeMap<u64, Entry>) -> Option<&mut Entry> {
     let first = entries.values().next()?.call.caller.identity();
     let is_alone = entries.values().all(|entry| entry.call.caller.identity() == first);

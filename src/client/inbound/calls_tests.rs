@@ -1,4 +1,4 @@
-//! Tests of the choice of the caller that is asked or receives a notice.
+//! Tests of the choice of the caller that is asked or that receives a notice.
 
 use super::*;
 use crate::client::clock::CallLimits;
@@ -76,7 +76,7 @@ fn a_question_is_of_those_who_were_in_flight_when_it_was_read_however_late_it_is
     let first = enter(&calls, 1);
     let (late, after) = (RequestId::Number(7), RequestId::Number(8));
     calls.note_question(late.clone());
-    // The call's answer is read after the question, but delivered before it. Meanwhile another caller has entered.
+    // The call's answer was read after the question, but is delivered before it. Meanwhile another caller has begun a call.
     drop(first);
     let _second = enter(&calls, 2);
     calls.note_question(after.clone());
@@ -108,7 +108,7 @@ fn where_it_was_not_noted_who_can_be_meant_nobody_is_asked() {
     let place = enter(&calls, 1);
     let question = RequestId::Number(1);
     assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, Some(&question)), QuestionRecipient::Ambiguous));
-    // With the call known from the stream, the question reaches this call.
+    // The stream identifies the call, so the question reaches this call.
     assert!(matches!(calls.ask(place.key().origin(), QuestionKind::Person, Some(&question)), QuestionRecipient::Call(_)));
 }
 
@@ -168,10 +168,10 @@ fn so_many_questions_outside_of_calls_are_open_and_no_more() {
     assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, None), QuestionRecipient::Outside(_)));
 }
 
-/// The reported callers, each with the number of its dropped notices.
+/// The callers of the reports, each with the number of its dropped notices.
 type LeftOut = Arc<Mutex<Vec<(u64, u64)>>>;
 
-/// Makes calls that record the number of dropped notices of each caller.
+/// Makes a [`Calls`] that records the number of dropped notices of each caller.
 fn counting() -> (Arc<Calls>, LeftOut) {
     let told: Arc<Mutex<Vec<_>>> = Arc::default();
     let telling = Arc::clone(&told);
@@ -185,7 +185,7 @@ fn token(calls: &Calls, place: &CallGuard) -> Json {
     token
 }
 
-/// Offers `times` notices, and returns how many were admitted and how many were reported as dropped.
+/// Offers `times` notices. Returns how many were admitted, and how many were reported as dropped.
 fn admitted(calls: &Calls, of: CallMatch<'_>, times: u64, now: Instant) -> (u64, u64) {
     let admitted: Vec<_> = (0..times).filter_map(|_| calls.admit(of, now)).collect();
     (admitted.len() as u64, admitted.iter().map(|admitted| admitted.left_out).sum())

@@ -1,4 +1,4 @@
-//! Answers the requests of a server, and gives rmcp the client's name and capabilities.
+//! Answers a server's requests, and gives rmcp the client's name and capabilities.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::calls::{Calls, QuestionKind, QuestionRecipient};
 use super::questions::{NO_MODEL, NOBODY_ASKED, Questions, declined};
 use super::routing::Origin;
 
-/// Answers a server's requests. The interceptor has already handled the notifications that matter.
+/// Answers a server's requests. It ignores notifications, because the interceptor has already handled all that are needed.
 pub(in crate::client) struct Handler {
     pub(in crate::client) questions: Questions,
     pub(in crate::client) calls: Arc<Calls>,
@@ -25,12 +25,12 @@ impl Handler {
     fn origin(&self, context: &RequestContext<RoleClient>) -> Origin {
         match context.extensions.get::<InboundStreamOrigin>() {
             Some(InboundStreamOrigin::OutboundRequest(id)) => self.calls.origin(id),
-            // Servers of the older era also send questions of calls on the stream that belongs to no call.
+            // Servers before MCP 2026-07-28 also send a call's questions on the stream that belongs to no call.
             Some(InboundStreamOrigin::Unassociated) | None => Origin::Unknown,
         }
     }
 
-    /// Finds the recipient of a question. If this is the server's first question that does not name a call, tells the observer.
+    /// Finds the recipient of a question. If this is the server's first question that does not name a call, reports this to the observer.
     fn ask(&self, context: &RequestContext<RoleClient>, kind: QuestionKind) -> QuestionRecipient {
         let knew = self.calls.asks_anybody();
         let asked = self.calls.ask(self.origin(context), kind, Some(&context.id));
@@ -92,7 +92,7 @@ impl Service<RoleClient> for Handler {
             ServerRequest::ElicitRequest(request) => self.elicit(json!(request.params), &context).await,
             ServerRequest::CreateMessageRequest(request) => self.sample(json!(request.params), &context).await?,
             ServerRequest::ListRootsRequest(_) => self.questions.roots(),
-            // A question that rmcp's types cannot parse may still be valid enough to be asked.
+            // rmcp's types cannot parse this question, but it may still be valid enough to be asked.
             ServerRequest::CustomRequest(request) if request.method == "elicitation/create" => {
                 self.elicit(request.params.unwrap_or_default(), &context).await
             }
@@ -119,9 +119,9 @@ impl Service<RoleClient> for Handler {
     }
 }
 
-/// Returns the client's capabilities. They are the same for every caller, even for callers that cannot be asked, because a server's tools may
-/// depend on them and approved tools must not change. Roots are announced only if the config has some, because a server may let the
-/// client's roots override the folders in its command.
+/// Returns the client's capabilities. They are the same for every caller, even for a caller that cannot be asked. A server's tools may
+/// depend on the capabilities, and approved tools must not change. Roots are announced only if the config contains some. The reason is
+/// that a server may replace the folders in its command by the client's roots.
 fn capabilities(has_roots: bool) -> ClientCapabilities {
     let mut wire = json!({
         "sampling": {},

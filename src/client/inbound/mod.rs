@@ -1,4 +1,5 @@
-//! Messages that a server sends without being asked: questions and notifications, and how their call is found.
+//! Messages that a server sends without a request: questions and notifications. This module also finds the call to which a message
+//! belongs.
 
 pub(in crate::client) mod caller;
 pub(in crate::client) mod calls;

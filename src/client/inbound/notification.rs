@@ -8,18 +8,18 @@ use serde_json::Value as Json;
 
 use crate::error::ForeignText;
 
-/// Function that sees each message before rmcp does. If it returns `true`, rmcp does not get the message. Must not block.
+/// Function that receives each message before rmcp does. If it returns `true`, rmcp does not get the message. It must not block.
 pub(in crate::client) type Interceptor = Arc<dyn Fn(&Json) -> bool + Send + Sync>;
 
-/// Maximum length of a log message's data. Longer data is cut.
+/// Maximum length in bytes of a log message's data. Longer data is cut.
 const MAX_LOG_BYTES: usize = 8 * 1024;
 const MAX_MESSAGE_BYTES: usize = 1024;
 const MAX_LEVEL_BYTES: usize = 32;
 const MAX_LOGGER_BYTES: usize = 128;
-/// Longest URI of an update. A longer URI cannot be subscribed to.
+/// Maximum length in bytes of an update's URI. It is not possible to subscribe to a longer URI.
 const MAX_URI_BYTES: usize = 8 * 1024;
 
-/// A notification of a server, in the form that the caller receives.
+/// A notification of a server, in the form in which the caller receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
     Progress {
@@ -40,11 +40,11 @@ pub enum Notice {
 #[derive(Debug, Clone, PartialEq)]
 pub enum LogData {
     Whole(Json),
-    /// The beginning, as text, of data that exceeds the limit.
+    /// The beginning of data that exceeds the limit, as text.
     Beginning(ForeignText),
 }
 
-/// A notification that this client handles. Its values are converted only if somebody listens.
+/// A notification that this client handles. Its values are only converted if a listener needs them.
 #[derive(Debug, PartialEq)]
 pub(in crate::client) enum Notification<'a> {
     Progress {
@@ -59,11 +59,11 @@ pub(in crate::client) enum Notification<'a> {
     },
     ListChanged,
     ResourceUpdated(&'a str),
-    /// A malformed notification of one of these methods.
+    /// A malformed notification of one of the methods that this client handles.
     Nothing,
 }
 
-/// Returns the id of a server's request that a person or a model has to answer, and `None` for all other messages.
+/// Returns the id of a server's request that a person or a model has to answer. Returns `None` for all other messages.
 pub(in crate::client) fn question(message: &Json) -> Option<RequestId> {
     let method = message.get("method")?.as_str()?;
     let is_question = matches!(method, "elicitation/create" | "sampling/createMessage");
@@ -108,7 +108,7 @@ pub(in crate::client) fn log(level: &str, data: &Json, params: &Json) -> Notice 
     Notice::Log { level: ForeignText::cut(level, MAX_LEVEL_BYTES), logger, data: bounded(data) }
 }
 
-/// Returns the data unchanged, or the beginning of its text if the data exceeds the limit.
+/// Returns the data unchanged if its text is within the limit. Otherwise returns the beginning of the text.
 fn bounded(data: &Json) -> LogData {
     let whole = |text: &str| text.len() <= MAX_LOG_BYTES;
     match data {

@@ -1,4 +1,4 @@
-//! Owners of requests. If a request needs an authorization, its owner is asked, and the owner's clocks pause while a person answers.
+//! Owners of requests. If a request requires an authorization, its owner is asked. The owner's clocks pause while a person answers.
 
 use parking_lot::Mutex;
 use std::fmt::{self, Debug, Formatter};
@@ -15,14 +15,16 @@ use crate::client::clock::CallClock;
 use crate::client::oauth::{AuthorizationPrompt, IssuerPrompt};
 use crate::error::MissingCallback;
 
-/// The owner of a request: the caller whose person is asked, and the clock that runs while the caller waits. The default owner has nobody to ask.
+/// The owner of a request. It contains the caller whose person is asked, and the clock that runs while the caller waits. The default
+/// owner can ask nobody.
 #[derive(Clone, Default)]
 pub struct RequestOwner {
     caller: Option<Arc<dyn Caller>>,
     clock: Option<CallClock>,
 }
 
-/// Function that returns the owner of the request with this id. A message without an id, such as a notification, belongs to no call.
+/// Function that returns the owner of the request with this id. A message without an id, such as a notification, is treated as belonging
+/// to no call.
 pub(in crate::client) type OwnerOf = Arc<dyn Fn(Option<&RequestId>) -> RequestOwner + Send + Sync>;
 
 impl RequestOwner {
@@ -30,7 +32,7 @@ impl RequestOwner {
         Self { caller: Some(caller), clock }
     }
 
-    /// Returns whether this owner has somebody who can do the missing step of an authorization.
+    /// Returns whether this owner can ask somebody to do the missing step of an authorization.
     pub(in crate::client) fn can_do(&self, step: MissingCallback) -> bool {
         self.caller.as_ref().is_some_and(|caller| match step {
             MissingCallback::Page => caller.can_authorize(),
@@ -38,7 +40,7 @@ impl RequestOwner {
         })
     }
 
-    /// Shows the page to a person. Returns `None` if nobody can be asked.
+    /// Shows the authorization page to a person. Returns `None` if nobody can be asked.
     pub(in crate::client) fn authorize(&self, prompt: AuthorizationPrompt) -> Option<Reply<Option<String>>> {
         self.caller.as_ref()?.authorize(prompt)
     }
@@ -48,7 +50,7 @@ impl RequestOwner {
         self.caller.as_ref()?.confirm_issuer(prompt)
     }
 
-    /// Waits for work. All clocks of this owner pause while `asked`, the number of people who are being asked, is above 0.
+    /// Waits for `work`. `asked` is the number of people who are being asked. While it is above 0, all clocks of this owner are paused.
     pub(in crate::client) async fn wait<T>(&self, mut asked: watch::Receiver<usize>, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut pause = None;
@@ -62,7 +64,7 @@ impl RequestOwner {
                 done = &mut work => return done,
                 changed = asked.changed() => changed,
             };
-            // Without a sender, nobody can be asked any more.
+            // The sender was dropped, so nobody will be asked any more.
             if changed.is_err() {
                 drop(pause);
                 return work.await;
@@ -86,7 +88,7 @@ impl Debug for RequestOwner {
 pub(in crate::client) struct RequestOwners {
     calls: Arc<Calls>,
     observer: Arc<dyn Observer>,
-    /// Owner of the requests without a call, while the connection is opened or its lists are read.
+    /// Owner of the requests that belong to no call. It is set while the connection is opened or its lists are read.
     temporary: Mutex<Option<RequestOwner>>,
 }
 
@@ -95,7 +97,8 @@ impl RequestOwners {
         Arc::new(Self { calls: Arc::clone(calls), observer: Arc::clone(observer), temporary: Mutex::default() })
     }
 
-    /// Returns the owner of a request: the caller of its call, else the temporary owner, else the gateway.
+    /// Returns the owner of a request. This is the caller of the request's call, otherwise the temporary owner, and otherwise the
+    /// gateway.
     pub(in crate::client) fn owner(&self, request: Option<&RequestId>) -> RequestOwner {
         if let Some(call) = request.and_then(|request| self.calls.with_id(request)) {
             return RequestOwner::new(call.caller, Some(call.clock));
@@ -104,7 +107,8 @@ impl RequestOwners {
         temporary.unwrap_or_else(|| RequestOwner::new(self.observer.nobody_in_particular(), None))
     }
 
-    /// Makes `owner` the owner of requests without a call, until the guard is dropped. The guard also drops the caller's callbacks.
+    /// Makes `owner` the owner of requests that belong to no call, until the guard is dropped. Then the owner, with the caller's
+    /// callbacks, is dropped too.
     pub(in crate::client) fn set_temporary(self: &Arc<Self>, owner: RequestOwner) -> TemporaryOwner {
         *self.temporary.lock() = Some(owner);
         TemporaryOwner(Arc::clone(self))

@@ -1,5 +1,5 @@
-//! Records which calls were in flight when a server's question was read. rmcp may deliver a call's answer before a question that arrived
-//! earlier, so the calls in flight at delivery can differ.
+//! Records which calls were in flight when a server's question was read. They can differ from the calls in flight when rmcp delivers the
+//! question. The reason is that rmcp may deliver a call's answer before a question that arrived earlier.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -8,9 +8,11 @@ use rmcp::model::RequestId;
 
 use super::routing::Candidate;
 
-/// Maximum number of questions that were read and not yet put to anybody. The transport hands on at most half this number.
+/// Maximum number of recorded questions. A question is recorded from the time when it is read until somebody is asked. The transport
+/// forwards at most half this number at the same time.
 const MAX_NOTES: usize = 512;
-/// Longest id of a question for which calls are recorded. The server chooses the id.
+/// Maximum length in bytes of a question's id. For a longer id nothing is recorded. The limit is needed because the server chooses the
+/// id.
 const MAX_ID_BYTES: usize = 256;
 
 #[derive(Default)]
@@ -18,7 +20,7 @@ pub(in crate::client) struct QuestionCandidates(Mutex<VecDeque<Note>>);
 
 struct Note {
     question: RequestId,
-    /// Calls in flight when the question was read. `None` if two questions have this id.
+    /// Calls that were in flight when the question was read. `None` if two questions have this id.
     candidates: Option<Vec<Candidate>>,
 }
 
@@ -38,7 +40,8 @@ impl QuestionCandidates {
         notes.push_back(Note { question, candidates: Some(candidates) });
     }
 
-    /// Takes the calls that were recorded for a question. Returns `None` if nothing was recorded, or two questions have this id.
+    /// Returns the calls that were recorded for a question, and removes the record. Returns `None` if nothing was recorded, or if two
+    /// questions have this id.
     pub(in crate::client) fn take(&self, question: &RequestId) -> Option<Vec<Candidate>> {
         let mut notes = self.0.lock();
         let position = notes.iter().position(|known| known.question == *question)?;

@@ -1,5 +1,5 @@
-//! Passes a server's questions to the caller of the call. Handles both forms: a request from the server (until MCP 2025-11-25), and an
-//! `input_required` result (since MCP 2026-07-28).
+//! Passes a server's questions to the caller of the call to which they belong. Two forms of questions are handled: a request from the
+//! server (until MCP 2025-11-25), and an `input_required` result (since MCP 2026-07-28).
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -22,33 +22,33 @@ use crate::error::Result;
 const MAX_URL_BYTES: usize = 8 * 1024;
 pub(super) const NO_MODEL: &str = "sampling is not offered: the agent has no onSample";
 const OVER: &str = "the call during which the server asked has ended";
-/// Answer to a sampling request of a server that may be connected, but is not fully approved and enabled.
+/// Answer to a sampling request. It is sent if the server may be connected, but is not fully approved and enabled.
 pub(in crate::client) const NOBODY_ASKED: &str = "nobody is asked, because this server is not fully approved and enabled";
 const IS_DECLINED: &str = "the server is not fully approved and enabled, so its questions are declined and its notifications are dropped";
-/// Time for which an approval check is reused for notifications. For a question, the approval is always checked anew.
+/// Time for which the result of an approval check is reused for notifications. For a question, the approval is checked each time.
 const CHECK_VALID_FOR: Duration = Duration::from_millis(100);
 
-/// Puts the questions of one server to the server's callers.
+/// Asks the callers of one server the server's questions.
 #[derive(Clone)]
 pub(in crate::client) struct Questions {
     pub(in crate::client) server: String,
     pub(in crate::client) observer: Arc<dyn Observer>,
-    /// MCP roots: the folders, as URIs, that the config lets the server know.
+    /// MCP roots: the folders, as URIs, that the server may know according to the config.
     pub(in crate::client) roots: Vec<String>,
-    /// Rate limit of the reports about questions, so that a flood of questions does not fill the agent's memory.
+    /// Rate limiter for reports about questions. Without it, a flood of questions would fill the agent's memory.
     report_limiter: Arc<Mutex<RateLimiter>>,
     approval_check: Arc<ApprovalCheck>,
 }
 
-/// Result of the last check whether the server's messages may be handed on.
+/// Result of the last check whether the server's notifications may be forwarded.
 #[derive(Default)]
 struct ApprovalCheck {
     until: Mutex<Option<Instant>>,
-    /// True once it was reported that the messages are not handed on. This is reported once for each connection.
+    /// True once it was reported that the server's messages are not forwarded. There is only one such report for each connection.
     is_reported: AtomicBool,
 }
 
-/// The caller to ask, and the call that the question belongs to, if any.
+/// The caller to ask, and the call to which the question belongs, if any.
 struct Asker {
     caller: Arc<dyn Caller>,
     call: Option<InFlight>,
@@ -60,7 +60,7 @@ impl Questions {
         Self { server: server.to_owned(), observer, roots, report_limiter, approval_check: Arc::default() }
     }
 
-    /// Returns whether a question of the server may be put to somebody now. The first refusal is reported to the observer.
+    /// Returns whether somebody may be asked a question of this server now. The first refusal is reported to the observer.
     pub(in crate::client) fn may_ask(&self) -> bool {
         let may = self.observer.may_send_messages(&self.server);
         if !may && !self.approval_check.is_reported.swap(true, Ordering::AcqRel) {
@@ -69,7 +69,7 @@ impl Questions {
         may
     }
 
-    /// Returns whether a notification of the server may be handed on now.
+    /// Returns whether a notification of the server may be forwarded now.
     pub(super) fn may_notify(&self) -> bool {
         let mut until = self.approval_check.until.lock();
         let now = Instant::now();
@@ -79,14 +79,14 @@ impl Questions {
         until.is_some()
     }
 
-    /// Returns the answer to an elicitation: `{ action, content? }`. If there is nobody to ask, or the form cannot be shown, the answer is
-    /// `decline` or `cancel`. The answer is never an error, so that the server's work can go on.
+    /// Asks a person, and returns the answer to the elicitation: `{ action, content? }`. If there is nobody to ask, or the form cannot be
+    /// shown, the answer is `decline` or `cancel`. The answer is never an error, so that the server can continue its work.
     pub(in crate::client) async fn elicit(&self, call: Option<InFlight>, params: &Json, stopped: &CancellationToken) -> Json {
         if !self.may_ask() {
             return declined();
         }
         let answer = self.put(call, params, stopped).await;
-        // The approval may have been withdrawn while the person thought, by this process or another.
+        // This process or another may have withdrawn the approval while the person was thinking.
         if answer["action"] == "accept" && !self.may_ask() { declined() } else { answer }
     }
 
@@ -126,7 +126,7 @@ impl Questions {
         }
     }
 
-    /// Asks a model. Returns the model's answer, or the reason why there is none.
+    /// Asks a model. Returns the model's answer, or the reason why there is no answer.
     pub(in crate::client) async fn sample(
         &self,
         call: Option<InFlight>,
@@ -149,7 +149,7 @@ impl Questions {
             None => Err(OVER.to_owned()),
             Some(Err(error)) => {
                 self.cancelled(&format!("onSample failed: {error}"));
-                // The server does not learn the reason, because it may contain the agent's private data.
+                // The server does not get the reason, because the reason may contain private data of the agent.
                 Err("the agent's model gave no answer".to_owned())
             }
             Some(Ok(answer)) if self.may_ask() => Ok(answer),
@@ -157,20 +157,21 @@ impl Questions {
         }
     }
 
-    /// Returns the answer to `roots/list`. Nobody is asked, because the person who approved the server's command was shown the folders.
+    /// Returns the answer to `roots/list`. Nobody is asked, because these folders were already shown to the person who approved the
+    /// server's command.
     pub(in crate::client) fn roots(&self) -> Json {
         listed(&self.roots)
     }
 
-    /// Returns the answer to `roots/list` that a call's own result asks for: the folders of the caller's host within the approved ones. Otherwise
-    /// roots belong to a connection, which all callers share.
+    /// Returns the answer to a `roots/list` request in a call's own result. The answer contains those folders of the caller's host that
+    /// lie within the approved folders. Other `roots/list` requests belong to the connection, which all callers share.
     pub(in crate::client) async fn roots_of(&self, call: InFlight) -> Json {
         let asker = self.asker(Some(call));
         if self.roots.is_empty() || asker.is_over() || !self.may_ask() {
             return self.roots();
         }
         let Some(reply) = asker.caller.roots() else { return self.roots() };
-        // Without an answer of the host, the approved folders are told.
+        // If the host does not answer, the approved folders are returned.
         let Some(Ok(of_host)) = asker.wait(reply, &CancellationToken::new()).await else { return self.roots() };
         let approved = self.roots.clone();
         match blocking(move || Ok(narrowed(&approved, &of_host))).await {
@@ -198,7 +199,7 @@ impl Questions {
         json!({ "action": "cancel" })
     }
 
-    /// Reports a notice to its caller. Before it, reports the number of dropped notices.
+    /// Reports a notice to its caller. Before the notice, it reports how many notices were dropped.
     pub(in crate::client) fn tell(&self, admitted: &Admitted, notice: impl FnOnce() -> Notice) {
         if !self.may_notify() {
             return;
@@ -208,7 +209,7 @@ impl Questions {
         self.notice(admitted.call.as_ref(), &notice());
     }
 
-    /// Reports the number of dropped notices of a call, or of those without a call.
+    /// Reports how many notices of a call, or of no call, were dropped.
     pub(in crate::client) fn tell_left_out(&self, call: Option<&InFlight>, count: u64) {
         if count > 0 && self.may_notify() {
             self.notice(call, &Notice::Dropped(count));
@@ -222,7 +223,7 @@ impl Questions {
         }
     }
 
-    /// Reports, at the end of the connection, the number of questions that the rate limit kept from being reported.
+    /// Reports, when the connection ends, how many cancelled questions were not reported because of the rate limit.
     pub(in crate::client) fn end(&self) {
         let dropped = self.report_limiter.lock().dropped();
         if dropped > 0 {
@@ -250,12 +251,13 @@ impl Questions {
 }
 
 impl Asker {
-    /// Returns whether the call is over. The caller of such a call is not asked.
+    /// Returns whether the call is over. If it is over, its caller is not asked.
     fn is_over(&self) -> bool {
         self.call.as_ref().is_some_and(|call| call.over.is_cancelled())
     }
 
-    /// Waits for the answer. All clocks of the call pause meanwhile. Returns `None` if the call is over or the server cancelled its question.
+    /// Waits for the answer. All clocks of the call are paused during the wait. Returns `None` if the call is over, or if the server has
+    /// cancelled its question.
     async fn wait<T>(&self, reply: crate::client::inbound::caller::Reply<T>, stopped: &CancellationToken) -> Option<Result<T>> {
         let _clocks = self.call.as_ref().map(|call| (call.clock.pause(), call.caller.pause()));
         let over = self.call.as_ref().map(|call| call.over.clone()).unwrap_or_default();
@@ -273,7 +275,7 @@ fn listed(roots: &[String]) -> Json {
     json!({ "roots": roots })
 }
 
-/// Makes the answer of a person who declines.
+/// Makes the answer for a declined elicitation.
 pub(in crate::client) fn declined() -> Json {
     json!({ "action": "decline" })
 }
@@ -289,11 +291,11 @@ fn question(params: &Json) -> std::result::Result<Question, String> {
         "url" => {
             let url = text("url").ok_or("it has no url")?;
             let parsed = url::Url::parse(url).map_err(|error| format!("its url is not valid: {error}"))?;
-            // Opening a URL with another scheme could start a program.
+            // A URL with another scheme could start a program when it is opened.
             if !matches!(parsed.scheme(), "https" | "http") || url.len() > MAX_URL_BYTES {
                 return Err(format!("its url has the scheme \"{}\"; only https and http are shown", parsed.scheme()));
             }
-            // `https://good.example@evil.example/` looks like a page of the first.
+            // `https://good.example@evil.example/` looks like a page of good.example.
             if !parsed.username().is_empty() || parsed.password().is_some() {
                 return Err("its url has a user name or a password before the host, which only hides the host".to_owned());
             }
@@ -311,7 +313,7 @@ mod tests {
     use super::*;
     use crate::catalog::Manifest;
 
-    /// Observer that counts reports about questions, and never asks anybody.
+    /// Observer that counts the reports about questions, and never asks anybody.
     #[derive(Default)]
     struct Counting(AtomicUsize, AtomicU64);
 

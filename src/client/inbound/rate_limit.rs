@@ -1,38 +1,38 @@
-//! Rate limits for messages that a server sends without being asked, so that a flood from one server does not take processor time from the
-//! others. This module does no waiting; it returns the time that the caller has to wait.
+//! Rate limits for messages that a server sends without a request. They prevent a flood from one server from taking processor time from
+//! the other servers. This module does not wait itself; it returns the time that the caller must wait.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A rate limit: an amount per second, and the burst that may pass at once.
+/// A rate limit: an amount for each second, and the burst that may pass at once.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::client) struct Rate {
     pub(in crate::client) burst: u32,
     pub(in crate::client) per_second: u32,
 }
 
-/// Bytes of messages other than answers that are read from a server. A server that writes more is blocked by its full pipe.
+/// Rate limit in bytes for messages that are not answers. A server that writes more is blocked by its full pipe.
 pub(in crate::client) const UNSOLICITED: Rate = Rate { burst: 2 << 20, per_second: 2 << 20 };
-/// Bytes of oversized lines that are read. Such a line is discarded; only its end is searched for.
+/// Rate limit in bytes for oversized lines. Such a line is discarded, and is only read to find its end.
 pub(in crate::client) const SKIPPED: Rate = Rate { burst: 32 << 20, per_second: 128 << 20 };
-/// Lines of standard error that are redacted, kept and logged. A long line counts as several.
+/// Rate limit for lines of standard error, which are redacted, stored and logged. A long line counts as several lines.
 pub(in crate::client) const STDERR: Rate = Rate { burst: 512, per_second: 100 };
-/// Notices that are reported to a listener.
+/// Rate limit for notices that a listener receives.
 pub(super) const NOTICES: Rate = Rate { burst: 4096, per_second: 100 };
-/// Number of notices of each call that are reported even if other calls have used up the rate.
+/// Number of notices of each call that are reported even if other calls have used up the rate limit.
 const OWN_NOTICES: u32 = 64;
 
-/// Bytes that each message counts in addition to its length, so that very many short messages are limited too.
+/// Number of bytes that are counted for each message in addition to its length. They limit very many short messages, too.
 pub(in crate::client) const MESSAGE: usize = 512;
-/// Bytes that each request counts in addition to its length, because it has to be answered.
+/// Number of bytes that are counted for each request in addition to its length, because the client must answer it.
 pub(in crate::client) const REQUEST: usize = 4096;
 
-/// Computes the pauses between reads that keep a reader within a rate.
+/// Computes the pauses between reads with which a reader stays within a rate.
 #[derive(Debug)]
 pub(in crate::client) struct Pace {
     rate: Rate,
-    /// Time at which the bytes read so far no longer exceed the rate.
+    /// Time from which the bytes that were read no longer exceed the rate.
     paid_at: Instant,
 }
 
@@ -41,7 +41,7 @@ impl Pace {
         Self { rate, paid_at: now }
     }
 
-    /// Counts bytes that were read, and returns how long to pause before the next read.
+    /// Counts bytes that were read. Returns the pause that is needed before the next read.
     pub(in crate::client) fn spend(&mut self, bytes: usize, now: Instant) -> Duration {
         self.paid_at = self.paid_at.max(now) + self.time_of(bytes as u64);
         self.paid_at.saturating_duration_since(now + self.time_of(u64::from(self.rate.burst)))
@@ -51,13 +51,13 @@ impl Pace {
         Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / u64::from(self.rate.per_second))
     }
 
-    /// Forgets the bytes counted so far.
+    /// Ignores all bytes that were counted so far.
     pub(in crate::client) fn forgive(&mut self, now: Instant) {
         self.paid_at = now;
     }
 }
 
-/// Lets items pass within a rate, and counts those that it drops.
+/// Lets items pass within a rate, and counts the items that it drops.
 #[derive(Debug)]
 pub(in crate::client) struct RateLimiter {
     rate: Rate,
@@ -66,10 +66,10 @@ pub(in crate::client) struct RateLimiter {
     dropped: u64,
 }
 
-/// The decision about one item at a rate limiter.
+/// A rate limiter's decision about one item.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::client) enum RateDecision {
-    /// The item passes. The number counts the items dropped before it.
+    /// The item passes. The number is how many items were dropped before it since the last report.
     Pass(u64),
     Drop,
 }
@@ -83,7 +83,8 @@ impl RateLimiter {
         self.take(1, now)
     }
 
-    /// Decides about an item that counts as `amount` items. An amount above the burst passes when the whole burst is available.
+    /// Decides about an item that counts as `amount` items. If `amount` exceeds the burst, the item passes when the whole burst is
+    /// available.
     pub(in crate::client) fn take(&mut self, amount: u32, now: Instant) -> RateDecision {
         if self.admits(amount, now) {
             return RateDecision::Pass(self.dropped());
@@ -92,7 +93,7 @@ impl RateLimiter {
         RateDecision::Drop
     }
 
-    /// Returns whether `amount` items pass. Does not count dropped items; the caller counts or keeps them.
+    /// Returns whether `amount` items pass. Does not count dropped items, because the caller counts or keeps them.
     pub(in crate::client) fn admits(&mut self, amount: u32, now: Instant) -> bool {
         let seconds = now.saturating_duration_since(self.filled).as_secs();
         if seconds > 0 {
@@ -110,13 +111,13 @@ impl RateLimiter {
         self.filled + Duration::from_secs(1)
     }
 
-    /// Takes the number of dropped items that were not reported yet.
+    /// Returns the number of dropped items that have not been reported yet, and resets this number.
     pub(in crate::client) fn dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
 }
 
-/// One call's share of a connection's limiter. Each call has a burst of its own and counts its own dropped items.
+/// One call's share of a connection's limiter. Each call has its own burst, and counts its own dropped items.
 #[derive(Debug)]
 pub(in crate::client) struct Share {
     own: u32,
@@ -140,7 +141,7 @@ impl Share {
         RateDecision::Drop
     }
 
-    /// Takes the number of dropped items that were not reported yet.
+    /// Returns the number of dropped items that have not been reported yet, and resets this number.
     pub(in crate::client) fn dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(pace.spend(2_000, start), Duration::ZERO);
         assert_eq!(pace.spend(500, start), SECOND / 2);
         assert_eq!(pace.spend(0, start + SECOND / 2), Duration::ZERO);
-        // A long pause does not save up more than the burst.
+        // After a long pause, no more than the burst is available.
         let later = start + SECOND * 100;
         assert_eq!(pace.spend(3_000, later), SECOND);
         pace.forgive(later);

@@ -1,22 +1,23 @@
-//! MCP roots: the folders that a server is told. Those that the config names, which a person has approved, are the most that it is ever told.
+//! MCP roots: the folders that a server may know. A server never learns of other folders than those that the config names and a person
+//! has approved.
 
 use std::path::{Path, PathBuf};
 
 use url::Url;
 
-/// Roots of one host that are looked at. Further ones are left out.
+/// Maximum number of a host's roots that are used. Further roots are ignored.
 const MAX_ROOTS: usize = 64;
 const MAX_URI_BYTES: usize = 4_096;
 
-/// Returns the folders of a host that lie within approved ones, as URIs. Where there are none, returns the approved ones. Looks at the disk: a link
-/// must not lead out of an approved folder.
+/// Returns the host's folders that lie within approved folders, as URIs. If there are none, returns the approved folders. Resolves links
+/// on the disk, because a link must not lead out of an approved folder.
 pub(super) fn narrowed(approved: &[String], of_host: &[String]) -> Vec<String> {
     let bounds: Vec<PathBuf> = approved.iter().filter_map(|uri| folder(uri)).filter_map(|path| path.canonicalize().ok()).collect();
     let is_within = |path: &Path| bounds.iter().any(|bound| path.starts_with(bound));
     let mut within: Vec<String> = Vec::new();
     let known = of_host.iter().take(MAX_ROOTS).filter_map(|uri| folder(uri)).filter_map(|path| path.canonicalize().ok());
     for path in known.filter(|path| is_within(path)) {
-        // The resolved path, so that a link that changes later leads nowhere else.
+        // The resolved path is returned. A link that is changed later then cannot lead to another folder.
         if let Ok(uri) = Url::from_file_path(path)
             && !within.iter().any(|other| other == uri.as_str())
         {
@@ -26,7 +27,7 @@ pub(super) fn narrowed(approved: &[String], of_host: &[String]) -> Vec<String> {
     if within.is_empty() { approved.to_vec() } else { within }
 }
 
-/// Returns the path of a `file:` URI of this machine.
+/// Returns the path of a `file:` URI on this machine.
 fn folder(uri: &str) -> Option<PathBuf> {
     if uri.len() > MAX_URI_BYTES {
         return None;

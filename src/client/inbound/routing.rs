@@ -1,17 +1,17 @@
 //! Finds the call that caused a question of the server.
 //!
-//! Over HTTP the stream identifies the call. Since MCP 2026-07-28 the question comes in the call's own result. Over stdio with an older
-//! version nothing identifies the call, so it is certain only if a single caller has calls in flight. A question must never reach the
-//! wrong caller, so an ambiguous question is put to nobody.
+//! Over HTTP, the stream identifies the call. Since MCP 2026-07-28, the question comes in the call's own result. Over stdio with an older
+//! version, nothing identifies the call. The recipient is then certain only if a single caller has calls in flight. A question must never
+//! reach the wrong caller, so nobody is asked an ambiguous question.
 
 /// The destination of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum Route {
-    /// The caller of this call.
+    /// The destination is the caller of this call.
     Call(u64),
-    /// No call can have caused the question.
+    /// The destination is no call, because no call can have caused the question.
     Outside,
-    /// Calls of more than one caller can have caused the question.
+    /// The destination is unknown, because calls of more than one caller can have caused the question.
     Ambiguous,
 }
 
@@ -22,18 +22,18 @@ pub(in crate::client) struct Candidate {
     pub(in crate::client) caller: u64,
 }
 
-/// The origin of a question, as far as the transport knows it.
+/// The origin of a question, as far as the transport can determine it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum Origin {
     /// The question came on the HTTP stream of this call, or in its result.
     Call(u64),
-    /// The question came on a stream that belongs to no call, or to a call that is over.
+    /// The question came on a stream that belongs to no call, or that belongs to a call that is over.
     NoCall,
     Unknown,
 }
 
 impl Origin {
-    /// Returns the route of a question for which the calls in flight do not help.
+    /// Returns the destination of a question if the calls in flight are not taken into account.
     pub(in crate::client) fn known(self) -> Route {
         match self {
             Self::Call(key) => Route::Call(key),
@@ -47,7 +47,7 @@ pub(in crate::client) fn route(origin: Origin, in_flight: &[Candidate]) -> Route
     match (origin, in_flight) {
         (Origin::Unknown, []) => Route::Outside,
         (Origin::Unknown, [first, rest @ ..]) if rest.iter().all(|other| other.caller == first.caller) => {
-            // Any call of this caller would do, because the same person is asked. The latest call is used.
+            // Any call of this caller is suitable, because the same person is asked. The latest call is used.
             Route::Call(rest.last().unwrap_or(first).key)
         }
         _ => origin.known(),

@@ -1,25 +1,25 @@
-//! Limits the number of a server's requests that are answered at once. rmcp starts a task for each request, so an unlimited number would
-//! fill the memory, mainly if the server does not read the answers.
+//! Limits how many requests of a server are answered at the same time. rmcp starts a task for each request, so an unlimited number of
+//! requests would fill the memory. This happens mainly if the server does not read the answers.
 
 use std::collections::HashSet;
 
 use rmcp::model::RequestId;
 
-/// Maximum number of requests that are answered at once.
+/// Maximum number of requests that are answered at the same time.
 const MAX_REQUESTS: usize = 256;
-/// Maximum number of refusals that wait for a slow server or writer. Each takes a few hundred bytes.
+/// Maximum number of refusals that wait because the server or the writer is slow. Each refusal takes a few hundred bytes.
 pub(in crate::client) const MAX_REFUSALS: usize = 4_096;
-/// Longest id of a request. The answer repeats the id, and no server needs a longer one.
+/// Maximum length in bytes of a request's id. The answer repeats the id, and no server needs a longer one.
 const MAX_ID_BYTES: usize = 256;
 
 #[derive(Default)]
 pub(in crate::client) struct ServerRequests(HashSet<RequestId>);
 
-/// The decision about a request that was read.
+/// The decision about a server's request.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::client) enum Admission {
     HandOn,
-    /// The request is being answered already, or its id is not valid.
+    /// The request is already being answered, or its id is not valid. It is ignored.
     Skip,
     /// Too many requests are being answered.
     Refuse,

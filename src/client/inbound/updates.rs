@@ -1,5 +1,5 @@
-//! Updates of resources: each resource is reported once however often the server announces it, and no other notification displaces one. Of a
-//! resource that is subscribed to, none is left out.
+//! Updates of resources. A changed resource is reported once, however often the server announces the change before the report. Other
+//! notifications never cause an update to be dropped. For a subscribed resource, no update is dropped.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashSet, VecDeque};
@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep_until};
 use super::questions::Questions;
 use super::rate_limit::{NOTICES, RateLimiter};
 
-/// Most resources that wait to be reported beside those that are subscribed to. Only a flood has more: they are counted, and the count is
-/// reported.
+/// Maximum number of unreported resources that are not subscribed to. Only a flood of updates exceeds it. Further updates are counted,
+/// and their number is reported.
 const MAX_WAITING: usize = 256;
 
 /// A report to the listener.
@@ -23,17 +23,17 @@ enum Update {
     LeftOut(u64),
 }
 
-/// Resources whose change is not reported yet. This type does no I/O.
+/// Changed resources that have not been reported yet. This type does no I/O.
 #[derive(Debug)]
 struct PendingUpdates {
     limiter: RateLimiter,
     uris: VecDeque<String>,
-    /// The same, to be searched.
+    /// The same URIs as a set, for fast searches.
     known: HashSet<String>,
-    /// The resources that are subscribed to.
+    /// The resources with a subscription.
     subscribed: BTreeSet<String>,
     left_out: u64,
-    /// True while a task waits to report them at the allowed rate.
+    /// True while a task waits to report the resources at the allowed rate.
     has_task: bool,
 }
 
@@ -61,13 +61,13 @@ impl PendingUpdates {
         }
     }
 
-    /// Takes the next report if the rate limit allows one.
+    /// Returns and removes the next report, if the rate limit allows one.
     fn next(&mut self, now: Instant) -> Option<Update> {
         let is_empty = self.uris.is_empty() && self.left_out == 0;
         if is_empty || !self.limiter.admits(1, now) { None } else { self.take() }
     }
 
-    /// Takes the next report, ignoring the rate limit.
+    /// Returns and removes the next report, regardless of the rate limit.
     fn take(&mut self) -> Option<Update> {
         let left_out = std::mem::take(&mut self.left_out);
         if left_out > 0 {
@@ -78,7 +78,7 @@ impl PendingUpdates {
         Some(Update::Changed(uri))
     }
 
-    /// Returns the time at which the next report is allowed, and `None` if nothing waits.
+    /// Returns the time at which the next report is allowed. Returns `None` if there is nothing to report.
     fn due_at(&self) -> Option<Instant> {
         (!self.uris.is_empty() || self.left_out > 0).then(|| self.limiter.refills_at())
     }
@@ -97,12 +97,12 @@ impl Updates {
         Arc::new(Self { waiting, questions, runtime: Handle::current() })
     }
 
-    /// Notes that a resource is subscribed to.
+    /// Records that a resource has a subscription.
     pub(in crate::client) fn subscribe(&self, uri: &str) {
         self.waiting().subscribed.insert(uri.to_owned());
     }
 
-    /// Notes that a resource is no longer subscribed to.
+    /// Records that a resource no longer has a subscription.
     pub(in crate::client) fn unsubscribe(&self, uri: &str) {
         self.waiting().subscribed.remove(uri);
     }
@@ -119,7 +119,7 @@ impl Updates {
         }
     }
 
-    /// Reports at the allowed rate until nothing waits any more.
+    /// Reports at the allowed rate until there is nothing to report.
     async fn tell_later(self: Arc<Self>, mut due: Instant) {
         loop {
             sleep_until(due).await;
@@ -133,7 +133,7 @@ impl Updates {
         }
     }
 
-    /// Reports all waiting updates when the connection ends.
+    /// Reports all remaining updates when the connection ends.
     pub(in crate::client) fn end(&self) {
         self.tell_each(PendingUpdates::take);
     }
@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes updates until the rate limit allows no more.
+    /// Takes reports until the rate limit allows no more.
     fn told(waiting: &mut PendingUpdates, now: Instant) -> Vec<Update> {
         std::iter::from_fn(|| waiting.next(now)).collect()
     }

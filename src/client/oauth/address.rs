@@ -1,4 +1,4 @@
-//! Addresses that OAuth metadata may name. A public server must not make this machine send requests into its own private network.
+//! Checks addresses in OAuth metadata. A public server must not make this machine send requests into this machine's own private network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use url::{Host, Url};
 
 use super::super::proxies;
 
-/// The network that an address belongs to.
+/// The kind of network to which an address belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
     Public,
     Private,
     Loopback,
-    /// Link-local, multicast and reserved networks. Never allowed. On link-local addresses, clouds serve credentials.
+    /// Link-local, multicast and reserved networks. They are never allowed. One reason is that clouds serve credentials on link-local
+    /// addresses.
     Never,
 }
 
@@ -42,7 +43,7 @@ impl Reach {
         match address.segments() {
             [0, 0, 0, 0, 0, 0, 0, 1] => Self::Loopback,
             [0xfc00..=0xfdff, ..] => Self::Private,
-            // Unspecified, link-local, site-local, multicast, Teredo, local NAT64.
+            // These are unspecified, link-local, site-local, multicast, Teredo, and local NAT64 addresses.
             [0, 0, 0, 0, 0, 0, 0, 0] | [0xfe80..=0xffff, ..] | [0x2001, 0, ..] | [0x64, 0xff9b, 1, ..] => Self::Never,
             _ => Self::Public,
         }
@@ -58,7 +59,7 @@ impl Reach {
     }
 }
 
-/// Returns the IPv4 address that an IPv6 address contains, if it is a mapped, compatible, NAT64 or 6to4 address.
+/// Returns the IPv4 address inside an IPv6 address that is mapped, compatible, NAT64 or 6to4. Returns `None` for other addresses.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let join = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match address.segments() {
@@ -73,21 +74,21 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
 pub(super) struct Policy {
     base: Url,
     allow_insecure: bool,
-    /// Allowed networks, as bits. Bits are only added.
+    /// Networks that are allowed, as bits. Bits are added, but never removed.
     allowed: AtomicU8,
-    /// Hosts of proxies. A proxy may have a private address, because the operator configured it.
+    /// Hosts of the proxies. A proxy may have a private address, because the operator configured it.
     proxies: Vec<String>,
 }
 
 impl Policy {
-    /// Makes the policy for the server at `base`. The operator wrote this address, so it is trusted.
+    /// Makes the policy for the server at `base`. This address is trusted, because the operator wrote it.
     pub(super) fn new(base: Url, allow_insecure: bool) -> Self {
         let own = reach_of_literal(&base).unwrap_or(Reach::Public);
         let proxies = proxies::addresses().filter_map(|proxy| proxy_host(&proxy)).collect();
         Self { base, allow_insecure, allowed: AtomicU8::new(Reach::Public.bit() | own.bit()), proxies }
     }
 
-    /// Checks whether a request may be sent to a URL, without resolving its host name.
+    /// Checks, without resolving the host name, whether a request may be sent to a URL.
     pub(super) fn check(&self, url: &Url) -> Result<(), String> {
         let shown = origin_of(url);
         let literal = reach_of_literal(url);
@@ -105,8 +106,8 @@ impl Policy {
         }
     }
 
-    /// Records the IP address from which the server answered over TLS. If it is private, the authorization server may be private too. The host
-    /// name alone proves nothing, because the owner of a name decides where it points.
+    /// Records the IP address from which the server answered over TLS. If this address is private, the authorization server may have a
+    /// private address too. The host name alone proves nothing, because the name's owner decides to which address it resolves.
     pub(super) fn answered(&self, url: &Url, from: Option<SocketAddr>) {
         if let Some(from) = from.filter(|_| url.scheme() == "https" && url.host() == self.base.host() && self.proxies.is_empty()) {
             self.allowed.fetch_or(Reach::of(from.ip()).bit(), Ordering::Relaxed);
@@ -117,7 +118,7 @@ impl Policy {
         self.allowed.load(Ordering::Relaxed) & reach.bit() != 0
     }
 
-    /// Returns those of a name's addresses that may be reached.
+    /// Returns those addresses of a host name to which requests may be sent.
     fn filter(&self, name: &str, addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
         if self.proxies.iter().any(|proxy| proxy == name) {
             return addresses;
@@ -131,12 +132,12 @@ impl Policy {
     }
 }
 
-/// Returns scheme, host and port. Errors show no other part of a URL.
+/// Returns the scheme, host and port of a URL. Errors show no other part of a URL.
 pub(super) fn origin_of(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// Returns the network of an IP address or of `localhost`. Returns `None` for a name that has to be resolved.
+/// Returns the kind of network of an IP address or of `localhost`. Returns `None` for a host name that must be resolved.
 pub(super) fn reach_of_literal(url: &Url) -> Option<Reach> {
     match url.host()? {
         Host::Ipv4(address) => Some(Reach::of(address.into())),
@@ -156,7 +157,7 @@ fn normal(host: &str) -> String {
     host.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// Resolves names like the system does, and keeps only addresses that may be reached.
+/// Resolves host names as the system does, and only returns addresses to which requests may be sent.
 pub(super) struct Resolver(pub(super) Arc<Policy>);
 
 impl Resolve for Resolver {

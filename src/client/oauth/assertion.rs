@@ -1,6 +1,6 @@
 //! JWT assertions with which a client authenticates itself (RFC 7523), signed with ES256 or RS256.
 //!
-//! They are made with `ring`, which TLS already needs. The crate `jsonwebtoken` would add a second cryptographic library.
+//! The signatures are made with `ring`, which TLS already needs. The crate `jsonwebtoken` would add a second cryptographic library.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::config::SigningAlgorithm;
 
-/// Time for which an assertion is valid. It is used immediately, but clocks may differ.
+/// Time for which an assertion is valid. An assertion is used immediately, but the clocks of client and server may differ.
 const LIFETIME: Duration = Duration::from_mins(5);
 const BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const END: &str = "-----END PRIVATE KEY-----";
@@ -26,7 +26,7 @@ pub(super) enum Signer {
 }
 
 impl Signer {
-    /// Reads a PKCS#8 key in PEM format. Without `algorithm`, the type of the key decides.
+    /// Reads a PKCS#8 key in PEM format. If `algorithm` is `None`, the key's type determines the algorithm.
     pub(super) fn read(pem: &SecretString, algorithm: Option<SigningAlgorithm>) -> Result<Self, String> {
         let der = der(pem.expose_secret())?;
         let ecdsa = || EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der, &SystemRandom::new()).map(Self::Es256);
@@ -47,7 +47,7 @@ impl Signer {
         }
     }
 
-    /// Signs an assertion that identifies `client`. It is valid only for `audience` and for a short time.
+    /// Signs an assertion that identifies `client`. The assertion is only valid for `audience` and for a short time.
     pub(super) fn assertion(&self, client: &str, audience: &str, now: u64) -> Result<SecretString, String> {
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(|error| format!("the system gave no random bytes: {error}"))?;
@@ -74,7 +74,8 @@ impl Signer {
     }
 }
 
-/// Returns the key's bytes between the BEGIN and END lines. Escaped line ends (`\n`) are accepted, because environment variables often have them.
+/// Returns the key's bytes, which are encoded between the BEGIN and END lines. Escaped line ends (`\n`) are accepted, because environment
+/// variables often contain them.
 fn der(pem: &str) -> Result<Zeroizing<Vec<u8>>, String> {
     let inside = pem.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map(|(inside, _)| inside);
     let inside = inside.ok_or_else(|| {
@@ -106,7 +107,7 @@ pub(super) mod tests {
         (pem(document.as_ref()), key.public_key().as_ref().to_vec())
     }
 
-    /// Splits an assertion into its signed message, signature, header and claims.
+    /// Splits an assertion. Returns its signed message, its signature, its header and its claims.
     pub(crate) fn parts(assertion: &str) -> (String, Vec<u8>, Json, Json) {
         let (message, signature) = assertion.rsplit_once('.').unwrap();
         let (header, claims) = message.split_once('.').unwrap();

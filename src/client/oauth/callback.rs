@@ -13,22 +13,22 @@ use url::Url;
 
 use super::failure::Refusal;
 
-/// Path for clients that an authorization server knew before.
+/// Path for a client id that may also be known to other authorization servers. It is the same for all of them.
 pub(super) const PATH: &str = "/callback";
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
-/// Maximum number of connections at once. A browser opens a few; further connections wait.
+/// Maximum number of connections that are open at the same time. A browser opens a few. Further connections wait.
 const MAX_CONNECTIONS: usize = 16;
 const RECEIVED: &str = "The answer was received. You can close this page and go back to your agent.";
 const NOT_FOUND: &str = "There is nothing here.";
 
-/// The authorization server's answer, which the browser brings in the redirect URL.
+/// The authorization server's answer. The browser sends it in the redirect URL.
 #[derive(Debug, Clone)]
 pub(super) enum Answer {
     Code {
         code: SecretString,
-        /// Issuer from the parameter `iss` (RFC 9207).
+        /// Issuer in the parameter `iss` (RFC 9207).
         issuer: Option<String>,
     },
     Refused {
@@ -37,12 +37,12 @@ pub(super) enum Answer {
     },
 }
 
-/// Parses the answer to the authorization request with `state`. Returns `None` for any other URL.
+/// Parses the answer to the authorization request that has this `state`. Returns `None` for any other URL.
 pub(super) fn read_answer(url: &Url, state: &SecretString) -> Option<Answer> {
     let mut found = [const { None::<String> }; 5];
     for (key, value) in url.query_pairs() {
         let index = ["state", "code", "error", "error_description", "iss"].iter().position(|known| *known == key);
-        // A parameter must not occur twice (RFC 6749, 3.1), because it would be unclear which value is meant.
+        // A parameter must not occur twice (RFC 6749, 3.1), because it would be unclear which of its values to use.
         if index.is_some_and(|index| found[index].replace(value.into_owned()).is_some()) {
             return None;
         }
@@ -58,14 +58,14 @@ pub(super) fn read_answer(url: &Url, state: &SecretString) -> Option<Answer> {
     }
 }
 
-/// Listener for one answer. Dropping it closes the port.
+/// Listener for one answer. Dropping the listener closes its port.
 pub(super) struct Callback {
     listener: TcpListener,
     redirect_uri: Url,
 }
 
 impl Callback {
-    /// Listens on the given port, or on any free port, for answers at a path.
+    /// Listens for answers at a path. Uses the given port, or any free port if none is given.
     pub(super) async fn bind(port: Option<u16>, path: &str) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or_default())).await?;
         let port = listener.local_addr()?.port();
@@ -77,7 +77,7 @@ impl Callback {
         &self.redirect_uri
     }
 
-    /// Waits for the answer with `state`. All other requests get HTTP 404.
+    /// Waits for the answer that has this `state`. All other requests get HTTP 404.
     pub(super) async fn answer(self, state: &SecretString) -> Answer {
         let mut connections = JoinSet::new();
         loop {
@@ -100,7 +100,7 @@ impl Callback {
     }
 }
 
-/// Answers one request of a browser with a page.
+/// Answers one request of a browser with a page. Returns the authorization server's answer if the request contains it.
 async fn serve(mut stream: TcpStream, base: &Url, state: &SecretString) -> Option<Answer> {
     let request = read_request(&mut stream).await?;
     let answer = target(&request)
@@ -115,7 +115,7 @@ async fn serve(mut stream: TcpStream, base: &Url, state: &SecretString) -> Optio
          Referrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\nContent-Security-Policy: default-src 'none'\r\nConnection: close\r\n\r\n",
         page.len()
     );
-    // The answer counts even if the browser has closed the connection.
+    // The answer is used even if the browser has already closed the connection.
     if stream.write_all(format!("{head}{page}").as_bytes()).await.is_ok() {
         let _ = stream.shutdown().await;
     }
@@ -135,7 +135,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(request)
 }
 
-/// Returns the request target of a GET request.
+/// Returns the request target of a GET request. Returns `None` for other requests.
 fn target(request: &[u8]) -> Option<&str> {
     let line = request.split(|byte| *byte == b'\r').next()?;
     let (target, version) = std::str::from_utf8(line).ok()?.strip_prefix("GET ")?.split_once(' ')?;

@@ -1,29 +1,30 @@
-//! Decisions about a token, as functions without side effects.
+//! Decisions about tokens, as functions without side effects.
 
 use secrecy::SecretString;
 
-/// Time before its expiry at which a token is renewed.
+/// Remaining lifetime at which a token is renewed.
 const MARGIN_SECONDS: u64 = 30;
-/// Age from which a token counts as accepted. A later refusal is then a new event, and not a result of the last renewal.
+/// Age from which a token is treated as accepted by the server. A later refusal is then treated as a new event, and not as a failure of
+/// the last renewal.
 const PROVEN_SECONDS: u64 = 60;
 const MAX_STEP_UPS: u8 = 2;
 
 /// The reason why a token was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The token was stored earlier, or it replaced a token that was about to expire.
+    /// The token was stored earlier, or it replaced a token that would soon have expired.
     Known,
-    /// The previous token was refused, and then renewed.
+    /// The previous token was refused, and this token is its renewal.
     Renewed,
-    /// The renewed token was refused, or there was none. A person or the client itself then authorized this token.
+    /// A person or the client itself authorized this token. Before that, the renewed token was refused, or there was no token.
     Authorized,
 }
 
-/// History of a token.
+/// The history of a token, from which the reaction to its refusal is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TokenHistory {
     pub(super) cause: Cause,
-    /// Number of requests for more scopes in a row.
+    /// Number of consecutive requests for more scopes.
     pub(super) step_ups: u8,
     /// Time at which the token was requested, in seconds since 1970.
     pub(super) since: u64,
@@ -39,7 +40,7 @@ impl TokenHistory {
     }
 }
 
-/// The server's challenge to a request.
+/// A challenge, with which the server refuses a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Challenge {
     /// The server answered with status 401.
@@ -55,11 +56,12 @@ pub(super) enum Plan {
     Authorize {
         step_ups: u8,
     },
-    /// No new token is requested, because the server would probably refuse it as well.
+    /// Requests no new token, because the server would probably refuse the new token too.
     GiveUp,
 }
 
-/// Decides the reaction. `history` is the history of the refused token, if one was sent. A renewal needs no person.
+/// Decides the reaction to a challenge. `history` is the history of the refused token. It is `None` if no token was sent. `renewable` is
+/// true if the token can be renewed without a person.
 pub(super) fn plan(challenge: &Challenge, history: Option<TokenHistory>, renewable: bool, now: u64) -> Plan {
     let history = history.filter(|history| !history.is_proven(now));
     match (challenge, history) {
@@ -71,20 +73,20 @@ pub(super) fn plan(challenge: &Challenge, history: Option<TokenHistory>, renewab
     }
 }
 
-/// Freshness of a token.
+/// The freshness of a token: whether it can be used, or must be renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Freshness {
     Fresh,
-    /// The token is still valid, but should be renewed first.
+    /// The token is still valid, but should be renewed before it is used.
     Due,
     Expired,
 }
 
-/// Returns the freshness of a token. `lifetime` is `None` if the authorization server did not name it.
+/// Returns the freshness of a token. `lifetime` is `None` if the authorization server did not give it.
 pub(super) fn freshness(received_at: u64, lifetime: Option<u64>, now: u64) -> Freshness {
     let Some(lifetime) = lifetime else { return Freshness::Fresh };
     let left = lifetime.saturating_sub(now.saturating_sub(received_at));
-    // The margin is shorter for a short lifetime. Otherwise such a token would be renewed before every request.
+    // For a short lifetime, the margin is shorter. With the full margin, such a token would be renewed before every request.
     let margin = MARGIN_SECONDS.min(lifetime / 2);
     match left {
         0 => Freshness::Expired,
@@ -93,7 +95,7 @@ pub(super) fn freshness(received_at: u64, lifetime: Option<u64>, now: u64) -> Fr
     }
 }
 
-/// Returns the union of both lists. The order of the scopes is kept.
+/// Returns the union of both lists. The scopes keep their order.
 pub(super) fn union(granted: &[String], wanted: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for scope in granted.iter().chain(wanted) {
@@ -113,22 +115,22 @@ pub(super) fn given_up(challenge: &Challenge) -> String {
     }
 }
 
-/// The step before a request can be sent.
+/// The next step towards sending a request.
 pub(super) enum NextStep {
     Send(SecretString),
     Nothing,
-    /// Do this work first.
+    /// This work must be done first.
     First(Work),
 }
 
-/// The work of one token task.
+/// Work that one token task does.
 #[derive(Clone)]
 pub(super) enum Work {
-    /// Load a stored token. First, the server is asked for the name of its issuer.
+    /// Loads a stored token. For this, the task first asks the server for the name of its issuer.
     Load,
-    /// Renew a token that is about to expire.
+    /// Renews a token that will soon expire, or that has expired.
     Renew,
-    /// React to the refusal of a request.
+    /// Reacts to the refusal of a request.
     Answer { challenge: Challenge, header: String, used: Option<SecretString> },
 }
 

@@ -21,13 +21,14 @@ pub(super) struct Discovery {
     pub(super) manager: AuthorizationManager,
     pub(super) metadata: AuthorizationMetadata,
     pub(super) issuer: Issuer,
-    /// Scopes that the challenge or the metadata names.
+    /// Scopes that the challenge or the metadata lists.
     pub(super) scopes: Vec<String>,
-    /// False for a server of MCP 2025-03-26 without metadata. Its endpoints are default paths.
+    /// True if the authorization server publishes metadata. A server of MCP 2025-03-26 may have no metadata; its endpoints are then at
+    /// default paths.
     is_published: bool,
 }
 
-/// Discovers the authorization server, starting from a challenge if there is one.
+/// Finds the authorization server. Starts from a challenge if there is one.
 pub(super) async fn discover(http: &Arc<Http>, base: &Url, challenge: Option<&str>) -> Result<Discovery, Problem> {
     quiet(async {
         let mut manager = AuthorizationManager::new_with_oauth_http_client(base.clone(), Arc::clone(http) as _).await?;
@@ -46,16 +47,17 @@ pub(super) async fn discover(http: &Arc<Http>, base: &Url, challenge: Option<&st
 }
 
 impl Discovery {
-    /// Checks that the metadata announces S256. MCP requires it, and rmcp accepts metadata without it.
+    /// Checks that the metadata announces the PKCE method S256. MCP requires this, but rmcp also accepts metadata without it.
     pub(super) fn check_pkce(&self) -> Result<(), Problem> {
         let methods = self.metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
         if methods.iter().any(|method| method == "S256") || !self.is_published { Ok(()) } else { Err(Problem::failed(PKCE)) }
     }
 
-    /// Checks that an answer of the authorization page can be told from an answer of another authorization server. A malicious server could name the
-    /// page of an honest one, and would be sent the code that a person allows there (RFC 9700, 4.4).
+    /// Checks that an answer of the authorization page cannot be confused with an answer of another authorization server. A malicious MCP
+    /// server could name the page of an honest authorization server as its own. It would then receive the code that a person allows there
+    /// (RFC 9700, 4.4).
     pub(super) fn check_page(&self, settings: &OAuthSettings) -> Result<(), Problem> {
-        // A person has approved an issuer of the config, and `discover` has compared it.
+        // If the config names an issuer, a person has approved it, and `discover` has compared it with the issuer that was found.
         if self.names_issuer() || settings.issuer.is_some() {
             return Ok(());
         }
@@ -71,33 +73,37 @@ impl Discovery {
         )))
     }
 
-    /// Returns whether a person must confirm the issuer before a login. A client that other authorization servers know too has one redirect URI for
-    /// all of them. So an issuer that only the MCP server has named could redirect the person to the page of another one, and use the code of it.
+    /// Returns whether a person must confirm the issuer before a login. A client that other authorization servers also know has the same
+    /// redirect URI for all of them. Suppose that only the MCP server has named the issuer. Such an issuer could redirect the person to
+    /// the page of another authorization server, and use the code from that page.
     pub(super) fn needs_confirmation(&self, settings: &OAuthSettings) -> bool {
         self.is_known_elsewhere(settings) && !self.names_issuer() && settings.issuer.is_none()
     }
 
-    /// Returns whether the client may be known to other authorization servers: it was not registered here.
+    /// Returns whether other authorization servers may know the client too. This is possible if the client was not registered here.
     pub(super) fn is_known_elsewhere(&self, settings: &OAuthSettings) -> bool {
         settings.client_id.is_some() || (settings.client_metadata_url.is_some() && self.takes_client_documents())
     }
 
-    /// Returns whether each answer of the authorization page promises to name its issuer. rmcp then refuses an answer that does not.
+    /// Returns whether the authorization server promises that each answer of its page names the issuer. rmcp then refuses an answer
+    /// without an issuer.
     fn names_issuer(&self) -> bool {
         self.metadata.additional_fields.get(NAMES_ISSUER).and_then(Json::as_bool).unwrap_or(false)
     }
 
-    /// Returns whether the authorization server accepts a client metadata document in place of a registration (SEP-991).
+    /// Returns whether the authorization server accepts a client metadata document instead of a registration (SEP-991).
     pub(super) fn takes_client_documents(&self) -> bool {
         self.metadata.additional_fields.get("client_id_metadata_document_supported").and_then(Json::as_bool).unwrap_or(false)
     }
 
-    /// Returns whether the scope `offline_access` is offered. Some authorization servers issue a refresh token only with this scope (SEP-2207).
+    /// Returns whether the authorization server offers the scope `offline_access`. Some authorization servers only issue a refresh token
+    /// with this scope (SEP-2207).
     pub(super) fn has_offline_access(&self) -> bool {
         self.metadata.scopes_supported.iter().flatten().any(|scope| scope == OFFLINE_ACCESS)
     }
 
-    /// Returns the resource of a token (RFC 8707). It is read from an authorization URL, because rmcp does not expose it otherwise.
+    /// Returns the resource for which tokens are requested (RFC 8707). It is read from an authorization URL, because rmcp does not expose
+    /// it in another way.
     pub(super) async fn resource(&mut self, base: &Url) -> String {
         let page = quiet(async {
             self.manager.configure_client(OAuthClientConfig::new("resource", base.as_str())).ok()?;
@@ -108,11 +114,11 @@ impl Discovery {
     }
 }
 
-/// Field of the metadata that promises the issuer in each answer (RFC 9207).
+/// Metadata field with which an authorization server promises that each answer names the issuer (RFC 9207).
 const NAMES_ISSUER: &str = "authorization_response_iss_parameter_supported";
 pub(super) const OFFLINE_ACCESS: &str = "offline_access";
 
-/// Runs work without logging, because rmcp logs authorization codes and token fields.
+/// Runs work without logging, because rmcp would log authorization codes and fields of tokens.
 pub(super) fn quiet<F: Future>(work: F) -> impl Future<Output = F::Output> {
     work.with_subscriber(NoSubscriber::default())
 }
@@ -121,7 +127,8 @@ pub(super) fn parameter(url: &Url, name: &str) -> Option<String> {
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-/// Checks that the metadata was loaded from an address that belongs to its issuer. Otherwise any host could claim to be any issuer.
+/// Checks that the metadata was loaded from an address that belongs to its issuer. Without this check, any host could claim to be any
+/// issuer.
 fn check_place(metadata: &AuthorizationMetadata, http: &Http) -> Result<(), Problem> {
     let issuer = metadata.issuer.as_deref().unwrap_or_default();
     let document = http.last_document();
@@ -134,7 +141,7 @@ fn check_place(metadata: &AuthorizationMetadata, http: &Http) -> Result<(), Prob
 
 fn issuer_of(metadata: &AuthorizationMetadata, http: &Http) -> Result<Issuer, Problem> {
     let endpoint = Url::parse(&metadata.token_endpoint).map_err(|_| Problem::failed("its token endpoint is not a URL"))?;
-    // The endpoint is checked here, so that no person is asked for an authorization that could not be used.
+    // The endpoint is checked now, so that no person is asked for an authorization that cannot be used later.
     http.check(&endpoint).map_err(|problem| Problem::failed(format!("its token endpoint cannot be used: {problem}")))?;
     let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported").and_then(Json::as_array);
     let texts = |list: &Vec<Json>| list.iter().filter_map(Json::as_str).map(ToOwned::to_owned).collect();

@@ -1,4 +1,5 @@
-//! Requests to a token endpoint, for renewals and for client credentials. rmcp exchanges authorization codes.
+//! Requests to a token endpoint for renewals and client credentials. Authorization codes are not handled here, because rmcp exchanges
+//! them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,19 +16,19 @@ use super::store::Client;
 
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// The data of an authorization server that a token request needs.
+/// Data of an authorization server that a token request needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Issuer {
-    /// The issuer in the metadata. Without metadata, the origin of the token endpoint.
+    /// The issuer that the metadata names. If there is none, the origin of the token endpoint.
     pub(super) name: String,
     pub(super) token_endpoint: String,
-    /// `token_endpoint_auth_methods_supported`.
+    /// Value of `token_endpoint_auth_methods_supported` in the metadata.
     pub(super) methods: Option<Vec<String>>,
 }
 
-/// Client authentication at the token endpoint.
+/// Proof with which the client authenticates itself at the token endpoint.
 pub(super) enum Proof<'a> {
-    /// The client authenticates with its secret. A public client has none, and sends only its id.
+    /// The client authenticates with its secret. A public client has no secret, and only sends its id.
     Secret(&'a Client),
     Assertion(SecretString),
 }
@@ -38,7 +39,7 @@ pub(super) struct Granted {
     pub(super) access: SecretString,
     pub(super) refresh: Option<SecretString>,
     pub(super) lifetime: Option<u64>,
-    /// Scopes of the token. `None` means the requested scopes (RFC 6749, 5.1).
+    /// Scopes of the token. `None` means that the requested scopes were granted (RFC 6749, 5.1).
     pub(super) scopes: Option<Vec<String>>,
 }
 
@@ -46,7 +47,7 @@ impl Granted {
     pub(super) fn read(body: &Json) -> Option<Self> {
         let text = |key: &str| body.get(key).and_then(Json::as_str).filter(|text| !text.is_empty());
         let bearer = body.get("token_type").and_then(Json::as_str).is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
-        // Some authorization servers send the number as a string, or with a fraction.
+        // Some authorization servers send the number as a string or with a fraction.
         let seconds = |json: &Json| json.to_string().trim_matches('"').split('.').next()?.parse().ok();
         Some(Self {
             access: text("access_token").filter(|_| bearer)?.into(),
@@ -58,7 +59,7 @@ impl Granted {
     }
 }
 
-/// Requests a token. `fields` are the form fields of the grant. The function adds the client authentication.
+/// Requests a token. `fields` are the form fields of the grant. This function adds the client authentication to them.
 pub(super) async fn request(http: &Http, issuer: &Issuer, proof: Proof<'_>, fields: &[(&str, &str)]) -> Result<Granted, Problem> {
     let request = written(issuer, &proof, fields)?;
     let secrets = secrets_of(&request);
@@ -89,7 +90,7 @@ fn written(issuer: &Issuer, proof: &Proof<'_>, fields: &[(&str, &str)]) -> Resul
     Ok(request)
 }
 
-/// Adds client authentication to the form, or returns the header for it.
+/// Adds the client authentication to the form. If it must be sent in a header instead, returns the header's value.
 fn authenticate(form: &mut Serializer<'_, String>, issuer: &Issuer, proof: &Proof<'_>) -> Option<SecretString> {
     match proof {
         // No `client_id` is needed, because the assertion names the client (RFC 7523, 3).
@@ -106,7 +107,7 @@ fn authenticate(form: &mut Serializer<'_, String>, issuer: &Issuer, proof: &Proo
             None
         }
         Proof::Secret(Client { id, secret: Some(secret), .. }) => {
-            // The id and the secret are form-encoded first (RFC 6749, 2.3.1).
+            // The id and the secret must be form-encoded before base64 is applied (RFC 6749, 2.3.1).
             let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
             let pair = format!("{}:{}", encode(id), encode(secret.expose_secret()));
             Some(SecretString::from(format!("Basic {}", STANDARD.encode(pair))))
@@ -114,7 +115,7 @@ fn authenticate(form: &mut Serializer<'_, String>, issuer: &Issuer, proof: &Proo
     }
 }
 
-/// Returns whether the secret is sent in the form. Without metadata, it is sent in the `Authorization` header (RFC 8414).
+/// Returns whether the client's secret is sent in the form. Without metadata, it is sent in the `Authorization` header (RFC 8414).
 fn posts_secret(issuer: &Issuer) -> bool {
     let names = |method: &str| issuer.methods.iter().flatten().any(|known| known == method);
     names("client_secret_post") && !names("client_secret_basic")

@@ -1,4 +1,4 @@
-//! Failures to get a token. The texts of an authorization server are not trusted, and may repeat the secrets that it was sent.
+//! Failures of getting a token. Texts of an authorization server are not trusted, and may repeat secrets that were sent to it.
 
 use rmcp::transport::auth::AuthError;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -7,7 +7,7 @@ use url::form_urlencoded::byte_serialize;
 
 use crate::error::{Error, MissingCallback};
 
-/// Shortest secret that is redacted. A shorter secret is likely to be a part of other words.
+/// Minimum length of a secret that is redacted. A shorter secret is probably part of other words too.
 const MIN_SECRET_CHARS: usize = 4;
 
 /// An OAuth error answer (RFC 6749, 5.2).
@@ -23,7 +23,7 @@ impl Refusal {
         Some(Self { error: text("error")?, description: text("error_description") })
     }
 
-    /// Returns whether the refused grant or client will always be refused. Only a new authorization can help then.
+    /// Returns whether the refused grant or client will always be refused. If so, only a new authorization can help.
     pub(super) fn is_definite(&self) -> bool {
         matches!(self.error.as_str(), "invalid_grant" | "invalid_client" | "unauthorized_client" | "unsupported_grant_type")
     }
@@ -34,13 +34,13 @@ impl Refusal {
 pub(super) enum Problem {
     /// The authorization server answered with an error.
     Refused(Refusal),
-    /// No usable answer came.
+    /// There was no usable answer.
     Failed(String),
-    /// A person would have to authorize, but nobody can be asked.
+    /// A person must authorize, but nobody can be asked.
     NobodyToAsk,
-    /// A person would have to confirm the issuer, but nobody can be asked.
+    /// A person must confirm the issuer, but nobody can be asked.
     NobodyToConfirm,
-    /// The server's tokens were forgotten since the work began.
+    /// The server's tokens were forgotten after the work had begun.
     Forgotten,
     /// The server is no longer approved.
     Unapproved,
@@ -51,7 +51,7 @@ impl Problem {
         Self::Failed(problem.into())
     }
 
-    /// Returns whether the same request would fail again.
+    /// Returns whether the same request would certainly fail again.
     pub(super) fn is_definite(&self) -> bool {
         match self {
             Self::Refused(refusal) => refusal.is_definite(),
@@ -60,7 +60,7 @@ impl Problem {
         }
     }
 
-    /// Removes secrets that an authorization server may have repeated.
+    /// Replaces secrets that an authorization server may have repeated.
     pub(super) fn without(self, secrets: &[SecretString]) -> Self {
         match self {
             Self::Refused(Refusal { error, description }) => Self::Refused(Refusal {
@@ -72,7 +72,7 @@ impl Problem {
         }
     }
 
-    /// Converts the problem to the error that a person reads.
+    /// Converts the problem to an error for a person.
     pub(super) fn into_error(self, server: &str, issuer: Option<&str>) -> Error {
         let text = match self {
             Self::NobodyToAsk => return Error::authorization_required(server, issuer, MissingCallback::Page),
@@ -86,7 +86,7 @@ impl Problem {
     }
 }
 
-/// Converts rmcp's errors to texts without secrets, because rmcp's own texts may quote a response body.
+/// Converts rmcp's errors to texts without secrets. rmcp's own texts are not used, because they may quote a response body.
 impl From<AuthError> for Problem {
     fn from(error: AuthError) -> Self {
         Self::Failed(match error {
@@ -118,7 +118,7 @@ impl From<AuthError> for Problem {
 const FORGOTTEN: &str = "its tokens were forgotten while this was under way, as its approval was taken back: nothing was kept. Approve the server, then call again";
 pub(super) const PKCE: &str = "the authorization server does not announce PKCE with S256 (code_challenge_methods_supported), and without PKCE an authorization code can be stolen";
 
-/// Replaces secrets in a text.
+/// Returns the text with its secrets replaced by `***`.
 pub(super) fn without(text: &str, secrets: &[SecretString]) -> String {
     let known = secrets.iter().map(SecretString::expose_secret).filter(|secret| secret.len() >= MIN_SECRET_CHARS);
     known.fold(text.to_owned(), |text, secret| {

@@ -1,5 +1,5 @@
-//! Generations of a server's tokens: forgetting them begins a new one, for every process. A login, a renewal or a person's yes that began in
-//! an earlier generation stores nothing.
+//! Generations of a server's tokens. When the tokens are forgotten, a new generation begins for every process. A login, a renewal or a
+//! person's confirmation that began in an earlier generation is not stored.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -8,32 +8,33 @@ use std::time::Duration;
 
 use crate::files;
 
-/// Longest wait for the lock of a server's generation. It is held while one file is written.
+/// Longest wait for the lock of a server's generation. A process holds the lock while it writes one file.
 const LOCK_TIME: Duration = Duration::from_secs(5);
 const ID_BYTES: usize = 16;
-/// Largest file of a generation: its id in hexadecimal digits.
+/// Maximum size of a generation's file. The file contains an id in hexadecimal digits.
 const MAX_FILE_BYTES: u64 = 2 * ID_BYTES as u64;
 
-/// The generation in which something began; `None` where it could not be read.
+/// The generation in which some work began. `None` if the generation could not be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Generation(Option<Vec<u8>>);
 
 impl Generation {
-    /// Returns whether the tokens of this generation were forgotten, as far as that is known.
+    /// Returns whether the tokens of this generation were forgotten. Returns `false` if this is not known.
     pub(super) fn is_over(&self, now: &Self) -> bool {
         matches!((&self.0, &now.0), (Some(began), Some(now)) if began != now)
     }
 }
 
-/// The outcome of storing something.
+/// The outcome of storing a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stored {
     Kept,
-    /// The server's tokens were forgotten since it began: it is not stored.
+    /// The value was not stored, because the server's tokens were forgotten after the work had begun.
     Forgotten,
 }
 
-/// The file of one server's generation. There is none before its tokens are forgotten for the first time.
+/// The file that contains the current generation of one server. It does not exist before the server's tokens are forgotten for the first
+/// time.
 #[derive(Debug, Clone)]
 pub(super) struct GenerationFile {
     folder: PathBuf,
@@ -45,12 +46,12 @@ impl GenerationFile {
         Self { folder: folder.to_owned(), name }
     }
 
-    /// Reads the generation that counts now. Creates the folder, as [`Self::renew`] changes nothing where there is none.
+    /// Reads the current generation. Creates the folder, because [`Self::renew`] changes nothing if there is no folder.
     pub(super) fn current(&self) -> Generation {
         Generation(files::private_folder(&self.folder).and_then(|_| self.read()).ok())
     }
 
-    /// Writes, unless the tokens were forgotten since `began`. Blocks.
+    /// Calls `write` unless the tokens were forgotten since `began`. Blocks the thread.
     pub(super) fn unless_over(&self, began: &Generation, write: impl FnOnce() -> io::Result<()>) -> io::Result<Stored> {
         let Generation(Some(began)) = began else { return Err(io::Error::other("the folder of tokens could not be used when this began")) };
         files::private_folder(&self.folder)?;
@@ -61,13 +62,13 @@ impl GenerationFile {
         write().map(|()| Stored::Kept)
     }
 
-    /// Begins a new generation, then removes what the earlier ones stored. Blocks.
+    /// Begins a new generation, and then removes the data of earlier generations. Blocks the thread.
     pub(super) fn renew(&self, remove: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         match fs::metadata(&self.folder) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             _ => {}
         }
-        // Whatever fails of these, the others are done.
+        // All steps are done, even if one of them fails.
         let lock = files::lock_within(&self.path("lock"), LOCK_TIME);
         let begun = new_id().and_then(|id| files::replace(&self.path("forgotten"), id.as_bytes(), files::Writing::Durable));
         let removed = remove();

@@ -1,4 +1,4 @@
-//! HTTP client for all OAuth requests, including those of rmcp. It limits time, size and addresses, and follows no redirects.
+//! HTTP client for all OAuth requests, including rmcp's requests. It limits times, sizes and addresses, and follows no redirects.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, OnceLock};
@@ -19,9 +19,9 @@ use super::sent::secrets_of;
 
 const TIME: Duration = Duration::from_secs(10);
 const MAX_BODY_BYTES: usize = 1024 * 1024;
-/// Largest token or client secret that is accepted. Real ones are smaller, as they must fit into a header.
+/// Maximum length of a token or client secret that is accepted. Real ones are shorter, because they must fit into a header.
 const MAX_SECRET_BYTES: usize = 16 * 1024;
-/// Fields of an answer that become secrets of this program.
+/// Fields of an answer whose values are secrets.
 const SECRET_FIELDS: [&str; 3] = ["access_token", "refresh_token", "client_secret"];
 
 /// HTTP client for the OAuth requests of one MCP server.
@@ -29,7 +29,7 @@ pub(super) struct Http {
     client: reqwest::Client,
     policy: Arc<Policy>,
     on_secret: OnSecret,
-    /// Failure of the last POST. It is kept here because rmcp's error does not contain the details.
+    /// Failure of the last POST request. It is stored here because rmcp's error does not contain the details.
     failure: Mutex<Option<Problem>>,
     last_get: Mutex<LastDocument>,
 }
@@ -42,7 +42,7 @@ struct LastDocument {
     is_redirected: bool,
 }
 
-/// The reason why a request got no answer. Shows only the origin of a URL.
+/// The reason why a request got no answer. The text shows only the origin of a URL.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct NoAnswer(String);
@@ -54,7 +54,7 @@ impl Http {
             .tls_backend_preconfigured(tls(base.scheme() == "https")?)
             .timeout(TIME)
             .connect_timeout(TIME)
-            // rmcp itself follows redirects of metadata requests, within one origin. No other request is redirected.
+            // rmcp itself follows redirects of metadata requests, if they stay within one origin. Other requests are not redirected.
             .redirect(reqwest::redirect::Policy::none())
             // Requests are not retried, because a code or a refresh token can only be used once.
             .retry(reqwest::retry::never())
@@ -67,12 +67,13 @@ impl Http {
         Ok(Self { client, policy, on_secret, failure: Mutex::default(), last_get: Mutex::default() })
     }
 
-    /// Takes the failure of the last POST.
+    /// Returns the failure of the last POST request, and removes it.
     pub(super) fn take_failure(&self) -> Option<Problem> {
         self.failure.lock().take()
     }
 
-    /// Returns the URL of the last requested document. After a redirect, this is the first URL.
+    /// Returns the URL of the metadata document that was requested last. If the request was redirected, returns the URL before the
+    /// redirects.
     pub(super) fn last_document(&self) -> Option<Url> {
         self.last_get().first.clone()
     }
@@ -85,7 +86,7 @@ impl Http {
         self.policy.check(url)
     }
 
-    /// Sends a request. Its secrets are reported before, because the answer may repeat them.
+    /// Sends a request. Its secrets are reported before it is sent, because the answer may repeat them.
     pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, NoAnswer> {
         let is_post = request.method() == Method::POST;
         let secrets = if is_post { secrets_of(&request) } else { Vec::new() };
@@ -152,7 +153,8 @@ async fn read(url: &Url, mut response: reqwest::Response) -> Result<Response<Vec
     Ok(answer)
 }
 
-/// Returns what is wrong with an answer whose token or client secret is too long. Each becomes a secret that every text is searched for.
+/// Returns a description of the problem if a token or client secret in the answer is too long. The length is limited because every text
+/// is searched for each of these secrets.
 fn too_long(body: &Json) -> Option<String> {
     let bytes = |field: &&str| body.get(field).and_then(Json::as_str).map_or(0, str::len);
     let field = SECRET_FIELDS.iter().find(|field| bytes(field) > MAX_SECRET_BYTES)?;
@@ -167,7 +169,7 @@ fn failed(url: &Url, error: reqwest::Error) -> NoAnswer {
     NoAnswer(format!("{origin} cannot be reached: {}", chain(&error.without_url())))
 }
 
-/// Joins an error with its causes, because the outermost text often only says that the request failed.
+/// Joins an error's text with the texts of its causes, because the outermost text often only says that the request failed.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -178,8 +180,8 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Returns TLS settings with this machine's certificate authorities. They are read only once, because there are hundreds. A machine without
-/// any can still connect to itself.
+/// Returns TLS settings with this machine's certificate authorities. The certificates are only read once, because there are hundreds of
+/// them. A machine without certificates can still connect to itself.
 fn tls(needs_certificates: bool) -> Result<rustls::ClientConfig, String> {
     static TRUSTING: OnceLock<rustls::ClientConfig> = OnceLock::new();
     if let Some(config) = TRUSTING.get() {

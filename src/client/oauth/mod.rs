@@ -1,10 +1,11 @@
-//! Tokens for servers over HTTP. rmcp's `auth` module implements OAuth 2.1: it finds authorization servers, registers clients and exchanges
-//! codes. This module decides who is asked, how often and how long, stores the tokens, and provides the HTTP client of every request.
+//! Tokens for servers over HTTP. rmcp's `auth` module implements OAuth 2.1: it finds authorization servers, registers clients and
+//! exchanges codes. This module decides which person is asked, how often, and for how long. It also stores the tokens, and provides the
+//! HTTP client for all requests.
 //!
-//! [`OAuth`] (`source`) holds one token and runs at most one token task. A token task is a background task that loads, renews or requests a token
-//! (`token_manager`). All callers that need a token wait for the same token task, which asks the owner of the request that started it (`task_owner`).
-//! If a caller stops waiting, the token task continues, so that a person who is being asked can still answer. The decisions are pure functions in
-//! `decide`.
+//! [`OAuth`] (`source`) holds one token and runs at most one token task. A token task is a background task that loads, renews or requests
+//! a token (`token_manager`). All callers that need a token wait for the same token task. If a person must be asked, the token task asks
+//! the owner of the request that started it (`task_owner`). If a caller stops waiting, the token task continues, so that a person who is
+//! being asked can still answer. The decisions are pure functions in `decide`.
 
 mod address;
 mod assertion;
@@ -52,33 +53,33 @@ pub struct AuthorizationPrompt {
     pub issuer: String,
 }
 
-/// A question to a person: may a credential of the config be sent to an issuer that the config does not name?
+/// A question to a person: may this issuer receive a credential from the config, although the config does not name the issuer?
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuerPrompt {
     pub server: String,
     /// The authorization server that the MCP server has named.
     pub issuer: String,
-    /// Client id of the credential.
+    /// Id of the client to which the credential belongs.
     pub client_id: String,
     pub credential: Credential,
 }
 
-/// Callback for each new token and secret. It is called before the secret is used, so that the secret can be redacted.
+/// Callback that receives each new token and secret. It is called before a secret is used, so that the secret can be redacted.
 pub type OnSecret = Arc<dyn Fn(&SecretString) + Send + Sync>;
 
-/// Function that fails if the server is no longer approved. It is called before a token is requested and before one is stored.
+/// Function that fails if the server is no longer approved. It is called before a token is requested, and before a token is stored.
 pub type CheckApproved = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
-/// Callbacks and store of an [`OAuth`]. They belong to no caller: each request has an owner, who is asked
+/// Callbacks and store of an [`OAuth`]. They belong to no caller. If a person must be asked, the request's owner is asked
 /// ([`RequestOwner`](crate::client::RequestOwner)).
 #[derive(Clone)]
 pub struct OAuthContext {
-    /// The server's key ([`ServerDefinition::key`](crate::config::ServerDefinition::key)), under which its tokens are stored.
+    /// Key of the server ([`ServerDefinition::key`](crate::config::ServerDefinition::key)). Its tokens are stored under this key.
     pub key: String,
     pub store: TokenStore,
     pub check_approved: CheckApproved,
     pub on_secret: OnSecret,
-    /// True if HTTP without TLS is allowed to other machines (`allowInsecureHttp`).
+    /// True if HTTP without TLS to other machines is allowed (`allowInsecureHttp`).
     pub allow_insecure: bool,
 }
 

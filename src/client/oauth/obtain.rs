@@ -1,4 +1,4 @@
-//! Gets new tokens: a person authorizes this client, or the client authenticates itself.
+//! Gets new tokens. Either a person authorizes this client, or the client authenticates itself.
 
 use secrecy::SecretString;
 
@@ -16,12 +16,12 @@ use super::token_manager::TokenManager;
 use crate::config::Grant;
 
 impl TokenManager {
-    /// Checks that the issuer may get a credential of the config, before any grant sends one.
+    /// Checks that the issuer may receive a credential from the config. Every grant calls this before it sends the credential.
     pub(super) async fn check_recipient(&self, issuer: &Issuer, task_owner: &TaskOwner) -> Result<(), Problem> {
         self.check_recipient_of(Credential::of(&self.settings), issuer, task_owner).await
     }
 
-    /// Checks that the issuer may get the answer of a login, and a credential of the config.
+    /// Checks that the issuer may receive the answer of a login, and a credential from the config.
     async fn check_login(&self, found: &Discovery, task_owner: &TaskOwner) -> Result<(), Problem> {
         found.check_page(&self.settings)?;
         let login = found.needs_confirmation(&self.settings).then_some(Credential::ClientId);
@@ -45,7 +45,7 @@ impl TokenManager {
         recipient.check().await
     }
 
-    /// Gets a new token. Depending on the grant, a person is asked or the client authenticates itself.
+    /// Gets a new token. Depending on the grant, either a person is asked or the client authenticates itself.
     pub(super) async fn obtain(
         &self,
         found: Discovery,
@@ -62,7 +62,7 @@ impl TokenManager {
         }
     }
 
-    /// Returns the scopes to request. Fails if the server requires more than may be requested.
+    /// Returns the scopes to request. Fails if the server requires scopes that may not be requested.
     fn scopes(&self, found: &Discovery, challenge: &Challenge) -> Result<Vec<String>, Problem> {
         let before = self.token().map(|held| held.token.scopes.clone()).unwrap_or_default();
         let scopes = Scopes {
@@ -87,7 +87,7 @@ impl TokenManager {
             return Err(Problem::NobodyToAsk);
         }
         self.check_login(&found, task_owner).await?;
-        // Another connection of this server may already be asking. Its answer is valid for this one too.
+        // Another connection of this server may already be asking the person. The person's answer is valid for this connection too.
         let turn = self.context.store.turn(&self.context.key, self.url());
         let other_person = task_owner.pause();
         let _asking = turn.mutex.lock().await;
@@ -119,12 +119,12 @@ impl TokenManager {
         };
         let authorized = match question.ask(found).await {
             Ok(authorized) => authorized,
-            // Nobody has refused anything.
+            // In these cases nobody has refused the authorization, so no refusal is stored.
             Err(problem @ (Problem::Unapproved | Problem::NobodyToAsk)) => return Err(problem),
             Err(problem) => {
                 *turn.refused.lock() = Some((self.now() + QUIET_SECONDS, problem.clone()));
-                // The authorization server may have deleted the registration. It then shows the person an error and does not redirect, so a new
-                // registration is made next time.
+                // The authorization server may have deleted the registration. It then shows the person an error and does not redirect. So
+                // the registration is deleted here too, and a new one is made next time.
                 if known.is_some() {
                     self.save(&file, StoredCredentials { client: None, token: file.read().token }, &began).await?;
                 }
@@ -173,7 +173,7 @@ impl TokenManager {
         let token = self.token_of(granted, None, scopes, resource);
         self.tell(&client, &token);
         self.check_approved()?;
-        // The token is not stored, because a new one can be requested at any time.
+        // The token is not stored, because a new token can be requested at any time.
         self.hold(client, token, history, self.began());
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The authorization code flow, in which a person consents in a browser.
+//! The authorization code flow. A person consents in a browser.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ use crate::config::OAuthSettings;
 const CLIENT_NAME: &str = "hyperlight-mcp";
 
 impl Client {
-    /// Returns the client as it is stored: without a secret of the config.
+    /// Returns the client in the form in which it is stored. A secret from the config is removed.
     pub(super) fn as_stored(&self) -> Self {
         Self { secret: self.secret.clone().filter(|_| self.registered_for.is_some()), ..self.clone() }
     }
 
-    /// Adds the secret of the config to a client that it names.
+    /// Adds the secret from the config, if the config names this client.
     pub(super) fn with_secret_of(self, settings: &OAuthSettings) -> Self {
         match self.registered_for {
             Some(_) => self,
@@ -35,9 +35,10 @@ impl Client {
     }
 }
 
-/// Maximum length of the URL of a page. A person cannot judge a longer one, and no honest page needs it.
+/// Maximum length in bytes of the URL of an authorization page. A person cannot judge a longer URL, and no honest page needs one.
 const MAX_PAGE_BYTES: usize = 8 * 1024;
-/// Parameters of an authorization request that decide who asks for what, and where the answer goes. Only this program sets them.
+/// Parameters of an authorization request that determine which client asks, what it asks for, and where the answer goes. Only this
+/// program may set them.
 const OUR_PARAMETERS: [&str; 12] = [
     "client_id",
     "code_challenge",
@@ -53,13 +54,13 @@ const OUR_PARAMETERS: [&str; 12] = [
     "state",
 ];
 
-/// A request to a person to authorize this client.
+/// A question to a person: may this client use the server?
 pub(super) struct Question<'a> {
     pub(super) server: &'a str,
     pub(super) http: &'a Http,
     pub(super) settings: &'a OAuthSettings,
     pub(super) task_owner: &'a TaskOwner,
-    /// Fails if the server is no longer approved.
+    /// Function that fails if the server is no longer approved.
     pub(super) check_approved: &'a (dyn Fn() -> Result<(), Problem> + Send + Sync),
     pub(super) on_secret: &'a OnSecret,
     /// Client that was registered earlier, if any.
@@ -68,7 +69,7 @@ pub(super) struct Question<'a> {
     pub(super) time: Duration,
 }
 
-/// The result of an authorization.
+/// The result of a successful authorization.
 pub(super) struct Authorized {
     pub(super) client: Client,
     pub(super) granted: Granted,
@@ -89,7 +90,7 @@ impl Question<'_> {
         let scopes: Vec<&str> = self.scopes.iter().map(String::as_str).collect();
         let page = quiet(found.manager.get_authorization_url(&scopes)).await?;
         let page = Url::parse(&page).map_err(|_| Problem::failed("its authorization endpoint is not a URL"))?;
-        // The page's URL is checked, because a browser would also open a file or start a program.
+        // The page's URL is checked, because a browser would also open a file or start a program for some URLs.
         self.http.check(&page).map_err(|problem| Problem::failed(format!("its authorization page cannot be shown: {problem}")))?;
         if page.as_str().len() > MAX_PAGE_BYTES {
             return Err(Problem::failed(format!("the URL of its authorization page is longer than {MAX_PAGE_BYTES} bytes")));
@@ -100,7 +101,7 @@ impl Question<'_> {
         };
         let (state, resource) = (SecretString::from(required("state")?), required("resource")?);
         let answer = timeout(self.time, self.wait(&page, &found.issuer.name, callback, &state)).await;
-        // Another process may have revoked the approval while the person was at the page.
+        // Another process may have withdrawn the approval while the person was on the page.
         (self.check_approved)()?;
         let late = |_| Problem::failed(format!("nobody answered the question within {} s", self.time.as_secs()));
         let (code, issuer) = code_of(answer.map_err(late)??, found.metadata.issuer.as_deref())?;
@@ -111,8 +112,9 @@ impl Question<'_> {
         Ok(Authorized { client, granted, scopes: self.scopes, resource })
     }
 
-    /// Returns the path to which the browser returns. A client that is registered here has another path for each issuer. So an authorization
-    /// server that sends a person on to the page of another one, in the name of the client that is registered there, gets no code of that one.
+    /// Returns the path to which the browser is redirected. For a client that is registered here, the path is different for each issuer.
+    /// This prevents an attack: a malicious authorization server redirects the person to the page of another one, and uses the id of the
+    /// client that is registered there. The other server's code then goes to another path, so the malicious server does not get it.
     fn callback_path(&self, found: &Discovery) -> String {
         if found.is_known_elsewhere(self.settings) {
             PATH.to_owned()
@@ -121,7 +123,7 @@ impl Question<'_> {
         }
     }
 
-    /// Listens for the redirect, if possible on the port for which the client was registered.
+    /// Listens for the redirect. If possible, uses the port for which the client was registered.
     async fn listen(&self, path: &str) -> Result<Callback, Problem> {
         if let Some(port) = self.settings.callback_port {
             let taken = |error| Problem::failed(format!("cannot listen on port {port} (oauth.callbackPort): {error}"));
@@ -138,7 +140,8 @@ impl Question<'_> {
         listening.map_err(|error| Problem::failed(format!("no port of 127.0.0.1 can be listened on: {error}")))
     }
 
-    /// Returns the client to use: the configured client, else its metadata document, else a registered client, else a new registration.
+    /// Returns the client to use. The first that exists is used: the client from the config, its metadata document, a registered client,
+    /// or a new registration.
     async fn client(&self, found: &mut Discovery, redirect_uri: &Url) -> Result<Client, Problem> {
         let client = match choose(self.settings, self.known.as_ref(), found.takes_client_documents(), redirect_uri.as_str()) {
             Some(client) => client,
@@ -165,8 +168,8 @@ impl Question<'_> {
         Ok(Client { id: config.client_id, secret, registered_for: Some(redirect_uri.to_string()) })
     }
 
-    /// Waits until the browser reaches the callback, or the agent returns the redirect URL. The clocks of all callers pause until then, also after
-    /// the agent's callback has returned, because the person is still at the page.
+    /// Waits until the browser reaches the callback, or the agent returns the redirect URL. The clocks of all callers pause during this
+    /// time. They also pause after the agent's callback has returned, because the person is still on the page.
     async fn wait(&self, page: &Url, issuer: &str, callback: Callback, state: &SecretString) -> Result<Answer, Problem> {
         let redirect_uri = callback.redirect_uri().clone();
         let prompt = AuthorizationPrompt { server: self.server.to_owned(), url: page.to_string(), issuer: issuer.to_owned() };
@@ -187,7 +190,7 @@ impl Question<'_> {
         url.and_then(|url| read_answer(&url, state)).ok_or_else(stray)
     }
 
-    /// Returns the details of a failure, because rmcp's error does not contain the text of the answer.
+    /// Returns a failure with the details of the authorization server's answer. rmcp's error does not contain them.
     fn explain(&self, error: AuthError) -> Problem {
         match error {
             AuthError::TokenExchangeFailed(_) | AuthError::RegistrationFailed(_) => {
@@ -198,8 +201,9 @@ impl Question<'_> {
     }
 }
 
-/// Checks that a page at this endpoint is what it looks like: its host is not hidden behind a user name, and its query sets nothing that only this
-/// program may set. Of two parameters with one name, an authorization server may take either.
+/// Checks the URL of the page that a person opens to authorize. A user name or password before the host is refused, because it could make
+/// the URL look like another host's. The query must not set a parameter that this program sets, because an authorization server may use
+/// either of two values.
 fn check_endpoint(endpoint: &str) -> Result<(), Problem> {
     let page = Url::parse(endpoint).map_err(|_| Problem::failed("its authorization endpoint is not a URL"))?;
     if !page.username().is_empty() || page.password().is_some() {
@@ -214,7 +218,7 @@ fn check_endpoint(endpoint: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Chooses the client. Returns `None` if a new one has to be registered.
+/// Chooses the client. Returns `None` if a new client must be registered.
 fn choose(settings: &OAuthSettings, known: Option<&Client>, takes_documents: bool, redirect_uri: &str) -> Option<Client> {
     if let Some(id) = &settings.client_id {
         return Some(Client { id: id.clone(), secret: settings.client_secret.clone(), registered_for: None });
@@ -225,7 +229,7 @@ fn choose(settings: &OAuthSettings, known: Option<&Client>, takes_documents: boo
     known.filter(|client| client.registered_for.as_deref() == Some(redirect_uri)).cloned()
 }
 
-/// Returns the authorization code and its issuer, which rmcp checks. The issuer of a refusal is checked here.
+/// Returns the authorization code and its issuer, which rmcp checks. For a refusal, this function itself checks the issuer.
 fn code_of(answer: Answer, expected: Option<&str>) -> Result<(SecretString, Option<String>), Problem> {
     match answer {
         Answer::Code { code, issuer } => Ok((code, issuer)),

@@ -1,5 +1,6 @@
-//! Decides which issuer may be sent a credential of the config: the issuer that the config names, or one that a person has confirmed. The MCP
-//! server names its authorization server itself, so a malicious server could name its own one to get a secret.
+//! Decides which issuer may receive a credential from the config. Only the issuer that the config names may receive it, or an issuer that
+//! a person has confirmed. The MCP server itself names its authorization server, so a malicious MCP server could name its own one to get
+//! a secret.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -15,21 +16,21 @@ use super::store::TokenStore;
 use super::task_owner::TaskOwner;
 use crate::config::OAuthSettings;
 
-/// Time for which a refusal is reused. Without it, an agent that calls in a loop would ask the person in a loop.
+/// Time for which a refusal is reused. Without it, an agent that calls a tool in a loop would ask the person again and again.
 pub(super) const QUIET_SECONDS: u64 = 30;
 /// Well-known path of RFC 8414.
 const OAUTH_PLACE: &str = "/.well-known/oauth-authorization-server";
 /// Well-known path of `OpenID` Connect Discovery.
 const OPENID_PLACE: &str = "/.well-known/openid-configuration";
 
-/// The credential of the config that proves the client's identity.
+/// A credential from the config with which the client proves its identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Credential {
     ClientSecret,
-    /// A private key. It signs for the client, and is never sent.
+    /// A private key. It signs for the client, and is never sent itself.
     PrivateKey,
-    /// Only the client's id. A person logs in for this client, and the issuer gets the code of that login.
+    /// Only the client's id, without a secret. A person logs in for this client, and the issuer gets the code from the login.
     ClientId,
 }
 
@@ -54,7 +55,7 @@ impl Display for Credential {
     }
 }
 
-/// Fails if the config names an issuer and `found` is another one.
+/// Fails if the config names an issuer other than `found`.
 pub(super) fn check_pinned(settings: &OAuthSettings, found: &str) -> Result<(), Problem> {
     match &settings.issuer {
         Some(pinned) if !is_same(pinned, found) => Err(Problem::failed(format!(
@@ -64,14 +65,14 @@ pub(super) fn check_pinned(settings: &OAuthSettings, found: &str) -> Result<(), 
     }
 }
 
-/// Returns whether two issuers are equal. For an address without a path, a final slash makes no difference.
+/// Returns whether two issuers are the same. If an address has no path, a slash at its end makes no difference.
 fn is_same(one: &str, other: &str) -> bool {
     let normal = |issuer: &str| Url::parse(issuer).ok().filter(|url| url.path() == "/").map(|url| url.to_string());
     one == other || normal(one).is_some_and(|one| normal(other).as_ref() == Some(&one))
 }
 
-/// Returns whether `document` is a well-known URL for this issuer's metadata, so that only the issuer's host can serve it. The issuer must be
-/// a plain URL in normalized spelling, so that a person reads the real host.
+/// Returns whether `document` is a well-known URL for this issuer's metadata. Only the issuer's host can serve such a URL. The issuer
+/// must be a plain URL in normalized spelling, so that a person who reads it sees the real host.
 pub(super) fn is_place_of(issuer: &str, document: &Url) -> bool {
     let Ok(url) = Url::parse(issuer) else { return false };
     let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none() && url.fragment().is_none();
@@ -86,18 +87,18 @@ pub(super) fn is_place_of(issuer: &str, document: &Url) -> bool {
     places.iter().any(|place| place == at) || of_host.contains(&at)
 }
 
-/// A check whether this issuer may be sent the credential. It may ask a person.
+/// A check whether this issuer may receive the credential. The check may ask a person.
 pub(super) struct Recipient<'a> {
     pub(super) server: &'a str,
-    /// The key under which the store has the server's tokens and confirmations.
+    /// Key under which the store has the server's tokens and confirmations.
     pub(super) key: &'a str,
     pub(super) url: &'a str,
     pub(super) issuer: &'a str,
     pub(super) settings: &'a OAuthSettings,
-    /// The credential that the issuer would get. `None` if it gets none.
+    /// Credential that the issuer would receive. `None` if it would receive none.
     pub(super) credential: Option<Credential>,
     pub(super) store: &'a TokenStore,
-    /// The generation in which the work began that needs the answer.
+    /// The generation of the server's tokens when the work that needs this check began.
     pub(super) began: &'a Generation,
     pub(super) task_owner: &'a TaskOwner,
     pub(super) time: Duration,
@@ -105,7 +106,8 @@ pub(super) struct Recipient<'a> {
 }
 
 impl Recipient<'_> {
-    /// Succeeds if no credential is sent, if the config names this issuer, or if a person confirms it now or confirmed it before.
+    /// Succeeds in three cases: no credential is sent, the config names this issuer, or a person confirms the issuer now or has confirmed
+    /// it before.
     pub(super) async fn check(self) -> Result<(), Problem> {
         check_pinned(self.settings, self.issuer)?;
         let Some(credential) = self.credential.filter(|_| self.settings.issuer.is_none()) else { return Ok(()) };
@@ -116,7 +118,7 @@ impl Recipient<'_> {
             return Err(Problem::NobodyToConfirm);
         }
         let _person = self.task_owner.pause();
-        // Another connection of this server may already be asking. Its answer is valid for this one too.
+        // Another connection of this server may already be asking the person. The person's answer is valid for this connection too.
         let turn = self.store.turn(self.key, self.url);
         let _asking = turn.mutex.lock().await;
         if self.is_confirmed() {
@@ -158,7 +160,8 @@ impl Recipient<'_> {
         client_id.as_deref().or(client_metadata_url.as_deref()).unwrap_or_default()
     }
 
-    /// Returns the name under which an answer is stored. A yes to a login without a secret is not a yes to a secret that the config has later.
+    /// Returns the client name under which a confirmation is stored. A confirmation for a login without a secret is not valid for a
+    /// secret that is added to the config later. So it is stored under another name.
     fn confirmed_client(&self) -> String {
         let suffix = if self.credential == Some(Credential::ClientId) { " (client id only)" } else { "" };
         format!("{}{suffix}", self.client())

@@ -1,30 +1,33 @@
-//! Decides which scopes are requested. The MCP server names scopes itself, so a malicious server could name those of an administrator.
+//! Decides which scopes are requested. The MCP server itself lists the scopes that it needs, so a malicious server could list an
+//! administrator's scopes.
 
 use super::decide::{Challenge, union};
 use super::discovery::OFFLINE_ACCESS;
 use super::store::Token;
 use crate::config::{Grant, OAuthSettings};
 
-/// Scopes that decide about the next request.
+/// Scopes and settings from which the scopes of the next request are computed.
 pub(super) struct Scopes<'a> {
-    /// The only scopes that may be requested, if any limit them.
+    /// The only scopes that may be requested. `None` if there is no such limit.
     pub(super) ceiling: Option<Vec<String>>,
-    /// Scopes that the server's challenge or metadata names.
+    /// Scopes that the server's challenge or metadata lists.
     pub(super) named: &'a [String],
-    /// Scopes that were granted before.
+    /// Scopes that were granted earlier.
     pub(super) before: &'a [String],
     pub(super) grant: Grant,
     /// True if the authorization server offers the scope `offline_access`.
     pub(super) has_offline_access: bool,
 }
 
-/// Returns the scopes that `oauth.scopes` allows. `None` if the config names none. An entry may be empty, where its placeholder has no value.
+/// Returns the scopes that `oauth.scopes` allows. Returns `None` if the config lists none. Empty entries are ignored, because an entry is
+/// empty if its placeholder has no value.
 pub(super) fn configured(settings: &OAuthSettings) -> Option<Vec<String>> {
     let named = settings.scopes.iter().filter(|scope| !scope.is_empty()).cloned();
     (!settings.scopes.is_empty()).then(|| named.collect())
 }
 
-/// Returns whether a token was requested with no more scopes than `ceiling`. The config may have allowed more when the token was stored.
+/// Returns whether all scopes that were requested for a token are in `ceiling`. The config may have allowed more scopes when the token
+/// was stored.
 pub(super) fn is_within(token: &Token, ceiling: Option<&[String]>) -> bool {
     ceiling.is_none_or(|ceiling| token.requested().iter().all(|scope| ceiling.contains(scope)))
 }
@@ -33,7 +36,7 @@ impl Scopes<'_> {
     /// Returns the scopes to request.
     ///
     /// # Errors
-    /// The scopes that the server requires beyond the ceiling.
+    /// The scopes that the server requires but `ceiling` does not contain.
     pub(super) fn to_request(&self, challenge: &Challenge) -> Result<Vec<String>, Vec<String>> {
         let Self { ceiling, named, before, grant, has_offline_access } = self;
         if let Some(ceiling) = ceiling {
@@ -55,13 +58,13 @@ impl Scopes<'_> {
     }
 }
 
-/// Removes the scope that only a person can grant, where none is asked.
+/// Removes the scope that only a person can grant, if the grant asks no person.
 fn possible(mut scopes: Vec<String>, grant: Grant) -> Vec<String> {
     scopes.retain(|scope| scope != OFFLINE_ACCESS || grant == Grant::AuthorizationCode);
     scopes
 }
 
-/// Describes scopes that are required but not allowed. Their names come last, because the text is cut.
+/// Describes scopes that are required but not allowed. Their names come last, because the end of a long text is cut.
 pub(super) fn refused(beyond: &[String]) -> String {
     format!(
         "the server requires scopes that were not approved, so nothing was requested. If it may have them, name them in oauth.scopes beside those that it needs, and approve it again; else do without the calls that need them. It requires: {}",

@@ -1,4 +1,4 @@
-//! Secrets that a token request sends. An authorization server may repeat them in its refusal, in the form in which it got them.
+//! Secrets that a token request sends. An authorization server may repeat them in its refusal, in the form in which it received them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,12 +7,12 @@ use http::header::AUTHORIZATION;
 use secrecy::SecretString;
 use url::form_urlencoded::parse;
 
-/// Fields of a token request that are secret. A refresh token is not among them, because it is reported when it is read or received.
+/// Secret fields of a token request. The refresh token is not listed, because it is reported when it is read or received.
 const FIELDS: [&str; 4] = ["code", "code_verifier", "client_secret", "client_assertion"];
-/// Shortest value that is reported. A shorter one is likely to be a part of other words.
+/// Minimum length of a value that is reported. A shorter value is probably part of other words too.
 const MIN_BYTES: usize = 4;
 
-/// Returns the secret fields of a form, and the forms of the secret in an `Authorization` header.
+/// Returns the values of the secret fields of a form, and the secret in an `Authorization` header in each of its forms.
 pub(super) fn secrets_of(request: &Request<Vec<u8>>) -> Vec<SecretString> {
     let fields = parse(request.body()).filter(|(name, _)| FIELDS.contains(&name.as_ref())).map(|(_, value)| value.into_owned());
     let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -20,7 +20,7 @@ pub(super) fn secrets_of(request: &Request<Vec<u8>>) -> Vec<SecretString> {
     secrets.map(SecretString::from).collect()
 }
 
-/// Returns the value of the header without its scheme, and the client's secret with and without its form encoding (RFC 6749, 2.3.1).
+/// Returns the header's value without its scheme. Also returns the client's secret with and without its form encoding (RFC 6749, 2.3.1).
 fn forms_of(header: &str) -> Vec<String> {
     let Some((_, value)) = header.split_once(' ') else { return Vec::new() };
     let mut forms = vec![value.to_owned()];

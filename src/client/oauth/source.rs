@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 
 const UNAUTHORIZED: u16 = 401;
 const FORBIDDEN: u16 = 403;
-/// Maximum number of token tasks that a call waits for: token tasks that were already running, and its own.
+/// Maximum number of token tasks for which one call waits. The number includes tasks that were already running, and the call's own task.
 const MAX_TOKEN_TASKS: usize = 3;
 
 /// Source of the tokens of one server. Reads, requests, renews and stores them.
@@ -30,16 +30,16 @@ pub struct OAuth {
     token_task: Mutex<Option<TokenTask>>,
 }
 
-/// A task that loads, renews or requests a token. It continues when its callers stop waiting, and ends when its [`OAuth`] is dropped.
+/// A task that loads, renews or requests a token. It continues if its callers stop waiting. It is aborted when its [`OAuth`] is dropped.
 struct TokenTask {
     done: Shared<BoxFuture<'static, Result<()>>>,
-    /// Number of questions of the token task that wait for a person.
+    /// Number of the token task's questions that a person has not answered yet.
     asked: watch::Receiver<usize>,
     task: AbortHandle,
 }
 
 impl OAuth {
-    /// Makes the source for the server at `url`. Sends no request before a token is needed.
+    /// Makes the token source for the server at `url`. No request is sent before a token is needed.
     ///
     /// # Errors
     /// `ERR_AUTHORIZATION_FAILED` if `url` is not a valid URL.
@@ -58,8 +58,8 @@ impl OAuth {
         Ok(Arc::new(Self { manager: Arc::new(manager), token_task: Mutex::new(None) }))
     }
 
-    /// Joins the running token task, or starts one that asks `owner`. At most one runs at a time. The clocks of `owner` pause while the token task waits
-    /// for a person, whoever is asked.
+    /// Waits for the running token task, or starts one that asks `owner`. At most one token task runs at a time. While the token task
+    /// waits for any person, the clocks of `owner` pause.
     async fn run_token_task(&self, work: Work, owner: &RequestOwner) -> Result<()> {
         loop {
             let (done, asked, is_own) = {
@@ -73,7 +73,8 @@ impl OAuth {
                 (token_task.done.clone(), token_task.asked.clone(), is_own)
             };
             match owner.wait(asked, done).await {
-                // The owner of that token task had nobody to ask, but this one has.
+                // The owner of that token task had nobody to ask. The owner of this request has somebody, so another token task is
+                // started.
                 Err(Error::AuthorizationRequired { lack, .. }) if !is_own && owner.can_do(lack) => {}
                 outcome => return outcome,
             }
@@ -88,7 +89,7 @@ impl OAuth {
                 NextStep::First(work) => self.run_token_task(work, owner).await?,
             }
         }
-        // The token expires faster than it is renewed. It is sent anyway, and the server decides.
+        // The token expires faster than it can be renewed. It is sent anyway, and the server decides whether to accept it.
         Ok(self.manager.token().map(|held| held.token.access.clone()))
     }
 

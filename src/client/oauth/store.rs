@@ -1,4 +1,5 @@
-//! Tokens on disk. Each combination of server, URL and issuer has its own file, so that tokens are never mixed up. Only this user can read them.
+//! Tokens on disk. Each combination of server, URL and issuer has its own file, so that tokens are never mixed up. Only the user of this
+//! process can read the files.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,13 +18,13 @@ use super::failure::Problem;
 use super::generation::{Generation, GenerationFile, Stored};
 use crate::files;
 
-/// Longest wait for a lock. A renewal takes seconds, so a process that holds the lock for longer is probably stopped.
+/// Longest wait for a lock. A renewal takes seconds, so a process that holds the lock for longer has probably been stopped.
 const LOCK_TIME: Duration = Duration::from_secs(15);
-/// Format name in a token file.
+/// Name of the file format, which each token file contains.
 const FORMAT: &str = "hyperlight-mcp token 1";
 const CONFIRMATION_FORMAT: &str = "hyperlight-mcp confirmed issuer 1";
 const HEX_CHARS: usize = 32;
-/// Largest token file that is read. Real files are much smaller.
+/// Maximum size of a token file that is read. Real files are much smaller.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// Store of tokens in a folder.
@@ -36,34 +37,35 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 #[derive(Debug, Clone)]
 pub struct TokenStore {
     folder: PathBuf,
-    /// Turns by server and URL, shared by all connections that use this store.
+    /// The right to ask a person, for each server and URL. All connections that use this store share it.
     turns: Arc<Mutex<BTreeMap<String, Arc<Turn>>>>,
-    /// Digests of confirmations that could not be written to disk.
+    /// Digests of confirmations that could not be written to the disk.
     confirmed: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// Turn to ask a person about one server and URL.
+/// Right to ask a person about one server and URL. Only one connection at a time has it.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     pub(super) mutex: tokio::sync::Mutex<()>,
-    /// Last refusal, and the time until which it is reused, in seconds since 1970.
+    /// The last refusal, and the time until which it is reused, in seconds since 1970.
     pub(super) refused: Mutex<Option<(u64, Problem)>>,
 }
 
-/// A client that is registered at one authorization server.
+/// A client that one authorization server knows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Client {
     pub(super) id: String,
-    /// The client's secret. It is stored only if the authorization server gave it. The secret of a client that the config names stays in the config.
+    /// Secret of the client. It is only stored if the authorization server issued it. If the config names the client, its secret stays in
+    /// the config.
     #[serde(serialize_with = "expose_optional", deserialize_with = "conceal_optional", default)]
     pub(super) secret: Option<SecretString>,
-    /// Redirect URI for which the client was registered. The registration is valid only for this URI.
+    /// Redirect URI for which the client was registered. The registration is only valid for this URI.
     #[serde(default)]
     pub(super) registered_for: Option<String>,
 }
 
-/// A token, with the data that its renewal needs.
+/// A token, with the data that is needed to renew it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Token {
@@ -73,26 +75,26 @@ pub(super) struct Token {
     pub(super) refresh: Option<SecretString>,
     /// Time at which the token was received, in seconds since 1970.
     pub(super) received_at: u64,
-    /// Lifetime in seconds. If the authorization server names none, the token is used until it is refused.
+    /// Lifetime in seconds. `None` if the authorization server did not give it; the token is then used until it is refused.
     #[serde(default)]
     pub(super) lifetime: Option<u64>,
     /// Scopes that were granted.
     pub(super) scopes: Vec<String>,
-    /// Scopes that were requested. Older files do not name them.
+    /// Scopes that were requested. Older files do not contain them.
     #[serde(default)]
     pub(super) requested: Option<Vec<String>>,
-    /// Resource of the token (RFC 8707).
+    /// Resource for which the token was requested (RFC 8707).
     pub(super) resource: String,
 }
 
 impl Token {
-    /// Returns the scopes that were requested, as far as that is known. Some authorization servers grant others.
+    /// Returns the scopes that were requested for the token. If they are not known, returns the granted scopes, which can differ.
     pub(super) fn requested(&self) -> &[String] {
         self.requested.as_ref().unwrap_or(&self.scopes)
     }
 }
 
-/// The stored token and client of one server, URL and issuer.
+/// The stored token and client for one combination of server, URL and issuer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct StoredCredentials {
     pub(super) client: Option<Client>,
@@ -104,13 +106,13 @@ struct Content {
     format: String,
     server: String,
     issuer: String,
-    /// Digest of server, URL and issuer. It shows whether the file was renamed, so that it is not used for another server.
+    /// Digest of server, URL and issuer. It detects a renamed file, so that the file is not used for another server.
     binding: String,
     #[serde(flatten)]
     kept: StoredCredentials,
 }
 
-/// A person's confirmation that this issuer may be sent the credential of this client.
+/// A person's confirmation that this issuer may receive the credential of this client.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Confirmation {
@@ -118,12 +120,12 @@ struct Confirmation {
     server: String,
     issuer: String,
     client_id: String,
-    /// Digest of server, URL, issuer and client. It shows whether the file was renamed, so that it is not used for another server.
+    /// Digest of server, URL, issuer and client. It detects a renamed file, so that the file is not used for another server.
     binding: String,
 }
 
 impl TokenStore {
-    /// Makes a store. The folder is created with the first token.
+    /// Makes a store. The folder is created when it is first needed.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
         Self { folder, turns: Arc::default(), confirmed: Arc::default() }
@@ -134,8 +136,8 @@ impl TokenStore {
         Arc::clone(turns.entry(prefix(server, url)).or_default())
     }
 
-    /// Removes all tokens and confirmed issuers of a server, for all of its URLs. Used when the server's approval is withdrawn.
-    /// A login or renewal that began before, in any process, stores nothing. Blocks.
+    /// Removes all tokens and confirmed issuers of a server, for all of its URLs. Used when the server's approval is withdrawn. A login
+    /// or renewal that began earlier in any process will not be stored. Blocks the thread.
     ///
     /// # Errors
     /// The error of the file system.
@@ -144,7 +146,7 @@ impl TokenStore {
         let mark = format!("{}-", short_digest(&["server", server]));
         self.generations(server).renew(|| {
             for path in self.files()? {
-                // A writer that was killed leaves a temporary file. Its name begins with a dot, and it may contain a token.
+                // If a writing process was killed, a temporary file is left. Its name begins with a dot, and it may contain a token.
                 let name = name_of(&path);
                 if name.strip_prefix('.').unwrap_or(name).starts_with(&mark) {
                     remove(&path)?;
@@ -154,7 +156,7 @@ impl TokenStore {
         })
     }
 
-    /// Returns the generation of a server's tokens that counts now: what begins now is stored in it, or not at all.
+    /// Returns the current generation of a server's tokens. Work that begins now may only store data in this generation.
     pub(super) fn generation(&self, server: &str) -> Generation {
         self.generations(server).current()
     }
@@ -163,7 +165,7 @@ impl TokenStore {
         GenerationFile::new(&self.folder, short_digest(&["server", server]))
     }
 
-    /// Returns whether the store has a token file for a server and URL, from any issuer.
+    /// Returns whether the store has a token file for a server and URL. The issuer does not matter.
     pub(super) fn has_any(&self, server: &str, url: &str) -> bool {
         let mark = prefix(server, url);
         self.files().is_ok_and(|files| {
@@ -171,7 +173,7 @@ impl TokenStore {
         })
     }
 
-    /// Returns whether a person has confirmed that this issuer may be sent the credential of a client.
+    /// Returns whether a person has confirmed that this issuer may receive the credential of a client.
     pub(super) fn is_confirmed(&self, server: &str, url: &str, issuer: &str, client: &str) -> bool {
         let (path, binding) = self.confirmation(server, url, issuer, client);
         if self.confirmed().contains(&binding) {
@@ -181,7 +183,8 @@ impl TokenStore {
         read.is_some_and(|read| read.format == CONFIRMATION_FORMAT && read.binding == binding)
     }
 
-    /// Keeps a confirmation; where it cannot be written, for as long as the program runs. `began`: the generation when the person was asked.
+    /// Stores a confirmation. If it cannot be written to the disk, it is kept in memory until the program ends. `began` is the generation
+    /// when the person was asked.
     pub(super) fn confirm(&self, server: &str, url: &str, issuer: &str, client: &str, began: &Generation) -> Stored {
         let (path, binding) = self.confirmation(server, url, issuer, client);
         let content = Confirmation {
@@ -230,7 +233,7 @@ impl TokenStore {
     }
 }
 
-/// The token file of one server, URL and issuer.
+/// The token file of one combination of server, URL and issuer.
 #[derive(Debug, Clone)]
 pub(super) struct TokenFile {
     folder: PathBuf,
@@ -242,7 +245,7 @@ pub(super) struct TokenFile {
 }
 
 impl TokenFile {
-    /// Reads the file. Returns an empty value if there is no usable file. A damaged file is renamed.
+    /// Reads the file. Returns an empty value if there is no usable file. Renames a damaged file.
     pub(super) fn read(&self) -> StoredCredentials {
         let path = self.path("json");
         let bytes = match files::read_own(&path, MAX_FILE_BYTES) {
@@ -264,7 +267,7 @@ impl TokenFile {
         }
     }
 
-    /// Writes the file, unless the server's tokens were forgotten since `began`. Blocks.
+    /// Writes the file, unless the server's tokens were forgotten since `began`. Blocks the thread.
     pub(super) fn write(&self, kept: &StoredCredentials, began: &Generation) -> io::Result<Stored> {
         let content = Content {
             format: FORMAT.to_owned(),
@@ -277,7 +280,8 @@ impl TokenFile {
         self.generations.unless_over(began, || write(&self.folder, &self.path("json"), &bytes))
     }
 
-    /// Locks the file while a token is renewed, because a refresh token may be valid only once and another process may hold the same one.
+    /// Takes the lock that is held while a token is renewed. It is needed because a refresh token may only be valid once, and another
+    /// process may have the same one.
     pub(super) async fn lock(&self) -> io::Result<File> {
         let (folder, path) = (self.folder.clone(), self.path("lock"));
         let lock = move || {
@@ -292,7 +296,7 @@ impl TokenFile {
     }
 }
 
-/// Writes a file that only this user can read, and replaces an earlier one.
+/// Writes a file that only the user of this process can read. Replaces an existing file.
 fn write(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     files::private_folder(folder)?;
     files::replace(path, bytes, files::Writing::Durable)
@@ -317,7 +321,7 @@ pub(super) fn short_digest(parts: &[&str]) -> String {
     digest(parts)[..HEX_CHARS].to_owned()
 }
 
-/// Returns the digest of the parts. The length is hashed before each part, so that different lists have different digests.
+/// Returns the digest of the parts. Before each part, its length is hashed, so that different lists have different digests.
 fn digest(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {

@@ -1,4 +1,5 @@
-//! The person whom a token task asks, and how the callers that wait for the token task learn that a person is being asked.
+//! The owner whose person a token task asks. This module also informs the callers that wait for the token task when a person is being
+//! asked.
 
 use tokio::sync::watch;
 
@@ -7,21 +8,21 @@ use crate::client::inbound::caller::Reply;
 use crate::client::inbound::owner::RequestOwner;
 use crate::error::MissingCallback;
 
-/// The owner of the request that started a token task. A token task asks nobody else, and drops the owner at its end.
+/// The owner of the request that started a token task. The token task asks nobody else, and drops this value when it ends.
 pub(super) struct TaskOwner {
     owner: RequestOwner,
-    /// Number of questions that wait for a person.
+    /// Number of questions that a person has not answered yet.
     open: watch::Sender<usize>,
 }
 
 impl TaskOwner {
-    /// Also returns the number of questions that wait for a person, as it changes.
+    /// Makes a task owner. Also returns a receiver for the number of questions that a person has not answered yet.
     pub(super) fn new(owner: RequestOwner) -> (Self, watch::Receiver<usize>) {
         let (open, asked) = watch::channel(0);
         (Self { owner, open }, asked)
     }
 
-    /// Pauses the clocks of all callers that wait for the token task, until the guard is dropped.
+    /// Pauses the clocks of all callers that wait for the token task, until the returned guard is dropped.
     pub(super) fn pause(&self) -> PersonPause<'_> {
         self.open.send_modify(|open| *open += 1);
         PersonPause(&self.open)
@@ -44,7 +45,7 @@ impl TaskOwner {
     }
 }
 
-/// Guard of a time that a person takes.
+/// Guard for the time during which a person is being asked.
 pub(super) struct PersonPause<'a>(&'a watch::Sender<usize>);
 
 impl Drop for PersonPause<'_> {

@@ -22,12 +22,12 @@ use super::task_owner::TaskOwner;
 use crate::config::{Grant, OAuthSettings};
 use crate::error::Error;
 
-/// Longest time that a person has to answer.
+/// Longest time that a person may take to answer.
 pub(super) const PERSON_TIME: Duration = Duration::from_mins(5);
-/// Pause after a failed renewal. During the pause, the old token is used if it is still valid.
+/// Pause after a failed renewal. During the pause, the old token is used while it is valid.
 const PAUSE_SECONDS: u64 = 10;
 
-/// Clock and time limits, which tests can replace.
+/// Clock and time limit. Tests can replace them.
 pub(super) struct Timing {
     pub(super) person: Duration,
     /// Clock, in seconds since 1970.
@@ -41,16 +41,16 @@ impl Default for Timing {
     }
 }
 
-/// A token with its client and its history.
+/// A token with its client and history.
 pub(super) struct StoredToken {
     pub(super) token: Token,
     client: Client,
     history: TokenHistory,
-    /// Generation of the server's tokens in which it was requested, or read.
+    /// Generation of the server's tokens when the token was requested or read.
     began: Generation,
 }
 
-/// The token that is held in memory.
+/// The token in memory.
 #[derive(Clone)]
 pub(super) enum Held {
     /// The store has not been read yet.
@@ -61,22 +61,22 @@ pub(super) enum Held {
 
 struct State {
     held: Held,
-    /// Issuer of the token, once it is known.
+    /// Issuer of the token. `None` until it is known.
     issuer: Option<Issuer>,
     /// Time before which a valid token is not renewed, in seconds since 1970.
     renew_after: u64,
-    /// Generation of the server's tokens when the present token task began.
+    /// Generation of the server's tokens when the current token task began.
     began: Generation,
     /// Scopes of the first token that was requested without a person.
     first_scopes: Option<Vec<String>>,
 }
 
-/// Tokens of one server, shared by its token tasks.
+/// The tokens of one server. The server's token tasks share them.
 pub(super) struct TokenManager {
     pub(super) server: String,
-    /// URL as configured. It may contain a secret.
+    /// URL from the config. It may contain a secret.
     url: SecretString,
-    /// URL without the parts that may be secret. It may be shown and sent to others.
+    /// URL without the parts that may be secret. It may be shown, and may be sent to other servers.
     pub(super) base: Url,
     pub(super) settings: OAuthSettings,
     pub(super) context: OAuthContext,
@@ -104,7 +104,7 @@ impl TokenManager {
         })
     }
 
-    /// Returns the token to send now, or the work that has to be done first.
+    /// Returns the token to send now, or the work that must be done first.
     pub(super) fn next_step(&self) -> NextStep {
         let now = self.now();
         let mut state = self.state();
@@ -128,14 +128,15 @@ impl TokenManager {
         }
     }
 
-    /// Returns whether there is a token that the server has not refused yet.
+    /// Returns whether there is a valid token other than `used`, which the server has refused.
     pub(super) fn has_other_than(&self, used: Option<&SecretString>) -> bool {
         let holds = |token: &Token| freshness(token.received_at, token.lifetime, self.now()) != Freshness::Expired;
         let is_other = |token: &Token| used.is_none_or(|used| used.expose_secret() != token.access.expose_secret());
         self.token().is_some_and(|held| holds(&held.token) && is_other(&held.token))
     }
 
-    /// Records that the server accepted a token, so that a later refusal is treated as a new one. The count of step-ups is kept.
+    /// Records that the server accepted a token. A later refusal is then treated as a new event. The number of requests for more scopes
+    /// is not reset.
     pub(super) fn accepted(&self, used: &SecretString) {
         let mut state = self.state();
         if let Held::Token(held) = &state.held
@@ -148,7 +149,7 @@ impl TokenManager {
         }
     }
 
-    /// Does the work of one token task. If a person is needed, `task_owner` leads to the person.
+    /// Does the work of one token task. If a person is needed, `task_owner` is asked.
     pub(super) async fn work(&self, work: Work, task_owner: &TaskOwner) -> Result<(), Error> {
         if self.settings.grant == Grant::AuthorizationCode || self.settings.issuer.is_none() {
             let began = self.context.store.generation(&self.context.key);
@@ -156,7 +157,7 @@ impl TokenManager {
         }
         self.check_approved().map_err(|problem| self.error(problem))?;
         if let Some(held) = self.token() {
-            // The redactor keeps the latest secrets, and this one is still in use.
+            // The secrets are reported again. The redactor only keeps the latest secrets, and these are still in use.
             self.tell(&held.client, &held.token);
         }
         let done = match work {
@@ -177,7 +178,7 @@ impl TokenManager {
         Ok(())
     }
 
-    /// Finds the authorization server. Fails if the config names an issuer and the server names another.
+    /// Finds the authorization server. Fails if the config names another issuer than the server.
     async fn discover(&self, header: Option<&str>) -> Result<Discovery, Problem> {
         let found = discover(&self.http()?, &self.base, header).await?;
         check_pinned(&self.settings, &found.issuer.name)?;
@@ -235,11 +236,11 @@ impl TokenManager {
         }
     }
 
-    /// Sets the current issuer, and drops a token of another issuer. Uses a newer token from the store if another process has saved one.
+    /// Sets the current issuer, and drops a token of another issuer. If another process has stored a newer token, uses this token.
     pub(super) fn settle(&self, issuer: &Issuer, used: Option<&SecretString>) {
         let now = self.now();
         let (kept, began, ceiling) = (self.file(issuer).read(), self.began(), self.ceiling());
-        // Before the state is locked, as telling may take some time.
+        // The secrets are reported before the state is locked, because reporting may take some time.
         if let StoredCredentials { client: Some(client), token: Some(token) } = &kept {
             self.tell(&client.clone().with_secret_of(&self.settings), token);
         }
@@ -259,7 +260,7 @@ impl TokenManager {
         }
     }
 
-    /// Renews a token without a person.
+    /// Renews a token. No person has to log in for this.
     async fn renew(&self, held: &StoredToken, cause: Cause, task_owner: &TaskOwner) -> Result<(), Problem> {
         let history = TokenHistory { cause, step_ups: held.history.step_ups, since: self.now() };
         let issuer = self.state().issuer.clone().ok_or_else(|| Problem::failed("its authorization server is not known"))?;
@@ -267,13 +268,14 @@ impl TokenManager {
             let (scopes, resource) = (held.token.requested().to_vec(), held.token.resource.clone());
             return self.request_with_client_credentials(&issuer, scopes, resource, history, task_owner).await;
         }
-        // A refresh token that was forgotten is not sent, and what it would give is not kept.
+        // A refresh token that was forgotten is not sent, and no new token is stored.
         if held.began.is_over(&self.began()) {
             return Err(Problem::Forgotten);
         }
         self.check_recipient(&issuer, task_owner).await?;
         let file = self.file(&issuer);
-        // If the folder is not writable, the renewal continues without a lock, because other processes cannot write there either.
+        // If the lock cannot be taken, for example because the folder is not writable, the renewal continues without it. Other processes
+        // cannot write there either.
         let _lock = file.lock().await.ok();
         if let StoredCredentials { client: Some(client), token: Some(token) } = file.read()
             && token.access.expose_secret() != held.token.access.expose_secret()
@@ -287,7 +289,7 @@ impl TokenManager {
         }
         let Some(refresh) = &held.token.refresh else { return Err(Problem::failed("there is no refresh token")) };
         let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh.expose_secret()), ("resource", &held.token.resource)];
-        // The wait for a person or for the lock may have been long.
+        // The approval is checked again, because the wait for a person or for the lock may have been long.
         self.check_approved()?;
         let granted = exchange::request(&*self.http()?, &issuer, Proof::Secret(&held.client), &fields).await?;
         let renewed = self.token_of(granted, Some(refresh.clone()), held.token.scopes.clone(), held.token.resource.clone());
@@ -295,7 +297,7 @@ impl TokenManager {
         self.accept(&file, held.client.clone(), token, history, held.began.clone()).await
     }
 
-    /// Makes a token from a response. `refresh` is kept if the response has no new refresh token (RFC 6749, 6).
+    /// Makes a token from a response. If the response contains no new refresh token, `refresh` stays valid (RFC 6749, 6).
     pub(super) fn token_of(&self, granted: Granted, refresh: Option<SecretString>, asked: Vec<String>, resource: String) -> Token {
         Token {
             access: granted.access,
@@ -329,19 +331,20 @@ impl TokenManager {
         state.renew_after = 0;
     }
 
-    /// Drops a token that can no longer be used. The client's registration is kept.
+    /// Removes a token that can no longer be used, from memory and from the store. The client's registration is kept.
     async fn drop_token(&self, held: &StoredToken) {
         let issuer = self.state().issuer.clone();
         self.state().held = Held::Nothing;
         if let Some(file) = issuer.map(|issuer| self.file(&issuer))
             && file.read().token.is_some_and(|token| token.access.expose_secret() == held.token.access.expose_secret())
         {
-            // Where it was forgotten, there is nothing left to drop.
+            // A failure is ignored. If the token was forgotten, it has already been removed from the store.
             let _ = self.save(&file, StoredCredentials { client: Some(held.client.clone()), token: None }, &held.began).await;
         }
     }
 
-    /// Saves a token. One that cannot be saved is used all the same; one that was forgotten since `began` is not.
+    /// Stores a token. If the token cannot be written, it is used nevertheless. If the tokens were forgotten since `began`, it is not
+    /// used, and `Forgotten` is returned.
     pub(super) async fn save(&self, file: &TokenFile, kept: StoredCredentials, began: &Generation) -> Result<(), Problem> {
         let (file, began) = (file.clone(), began.clone());
         let written = tokio::task::spawn_blocking(move || file.write(&kept, &began)).await;
@@ -358,14 +361,14 @@ impl TokenManager {
         }
     }
 
-    /// Reports every secret to the redactor, before it is used.
+    /// Reports every secret to the redactor. This must happen before the secret is used.
     pub(super) fn tell(&self, client: &Client, token: &Token) {
         for secret in [Some(&token.access), token.refresh.as_ref(), client.secret.as_ref()].into_iter().flatten() {
             (self.context.on_secret)(secret);
         }
     }
 
-    /// Fails if the server is no longer approved. Its token is then dropped from memory.
+    /// Fails if the server is no longer approved. Then also removes the server's token from memory.
     pub(super) fn check_approved(&self) -> Result<(), Problem> {
         (self.context.check_approved)().map_err(|_| {
             self.state().held = Held::Nothing;
@@ -397,12 +400,13 @@ impl TokenManager {
         if let Held::Token(held) = &self.state().held { Some(Arc::clone(held)) } else { None }
     }
 
-    /// Returns the only scopes that may be requested: those of the config, or where no person sees the request, those of the first request.
+    /// Returns the only scopes that may be requested. These are the scopes of the config. If the config lists none, they are the scopes
+    /// of the first request without a person. Returns `None` if there is no limit.
     pub(super) fn ceiling(&self) -> Option<Vec<String>> {
         configured(&self.settings).or_else(|| self.state().first_scopes.clone())
     }
 
-    /// Limits all later requests without a person to these scopes, unless the first request has limited them already.
+    /// Limits all later requests without a person to these scopes, unless an earlier request has already set the limit.
     pub(super) fn limit_to(&self, scopes: &[String]) {
         self.state().first_scopes.get_or_insert_with(|| scopes.to_vec());
     }

@@ -1,4 +1,5 @@
-//! Task that maintains a connection between calls: detects its end, reads changed lists, closes it when idle, and sends pings.
+//! Task that maintains a connection between calls. It notices the connection's end, reads changed lists, sends pings, and closes an idle
+//! connection.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,11 +10,12 @@ use super::lifecycle::Closed;
 use super::{ConnectionRequest, Entry, Shared};
 use crate::client::connection::Connection;
 
-/// Pause before changed lists are read again. A server often announces several changes together, and one reading covers them all.
+/// Pause before changed lists are read again. A server often announces several changes together, and after the pause one reading covers
+/// them all.
 const SETTLE: Duration = Duration::from_millis(200);
 /// Shortest time between two readings of the lists, even if the server announces more changes.
 const LEAST_BETWEEN: Duration = Duration::from_secs(1);
-/// Delay of an event that should not occur.
+/// Delay that means "never".
 const FAR: Duration = Duration::from_hours(24 * 365);
 
 enum Due {
@@ -25,7 +27,7 @@ enum Due {
     Used,
 }
 
-/// Maintains a connection until it has ended or was closed.
+/// Maintains a connection until it has ended or has been closed.
 pub(in crate::client) async fn keep(entry: Weak<Entry>, shared: Weak<Shared>, connection: Arc<Connection>, wanted: ConnectionRequest) {
     let mut times = Times::new(&wanted);
     loop {
@@ -44,24 +46,24 @@ pub(in crate::client) async fn keep(entry: Weak<Entry>, shared: Weak<Shared>, co
         let now = Instant::now();
         match due {
             Due::Ended(reason) => {
-                // If a call noticed the end first, that call has reported the end and this does nothing.
+                // If a call noticed the end first, that call has already reported the end, and this line has no effect.
                 shared.retire(&entry, &connection, Closed::Lost, Some(reason)).await;
                 return;
             }
             Due::ListsChanged => times.read = times.read.min(times.earliest_read.max(now + SETTLE)),
             Due::Read => {
                 times.read = now + FAR;
-                // If a call has already read the changed lists, this sends no request.
+                // If a call has already read the changed lists, this line sends no request.
                 match connection.manifest().await {
                     Ok(manifest) => shared.observer.manifest_read(&entry.server, &manifest),
                     Err(error) => tracing::warn!(server = entry.server, %error, "changed lists could not be read"),
                 }
                 times.earliest_read = Instant::now() + LEAST_BETWEEN;
             }
-            // The connection is in use again. The end of the use wakes this task.
+            // The connection is in use again. When the use ends, this task is woken.
             Due::Idle | Due::Ping if !entry.uses.is_idle() => {}
             Due::Idle => {
-                // The connection was used after this idle time was set.
+                // The connection was used after this idle time had been set.
                 if times.used(&entry, &wanted) > now {
                     continue;
                 }
@@ -70,7 +72,7 @@ pub(in crate::client) async fn keep(entry: Weak<Entry>, shared: Weak<Shared>, co
                 }
                 times.used(&entry, &wanted);
             }
-            // The observer closes the connection on a task of its own, and that ends this task.
+            // The observer closes the connection in another task. This also ends the keeper's task.
             Due::Ping if shared.observer.ends_unapproved(&entry.server) => times.schedule_ping(&wanted),
             Due::Ping => match connection.ping().await {
                 Ok(()) => times.schedule_ping(&wanted),
@@ -87,7 +89,7 @@ pub(in crate::client) async fn keep(entry: Weak<Entry>, shared: Weak<Shared>, co
     }
 }
 
-/// Times at which the keeper has something to do.
+/// Times of the keeper's next actions.
 struct Times {
     read: Instant,
     earliest_read: Instant,
@@ -104,7 +106,7 @@ impl Times {
         times
     }
 
-    /// Returns the time at which the idle time-out ends, counted from the last use.
+    /// Sets the idle time-out anew, counted from the end of the last use, and returns the time at which it ends.
     fn used(&mut self, entry: &Entry, wanted: &ConnectionRequest) -> Instant {
         self.idle = entry.uses.ended_at() + wanted.idle_timeout.unwrap_or(FAR);
         self.idle

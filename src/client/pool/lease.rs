@@ -1,4 +1,4 @@
-//! The use of a connection by one caller.
+//! Lease of a connection to one caller.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use super::lifecycle::Closed;
 use super::{Entry, Shared};
 use crate::client::connection::Connection;
 
-/// Use of a connection. While the lease exists, the connection is not closed to make room for another.
+/// Lease of a connection. While the lease exists, the connection is not closed to make room for another connection.
 pub struct Lease {
     pub(in crate::client) connection: Arc<Connection>,
     pub(super) origin: LeaseOrigin,
     pub(super) _use: Use,
 }
 
-/// Origin of a lease's connection.
+/// Origin of a lease's connection: it already existed, or it was made for the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseOrigin {
     /// The connection already existed.
     Shared,
-    /// The connection was made for this lease, and is the server's first.
+    /// The connection was made for this lease, and is the first connection to the server.
     First,
-    /// The connection was made for this lease. The previous one ended for this reason.
+    /// The connection was made for this lease. The previous connection ended for this reason.
     After(Closed),
 }
 
 impl Lease {
-    /// Returns the origin of the connection.
+    /// Returns whether the connection already existed, or was made for this lease.
     #[must_use]
     pub fn origin(&self) -> LeaseOrigin {
         self.origin
@@ -44,7 +44,7 @@ impl Deref for Lease {
     }
 }
 
-/// A counted use of a slot.
+/// A counted use of a server's connection slot.
 pub(super) struct Use {
     entry: Arc<Entry>,
     shared: Arc<Shared>,

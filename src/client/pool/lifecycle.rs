@@ -1,20 +1,20 @@
-//! State of a server's connection, and the decision whether the server may be connected again. A state machine and a circuit breaker, both
-//! without side effects.
+//! State of a server's connection, and the decision whether the server may be connected again. It consists of a state machine and a
+//! circuit breaker, both without side effects.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Wait after the first failure. It doubles with each further failure.
+/// Wait after the first failure. The wait doubles with each further failure.
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
-/// Time for which the breaker stays open once a server has failed too often.
+/// Time for which the circuit breaker refuses to connect a server that has failed too often.
 const BREAKER_OPEN: Duration = Duration::from_secs(30);
 
 /// State of a server's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionState {
-    /// Not connected, because no caller has needed the server yet.
+    /// The server is not connected, because no caller has needed it yet.
     Idle,
     Connecting,
     Connected,
@@ -33,7 +33,7 @@ pub enum Closed {
     IdledOut,
     /// The connection was closed to make room for the connection of another server.
     Evicted,
-    /// Closed by a person or by the gateway.
+    /// A person or the gateway closed the connection.
     Ended,
 }
 
@@ -43,7 +43,7 @@ pub enum Transition {
     Connect,
     Ready,
     Failed,
-    /// The caller gave up before the attempt to connect succeeded or failed.
+    /// The caller stopped waiting before the attempt to connect succeeded or failed.
     GivenUp,
     Close(Closed),
 }
@@ -75,22 +75,23 @@ pub enum ConnectDecision {
     Now,
     /// The server may be connected after this time.
     Wait(Duration),
-    /// The server has failed too often, and may not be connected before this time has passed.
+    /// The server has failed too often. It may be connected after this time.
     Refused(Duration),
 }
 
-/// A server's state, and its failures in a row.
+/// A server's connection state, and its consecutive failures.
 #[derive(Debug)]
 pub struct Lifecycle {
     state: ConnectionState,
     failures: u32,
     failed_at: Option<Instant>,
-    /// Failures in a row after which the breaker opens.
+    /// Number of consecutive failures at which the circuit breaker refuses to connect the server.
     most_failures: u32,
 }
 
 impl Lifecycle {
-    /// Makes the initial state. `max_reconnects` is the number of failures in a row that opens the breaker. 0 has the same effect as 1.
+    /// Makes the initial state. `max_reconnects` is the number of consecutive failures at which the circuit breaker refuses to connect
+    /// the server. 0 has the same effect as 1.
     #[must_use]
     pub fn new(max_reconnects: u32) -> Self {
         Self { state: ConnectionState::Idle, failures: 0, failed_at: None, most_failures: max_reconnects.max(1) }
@@ -106,7 +107,7 @@ impl Lifecycle {
         self.failures
     }
 
-    /// Applies a transition. A transition that is not possible changes nothing, because another one came first.
+    /// Applies a transition. If the transition is not possible in the current state, another one came first, and nothing changes.
     pub fn on(&mut self, transition: Transition, now: Instant) {
         let Some(next) = self.state.after(transition) else {
             tracing::debug!(state = ?self.state, ?transition, "a transition was ignored, because another one came first");
@@ -123,7 +124,7 @@ impl Lifecycle {
         self.state = next;
     }
 
-    /// Forgets the failures. Used when a person wants to connect without waiting.
+    /// Deletes the record of failures. Used when a person wants to connect without waiting.
     pub fn reset(&mut self) {
         (self.failures, self.failed_at) = (0, None);
     }
@@ -134,7 +135,7 @@ impl Lifecycle {
         let Some(failed_at) = self.failed_at else { return ConnectDecision::Now };
         let passed = now.saturating_duration_since(failed_at);
         if self.failures >= self.most_failures {
-            // After this time, one attempt is allowed. If it fails, the breaker stays open for the same time again.
+            // After this time, one attempt is allowed. If it fails, attempts are refused again for the same time.
             let left = BREAKER_OPEN.saturating_sub(passed);
             return if left.is_zero() { ConnectDecision::Now } else { ConnectDecision::Refused(left) };
         }

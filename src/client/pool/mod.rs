@@ -1,4 +1,5 @@
-//! The live connections. Each server has at most one, which is made when it is first needed. Their number is limited.
+//! The live connections. Each server has at most one connection, which is made when it is first needed. The number of connections is
+//! limited.
 
 pub(in crate::client) mod keeper;
 pub(in crate::client) mod lease;
@@ -27,15 +28,15 @@ use super::pool::use_count::UseCount;
 use super::stdio::watchdog::Watchdog;
 use crate::error::{Error, OwnText, Result};
 
-/// Requirements for a server's connection.
+/// Requirements for the connection of one server.
 #[derive(Debug, Clone)]
 pub struct ConnectionRequest {
     pub server: String,
-    /// True if the connection is never closed to make room for another server.
+    /// True if the connection must never be closed to make room for another server.
     pub pinned: bool,
-    /// Idle time after which the connection is closed. `None` keeps it open for the life of the gateway.
+    /// Idle time after which the connection is closed. With `None`, the connection stays open until the gateway closes.
     pub idle_timeout: Option<Duration>,
-    /// Interval of pings. `None` sends no pings.
+    /// Interval between pings. With `None`, no pings are sent.
     pub keep_alive: Option<Duration>,
     /// Longest wait for a free connection slot.
     pub patience: Duration,
@@ -52,7 +53,7 @@ pub(super) struct Shared {
     pub(super) observer: Arc<dyn Observer>,
     limit: usize,
     max_reconnects: u32,
-    /// Permits for open connections. Waiting callers get them in order.
+    /// Permits for open connections. Waiting callers get the permits in order.
     permits: Arc<Semaphore>,
     waiting: AtomicUsize,
     /// Number of connections that are being closed.
@@ -64,14 +65,14 @@ pub(super) struct Shared {
     clock: AtomicU64,
 }
 
-/// State of one server: its connection, its failures and its uses.
+/// State of one server: its connection slot, its failures and its uses.
 pub(super) struct Entry {
     pub(super) server: String,
-    /// The live connection. The holder of the lock connects, so that many simultaneous first calls start only one process.
+    /// The live connection. A caller connects while it holds the lock, so many simultaneous first calls start only one process.
     held: tokio::sync::Mutex<Option<LiveConnection>>,
     lifecycle: Mutex<Lifecycle>,
     pub(super) uses: UseCount,
-    /// Cancels a connection attempt.
+    /// Token with which an attempt to connect is cancelled.
     interrupt: Mutex<CancellationToken>,
 }
 
@@ -84,7 +85,8 @@ struct LiveConnection {
 }
 
 impl LiveConnection {
-    /// Closes the connection. Stops the keeper (the maintenance task) first, because the next connection of this slot gets a keeper of its own.
+    /// Closes the connection. Before that, stops the keeper (the maintenance task), because the next connection of this slot gets its own
+    /// keeper.
     async fn close(&self) {
         self.keeper.abort();
         self.connection.close().await;
@@ -97,7 +99,7 @@ impl Drop for LiveConnection {
     }
 }
 
-/// Guard of an attempt to connect. If it is dropped before the attempt has an outcome, the state becomes idle again.
+/// Guard of an attempt to connect. If the guard is dropped before the attempt has succeeded or failed, the state becomes idle again.
 struct Attempt<'a>(&'a Entry);
 
 impl Drop for Attempt<'_> {
@@ -108,7 +110,7 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// Guard that increments a counter, and decrements it when dropped.
+/// Guard that increments a counter, and decrements the counter when it is dropped.
 struct CountGuard<'a>(&'a AtomicUsize);
 
 impl<'a> CountGuard<'a> {
@@ -150,14 +152,14 @@ impl Entry {
         std::mem::take(&mut *self.interrupt.lock()).cancel();
     }
 
-    /// Closes the connection, and cancels an attempt to connect and all callers that wait for it.
+    /// Closes the connection. Also cancels an attempt to connect, and the calls of all callers that wait for the connection.
     async fn end(&self) {
         let taking = self.held.lock();
         tokio::pin!(taking);
         let mut place = tokio::select! {
             biased;
             place = &mut taking => place,
-            // The lock request is already queued, so no other caller can begin an attempt before it.
+            // The request for the lock is already queued, so no other caller can begin an attempt before it.
             () = async { self.interrupt() } => taking.await,
         };
         let held = place.take();
@@ -168,7 +170,8 @@ impl Entry {
         }
     }
 
-    /// Waits for the back-off time after earlier failures. Fails with `ERR_SERVER_UNAVAILABLE` while the breaker is open.
+    /// Waits until enough time has passed since earlier failures. Fails with `ERR_SERVER_UNAVAILABLE` while the circuit breaker refuses
+    /// attempts.
     async fn connect_decision(&self) -> Result<()> {
         loop {
             let (permit, failures) = {
@@ -209,13 +212,14 @@ impl Connections {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Returns the live connection of a server, or makes a new one. `launch` is awaited only for a new one, because it may ask a person.
+    /// Returns the live connection of a server, or makes a new connection. `launch` is only awaited for a new connection, because it may
+    /// ask a person.
     ///
     /// # Errors
     /// The error of `launch`, `ERR_TOO_MANY_CONNECTIONS`, `ERR_SERVER_UNAVAILABLE`, and the errors of [`Connection::open`].
     pub async fn get(&self, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
         let entry = self.entry(&wanted.server);
-        // The token is taken before the wait, so that a close cancels all waiting callers, not only the first.
+        // The token is read before the wait, so that a close cancels all waiting callers and not only the first.
         let interrupted = entry.interrupted();
         tokio::select! {
             biased;
@@ -227,7 +231,7 @@ impl Connections {
         }
     }
 
-    /// Returns the live connection of a server, if it has one.
+    /// Returns the live connection of a server. Returns `None` if the server has none.
     pub async fn live(&self, server: &str) -> Option<Lease> {
         let entry = self.shared.entries().get(server).cloned()?;
         let in_use = Use::new(&entry, &self.shared);
@@ -243,7 +247,7 @@ impl Connections {
             return Ok(Lease { connection: Arc::clone(&held.connection), origin: LeaseOrigin::Shared, _use: in_use });
         }
         if let Some(dead) = place.take() {
-            // The old connection is closed first, because its process may hold resources that the new one needs.
+            // The old connection is closed first, because its process may still hold resources that the new process needs.
             let _ = self.shared.let_go(entry, dead, Closed::Lost, None).await;
         }
         let (held, before) = self.connect(entry, wanted, launch).await?;
@@ -286,7 +290,8 @@ impl Connections {
         let too_late = tokio::time::sleep(wanted.patience);
         tokio::pin!(place, too_late);
         loop {
-            // The notification is enabled before the slots are checked, so that a connection that becomes idle in between is not missed.
+            // The notification is enabled before the connections are checked. Thus a connection that becomes idle in between is not
+            // missed.
             let freed = shared.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
@@ -303,14 +308,14 @@ impl Connections {
         }
     }
 
-    /// Closes a server's connection and cancels an attempt to connect. Used when the server was revoked, disabled or changed.
+    /// Closes a server's connection, and cancels an attempt to connect. Used when the server was revoked, disabled or changed.
     pub async fn close(&self, server: &str) {
         let Some(entry) = self.shared.entries().get(server).cloned() else { return };
         entry.end().await;
         entry.lifecycle().reset();
     }
 
-    /// Closes a server's connection, so that the next call makes a new one. Waits for a running attempt to connect first.
+    /// Closes a server's connection, so that the next call makes a new one. First waits until a running attempt to connect has ended.
     pub async fn renew(&self, server: &str) {
         let Some(entry) = self.shared.entries().get(server).cloned() else { return };
         let held = entry.held.lock().await.take();
@@ -321,7 +326,7 @@ impl Connections {
         entry.lifecycle().reset();
     }
 
-    /// Closes all connections in parallel, and then the watchdog. After this, no connection can be made.
+    /// Closes all connections in parallel, and then the watchdog. After this, no connection can be made any more.
     pub async fn close_all(&self) {
         self.shared.permits.close();
         let entries: Vec<_> = self.shared.entries().drain().map(|(_, entry)| entry).collect();
@@ -333,7 +338,7 @@ impl Connections {
         self.shared.watchdog.close().await;
     }
 
-    /// Sends SIGKILL to every server whose slot is not locked. Used at the end of a Node environment, where waiting is not possible.
+    /// Sends SIGKILL to every server whose slot is not locked. Used when a Node environment ends, because waiting is not possible then.
     pub fn kill_all(&self) {
         for entry in self.shared.entries().values() {
             if let Ok(place) = entry.held.try_lock()
@@ -344,7 +349,7 @@ impl Connections {
         }
     }
 
-    /// Forgets a server's failures. Used when a person wants to connect without waiting.
+    /// Deletes the record of a server's failures. Used when a person wants to connect without waiting.
     pub fn forget_failures(&self, server: &str) {
         if let Some(entry) = self.shared.entries().get(server) {
             entry.lifecycle().reset();
@@ -356,7 +361,7 @@ impl Connections {
     pub fn state(&self, server: &str) -> ConnectionState {
         let entry = self.shared.entries().get(server).cloned();
         entry.map_or(ConnectionState::Idle, |entry| match entry.state() {
-            // The keeper has not noticed the end yet.
+            // The connection has ended, but the keeper has not noticed it yet.
             ConnectionState::Connected if entry.has_ended() => ConnectionState::Closed(Closed::Lost),
             state => state,
         })
@@ -378,22 +383,23 @@ impl Connections {
 }
 
 impl Shared {
-    /// Closes the connection that has been idle for longest if the limit is reached. Closes at most one for each waiting caller.
+    /// Closes the connection that has been idle for the longest time, if the limit of connections is reached. For each waiting caller, at
+    /// most one connection is closed.
     fn make_room(self: &Arc<Self>, server: &str) {
-        // A connection that has ended frees its permit by itself, so no live connection has to be closed for it.
+        // A connection that has ended releases its own permit, so no live connection must be closed for it.
         let ended = self.entries().values().filter(|entry| entry.has_ended()).count();
         if self.giving_way.load(Ordering::Acquire) + ended >= self.waiting.load(Ordering::Acquire) {
             return;
         }
         let others: Vec<_> = self.entries().values().filter(|entry| entry.server != server).cloned().collect();
-        // A connection whose server has died is useless even to its holders, so it is closed first.
+        // If the server of a connection has died, the connection is useless even to the callers that hold it. So it is closed first.
         if let Some((entry, dead)) = take_first(&others, |_, held| !held.connection.is_live()) {
             self.let_go(&entry, dead, Closed::Lost, None);
             return;
         }
         let mut idle: Vec<_> = others.into_iter().filter(|entry| entry.uses.is_idle()).collect();
         idle.sort_by_key(|entry| entry.uses.last());
-        // The slot is checked again under its lock, so that no caller gets a connection that is being closed.
+        // The slot is checked again under its lock, so that no caller can get a connection that is being closed.
         if let Some((entry, held)) = take_first(&idle, |entry, held| !held.pinned && entry.uses.is_idle()) {
             tracing::info!(server = entry.server, made_room_for = server, "connection closed to make room");
             self.observer.evicted(&entry.server, server);
@@ -401,19 +407,21 @@ impl Shared {
         }
     }
 
-    /// Takes a connection that failed or was idle out of its slot, and closes it. `why` describes the failure.
+    /// Removes a failed or idle connection from its slot, and closes it. Returns whether it was removed. `why` describes the failure.
     pub(super) async fn retire(self: &Arc<Self>, entry: &Entry, connection: &Arc<Connection>, reason: Closed, why: Option<String>) -> bool {
         let held = entry.held.lock().await.take_if(|held| {
-            // A connection that is in use again must not be closed as idle.
+            // A connection that is in use again must not be closed for being idle.
             Arc::ptr_eq(&held.connection, connection) && (reason != Closed::IdledOut || entry.uses.is_idle())
         });
         held.map(|held| self.let_go(entry, held, reason, why)).is_some()
     }
 
-    /// Closes a connection that was taken out of its slot, on a task of its own. Until it is closed, it counts as being closed.
+    /// Closes a connection that was taken out of its slot. The closing runs in a separate task. Until it is finished, the connection
+    /// counts as being closed.
     fn let_go(self: &Arc<Self>, entry: &Entry, held: LiveConnection, reason: Closed, why: Option<String>) -> JoinHandle<()> {
         entry.on(Transition::Close(reason));
-        // The keeper is stopped before the slot gets a new connection. A keeper that calls this does nothing after it.
+        // The keeper is stopped before the slot gets a new connection. If the keeper itself calls this method, it does nothing
+        // afterwards.
         held.keeper.abort();
         self.giving_way.fetch_add(1, Ordering::AcqRel);
         let (shared, server) = (Arc::clone(self), entry.server.clone());
@@ -432,7 +440,7 @@ impl Shared {
         })
     }
 
-    /// Returns the servers that are connected or being connected.
+    /// Returns the names of the servers that are connected or being connected, in alphabetical order.
     fn holders(&self) -> Vec<String> {
         let holds = |entry: &&Arc<Entry>| matches!(entry.state(), ConnectionState::Connected | ConnectionState::Connecting);
         let mut holders: Vec<_> = self.entries().values().filter(holds).map(|entry| entry.server.clone()).collect();
@@ -445,7 +453,7 @@ impl Shared {
     }
 }
 
-/// Takes the first suitable connection from its slot. A connection whose slot is locked counts as in use.
+/// Removes the first suitable connection from its slot, and returns it. A connection whose slot is locked counts as in use.
 fn take_first(entries: &[Arc<Entry>], fits: impl Fn(&Entry, &LiveConnection) -> bool) -> Option<(Arc<Entry>, LiveConnection)> {
     entries.iter().find_map(|entry| {
         let held = entry.held.try_lock().ok()?.take_if(|held| fits(entry, held))?;

@@ -1,4 +1,4 @@
-//! Counts the uses of a connection, and records when the last one ended.
+//! Counts the uses of a connection, and records when the last use ended.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Count of the uses of one connection: its leases, and the callers that wait for a lease.
+/// Number of uses of one connection. Each lease is a use, and each caller that waits for a lease.
 pub(in crate::client) struct UseCount {
     count: AtomicUsize,
-    /// Sequence number of the last end of a use, counted over all connections.
+    /// Sequence number of the use that ended last. The numbers are shared by all connections.
     last: AtomicU64,
     ended_at: Mutex<Instant>,
-    /// True while the keeper waits for the end of the last use. The keeper seldom waits: it reads `ended_at` when its next time has come, as
-    /// waking it after each call would make a call from the guest 15 % slower.
+    /// True while the keeper must be notified when the last use ends. The keeper sets it only when one of its times has come while the
+    /// connection is in use. Notifying the keeper after each call would make a guest's call 15 % slower.
     end_awaited: AtomicBool,
     ended: Notify,
 }
@@ -33,7 +33,7 @@ impl UseCount {
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Ends a use and stores its sequence number. Returns whether it was the last use.
+    /// Ends a use, and stores its sequence number. Returns whether no other use is left.
     pub(in crate::client) fn end(&self, number: u64, now: Instant) -> bool {
         self.last.store(number, Ordering::Relaxed);
         *self.ended_at.lock() = now;
@@ -48,9 +48,9 @@ impl UseCount {
         self.count.load(Ordering::SeqCst) == 0
     }
 
-    /// Returns whether nobody uses the connection. If somebody does, [`UseCount::ended`] will resolve when the last use ends.
+    /// Returns whether nobody uses the connection. If somebody uses it, [`UseCount::ended`] resolves when the last use ends.
     pub(super) fn is_idle_or_notifies(&self) -> bool {
-        // The flag is set before the count is read, so that no end in between is missed.
+        // The flag is set before the count is read, so that an end of a use in between is not missed.
         self.end_awaited.store(true, Ordering::SeqCst);
         let is_idle = self.is_idle();
         if is_idle {
@@ -59,17 +59,17 @@ impl UseCount {
         is_idle
     }
 
-    /// Resolves when the last use ends after [`UseCount::is_idle_or_notifies`] returned false.
+    /// Resolves when the last use ends, if [`UseCount::is_idle_or_notifies`] returned false before.
     pub(in crate::client) async fn ended(&self) {
         self.ended.notified().await;
     }
 
-    /// Returns the time at which the last use ended. Without any use, returns the time at which the count was created.
+    /// Returns the time at which the last use ended. If there was no use, returns the time at which the count was created.
     pub(super) fn ended_at(&self) -> Instant {
         *self.ended_at.lock()
     }
 
-    /// Returns the sequence number of the last end of a use.
+    /// Returns the sequence number of the use that ended last.
     pub(in crate::client) fn last(&self) -> u64 {
         self.last.load(Ordering::Relaxed)
     }

@@ -1,21 +1,21 @@
-//! Reads a server's output line by line. A line is read directly into the buffer that is passed on.
+//! Reads a server's output line by line. A line is read directly into the buffer that the caller gets.
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;
 
 use crate::client::inbound::rate_limit::{Pace, SKIPPED};
 
-/// Number of bytes at each end of an oversized line that are kept, and searched for the message's id.
+/// Number of bytes that are kept from each end of an oversized line. The message's id is searched in them.
 pub(super) const ID_WINDOW: usize = 512;
-/// Size of the first read of a line. Most lines are short.
+/// Number of bytes of the first read of a line. Most lines are short.
 const FIRST_PIECE: usize = 8 * 1024;
-/// Size of each further read of a line: the usual capacity of a pipe.
+/// Number of bytes of each further read of a line. It is the usual capacity of a pipe.
 const PIECE: usize = 64 * 1024;
 
 /// A line that was read.
 pub(in crate::client) enum Line {
     Whole(Vec<u8>),
-    /// A line over the limit: its first and last bytes, and its length.
+    /// A line that exceeds the limit. Contains its first bytes, its last bytes and its length.
     Oversize {
         head: Vec<u8>,
         tail: Vec<u8>,
@@ -26,7 +26,7 @@ pub(in crate::client) enum Line {
 pub(in crate::client) struct Lines<R> {
     read: R,
     limit: usize,
-    /// Bytes after the end of the last line. The next line begins with them.
+    /// Bytes that were read after the end of the last line. The next line begins with these bytes.
     ahead: Vec<u8>,
     start: usize,
 }
@@ -36,7 +36,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { read, limit, ahead: Vec::new(), start: 0 }
     }
 
-    /// Returns the next line, or `None` at the end of the stream. A last line without a line end is dropped.
+    /// Returns the next line, or `None` at the end of the stream. If the last line has no line end, it is dropped.
     pub(in crate::client) async fn next(&mut self) -> Option<Line> {
         if let Some(length) = find_end(&self.ahead[self.start..]) {
             let line = self.ahead[self.start..self.start + length].to_vec();
@@ -64,19 +64,19 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         if line.len() <= self.limit { Line::Whole(line) } else { oversize(line) }
     }
 
-    /// Keeps the bytes after a line's end for the next line.
+    /// Moves the bytes after a line's end to the buffer for the next line.
     fn keep_ahead(&mut self, line: &mut Vec<u8>, end: usize) {
         (self.ahead, self.start) = (line.split_off(end + 1), 0);
         line.truncate(end);
     }
 
-    /// Reads to the end of an oversized line, and keeps only its first and last bytes.
+    /// Reads an oversized line to its end, and keeps only its first and last bytes.
     async fn skip(&mut self, mut head: Vec<u8>) -> Option<Line> {
         let mut bytes = head.len();
         let mut tail = tail_of(&head);
         head.truncate(ID_WINDOW);
         head.shrink_to_fit();
-        // The reading is limited to a rate, because the line may never end.
+        // The reading has a rate limit, because the line may never end.
         let mut pace = Pace::new(SKIPPED, Instant::now());
         loop {
             let mut piece = Vec::with_capacity(PIECE);
@@ -112,11 +112,11 @@ fn tail_of(bytes: &[u8]) -> Vec<u8> {
     bytes[bytes.len().saturating_sub(ID_WINDOW)..].to_vec()
 }
 
-/// Returns the position of the first line end.
+/// Returns the position of the first line end, if there is one.
 fn find_end(bytes: &[u8]) -> Option<usize> {
     const LANES: usize = 32;
     let (pieces, _) = bytes.as_chunks::<LANES>();
-    // There is no branch for each byte, so that the compiler can check 32 bytes at a time.
+    // The loop has no branch for each byte, so that the compiler can check 32 bytes at a time.
     let whole = pieces.iter().position(|piece| piece.iter().fold(0, |found, &byte| found | u8::from(byte == b'\n')) != 0);
     let start = whole.unwrap_or(pieces.len()) * LANES;
     bytes[start..].iter().position(|&byte| byte == b'\n').map(|end| start + end)
@@ -126,7 +126,7 @@ fn find_end(bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A reader that gives at most a given number of bytes at a time.
+    /// A reader that returns at most a given number of bytes at a time.
     struct Slow<'a>(&'a [u8], usize);
 
     impl AsyncRead for Slow<'_> {

@@ -1,4 +1,5 @@
-//! A server that runs as a child process: its start and end, its standard input and output, and its watchdog.
+//! A server that runs as a child process. This module starts and ends the process, uses its standard input and output, and runs the
+//! watchdog.
 
 pub(in crate::client) mod lines;
 pub(in crate::client) mod outbox;

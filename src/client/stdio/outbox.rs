@@ -1,4 +1,4 @@
-//! Writes lines to a server. A line is written immediately if nothing is queued, and otherwise by a task.
+//! Writes lines to a server. If no line is queued, a line is written immediately. Otherwise a task writes it later.
 
 use std::future::poll_fn;
 use std::io::Result;
@@ -11,15 +11,16 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc::{self, Receiver, Sender, WeakSender};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// The server's standard input. It closes when the writing task ends, because only this task owns it.
+/// The server's standard input. Only the writing task owns it, so it closes when this task ends.
 struct Input {
     pipe: Box<dyn AsyncWrite + Send + Unpin>,
-    /// Line that was only partly written, and the number of written bytes. The rest is written before all other lines.
+    /// A line that was only partly written, and the number of bytes that were written. The remaining bytes are written before all other
+    /// lines.
     rest: Option<(Vec<u8>, usize)>,
 }
 
 impl Input {
-    /// Writes as much of the line as the pipe accepts, and keeps the rest.
+    /// Writes as much of the line as the pipe accepts, and stores the rest.
     fn begin(&mut self, line: Vec<u8>, context: &mut Context<'_>) -> std::result::Result<(), Unwritten> {
         let mut written = 0;
         while written < line.len() {
@@ -43,17 +44,17 @@ impl Input {
     }
 }
 
-/// The error that a line cannot be written, because the server has closed its input.
+/// The error for a line that cannot be written because the server has closed its input.
 #[derive(Debug)]
 pub(in crate::client) struct Unwritten {
     /// True if the server may have read the beginning of the line.
     pub(in crate::client) is_begun: bool,
 }
 
-/// A line that waits for the writing task.
+/// A line in the queue of the writing task.
 pub(in crate::client) struct Queued {
     line: Vec<u8>,
-    /// Counts this line as queued, so that no later line overtakes it.
+    /// Guard that counts this line as queued, so that no later line is written before it.
     _behind: Option<QueuedLineGuard>,
 }
 
@@ -63,7 +64,7 @@ impl From<Vec<u8>> for Queued {
     }
 }
 
-/// Guard that counts a queued line until it is written.
+/// Guard that counts a line as queued until it has been written.
 struct QueuedLineGuard(Arc<AtomicUsize>);
 
 impl QueuedLineGuard {
@@ -79,20 +80,20 @@ impl Drop for QueuedLineGuard {
     }
 }
 
-/// Sender of lines to the server.
+/// Sends lines to the server.
 #[derive(Clone)]
 pub(in crate::client) struct Outbox {
     input: Weak<Mutex<Input>>,
-    /// Sender of the queue. It is weak, so that the server's input closes when the transport drops its sender.
+    /// Sender for the queue. It is a weak reference, so that the server's input closes when the transport drops its own sender.
     queue: WeakSender<Queued>,
     behind: Arc<AtomicUsize>,
-    /// True once a write has failed. No later line can be written.
+    /// True once a write has failed. After that, no line can be written.
     is_broken: Arc<AtomicBool>,
 }
 
 impl Outbox {
-    /// Makes an outbox, the sender of its queue, and the task that writes the queue. The input closes when all senders are dropped and the queue
-    /// is written, or when the task ends.
+    /// Makes an outbox, the sender of its queue, and the task that writes the queued lines. The input closes when all senders are dropped
+    /// and the queue is written, or when the task is aborted.
     pub(in crate::client) fn new(
         pipe: impl AsyncWrite + Send + Unpin + 'static,
         queued: usize,
@@ -104,13 +105,13 @@ impl Outbox {
         (outbox, sender, write_lines(input, lines, is_broken))
     }
 
-    /// Returns whether a write has failed, so that no more lines can be sent.
+    /// Returns whether a write has failed. No more lines can then be sent.
     pub(in crate::client) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)
     }
 
-    /// Sends a line: directly if nothing is being written, otherwise through the queue. If the future is dropped, either nothing or the whole
-    /// line is sent.
+    /// Sends a line. If nothing is being written, the line is written directly. Otherwise it goes through the queue. If the future is
+    /// dropped, either the whole line is sent or nothing.
     pub(in crate::client) async fn send(&self, line: Vec<u8>) -> std::result::Result<(), Unwritten> {
         let closed = || Unwritten { is_begun: false };
         let queue = self.queue.upgrade().ok_or_else(closed)?;
@@ -125,13 +126,13 @@ impl Outbox {
             .await
             .inspect_err(|_| self.is_broken.store(true, Ordering::Release))?;
         if idle.rest.is_some() {
-            // The empty line wakes the task. If the queue is full, the task already has work.
+            // The empty line wakes the task, which then writes the rest. If the queue is full, the task is already awake.
             let _ = queue.try_send(Vec::new().into());
         }
         Ok(())
     }
 
-    /// Locks the input. Returns `None` if the input is in use or a queued line waits.
+    /// Locks the input. Returns `None` if the input is in use, or if a line is queued or only partly written.
     fn idle<'a>(&self, input: &'a Mutex<Input>) -> Option<MutexGuard<'a, Input>> {
         let idle = input.try_lock().ok()?;
         (idle.rest.is_none() && self.behind.load(Ordering::Acquire) == 0).then_some(idle)

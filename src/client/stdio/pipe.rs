@@ -1,4 +1,4 @@
-//! A server's standard output, read by the runtime.
+//! A server's standard output, which the runtime reads.
 
 use std::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,18 +8,18 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe::Receiver;
 
-/// Number of bytes that the runtime reads before its other tasks get their turn.
+/// Number of bytes that may be read before the runtime's other tasks run again.
 const TURN_BYTES: usize = 256 * 1024;
 
-/// The read end of the pipe of a server's output.
+/// The read end of the pipe for a server's output.
 pub(in crate::client) struct Pipe {
     output: Receiver,
-    /// Bytes that were read since the runtime's other tasks had their turn.
+    /// Number of bytes that were read since the runtime's other tasks could run.
     turn: usize,
 }
 
 impl Pipe {
-    /// Takes over the read end of a pipe. Nothing else may read from it.
+    /// Takes ownership of the read end of a pipe. No other code may read from the pipe.
     pub(in crate::client) fn new(output: OwnedFd) -> Result<Self> {
         Ok(Self { output: Receiver::from_owned_fd(output)?, turn: 0 })
     }
@@ -33,7 +33,7 @@ impl AsFd for Pipe {
 
 impl AsyncRead for Pipe {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
-        // tokio's own budget counts reads, and one read is as much as a pipe holds.
+        // tokio's own budget counts reads, not bytes, and one read can return all bytes in a pipe.
         if self.turn >= TURN_BYTES {
             self.turn = 0;
             context.waker().wake_by_ref();
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(rustix::io::write(&input, &vec![b'x'; MIB]), Ok(MIB));
         let mut pipe = Pipe::new(output).unwrap();
         let mut piece = vec![0; 64 * 1024];
-        // The bytes that one poll of a task reads.
+        // Reads until one poll of the task ends, and returns the number of bytes read.
         let mut turn = async || {
             poll_fn(|context| {
                 let mut bytes = 0;

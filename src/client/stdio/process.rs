@@ -1,4 +1,4 @@
-//! A server's process: it is started in its own process group, guarded by the watchdog, and ended with all its children.
+//! A server's process. It is started in its own process group, guarded by the watchdog, and ended together with all its children.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
@@ -26,13 +26,13 @@ use crate::client::inbound::rate_limit::UNSOLICITED;
 use crate::config::ResolvedCommand;
 use crate::error::{Error, Result};
 
-/// Capacity of a server's output pipe: the maximum that an unprivileged user may request by default (`pipe(7)`).
+/// Capacity in bytes of a server's output pipe. This is the maximum that an unprivileged user may request by default (`pipe(7)`).
 const PIPE_BYTES: usize = 1 << 20;
-/// Time that a server has to end after its input was closed, and then again after SIGTERM.
+/// Longest wait for a server's end after its input was closed, and once more after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
-/// Time within which a killed process should be gone.
+/// Longest wait until a killed process has disappeared.
 const DYING: Duration = Duration::from_millis(100);
-/// Longest wait for the last lines of a process that has ended.
+/// Longest wait for the last lines of standard error of a process that has ended.
 const DRAINING: Duration = Duration::from_millis(20);
 const POLL: Duration = Duration::from_millis(5);
 
@@ -44,20 +44,20 @@ pub(in crate::client) struct ServerProcess {
     stderr: Tail,
     /// Receiver whose sender is dropped once standard error has been read to its end.
     drained: watch::Receiver<()>,
-    /// The pipe of standard output, kept to check whether it holds unread output.
+    /// Duplicate of the read end of the standard output pipe. It is only used to check whether the pipe contains unread output.
     output: OwnedFd,
     /// Token that is cancelled once standard output has been read to its end.
     output_read: CancellationToken,
     watchdog: Arc<Watchdog>,
 }
 
-/// The process's pipes, for the transport.
+/// Pipes of a process, for the transport.
 pub(in crate::client) struct Pipes {
     pub(in crate::client) stdin: ChildStdin,
     pub(in crate::client) stdout: Output,
 }
 
-/// Standard output. The reader drops it after it has handed on the last message.
+/// Standard output of a process. The reader drops this value after it has forwarded the last message.
 pub(in crate::client) struct Output {
     pipe: Pipe,
     _read: DropGuard,
@@ -69,11 +69,11 @@ impl AsyncRead for Output {
     }
 }
 
-/// State of the output of a process that has ended.
+/// Result of reading the output of a process that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum OutputRead {
     ToItsEnd,
-    /// All available output was read, but another process still holds the pipe open.
+    /// All available output was read, but another process still keeps the pipe open.
     AsFarAsItGoes,
 }
 
@@ -84,7 +84,7 @@ impl ServerProcess {
         (redact, on_stderr): (&Redact, &StderrListener),
         watchdog: &Arc<Watchdog>,
     ) -> Result<(Self, Pipes)> {
-        // The watchdog must run before the server starts, so that no server is ever alive without its guard.
+        // The watchdog must run before the server starts, so that no server ever runs without the watchdog's protection.
         watchdog.ready().await?;
         let mut child = spawn(server, command, program)?;
         let missing = || Error::Internal("a child without pipes".into());
@@ -92,7 +92,7 @@ impl ServerProcess {
         let failed = |error: std::io::Error| Error::io(format!("the pipes of server \"{server}\""), &error);
         let stdin = ChildStdin::from_std(child.stdin.take().ok_or_else(missing)?).map_err(failed)?;
         let stdout = Pipe::new(OwnedFd::from(child.stdout.take().ok_or_else(missing)?)).map_err(failed)?;
-        // A larger pipe needs fewer reads for a large message. If the system refuses it, the pipe keeps its size.
+        // With a larger pipe, a large message needs fewer reads. If the system refuses the larger size, the pipe keeps its size.
         let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
         let stderr = ChildStderr::from_std(child.stderr.take().ok_or_else(missing)?).map_err(failed)?;
         let output = stdout.as_fd().try_clone_to_owned().map_err(failed)?;
@@ -114,15 +114,15 @@ impl ServerProcess {
     /// Resolves with the exit status, as text, once the process has ended.
     pub(in crate::client) async fn exited(&self) -> String {
         let mut exit = self.exit.clone();
-        // The sender is dropped without a status only at the end of the runtime.
+        // The sender is only dropped without a status when the runtime ends.
         let status = exit.wait_for(Option::is_some).await.ok().and_then(|status| status.clone());
-        // The last lines of standard error may still be in the pipe.
+        // The pipe may still contain the last lines of standard error.
         let _ = tokio::time::timeout(DRAINING, self.drained.clone().changed()).await;
         status.unwrap_or_else(|| "it was ended".to_owned())
     }
 
-    /// Resolves once all output that the process wrote before its end has been read. A descendant that left the process group may hold the
-    /// pipe open for ever, so an empty pipe is enough.
+    /// Resolves once all output that the process wrote before its end has been read. An empty pipe is sufficient, because a descendant
+    /// that left the process group may keep the pipe open for ever.
     pub(in crate::client) async fn output_read(&self) -> OutputRead {
         while !self.output_read.is_cancelled() {
             if self.is_held_by_others() {
@@ -143,12 +143,13 @@ impl ServerProcess {
         self.exit.borrow().is_some()
     }
 
-    /// Returns the last lines of standard error in the form of a message part, or an empty text if there are none.
+    /// Returns the last lines of standard error as a part of a message. Returns an empty text if there are no lines.
     pub(in crate::client) fn stderr_text(&self) -> String {
         self.stderr.text()
     }
 
-    /// Ends the process group after its input was closed. Waits 2 s, sends SIGTERM, waits 2 s, and sends SIGKILL.
+    /// Ends the process group after its input was closed. Waits 2 s, sends SIGTERM, waits 2 s, and sends SIGKILL. Stops as soon as the
+    /// group has ended.
     pub(in crate::client) async fn end(&self) {
         for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
             if let Some(signal) = signal {
@@ -168,8 +169,8 @@ impl ServerProcess {
 
     async fn gone(&self) {
         self.exited().await;
-        // The group leader is reaped, and its children have got SIGKILL. They may still be dying, or be zombies that another process has to
-        // reap, so the wait is short.
+        // The group leader has been reaped, and its children have received SIGKILL. The children may still exist for a moment, or may be
+        // zombies that another process has to reap. So this wait is short.
         let _ = tokio::time::timeout(DYING, async {
             while test_kill_process_group(self.group).is_ok() {
                 tokio::time::sleep(POLL).await;
@@ -185,8 +186,8 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Starts the file `program`, and nothing else: an absolute path is not searched in `PATH`. The process gets the command as its own name, as it would
-/// from `execvp`, because programs with several functions, and Python in a virtual environment, look at that name.
+/// Starts the file `program`. Its path is absolute, so no other file is searched in `PATH`. The process gets the command as its own name,
+/// as with `execvp`. Programs with several functions, and Python in a virtual environment, use this name.
 fn spawn(server: &str, command: &ResolvedCommand, program: &Path) -> Result<Child> {
     let program = command.working_directory.join(program);
     let mut process = Command::new(&program);
@@ -207,7 +208,7 @@ fn spawn(server: &str, command: &ResolvedCommand, program: &Path) -> Result<Chil
     })
 }
 
-/// Explains the errors of the system that a script causes although its file exists.
+/// Explains two system errors that occur for a script although the script's file exists.
 fn reason(error: &std::io::Error, program: &Path) -> &'static str {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOEXEC) => ". A script must name its interpreter in its first line, as in #!/bin/sh",
@@ -218,12 +219,12 @@ fn reason(error: &std::io::Error, program: &Path) -> &'static str {
     }
 }
 
-/// Waits for the process on a separate thread, so that not even the end of the runtime leaves a zombie.
+/// Starts a thread that waits for the process. A separate thread is used so that no zombie is left even when the runtime ends.
 fn reap(mut child: Child, group: Pid, exit: watch::Sender<Option<String>>) -> Result<()> {
     let wait = move || {
         let status = child.wait();
-        // The children of a server that has ended are killed. The group id cannot belong to another group by now: it stays reserved while a
-        // member lives, and without members the signal reaches nobody.
+        // The children of a server that has ended are killed. The group id cannot belong to another group now. While the group has a
+        // member, the system does not reuse the id. Without members, the signal reaches no process.
         let _ = kill_process_group(group, Signal::KILL);
         exit.send_replace(Some(status.map_or_else(|error| error.to_string(), describe)));
     };

@@ -1,4 +1,4 @@
-//! Reads a server's standard error. Keeps the last lines, and passes lines to the listener within a rate limit.
+//! Reads a server's standard error. Stores its last lines, and passes lines to the listener within a rate limit.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -13,19 +13,21 @@ use crate::client::connection::open::{Redact, StderrListener};
 use crate::client::inbound::rate_limit::{MESSAGE, Pace, Rate, RateDecision, RateLimiter, STDERR};
 use crate::error::ForeignText;
 
-/// Number of last lines that are kept.
+/// Number of last lines that are stored.
 const LINES: usize = 20;
-/// Maximum length of a line that is kept or reported.
+/// Maximum length in bytes of a line that is shown or reported.
 const LINE_BYTES: usize = 4096;
-/// Maximum number of bytes of a line that are read at once.
+/// Maximum number of bytes of a line that are read into one piece.
 const PIECE_BYTES: u64 = 64 * 1024;
-/// Size of the read buffer.
+/// Size of the read buffer in bytes.
 const BUFFER_BYTES: usize = 32 * 1024;
-/// Number of bytes that are read before other tasks of the runtime get their turn.
+/// Number of bytes that are read before the runtime's other tasks may run.
 const TURN_BYTES: usize = 64 * 1024;
-/// Time without output after which the output of a process that has ended counts as read. A descendant may hold the pipe open for ever.
+/// Time without output after which an ended process is assumed to have no more output. The limit is needed because a descendant may keep
+/// the pipe open for ever.
 const DRAINING: Duration = Duration::from_millis(100);
-/// Number of bytes that are read after the process has ended: the largest pipe that an unprivileged user gets by default (`pipe(7)`).
+/// Maximum number of bytes that are read after the process has ended. This is the capacity of the largest pipe that an unprivileged user
+/// gets by default (`pipe(7)`).
 const LAST_BYTES: usize = 1 << 20;
 /// Number of bytes of a line that count as one line for the rate limit.
 const LINE_UNIT: usize = 1024;
@@ -34,7 +36,7 @@ const LINE_UNIT: usize = 1024;
 #[derive(Clone)]
 pub(in crate::client) struct Tail {
     redact: Redact,
-    /// Lines before redaction. They are redacted only when shown, because redacting every line of a flood would be too slow.
+    /// Lines before redaction. They are only redacted when they are shown, because it would be too slow to redact every line of a flood.
     lines: Arc<Mutex<VecDeque<Vec<u8>>>>,
 }
 
@@ -55,7 +57,7 @@ impl Tail {
         lines.push_back(line);
     }
 
-    /// Returns the lines in the form of a message part, or an empty text if there are none.
+    /// Returns the lines as a part of a message. Returns an empty text if there are no lines.
     pub(in crate::client) fn text(&self) -> String {
         let lines: Vec<_> = self.lines().iter().cloned().collect();
         if lines.is_empty() {
@@ -66,16 +68,16 @@ impl Tail {
     }
 }
 
-/// Returns a redacted line of limited length. The line is redacted before it is cut, so that no part of a secret remains.
+/// Returns a redacted line of limited length. The line is redacted before it is cut, so that no part of a secret remains in it.
 fn readable(line: &[u8], redact: &Redact) -> String {
     let text = String::from_utf8_lossy(line);
-    // Only the first piece of a longer line was kept.
+    // If the line was longer than a piece, only its first piece was stored.
     let is_whole = line.ends_with(b"\n") || (line.len() as u64) < PIECE_BYTES;
     redact(if is_whole { ForeignText::cut(text.trim(), LINE_BYTES) } else { ForeignText::beginning(text.trim(), LINE_BYTES) })
 }
 
-/// Reads standard error within a rate limit, to its end or until the process has ended and no more comes. `exit` changes when the process has
-/// ended. The reader is then dropped, which closes the pipe.
+/// Reads standard error within a rate limit. Stops at the end of the output, or when the process has ended and no more output arrives.
+/// `exit` changes when the process has ended. At the end, the reader is dropped, which closes the pipe.
 pub(in crate::client) async fn read<T: Clone>(
     stderr: impl AsyncRead + Unpin,
     rate: Rate,
@@ -96,7 +98,7 @@ pub(in crate::client) async fn read<T: Clone>(
                 _ = exit.changed() => {
                     is_running = false;
                     pace.forgive(Instant::now());
-                    // The cancelled call may have read a part of the piece.
+                    // The cancelled call may already have read a part of the piece. The piece keeps this part.
                     drained(&mut reader, &mut piece).await
                 }
             }
@@ -115,7 +117,7 @@ pub(in crate::client) async fn read<T: Clone>(
             tokio::task::yield_now().await;
         }
         let rest = pace.spend(piece.len() + MESSAGE, Instant::now());
-        // Only the start of a long line is kept.
+        // Only the first piece of a long line is stored.
         let is_start = !in_line;
         in_line = !piece.ends_with(b"\n");
         if is_start && !piece.trim_ascii().is_empty() {
@@ -137,12 +139,12 @@ pub(in crate::client) async fn read<T: Clone>(
     listening.end();
 }
 
-/// Reads a line, or a piece of a longer line, so that memory is limited. Returns `false` at the end of the output.
+/// Reads a line, or a piece of a longer line, so that the memory is limited. Returns `false` at the end of the output.
 async fn piece_of(reader: &mut (impl AsyncBufRead + Unpin), piece: &mut Vec<u8>) -> bool {
     matches!(reader.take(PIECE_BYTES).read_until(b'\n', piece).await, Ok(1..))
 }
 
-/// Reads a piece of a process that has ended. Returns `false` if no more comes.
+/// Reads a piece of the output of a process that has ended. Returns `false` if no more output arrives.
 async fn drained(reader: &mut (impl AsyncBufRead + Unpin), piece: &mut Vec<u8>) -> bool {
     tokio::time::timeout(DRAINING, piece_of(reader, piece)).await.unwrap_or(false)
 }
@@ -190,10 +192,10 @@ mod tests {
         Arc::new(|words: ForeignText| words.without("secret words"))
     }
 
-    /// Rate limit that never causes a pause.
+    /// A rate limit that never causes a pause.
     const AT_ONCE: Rate = Rate { burst: u32::MAX, per_second: u32::MAX };
 
-    /// Returns the lines that the listener gets for these bytes, and the text of the kept lines.
+    /// Returns the lines that the listener gets if standard error contains these bytes, and the text of the stored lines.
     async fn told(bytes: &[u8]) -> (Vec<String>, String) {
         let told = Arc::new(Mutex::new(Vec::new()));
         let (heard, tail) = (Arc::clone(&told), Tail::new(redacting()));
@@ -251,7 +253,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_process_said_before_its_end_is_not_held_back() {
-        // The burst covers a part of the output. At the rate, the rest would take more than a day.
+        // The burst covers only a part of the output. With this rate, reading the rest would take more than a day.
         let rate = Rate { burst: 200_000, per_second: 1 };
         let (running, exit) = watch::channel(());
         running.send(()).unwrap();
@@ -283,7 +285,7 @@ mod tests {
     async fn a_descendant_that_never_stops_writing_keeps_nobody_reading() {
         let (running, exit) = watch::channel(());
         running.send(()).unwrap();
-        // Rests once, and then sees that the process has ended.
+        // The reader pauses once. It then notices that the process has ended.
         let rate = Rate { burst: 1, per_second: 1 };
         let endless = tokio::io::repeat(b'x');
         let reading = read(endless, rate, ("s".to_owned(), Tail::new(redacting()), Arc::new(|_| {})), exit, watch::channel(()).0);

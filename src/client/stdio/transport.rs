@@ -1,8 +1,8 @@
 //! The stdio transport of MCP for rmcp: one JSON-RPC message in each line.
 //!
 //! rmcp's own stdio transport is not used, for three reasons. First, tool results must stay unparsed, because rmcp's result type is an
-//! untagged union and may parse a result with an unknown content block or an extra key as another type. Second, a line over the limit must
-//! fail its call instead of being ignored. Third, a server that does not read its input must not delay closing.
+//! untagged union and may parse a result with an unknown content block or an extra key as another type. Second, a line that exceeds the
+//! limit must make its call fail instead of being ignored. Third, a server that does not read its input must not delay closing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,13 +30,13 @@ use crate::client::inbound::rate_limit::{MESSAGE, Pace, REQUEST, UNSOLICITED};
 use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS};
 use crate::client::wire::json::{self, ParseFailure};
 
-/// Number of messages that may wait to be handled or written. A server that sends more is slowed down.
+/// Number of messages that may wait to be handled or written. A server that sends more messages must wait.
 const QUEUE: usize = 64;
-/// Key in an error's data that marks an error made by this client because the answer was too long.
+/// Key in an error's data. It marks an error that this client made because the answer was too long.
 pub(in crate::client) const OVERSIZE_MARK: &str = "hyperlight-mcp/oversize";
-/// Key that marks an error made by this client because the answer would take too much memory.
+/// Key in an error's data. It marks an error that this client made because the parsed answer would need too much memory.
 pub(in crate::client) const DENSE_MARK: &str = "hyperlight-mcp/dense";
-/// Key that marks an error made by this client because the answer is not valid JSON.
+/// Key in an error's data. It marks an error that this client made because the answer is not valid JSON.
 pub(in crate::client) const MALFORMED_MARK: &str = "hyperlight-mcp/malformed";
 
 pub(in crate::client) struct StdioTransport {
@@ -45,7 +45,7 @@ pub(in crate::client) struct StdioTransport {
     outbox: Outbox,
     requests: SharedRequests,
     messages: mpsc::WeakSender<RxJsonRpcMessage<RoleClient>>,
-    /// Longest wait for an answer to `server/discover`. `None` sets no limit.
+    /// Longest wait for an answer to `server/discover`. With `None`, there is no limit.
     patience: Option<Duration>,
     tasks: [JoinHandle<()>; 2],
 }
@@ -80,7 +80,7 @@ impl StdioTransport {
         Self { incoming, outgoing: Some(outgoing), outbox, requests, messages, patience, tasks }
     }
 
-    /// Makes a [`DirectLine`], which sends requests without rmcp as long as the transport lives.
+    /// Makes a [`DirectLine`]. It sends requests without rmcp while the transport exists.
     pub(in crate::client) fn direct(&self) -> DirectLine {
         DirectLine::new(Arc::clone(&self.requests), self.outbox.clone())
     }
@@ -116,14 +116,14 @@ impl Transport<RoleClient> for StdioTransport {
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        // The writing task ends when the queue is written, or when it is aborted. The server then sees the end of its input.
+        // The writing task ends after the queue is written, or when it is aborted. The server's input then reaches its end.
         self.outgoing = None;
         Ok(())
     }
 }
 
 impl StdioTransport {
-    /// Records an outgoing message. Returns the id of the server's request that the message answers, if it is an answer.
+    /// Records an outgoing message. If the message is an answer, returns the id of the server's request that it answers.
     fn note(&self, message: &TxJsonRpcMessage<RoleClient>) -> Option<RequestId> {
         match message {
             JsonRpcMessage::Request(request) => {
@@ -156,8 +156,8 @@ impl StdioTransport {
         }
     }
 
-    /// Answers `server/discover` with an error if the server does not answer it in time. An older server may ignore the unknown method, and rmcp
-    /// would wait for 10 s.
+    /// Starts a timer for `server/discover`. If the server does not answer in time, rmcp gets an error as the answer. An older server may
+    /// ignore the unknown method, and rmcp alone would wait for 10 s.
     fn probe(&self, id: &RequestId) {
         let Some(patience) = self.patience else { return };
         lock(&self.requests).probe = Some(id.clone());
@@ -175,9 +175,9 @@ impl StdioTransport {
     }
 }
 
-/// The content of a line, which decides how the line counts against the rate limit.
+/// The kind of content of a line. It determines how the line counts against the rate limit.
 enum Content {
-    /// An answer to a request of this client. It does not count, because the client asked for it.
+    /// An answer to a request of this client. It is not counted, because the client requested it.
     Answer,
     Notice,
     Requests(usize),
@@ -189,20 +189,20 @@ struct Reader<R> {
     requests: SharedRequests,
     interceptor: Interceptor,
     messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
-    /// Sender of outgoing lines. It is weak, so that the server's input closes when the transport drops its sender.
+    /// Sender of outgoing lines. It is a weak reference, so that the server's input closes when the transport drops its own sender.
     outgoing: mpsc::WeakSender<Queued>,
-    /// Rate limit of the lines that are not answers.
+    /// Rate limit for lines that are not answers.
     pace: Pace,
-    /// Content of the line that was read last.
+    /// The kind of content of the line that was read last.
     content: Content,
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
     async fn run(mut self) {
-        // At the end, callers that wait without rmcp and have no answer get an error.
+        // When the reader ends, callers that wait without rmcp get an error.
         let _ends = Ends(Arc::clone(&self.requests));
         while let Some(line) = self.lines.next().await {
-            // The bytes of an oversized line were already counted while they were skipped.
+            // The bytes of an oversized line have already been counted while the line was skipped.
             let bytes = if let Line::Whole(line) = &line { line.len() } else { 0 };
             self.content = Content::Notice;
             for message in self.messages_of(line) {
@@ -218,7 +218,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// Pauses if the server sends more unsolicited output than the rate allows. The server then waits for its pipe, and others get the processor.
+    /// Pauses if the server sends more unrequested output than the rate allows. The server then blocks on its full pipe, and other
+    /// servers get processor time.
     async fn rest_after(&mut self, bytes: usize) {
         let rest = self.pace.spend(bytes, Instant::now());
         if !rest.is_zero() {
@@ -279,7 +280,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         let id: RequestId = serde_json::from_value(message["id"].clone()).ok()?;
         let admission = lock(&self.requests).inbound.admit(&id);
         match admission {
-            // The interceptor only sees requests that are handed on, because repeated and refused requests are not put to anybody.
+            // The interceptor only gets requests that are admitted, because nobody is asked about repeated or refused requests.
             Admission::HandOn => {
                 let handed_on = if (self.interceptor)(&message) { None } else { parsed(message) };
                 if handed_on.is_none() {
@@ -297,8 +298,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         None
     }
 
-    /// Refuses a request, because the server waits for an answer. If the writer is slow, the refusal is sent later. The number of waiting
-    /// refusals is limited.
+    /// Refuses a request of the server, because the server waits for an answer. If the writer is slow, the refusal is sent later. The
+    /// number of refusals that are sent later is limited.
     fn refuse(&self, refusal: Queued) {
         let Some(outgoing) = self.outgoing.upgrade() else { return };
         let Err(TrySendError::Full(refusal)) = outgoing.try_send(refusal) else { return };
@@ -317,7 +318,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         });
     }
 
-    /// Removes a request that the server has cancelled, because rmcp sends no answer to it.
+    /// Removes a request that the server has cancelled, because rmcp will not answer it.
     fn withdraw(&self, message: &Json) {
         if message["method"] == "notifications/cancelled"
             && let Ok(id) = serde_json::from_value::<RequestId>(message["params"]["requestId"].clone())
@@ -337,7 +338,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             let mut requests = lock(&self.requests);
             let found = match (&id, &error) {
                 (Some(id), _) => requests.answered(id),
-                // A server that does not know `server/discover` may answer with an error without an id. Any other answer without an id is dropped.
+                // A server that does not know `server/discover` may answer with an error that has no id. All other answers without an id
+                // are dropped.
                 (None, Some(_)) => requests.probe.clone(),
                 (None, None) => None,
             };
@@ -350,7 +352,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         };
         self.content = Content::Answer;
         match (recipient, error) {
-            // Sending fails if the caller no longer waits, which is ignored.
+            // Sending fails if the caller no longer waits. This failure is ignored.
             (ResultRecipient::Direct(caller), Some(error)) => drop(caller.send(Err(error))),
             (ResultRecipient::Direct(caller), None) => drop(caller.send(Ok(message["result"].take()))),
             (_, Some(error)) => return Some(failed(id, error)),
@@ -363,15 +365,15 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         None
     }
 
-    /// Fails the call whose answer cannot be used. If the answer's id cannot be found, all waiting calls fail, because the answer may belong to
-    /// any of them.
+    /// Makes a call fail because its answer cannot be used. If the answer's id cannot be found, all waiting calls fail, because the
+    /// answer may belong to any of them.
     fn fail(&mut self, head: &[u8], tail: &[u8], data: &Json) -> Vec<RxJsonRpcMessage<RoleClient>> {
         let head = &head[..head.len().min(ID_WINDOW)];
         let mut requests = lock(&self.requests);
         let found = [find_id(tail), find_id(head)].into_iter().flatten().find(|id| requests.pending.contains_key(id));
         let failed: Vec<RequestId> = match found {
             Some(id) => vec![id],
-            // Without the key "jsonrpc" the line is probably debug output of the server, and not an answer.
+            // A line without the key "jsonrpc" is probably debug output of the server and not an answer.
             None if !is_message_like(head) && !is_message_like(tail) => Vec::new(),
             None => requests
                 .pending
@@ -395,7 +397,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 }
 
-/// Guard that closes the open requests when the reader ends in any way.
+/// Guard that closes the state of the open requests when the reader ends, for whatever reason.
 struct Ends(SharedRequests);
 
 impl Drop for Ends {
@@ -418,13 +420,13 @@ fn parsed(message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
     parsed.inspect_err(|error| tracing::debug!(%error, "JSON that is not a message was skipped")).ok()
 }
 
-/// Returns whether a part of a line contains the key "jsonrpc", which every message has.
+/// Returns whether a part of a line contains the key "jsonrpc", which every message contains.
 fn is_message_like(piece: &[u8]) -> bool {
     const MARK: &[u8] = b"\"jsonrpc\"";
     piece.windows(MARK.len()).any(|window| window == MARK)
 }
 
-/// Returns the last numeric `"id"` in a part of a message. The client's own request ids are numbers.
+/// Returns the number of the last `"id"` in a part of a message. The ids of this client's own requests are numbers.
 fn find_id(piece: &[u8]) -> Option<RequestId> {
     let text = String::from_utf8_lossy(piece);
     let after = text.rsplit_once("\"id\"")?.1.trim_start().strip_prefix(':')?.trim_start();

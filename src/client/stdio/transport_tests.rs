@@ -28,7 +28,7 @@ async fn what_is_said_without_being_asked_is_read_at_a_rate_and_an_answer_comes_
     let flood = format!("{}{}\n", notice.repeat(350), json!({ "jsonrpc": "2.0", "id": 7, "result": {} }));
     let started = Instant::now();
     assert!(receive(flood.as_bytes(), &[7], 100_000).await.iter().any(|message| message["id"] == 7));
-    // The server sends 3.5 MB of notifications. The burst allows 2 MiB at once.
+    // The server sends 3.5 MB of notifications. The burst allows 2 MiB without a pause.
     assert!(started.elapsed() >= Duration::from_millis(600), "{:?}", started.elapsed());
 }
 
@@ -94,7 +94,7 @@ async fn a_request_past_rmcp_gets_its_own_answer_as_it_is_or_its_error() {
     assert_eq!((&lines[0]["id"], &lines[0]["params"]["name"]), (&json!(first.id), &json!("t")));
     assert_eq!(lines[0]["params"]["_meta"]["progressToken"], lines[0]["id"]);
     let (result, error) = (json!({ "content": 1 }), json!({ "code": -5, "message": "no" }));
-    // The answers come in another order, and one id is a string.
+    // The answers arrive in another order than the requests, and one id is a string.
     let answers = [
         json!({ "jsonrpc": "2.0", "id": lines[1]["id"].to_string(), "error": error }),
         json!({ "jsonrpc": "2.0", "id": lines[0]["id"], "result": result }),

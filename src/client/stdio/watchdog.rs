@@ -1,8 +1,9 @@
-//! This process's side of the watchdog. The watchdog is a separate program that knows the servers' process groups. It holds a pipe from this
-//! process, and ends the groups when the pipe closes, however this process has ended.
+//! The part of the watchdog that runs in this process. The watchdog itself is a separate program that knows the servers' process groups.
+//! It reads from a pipe of this process. The pipe closes when this process ends, for whatever reason. The watchdog then ends the groups.
 //!
-//! A dedicated thread talks to the program. This keeps orders and answers in step even if a caller stops waiting. The thread also waits for
-//! the end of the program when the runtime is gone, and tells a restarted program about all groups.
+//! A dedicated thread communicates with the program. With a thread, orders and answers stay in step even if a caller stops waiting. The
+//! thread also waits for the program's end when the runtime no longer exists. If the program is restarted, the thread sends it all
+//! groups.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -20,21 +21,22 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
 
-/// Longest wait of a caller for the watchdog's answer, which normally takes microseconds.
+/// Longest time that a caller waits for the watchdog's answer. The answer normally takes microseconds.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-/// Longest wait of the thread for the program's answer. It is short enough to start another program within [`ANSWER_LIMIT`].
+/// Longest time that the thread waits for the program's answer. It is short enough that another program can be started within
+/// [`ANSWER_LIMIT`].
 const PROGRAM_LIMIT: Duration = Duration::from_millis(1500);
-/// Longest wait of the thread for the program's end. It is longer than the program needs to end the remaining groups.
+/// Longest time that the thread waits for the program's end. It is longer than the program needs to end the remaining groups.
 const END_LIMIT: Duration = Duration::from_secs(3);
 
-/// Watchdog program of a gateway, started with its first server.
+/// The watchdog program of a gateway. It is started together with the gateway's first server.
 #[derive(Debug)]
 pub struct Watchdog {
     program: PathBuf,
     orders: Mutex<Option<mpsc::Sender<Order>>>,
 }
 
-/// An order to the thread, and the sender for its answer.
+/// An order to the watchdog's thread, with the sender for the answer.
 #[derive(Debug)]
 struct Order {
     what: OrderKind,
@@ -43,7 +45,7 @@ struct Order {
 
 #[derive(Debug, Clone, Copy)]
 enum OrderKind {
-    /// Starts the program if it does not run.
+    /// Starts the program if it is not running.
     Ready,
     Guard(Pid),
     Release(Pid),
@@ -58,17 +60,17 @@ impl Watchdog {
         Self { program, orders: Mutex::new(None) }
     }
 
-    /// Starts the program if it does not run.
+    /// Starts the program if it is not running.
     pub(in crate::client) async fn ready(&self) -> Result<()> {
         self.order(OrderKind::Ready).await
     }
 
-    /// Guards a process group. Returns when the watchdog has recorded the group.
+    /// Puts a process group under the watchdog's guard. Returns when the watchdog has recorded the group.
     pub(in crate::client) async fn guard(&self, group: Pid) -> Result<()> {
         self.order(OrderKind::Guard(group)).await
     }
 
-    /// Releases a process group that has ended. A failure is ignored, because nothing is left to end.
+    /// Removes a process group that has ended from the watchdog's guard. A failure is ignored, because no process is left to end.
     pub(super) async fn release(&self, group: Pid) {
         let _ = self.order(OrderKind::Release(group)).await;
     }
@@ -109,7 +111,7 @@ impl Watchdog {
     }
 }
 
-/// State of the thread that owns the program.
+/// State of the thread that owns the watchdog program.
 struct Keeper {
     program: PathBuf,
     running: Option<Running>,
@@ -125,7 +127,7 @@ struct Running {
 
 impl Keeper {
     fn run(mut self, orders: &mpsc::Receiver<Order>) {
-        // The loop ends when the gateway has dropped the sender.
+        // The loop ends when the gateway has dropped all senders.
         while let Ok(Order { what, answer }) = orders.recv() {
             let outcome = match what {
                 OrderKind::Ready => self.ensure(),
@@ -133,7 +135,7 @@ impl Keeper {
                 OrderKind::Release(group) => {
                     self.groups.remove(&group.as_raw_nonzero().get());
                     let told = self.running.as_mut().map_or(Ok(()), |running| running.tell('-', group.as_raw_nonzero().get()));
-                    // A new program is told about the remaining groups.
+                    // If the program does not answer, a new program is started, and gets the remaining groups.
                     if told.is_err() { self.restart() } else { told }
                 }
                 OrderKind::Close => {
@@ -141,7 +143,7 @@ impl Keeper {
                     Ok(())
                 }
             };
-            // The caller may no longer wait for the answer. The order was carried out anyway.
+            // The caller may have stopped waiting for the answer. The order was still carried out.
             let _ = answer.send(outcome);
         }
         self.end();
@@ -153,7 +155,7 @@ impl Keeper {
         }
         let told = self.running.as_mut().map(|running| running.tell('+', group));
         if !matches!(told, Some(Ok(()))) {
-            // The program was stopped or has just ended, so a new one is started.
+            // The program was stopped, or has just ended. So a new program is started.
             self.restart()?;
             let Some(running) = self.running.as_mut() else { return Err(Error::Internal("the watchdog does not run".into())) };
             running.tell('+', group)?;
@@ -173,11 +175,13 @@ impl Keeper {
         self.groups.iter().try_for_each(|group| running.tell('+', *group))
     }
 
-    /// Closes the pipe and waits for the program, so that no zombie is left. Kills a program that does not end, for example a stopped one.
+    /// Closes the pipe and waits for the program's end, so that no zombie is left. If the program does not end, for example because it is
+    /// stopped, it is killed.
     fn end(&mut self) {
         if let Some(Running { mut child, commands, answers }) = self.running.take() {
             drop(commands);
-            // The program closes its pipe when it ends and writes nothing before, so a readable pipe means its end.
+            // The program closes its output pipe when it ends, and writes nothing before. So a readable pipe means that the program has
+            // ended.
             if !is_readable(answers.get_ref(), END_LIMIT) {
                 let _ = child.kill();
             }
@@ -207,10 +211,11 @@ impl Running {
         }
     }
 
-    /// Sends one order and reads its answer. Kills a program that does not answer in time, because its late answer would be taken for the next.
+    /// Sends one order, and reads the answer. Kills a program that does not answer in time, because its late answer would be read as the
+    /// answer to the next order.
     fn tell(&mut self, sign: char, group: i32) -> Result<()> {
         let mut answer = String::new();
-        // Writing does not block, because at most one line is in the pipe.
+        // Writing does not block, because the pipe contains at most one line.
         let exchange = writeln!(self.commands, "{sign}{group}").and_then(|()| {
             if self.answers.buffer().is_empty() && !is_readable(self.answers.get_ref(), PROGRAM_LIMIT) {
                 self.child.kill()?;
@@ -227,14 +232,14 @@ impl Running {
     }
 }
 
-/// Waits until the pipe has data or is closed. Returns false if this takes longer than `limit`.
+/// Waits until the pipe has data or is closed. Returns `false` if this takes longer than `limit`.
 fn is_readable(pipe: &ChildStdout, limit: Duration) -> bool {
     let end = Instant::now() + limit;
     loop {
         let left = Timespec::try_from(end.saturating_duration_since(Instant::now())).ok();
         match poll(&mut [PollFd::new(pipe, PollFlags::IN)], left.as_ref()) {
             Err(Errno::INTR) => {}
-            // An error of `poll` is treated as a program that does not answer.
+            // If `poll` fails, the program is treated as if it did not answer.
             Ok(0) | Err(_) => return false,
             Ok(_) => return true,
         }
@@ -245,7 +250,7 @@ fn is_readable(pipe: &ChildStdout, limit: Duration) -> bool {
 mod tests {
     use super::*;
 
-    /// Makes a keeper whose program is a shell script that answers like the watchdog and records each start.
+    /// Makes a keeper whose program is a shell script. The script answers like the watchdog, and records each start.
     fn keeper(folder: &Path) -> Keeper {
         use std::os::unix::fs::PermissionsExt as _;
         let program = folder.join("program");

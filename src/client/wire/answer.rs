@@ -1,4 +1,5 @@
-//! The outcome of a request: either the server's result, unchanged, or a failure that tells whether the server may have acted on the request.
+//! The outcome of a request: either the server's unchanged result, or a failure. A failure contains the information whether the server
+//! may have acted on the request.
 
 use rmcp::model::ErrorData;
 use rmcp::service::ServiceError;
@@ -10,7 +11,7 @@ use crate::limits::{MAX_MESSAGE_MEMORY_BYTES, MAX_WIRE_MESSAGE_BYTES};
 
 const MAX_ERROR_BYTES: usize = 4 * 1024;
 
-/// Tells whether a request reached its server.
+/// Information whether a request reached its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
     /// The request was certainly not sent, so sending it again is safe.
@@ -19,7 +20,7 @@ pub enum Sent {
     Maybe,
 }
 
-/// The failure of a request that got no usable answer.
+/// The failure of a request that got no usable answer, and whether the request may have reached the server.
 #[derive(Debug)]
 pub struct CallFailure {
     pub error: Error,
@@ -38,8 +39,8 @@ impl From<Error> for CallFailure {
     }
 }
 
-/// Converts a JSON-RPC error into an [`Error`]. The JSON-RPC error comes from the server, or from the transport, which puts one in place
-/// of an answer that it could not read.
+/// Converts a JSON-RPC error into an [`Error`]. The JSON-RPC error comes either from the server or from the transport. The transport
+/// makes one itself when it cannot read an answer.
 pub(in crate::client) fn protocol_error(server: &str, what: &str, error: &ErrorData) -> Error {
     let mark = |name: &str| error.data.as_ref().and_then(|data| data.get(name));
     if let Some(bytes) = mark(OVERSIZE_MARK) {
@@ -61,14 +62,14 @@ pub(in crate::client) fn protocol_error(server: &str, what: &str, error: &ErrorD
     Error::Protocol { server, tool, code: i64::from(error.code.0), message: in_error(&error.message).into() }
 }
 
-/// Makes the error for a message that would take more than [`MAX_MESSAGE_MEMORY_BYTES`] of memory.
+/// Makes the error for a message whose parsed form needs more than [`MAX_MESSAGE_MEMORY_BYTES`] of memory.
 pub(in crate::client) fn too_dense(what: String) -> Error {
     let limit = MAX_MESSAGE_MEMORY_BYTES;
     let size = format!("when parsed, more than {limit}").into();
     Error::ResponseTooLarge { what: what.into(), size, limit, limit_name: "memory of one parsed message" }
 }
 
-/// Returns the JSON-RPC error, if the server answered with one.
+/// Returns the JSON-RPC error if the server answered with one, and `None` otherwise.
 pub(in crate::client) fn error_data(error: &ServiceError) -> Option<&ErrorData> {
     if let ServiceError::McpError(error) = error { Some(error) } else { None }
 }

@@ -1,5 +1,6 @@
-//! Parses JSON from a server, and refuses a text whose values would take too much memory. A list of small numbers such as `[0,0,…]` takes
-//! thirty-six times the length of its text, so a message within the length limit could take half a gigabyte.
+//! Parses JSON from a server, and refuses a text whose parsed value would need too much memory. The parsed form of a list of small
+//! numbers such as `[0,0,…]` needs 36 times the memory of its text. A message within the length limit could therefore need half a
+//! gigabyte.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,18 +10,18 @@ use serde_json::Value as Json;
 
 use crate::limits::MAX_MESSAGE_MEMORY_BYTES;
 
-/// Memory of one value. A key takes about the same amount.
+/// Memory in bytes of one value. A key needs about the same amount.
 const VALUE: usize = size_of::<Json>();
-/// Additional memory of an object or a list that is not empty, because it allocates room for more entries than it has.
+/// Additional memory in bytes of an object or a list that is not empty. It allocates space for more entries than it has.
 const CONTAINER: usize = 256;
-/// Length in bytes of a text whose value cannot exceed the memory limit.
+/// Length in bytes up to which the parsed value of a text cannot exceed the memory limit.
 const SMALL: usize = 256 * 1024;
 
 /// The reason why a text cannot be parsed.
 #[derive(Debug)]
 pub(in crate::client) enum ParseFailure {
     Invalid(serde_json::Error),
-    /// The value would take more memory than a message may.
+    /// The parsed value would need more memory than one message may take.
     TooLarge,
 }
 
@@ -36,7 +37,8 @@ impl fmt::Display for ParseFailure {
 /// Parses exactly one value. Only whitespace may follow it.
 pub(in crate::client) fn read(text: &[u8]) -> Result<Json, ParseFailure> {
     if text.len() > SMALL {
-        // The memory is counted before any value is built, because an allocator seldom returns a thread's freed memory to the system.
+        // The memory is counted before any value is built, because memory that a thread has freed is seldom returned to the system by the
+        // allocator.
         let left = Cell::new(Some(MAX_MESSAGE_MEMORY_BYTES));
         let counted = Count(&left).deserialize(&mut serde_json::Deserializer::from_slice(text));
         if counted.is_err() && left.get().is_none() {
@@ -46,7 +48,7 @@ pub(in crate::client) fn read(text: &[u8]) -> Result<Json, ParseFailure> {
     serde_json::from_slice(text).map_err(ParseFailure::Invalid)
 }
 
-/// Counts the memory that a value needs against the bytes left. The cell becomes `None` once the bytes did not suffice.
+/// Counts the memory that a value needs, and subtracts it from the bytes left. The cell becomes `None` when too few bytes are left.
 #[derive(Clone, Copy)]
 struct Count<'a>(&'a Cell<Option<usize>>);
 
@@ -149,7 +151,7 @@ mod tests {
     fn a_long_text_may_be_read_and_a_long_list_of_little_may_not() {
         let long = format!("\"{}\"", "x".repeat(16 * MIB - 2));
         assert!(read(long.as_bytes()).is_ok());
-        // A result of the largest size that guests may have by default, made of the smallest possible values.
+        // A result of the default maximum size for guests that consists of the smallest possible values.
         let many = |count: usize| format!("[{}0]", "0,".repeat(count));
         assert!(read(many(MIB / 2 - 10).as_bytes()).is_ok());
         let objects = |entry: &str| format!("[{}0]", format!("{entry},").repeat(4 * MIB / entry.len()));

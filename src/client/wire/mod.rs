@@ -1,4 +1,4 @@
-//! Messages, independent of the transport that carries them.
+//! Parsing and observing of messages, independent of the transport.
 
 pub(in crate::client) mod answer;
 pub(in crate::client) mod json;

@@ -9,10 +9,10 @@ const MAX_WHOLE_CHARS: usize = 300;
 /// Number of unchanged characters that are shown around a change.
 const CONTEXT_CHARS: usize = 60;
 
-/// Returns each value that contains no other value, with its pointer, in the order of the document. Skips the pointers in `known` and
-/// everything below them.
+/// Returns each value that contains no other value, with its pointer, in the order of the document. Skips each pointer in `known` and all
+/// values below it.
 ///
-/// Works without recursion, as a server can nest a schema to any depth.
+/// Works without recursion, because a server can nest a schema to any depth.
 pub(super) fn leaves<'j>(root: &'j Json, known: &HashSet<String>) -> Vec<(String, &'j Json)> {
     let (mut open, mut found) = (vec![(String::new(), root)], Vec::new());
     while let Some((at, value)) = open.pop() {
@@ -37,7 +37,7 @@ pub(super) fn pointer(at: &str, key: &str) -> String {
     format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// A difference between two documents at one pointer. A side is `None` if its document has no value there.
+/// A difference between two documents at one pointer. If a document has no value there, its side is `None`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) at: String,
@@ -89,7 +89,7 @@ fn sides(before: &Json, after: &Json) -> (String, String) {
     window(&old.chars().map(String::from).collect::<Vec<_>>(), &new.chars().map(String::from).collect::<Vec<_>>())
 }
 
-/// Returns each character of a text. White space is replaced with its number.
+/// Returns each character of a text. Replaces white space with its number.
 fn numbered(text: &str) -> Vec<String> {
     let shown = |character: char| match character {
         '\\' => "\\\\".to_owned(),

@@ -42,13 +42,13 @@ pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String 
     page.text
 }
 
-/// Formats a text of the server with its line breaks. Does not cut it, as the request has already cut it to the length that a model may
-/// read.
+/// Formats a text of the server with its line breaks. Does not cut the text, because the request has already cut it to the length that a
+/// model may read.
 fn lines(text: &str) -> String {
     printable(text, &['\n'])
 }
 
-/// Shows the findings of the audit. They come first, as they are the main reason why a person is asked.
+/// Shows the findings of the text audit. They are first, because they are the main reason for asking a person.
 fn findings(page: &mut Page, findings: &[Finding]) {
     if findings.is_empty() {
         return page.field("audit", "found nothing that looks like prompt injection");
@@ -132,7 +132,7 @@ fn show_tool(page: &mut Page, tool: &ToolSummary) {
     }
 }
 
-/// Shows a tool's kind (reads or writes), its name, and its name in code. Wraps the line, as the name may be wider than the terminal.
+/// Shows a tool's kind (reads or writes), its name, and its name in code. Wraps the line, because the name may be wider than the terminal.
 fn tool_heading(page: &mut Page, (kind, tone): (&str, Tone), name: &str, code: &str) {
     let style = page.style;
     let plain = format!("{kind} {name}{code}");

@@ -1,4 +1,4 @@
-//! Shows a JSON Schema in a short form, then everything that the short form leaves out, as a model can read each text in the schema.
+//! Shows a JSON Schema in a short form, then everything that the short form omits, because a model can read each text in the schema.
 
 use std::collections::HashSet;
 
@@ -33,7 +33,7 @@ fn is_anything(schema: &Json) -> bool {
     schema == &Json::Bool(true) || schema.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
-/// Writer of the short form. Collects the pointers of the values that it has shown.
+/// Writes the short form. Collects the pointers of the values that it has shown.
 struct Outline<'p, 's> {
     page: &'p mut Page<'s>,
     label: &'p str,
@@ -95,7 +95,7 @@ impl Outline<'_, '_> {
         self.page.text.push_str(&wrapped);
     }
 
-    /// Marks the type of the root schema as shown if it is `object`, as each tool takes an object.
+    /// Marks the type of the root schema as shown if it is `object`, because the arguments of each tool are an object.
     fn see_kind_of_root(&mut self, schema: &Json) {
         if schema.get("type").is_some_and(|kind| kind == "object") {
             self.shown.insert("/type".to_owned());

@@ -1,4 +1,5 @@
-//! A base layer: the servers of another program's config, read live, under the operator's own.
+//! A base layer: the servers of another program's config, in a layer under the operator's own config. The file of the other program is read
+//! each time, not copied.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +10,7 @@ use crate::config::{Config, InputDefinition, InvalidServer, ServerDefinition, Se
 use crate::error::Error;
 use crate::redact::Redactor;
 
-/// Number of servers that are read from one file. The limit of the operator's own config does not count for a base.
+/// Maximum number of servers that are read from one file. The limit of the operator's own config does not apply to a base.
 const MAX_SERVERS: usize = 20_000;
 
 /// A file of a base, as it was read.
@@ -17,24 +18,26 @@ const MAX_SERVERS: usize = 20_000;
 pub struct BaseFile {
     /// The path, for messages.
     pub path: String,
-    /// The text; `None` where there is no such file. An error is a sentence.
+    /// The text of the file. `None` if there is no such file. The error is a sentence for a person.
     pub content: Result<Option<String>, String>,
 }
 
-/// The servers of another program's config, as a layer under the operator's own config.
+/// The servers of another program's config, in a layer under the operator's own config.
 #[derive(Debug, Clone, Default)]
 pub struct BaseLayer {
     pub source: ServerSource,
     pub servers: Vec<ServerDefinition>,
     pub invalid: Vec<InvalidServer>,
-    /// The inputs of these servers. Their ids begin with the word of the program, so that no answer for an input of the operator's config is used.
+    /// The inputs of these servers. Each id begins with the name of the program, so that an answer for an input of the operator's config is
+    /// never used for them.
     pub inputs: Vec<InputDefinition>,
-    /// What is wrong with the files, and what was left out.
+    /// Problems of the files, and remarks on parts that were omitted.
     pub warnings: Vec<String>,
 }
 
-/// Reads the servers of a base from its files. A file that comes earlier hides servers of the same name in later ones. A file that is wrong is a warning,
-/// and the others are used. `folder` selects the project in a config for several projects. `inputs` are the ids that the layers above have.
+/// Reads the servers of a base from its files. A server in an earlier file hides servers of the same name in later files. A file with an
+/// error causes a warning, and the other files are used. `folder` selects the project in a config for several projects. `inputs` are the
+/// ids that the layers above already use.
 ///
 /// ```
 /// use hyperlight_mcp::config::{BaseFile, Program, base_layer};
@@ -95,12 +98,13 @@ impl BaseLayer {
     }
 }
 
-/// Returns the message of an error in a file. No gateway is open, so no secret is known; the parser's messages never quote a value.
+/// Returns the message of an error in a file. No gateway is open yet, so no secret is known for redaction. But the parser's messages never
+/// quote a value.
 fn readable(error: &Error) -> String {
     error.clone().redacted(&Redactor::new(None, None)).to_string()
 }
 
-/// Gives each server of a file a valid name. Leaves out servers that start hyperlight-mcp itself, and those of a name that an earlier file has.
+/// Gives each server of a file a valid name. Omits servers that start hyperlight-mcp itself, and servers whose name an earlier file has.
 fn named(servers: Vec<ProgramServer>, path: &str, owners: &mut HashMap<String, String>) -> Vec<(String, ProgramServer)> {
     let (mut named, mut free) = (Vec::new(), FreeNames::default());
     for server in servers.into_iter().filter(|server| !starts_gateway(&server.entry)) {
@@ -108,7 +112,7 @@ fn named(servers: Vec<ProgramServer>, path: &str, owners: &mut HashMap<String, S
         if owners.get(&valid).is_some_and(|owner| owner != path) {
             continue;
         }
-        // Two names of one file may become the same one.
+        // Two names in one file may become equal when they are made valid.
         let valid = free.choose(&valid, |name| owners.contains_key(name));
         owners.insert(valid.clone(), path.to_owned());
         named.push((valid, server));
@@ -116,14 +120,14 @@ fn named(servers: Vec<ProgramServer>, path: &str, owners: &mut HashMap<String, S
     named
 }
 
-/// The inputs that a file declares, under other ids.
+/// The inputs that a file declares, with changed ids.
 struct RenamedInputs {
-    /// The new ids, by the file's own.
+    /// The new ids, by the ids in the file.
     ids: HashMap<String, String>,
     declared: Vec<Json>,
 }
 
-/// Gives each input of a file an id of its own. `taken` are the ids that others have.
+/// Gives each input of a file a unique id. `taken` are the ids that are already in use.
 fn renamed(program: Program, declared: Vec<Json>, taken: &mut HashSet<String>) -> RenamedInputs {
     let (mut ids, mut free) = (HashMap::new(), FreeNames::default());
     let rename = |mut input: Json| {
@@ -196,7 +200,7 @@ mod tests {
         assert_eq!(layer.inputs.iter().map(|input| input.id.as_str()).collect::<Vec<_>>(), ["vscode/token-2", "vscode/token-3"]);
         let used: Vec<_> = layer.servers.iter().flat_map(crate::config::inputs_of).collect();
         assert_eq!(used, ["vscode/token-2", "vscode/token-3"]);
-        // An input of the operator's config cannot be used.
+        // An entry in a base cannot use an input of the operator's config.
         let foreign = r#"{ "servers": { "a": { "command": "x", "env": { "T": "${input:secret}" } } } }"#;
         let layer = base_layer(Program::Vscode, &[file("a", foreign)], "/w", &["secret".to_owned()]);
         assert!(layer.servers.is_empty() && layer.invalid.len() == 1);

@@ -10,19 +10,19 @@ const MAX_NAME_CHARS: usize = 64;
 /// A server in another program's config.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ProgramServer {
-    /// Name of the server in the other config.
+    /// The name of the server in the other config.
     pub(crate) name: String,
-    /// The server in the form of an entry of `mcpServers`.
+    /// The server as an entry of `mcpServers`.
     pub(crate) entry: Json,
-    /// Remarks on unusual values, and on keys that were left out.
+    /// Remarks on unusual values, and on keys that were omitted.
     pub(crate) notes: Vec<String>,
 }
 
-/// Returns the servers in a program's config, at most `most`, and the inputs that it declares. `folder` selects the project in a config for several
-/// projects.
+/// Returns at most `most` servers from a program's config, and the inputs that the config declares. `folder` selects the project in a
+/// config for several projects.
 ///
 /// # Errors
-/// A sentence that says what is wrong with the text.
+/// A sentence that describes the problem of the text.
 pub(crate) fn servers_in(
     program: Program,
     text: &str,
@@ -48,7 +48,7 @@ pub(crate) fn inputs_in(root: &Json) -> Vec<Json> {
     [&root["inputs"], &root["mcp"]["inputs"]].into_iter().filter_map(Json::as_array).flatten().cloned().collect()
 }
 
-/// Returns whether an entry starts `hyperlight-mcp serve`. As a server of hyperlight-mcp, it would start itself again and again.
+/// Returns whether an entry starts `hyperlight-mcp serve`. If hyperlight-mcp used such a server, it would start itself endlessly.
 pub(crate) fn starts_gateway(entry: &Json) -> bool {
     let arguments = entry["args"].as_array().into_iter().flatten().filter_map(Json::as_str);
     let words: Vec<&str> = entry["command"].as_str().into_iter().chain(arguments).collect();
@@ -73,7 +73,7 @@ fn sections<'r>(program: Program, root: &'r Json, folder: Option<&str>) -> Vec<&
     all.into_iter().filter_map(Json::as_object).collect()
 }
 
-/// Converts an entry of a program that uses the same keys as hyperlight-mcp. Leaves out other keys.
+/// Converts an entry of a program that uses the same keys as hyperlight-mcp. Omits other keys.
 fn plain(name: &str, entry: &Json) -> ProgramServer {
     const OURS: [&str; 10] = ["type", "command", "args", "env", "envFile", "cwd", "url", "headers", "disabled", "oauth"];
     let mut found = ProgramServer { name: shown(name), entry: json!({}), notes: Vec::new() };
@@ -97,7 +97,7 @@ fn plain(name: &str, entry: &Json) -> ProgramServer {
     found
 }
 
-/// Converts an entry of Codex, which has its own keys (developers.openai.com/codex, `mcp_servers`).
+/// Converts an entry of Codex, which has different keys (developers.openai.com/codex, `mcp_servers`).
 fn codex(name: &str, entry: &Json) -> ProgramServer {
     let mut found = ProgramServer { name: shown(name), entry: json!({}), notes: Vec::new() };
     let milliseconds = |value: &Json, scale: f64| value.as_f64().map(|time| json!((time * scale).round().clamp(1.0, 86_400_000.0)));

@@ -1,11 +1,12 @@
-//! The inputs in entries of other programs: which an entry uses, and other ids for them.
+//! The inputs in entries of other programs: finds the inputs that an entry uses, and changes their ids.
 
 use serde_json::{Value as Json, json};
 
 use crate::config::definition::inputs_of_text;
 use crate::config::template::{Part, Placeholder, Template};
 
-/// Returns the ids of the inputs in all texts of an entry. Each text is looked at by itself, as one with a mistake must not hide the others.
+/// Returns the ids of the inputs in all texts of an entry. Each text is parsed separately, so that a text with a mistake does not hide the
+/// inputs of the others.
 pub(crate) fn inputs_of_entry(entry: &Json) -> Vec<String> {
     match entry {
         Json::String(text) => inputs_of_text(text),
@@ -15,7 +16,7 @@ pub(crate) fn inputs_of_entry(entry: &Json) -> Vec<String> {
     }
 }
 
-/// Returns an entry in which an input has another id.
+/// Returns an entry in which one input has another id.
 pub(crate) fn renamed_input(value: &Json, id: &str, new: &str) -> Json {
     match value {
         Json::String(text) => json!(renamed_in_text(text, id, new)),

@@ -1,5 +1,5 @@
-//! The configs of other programs that have MCP servers: their files, and their servers as entries of `mcpServers`. Nothing here reads a file, starts a
-//! server or resolves a variable.
+//! The configs of other programs that have MCP servers: their files, and their servers as entries of `mcpServers`. This module reads no
+//! file, starts no server and resolves no variable.
 
 mod base;
 mod entries;

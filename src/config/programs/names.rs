@@ -1,4 +1,4 @@
-//! Names for servers of other programs, which may be any text there.
+//! Valid names for servers of other programs, where a name may be any text.
 
 use std::collections::HashMap;
 
@@ -19,12 +19,13 @@ pub(crate) fn valid_name(name: &str) -> String {
     if RESERVED.contains(&valid.as_str()) { format!("{valid}-server") } else { valid }
 }
 
-/// Chooses free names one after the other, where a name that was taken stays taken: in a time that does not grow with the names that were equal before.
+/// Chooses free names one after the other. A chosen name stays taken. The time for one choice does not grow with the number of equal names
+/// before it.
 #[derive(Default)]
 pub(crate) struct FreeNames(HashMap<String, u64>);
 
 impl FreeNames {
-    /// Returns what [`free_name`] returns. The result counts as taken from now on.
+    /// Returns the same name as [`free_name`], and marks it as taken.
     pub(crate) fn choose(&mut self, name: &str, is_taken: impl Fn(&str) -> bool) -> String {
         if !self.0.contains_key(name) && !is_taken(name) {
             self.0.insert(name.to_owned(), 2);
@@ -41,7 +42,7 @@ impl FreeNames {
     }
 }
 
-/// Returns the name, or the name with the first number that makes it free.
+/// Returns the name itself if it is free, or else the name with the first number that makes it free.
 pub(crate) fn free_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let numbered = (2..).map(|number: u64| format!("{name}-{number}"));
     std::iter::once(name.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_else(|| name.to_owned())

@@ -1,4 +1,4 @@
-//! Paths of other programs' configs.
+//! Paths of the config files of other programs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

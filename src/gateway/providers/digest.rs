@@ -1,6 +1,7 @@
-//! The digest of a package: what a person approves before its code runs. It covers all files of the package's folder, as any of them may be loaded
-//! as code. What lies outside of the folder is not part of it, and the code cannot import it. A link that leads out of the folder is refused: the file
-//! `package.json` behind such a link would decide how code is read, and could change after the approval.
+//! The digest of a package, which a person approves before the package's code runs. It covers all files in the package's folder, because
+//! any of them may be loaded as code. It does not cover files outside of the folder, and the code cannot import those. A link to a target
+//! outside of the folder is refused: a file `package.json` behind such a link would determine how code is loaded, and could change after
+//! the approval.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -17,7 +18,7 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 const MAX_DEPTH: usize = 32;
 const BLOCK: usize = 64 * 1024;
 
-/// The digest of a package, and how much it covers.
+/// The digest of a package, with the number and the total size of the files that it covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PackageDigest {
     pub(super) digest: String,
@@ -25,12 +26,12 @@ pub(super) struct PackageDigest {
     pub(super) bytes: u64,
 }
 
-/// Reads all files of a package.
+/// Computes the digest of all files of a package.
 ///
 /// # Errors
 /// Returns the reason why the package cannot be approved.
 pub(super) fn package_digest(package: &FoundPackage) -> Result<PackageDigest, String> {
-    // The description is in a file that the digest covers.
+    // The description is in `package.json`, which the digest covers anyway.
     let FoundPackage { name, version, description: _, folder, file } = package;
     let root = fs::canonicalize(folder).map_err(|error| format!("its folder cannot be read: {error}"))?;
     let mut walk = Walk { root, form: Canonical::new("hyperlight-mcp provider 1").text(name).text(version), files: 0, bytes: 0 };
@@ -42,7 +43,7 @@ pub(super) fn package_digest(package: &FoundPackage) -> Result<PackageDigest, St
 }
 
 struct Walk {
-    /// The package's folder, without links.
+    /// The package's folder, with links resolved.
     root: PathBuf,
     form: Canonical,
     files: usize,
@@ -50,7 +51,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Adds the entries of a folder in the order of their names. `path` is the folder's path within the package.
+    /// Adds the entries of a folder to the digest, in the order of their names. `path` is the folder's path within the package.
     fn folder(&mut self, folder: &Path, path: &str, depth: usize) -> Result<(), String> {
         if depth > MAX_DEPTH {
             return Err(format!("its folders are nested more than {MAX_DEPTH} levels"));
@@ -77,7 +78,7 @@ impl Walk {
             return Err(format!("the package has more than {MAX_FILES} files"));
         }
         let content = if metadata.is_symlink() {
-            // The target is in the package, so that its content is covered itself.
+            // The target is in the package, so the digest covers its content at the target's own path.
             let is_inside = fs::canonicalize(entry).is_ok_and(|real| real.starts_with(&self.root));
             if !is_inside {
                 return Err("the link leads to nothing in the package; replace it with the file, or remove it".to_owned());

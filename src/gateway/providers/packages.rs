@@ -1,5 +1,5 @@
-//! Finds packages that bring servers, as Node resolves a package's name: in the folders `node_modules` from a folder upwards. Reads `package.json`
-//! alone.
+//! Finds packages that provide servers, in the way in which Node resolves a package's name: in `node_modules` of a folder and of its
+//! parents. Reads only the file `package.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,26 +13,26 @@ use crate::files::{Links, read_bounded};
 
 const NODE_MODULES: &str = "node_modules";
 const MAX_MANIFEST_BYTES: u64 = 1024 * 1024;
-/// Maximum number of installed packages whose `package.json` is read.
+/// The maximum number of installed packages whose `package.json` is read.
 const MAX_PACKAGES: usize = 20_000;
 const MAX_VERSION_CHARS: usize = 64;
-/// The key of `package.json` that says that a package is a provider.
+/// The key in `package.json` that marks a package as a provider.
 const KEY: &str = "hyperlight-mcp";
 
-/// An installed package that says that it is a provider.
+/// An installed package that is marked as a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FoundPackage {
     pub(super) name: String,
     pub(super) version: String,
-    /// The words of `package.json` about the package, as they are.
+    /// The description from `package.json`, unchanged.
     pub(super) description: Option<String>,
-    /// Without links.
+    /// The package's folder, with links resolved.
     pub(super) folder: PathBuf,
-    /// Relative to the folder. It has no `..`.
+    /// The path of the provider's file, relative to the folder. Contains no `..`.
     pub(super) file: PathBuf,
 }
 
-/// Finds an installed package by its name. The first folder of `starts` from which it can be found decides.
+/// Finds an installed package by its name. Uses the first folder of `starts` from which the package can be found.
 ///
 /// # Errors
 /// Returns the reason why there is no provider of this name.
@@ -47,7 +47,8 @@ pub(super) fn find(name: &str, starts: &[PathBuf]) -> Result<FoundPackage, Strin
     }
 }
 
-/// Finds all installed packages that say that they are providers, by name. A package that a nearer folder has hides others of its name.
+/// Finds all installed packages that are marked as providers, by name. A package in a nearer folder hides those of the same name in other
+/// folders.
 pub(super) fn discover(starts: &[PathBuf]) -> BTreeMap<String, Result<FoundPackage, String>> {
     let (mut found, mut seen) = (BTreeMap::new(), BTreeSet::new());
     for folder in search_folders(starts) {
@@ -67,11 +68,11 @@ pub(super) fn discover(starts: &[PathBuf]) -> BTreeMap<String, Result<FoundPacka
     found
 }
 
-/// Returns the folders `node_modules` in which Node looks for a package, the nearest first.
+/// Returns the `node_modules` folders in which Node searches for a package, the nearest first.
 fn search_folders(starts: &[PathBuf]) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = Vec::new();
     for ancestor in starts.iter().flat_map(|start| start.ancestors()) {
-        // Node does not look for `node_modules/node_modules`.
+        // Node does not search in `node_modules/node_modules`.
         let folder = ancestor.join(NODE_MODULES);
         if ancestor.file_name().is_none_or(|name| name != NODE_MODULES) && !folders.contains(&folder) {
             folders.push(folder);
@@ -80,7 +81,7 @@ fn search_folders(starts: &[PathBuf]) -> Vec<PathBuf> {
     folders
 }
 
-/// Lists the packages of one folder `node_modules`, in the order of their names.
+/// Lists the packages in one `node_modules` folder, in the order of their names.
 fn installed(folder: &Path) -> Vec<(String, PathBuf)> {
     let names = |folder: &Path| -> Vec<String> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -101,7 +102,7 @@ fn installed(folder: &Path) -> Vec<(String, PathBuf)> {
     packages
 }
 
-/// Reads the `package.json` of a folder. Returns `None` if it does not say that the package is a provider.
+/// Reads the `package.json` of a folder. Returns `None` if the package is not marked as a provider.
 fn read(name: &str, folder: &Path) -> Result<Option<FoundPackage>, String> {
     let bytes = match read_bounded(&folder.join("package.json"), Links::Follow, MAX_MANIFEST_BYTES) {
         Ok(bytes) => bytes,
@@ -110,7 +111,7 @@ fn read(name: &str, folder: &Path) -> Result<Option<FoundPackage>, String> {
     };
     let manifest: Json = match serde_json::from_slice(&bytes) {
         Ok(manifest) => manifest,
-        // A package that is no provider may be broken in any way.
+        // An invalid `package.json` without the key is ignored, because the package is not a provider.
         Err(_) if !bytes.windows(KEY.len()).any(|part| part == KEY.as_bytes()) => return Ok(None),
         Err(error) => return Err(format!("its package.json is not JSON: {error}")),
     };
@@ -129,8 +130,8 @@ fn read(name: &str, folder: &Path) -> Result<Option<FoundPackage>, String> {
     Ok(Some(FoundPackage { name: name.to_owned(), version, description, folder, file }))
 }
 
-/// Checks that a file of a package is in the package's folder, also if it is a link. The digest covers no other file, and `package.json` decides what
-/// runs and how code is read.
+/// Checks that a file of a package is in the package's folder after links are resolved. The digest does not cover files outside, and
+/// `package.json` determines which code runs and how it is loaded.
 fn check_inside(folder: &Path, file: &str) -> Result<(), String> {
     match fs::canonicalize(folder.join(file)) {
         Ok(real) if real.starts_with(folder) => Ok(()),
@@ -144,7 +145,7 @@ fn is_version(version: &str) -> bool {
     !version.is_empty() && version.len() <= MAX_VERSION_CHARS && version.chars().all(fits)
 }
 
-/// Returns a relative path that stays within its folder, without its `./`.
+/// Returns a relative path without its `./`, if the path stays within its folder.
 fn inner_path(path: &str) -> Option<PathBuf> {
     let is_plain = !path.chars().any(char::is_control) && path.starts_with("./");
     let parts: Option<PathBuf> = Path::new(path)

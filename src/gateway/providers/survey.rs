@@ -1,4 +1,5 @@
-//! Finds all providers and judges them, before any code runs: the packages of the config, those that are installed, and the registered ones.
+//! Finds all providers and decides whether their code may run, before any code runs: packages that the config names, installed packages,
+//! and registered providers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -12,20 +13,20 @@ use crate::config::ProviderSettings;
 use crate::registry::providers::{provider_name, refused_provider};
 use crate::store::Rows;
 
-/// The approval of a package, as the store keeps it under the package's name.
+/// The approval of a package. The store keeps it under the package's name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PackageApproval {
     pub(super) version: String,
     pub(super) digest: String,
 }
 
-/// Whether the code of a provider may run, and if not, why.
+/// The decision whether the code of a provider may run. The text is the reason if it may not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Standing {
     Denied(String),
     Failed(String),
     Unapproved(String),
-    /// A package that a person has approved as it is.
+    /// The code of a package. A person has approved its present version and files.
     Approved(ProviderCode),
     /// Code of the agent's author.
     Registered,
@@ -36,21 +37,22 @@ pub(super) enum Standing {
 pub(super) struct Surveyed {
     pub(super) name: String,
     pub(super) origin: ProviderOrigin,
-    /// The name of the package, if it is one.
+    /// The name of the package, if the provider is a package.
     pub(super) package: Option<String>,
     pub(super) found: Option<FoundPackage>,
     pub(super) standing: Standing,
 }
 
 impl Surveyed {
-    /// Returns whether a person means this provider: by its own name, or by its package's.
+    /// Returns whether this is the provider's own name or its package's name.
     pub(super) fn is_called(&self, name: &str) -> bool {
         self.name == name || self.package.as_deref() == Some(name)
     }
 }
 
-/// Finds and judges all providers: the registered ones, then the packages of the config in their order, then those that are installed. Each name is
-/// given once: to the first that asks for it, and to none of several that were only found. Blocks.
+/// Finds and judges all providers. The order is: registered providers, packages in the config in their order, installed packages. Each
+/// provider name belongs to the first provider that claims it. If a name of a merely installed package is claimed by another provider too,
+/// the installed package does not get it. Blocks.
 pub(super) fn survey(settings: &ProviderSettings, starts: &[PathBuf], registered: &BTreeSet<String>, approvals: &Rows) -> Vec<Surveyed> {
     let mut all: Vec<Surveyed> = registered.iter().map(|name| registered_provider(settings, name)).collect();
     for package in &settings.packages {
@@ -78,7 +80,7 @@ fn judged(
     approvals: &Rows,
 ) -> Surveyed {
     let named = provider_name(package);
-    // A package whose name cannot be a provider's is listed under its own name.
+    // A package whose name cannot be converted to a provider's name is listed under the package's name.
     let name = named.clone().unwrap_or_else(|_| package.to_owned());
     let standing = match (refused_provider(&settings.policy, &name, Some(package)), named, &found) {
         (Some(reason), _, _) => Standing::Denied(reason),
@@ -89,7 +91,7 @@ fn judged(
     Surveyed { name, origin, package: Some(package.to_owned()), found: found.ok(), standing }
 }
 
-/// Compares a package with its approval. Only a package that has one is read whole.
+/// Compares a package with its approval. The files are read only if there is an approval.
 fn approved_as_it_is(found: &FoundPackage, approvals: &Rows) -> Standing {
     let Some(approval) = approval_of(found, approvals) else {
         return Standing::Unapproved("no person has approved its code".to_owned());
@@ -104,13 +106,13 @@ fn approved_as_it_is(found: &FoundPackage, approvals: &Rows) -> Standing {
     }
 }
 
-/// Returns the approval of a package, of any version.
+/// Returns the approval of a package. The approved version may differ from the present one.
 pub(super) fn approval_of(package: &FoundPackage, approvals: &Rows) -> Option<PackageApproval> {
     serde_json::from_slice(approvals.get(&package.name)?).ok()
 }
 
-/// Lets a name stand for one provider only. A package that was merely found gets no name that another one has as well, so that nobody gets the name
-/// of another package by being installed.
+/// Makes each name refer to at most one provider. A package that was merely discovered does not get a name that another provider has too,
+/// so that no package can take the name of another just by being installed.
 fn refuse_shared_names(all: &mut [Surveyed]) {
     let holders = |all: &[Surveyed]| {
         let mut holders: BTreeMap<String, Vec<(String, ProviderOrigin)>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The approved item of a request, and the rules for it. This module has no side effects.
+//! The approved item of a request, and the rules for it. The functions have no side effects.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::trust::{Gate, ToolComparison, compare_tool, gate, read_gate};
 /// The item that a request names.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Target<'a> {
-    /// A tool, by its name as the server gives it.
+    /// A tool, by the name that the server gives it.
     Tool(&'a str),
     /// A resource, by its URI.
     Resource(&'a str),
@@ -25,7 +25,7 @@ pub(super) enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Returns the target as patterns of toolboxes name it.
+    /// Returns the target as an item that patterns of toolboxes can match.
     pub(super) fn item(self) -> Item<'a> {
         match self {
             Self::Tool(name) => Item::Tool(name),
@@ -39,7 +39,7 @@ impl<'a> Target<'a> {
 #[derive(Debug, PartialEq)]
 pub(super) enum ApprovedItem {
     Tool(ApprovedTool),
-    /// A URI, and all approved entries by which it may be read.
+    /// A URI, and all approved entries of the manifest that allow reading it.
     Resource {
         uri: String,
         entries: Vec<ResourceEntry>,
@@ -48,7 +48,7 @@ pub(super) enum ApprovedItem {
     Prompt(Prompt),
 }
 
-/// A tool, as a position in its approved manifest.
+/// A tool, stored as a position in its approved manifest.
 #[derive(Debug)]
 pub(super) struct ApprovedTool {
     manifest: Arc<Manifest>,
@@ -69,12 +69,12 @@ impl PartialEq for ApprovedTool {
     }
 }
 
-/// An entry of the manifest by which a URI may be read.
+/// An entry of the manifest that allows reading a URI.
 #[derive(Debug, PartialEq)]
 pub(super) enum ResourceEntry {
     Listed(Resource),
     FollowsTemplate(ResourceTemplate),
-    /// The URI of a view, and the raw name of the tool whose view it is.
+    /// The URI of a tool's view, and the name that the server gives the tool.
     ViewOf {
         tool: String,
         uri: String,
@@ -102,7 +102,8 @@ impl ResourceEntry {
 }
 
 impl ApprovedItem {
-    /// Finds the target in an approved manifest, which has only what the agent is granted. A template that is granted may match a URI that is not.
+    /// Finds the target in an approved manifest that contains only granted items. URIs are checked again, because a granted template may
+    /// match a URI that is not granted.
     pub(super) fn find(server: &ServerDefinition, approved: &Arc<Manifest>, granted: &Granted, target: Target<'_>) -> Result<Self> {
         let name = &server.name;
         match target {
@@ -112,7 +113,7 @@ impl ApprovedItem {
             },
             Target::Resource(uri) => {
                 let may_read = granted.may_read(server, uri);
-                // The view of a tool belongs to the tool.
+                // The view of a tool is granted together with the tool.
                 let is_granted = |readable: &Readable<'_>| may_read || matches!(readable, Readable::View(_));
                 let readable = approved.readable(uri).filter(|readable| server.resource_filter.admits(uri) && is_granted(readable));
                 let entries: Vec<_> = readable.map(Into::into).collect();
@@ -134,7 +135,7 @@ impl ApprovedItem {
         }
     }
 
-    /// Compares the item with the live server's description of it.
+    /// Compares the item with its present description by the running server.
     pub(super) fn compare(&self, server: &str, live: &Manifest) -> Result<()> {
         let is_same = match self {
             Self::Tool(tool) => match compare_tool(tool, live) {
@@ -160,7 +161,7 @@ impl ApprovedItem {
         }
     }
 
-    /// Returns whether a person is asked before a request of this item. Resources and prompts are only read.
+    /// Returns whether a person is asked before a request for this item. Requests for resources and prompts only read.
     pub(super) fn gate(&self, confirm: Confirm) -> Gate {
         match self {
             Self::Tool(tool) => gate(confirm, tool),
@@ -175,8 +176,9 @@ impl ApprovedItem {
         support.and_then(Json::as_str) == Some("required")
     }
 
-    /// Returns whether a failed request may be sent again. A request that the server may have executed is only sent again if a person approved its
-    /// tool with `readOnlyHint` or `idempotentHint`. Resources and prompts have no such annotation, so their requests are not.
+    /// Returns whether a failed request may be sent again. If the server may have executed the request, this is only allowed for a tool
+    /// that a person approved with `readOnlyHint` or `idempotentHint`. Requests for resources and prompts are then not sent again, because
+    /// they have no such annotation.
     pub(super) fn may_send_again(&self, failure: &CallFailure) -> bool {
         match (failure.sent, &failure.error) {
             (Sent::No, Error::ServerExited { .. }) => true,
@@ -279,7 +281,7 @@ mod tests {
             assert_eq!(code("", Some(&Manifest::default()), wanted), "ERR_RESOURCE_CHANGED");
         }
         assert_eq!(code("", Some(&changed), Target::Prompt("p")), "ERR_PROMPT_CHANGED");
-        // The resource itself is listed as it was approved, although the template that it matches has changed.
+        // The resource itself is listed unchanged, although the template that also matches it has changed.
         assert_eq!(code("", Some(&changed), Target::Resource("memo://1")), "fine");
     }
 
@@ -299,7 +301,7 @@ mod tests {
         assert_eq!(code("ui://a/other", None, ""), "ERR_UNKNOWN_RESOURCE");
         assert_eq!(code("ui://a/view", Some("ui://a/other"), ""), "ERR_RESOURCE_CHANGED");
         assert_eq!(code("ui://a/view", None, r#", "denyResources": ["ui://*"]"#), "ERR_UNKNOWN_RESOURCE");
-        // Only views are read in this way, and nothing else that a tool names.
+        // Only views can be read in this way. Other URIs in a tool's metadata cannot.
         let named = find("", with_view("file:///etc/passwd"), Target::Resource("file:///etc/passwd"));
         assert_eq!(named.unwrap_err().code(), "ERR_UNKNOWN_RESOURCE");
     }

@@ -1,4 +1,4 @@
-//! Requests of one run's code.
+//! Sends the requests that the code of one run makes.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -15,11 +15,11 @@ use crate::gateway::callbacks::CallScope;
 use crate::gateway::core::Core;
 use crate::sandbox::RunControl;
 
-/// Sends the requests of one run in the run's scope.
+/// The sender of the requests of one run, in the run's scope.
 pub(in crate::gateway) struct RunRequests {
     pub(in crate::gateway) core: Weak<Core>,
     pub(in crate::gateway) scope: Arc<CallScope>,
-    /// The registry's names of the servers whose names in the run are others: those that the task brings.
+    /// Maps the run's names of servers to the registry's names, for the servers that the run's tasks attach.
     pub(in crate::gateway) names: BTreeMap<String, String>,
 }
 

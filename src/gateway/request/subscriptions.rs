@@ -1,4 +1,5 @@
-//! Subscriptions to resources: one request to a server for all agents that want it, made again where the server is connected anew.
+//! Subscriptions to resources. All agents with the same subscription share one request to the server. The request is repeated when the
+//! server is connected again.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,12 +18,12 @@ use crate::gateway::{ApprovalRead, CallOptions};
 use crate::registry::AgentId;
 use crate::sandbox::Stop;
 
-/// Resources to which one agent can subscribe. Each is kept with its URI, whose length its client chooses.
+/// The maximum number of resources to which one agent can subscribe. Each subscription stores its URI, whose length the client chooses.
 const MAX_OF_AGENT: usize = 256;
 
-/// One resource that is subscribed to.
+/// The subscription to one resource.
 struct Subscribed {
-    /// Keeps the server's updates coming.
+    /// The server sends updates until this value is dropped.
     watch: Watch,
     agents: BTreeSet<AgentId>,
 }
@@ -33,8 +34,8 @@ type ByUri = BTreeMap<String, Subscribed>;
 #[derive(Default)]
 pub(in crate::gateway) struct Subscriptions {
     all: Mutex<BTreeMap<String, ByUri>>,
-    /// Locked while a server is asked for updates, or for no more updates: of two agents, one may subscribe while the other takes the last
-    /// subscription back.
+    /// Locked, for each server, while a request changes the subscriptions there. Otherwise one agent could subscribe while the request of
+    /// another agent ends the last subscription.
     turns: Mutex<BTreeMap<String, Turn>>,
 }
 
@@ -46,11 +47,11 @@ impl Subscriptions {
         all.entry(server.to_owned()).or_default().insert(uri.to_owned(), Subscribed { watch, agents: BTreeSet::from([agent]) });
     }
 
-    /// Adds an agent to a subscription that another agent has made. Returns whether there is one: the server is then not asked again, because it
-    /// would tell each change twice.
+    /// Adds an agent to the subscription of another agent. Returns whether there was such a subscription. If so, no request is sent to the
+    /// server, because it would then report each change twice.
     ///
     /// # Errors
-    /// `ERR_BUSY` where the agent has as many subscriptions as one can have, and none to this resource.
+    /// `ERR_BUSY` if the agent already has the maximum number of subscriptions, and none to this resource.
     pub(super) fn join(&self, server: &str, uri: &str, agent: AgentId) -> Result<bool> {
         let mut all = self.locked();
         let of_agent = all.values().flat_map(BTreeMap::values).filter(|subscribed| subscribed.agents.contains(&agent)).count();
@@ -62,7 +63,7 @@ impl Subscriptions {
         Ok(subscribed.map(|subscribed| subscribed.agents.insert(agent)).is_some())
     }
 
-    /// Takes the subscription of one agent back. Returns whether another agent still has one.
+    /// Removes the subscription of one agent. Returns whether another agent still has one.
     pub(in crate::gateway) fn remove(&self, server: &str, uri: &str, agent: AgentId) -> bool {
         let mut all = self.locked();
         let Some(of_server) = all.get_mut(server) else { return false };
@@ -90,7 +91,7 @@ impl Subscriptions {
         all.iter().flat_map(of_server).collect()
     }
 
-    /// Returns the agents that have subscribed to a resource.
+    /// Returns the agents that are subscribed to a resource.
     fn agents(&self, server: &str, uri: &str) -> BTreeSet<AgentId> {
         self.locked().get(server).and_then(|of_server| of_server.get(uri)).map(|subscribed| subscribed.agents.clone()).unwrap_or_default()
     }
@@ -99,7 +100,7 @@ impl Subscriptions {
         !self.agents(server, uri).is_empty()
     }
 
-    /// Waits until no other request to the server concerns subscriptions.
+    /// Waits until no other change of the server's subscriptions is in progress.
     pub(super) async fn turn(&self, server: &str) -> tokio::sync::OwnedMutexGuard<()> {
         let turn = Arc::clone(self.turns.lock().entry(server.to_owned()).or_default());
         turn.lock_owned().await
@@ -109,7 +110,7 @@ impl Subscriptions {
         self.locked().get(server).map(|of_server| of_server.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// Puts the watch of a new connection in the place of the one before.
+    /// Replaces the watch of the earlier connection by that of the new connection.
     fn renew(&self, server: &str, uri: &str, watch: Watch) {
         if let Some(subscribed) = self.locked().get_mut(server).and_then(|of_server| of_server.get_mut(uri)) {
             subscribed.watch = watch;
@@ -128,17 +129,17 @@ impl Subscriptions {
 }
 
 impl Agent {
-    /// Subscribes to a resource: an event tells when it changes, in connections that are made later as well.
+    /// Subscribes to a resource: when it changes, an event is sent. This includes changes during later connections.
     ///
     /// # Errors
-    /// The errors of [`Agent::read_resource`], `ERR_PROTOCOL` where the server tells no changes, and `ERR_BUSY` where the agent has 256
-    /// subscriptions.
+    /// The errors of [`Agent::read_resource`], `ERR_PROTOCOL` if the server does not report changes, and `ERR_BUSY` if the agent already
+    /// has 256 subscriptions.
     pub async fn subscribe(&self, name: &str, uri: &str) -> Result<()> {
         let request = Request::Subscribe(uri.to_owned());
         self.request_without_run(name, &request, CallOptions::default(), &Stop::new()).await.map(drop)
     }
 
-    /// Takes a subscription back. The server is told where no other agent has one.
+    /// Ends a subscription. The server gets a request only if no other agent has the same subscription.
     ///
     /// # Errors
     /// The errors of [`Agent::subscribe`].
@@ -154,43 +155,43 @@ impl Agent {
 }
 
 impl Core {
-    /// Tells the agents that have subscribed to a resource that it has changed; the operator, where none has.
+    /// Sends an event that a resource has changed to all agents that are subscribed to it. If there are none, sends it to the operator.
     pub(in crate::gateway) fn tell_resource_updated(&self, server: &str, uri: &str) {
         let agents = self.requests.subscriptions.agents(server, uri);
         let is_unknown = agents.is_empty();
         let told = |server: &str| Event::ResourceUpdated { server: server.to_owned(), uri: uri.to_owned(), is_subscribed: !is_unknown };
-        // An agent may have lost sight of the server while it subscribed.
+        // An agent may have lost access to the server since it subscribed.
         let seeing = agents.into_iter().filter(|agent| self.registry.is_enabled(server, *agent) && self.may_read_now(*agent, server, uri));
         let listeners: Vec<_> = seeing
             .map(|agent| {
                 let identity = self.agents.get(agent)?;
                 let granted = self.granted(&identity, ApprovalRead::Cached).ok()?;
-                // An agent has subscribed by the name that its code has for the server.
+                // The event contains the name that the agent's code uses for the server, as the agent subscribed under this name.
                 Some((identity.listener.clone()?, told(granted.name_in_code(server.into()).unwrap_or(server))))
             })
             .collect();
-        // The gateway's listener hears it once, for the operator and for all agents that have no listener.
+        // The gateway's listener gets the event once, for the operator and for all agents without a listener.
         if is_unknown || listeners.iter().any(Option::is_none) {
             self.events.send(&told(server));
         }
         listeners.iter().flatten().for_each(|(listener, event)| self.events.send_to(Some(listener), event));
     }
 
-    /// Returns whether an agent that has subscribed to a resource is still granted it. Uses the grants that were read last.
+    /// Returns whether a subscribed agent is still granted the resource. Uses the cached grants.
     fn may_read_now(&self, agent: AgentId, server: &str, uri: &str) -> bool {
         let Some(identity) = self.agents.get(agent) else { return agent == self.people.operator.id };
         let Ok(server) = self.registry.server(server) else { return false };
         self.granted(&identity, ApprovalRead::Cached).is_ok_and(|granted| granted.may_read(&server, uri))
     }
 
-    /// Takes back the subscriptions of an agent that has ended.
+    /// Ends the subscriptions of an agent that has ended.
     pub(in crate::gateway) fn end_subscriptions_of(self: &Arc<Self>, agent: AgentId) {
         for (server, uri) in self.requests.subscriptions.of_agent(agent) {
             self.end_subscription(server, uri, agent);
         }
     }
 
-    /// Takes back the subscriptions of an agent to resources of one server.
+    /// Ends the subscriptions of an agent to resources of one server.
     pub(in crate::gateway) fn end_subscriptions_to(self: &Arc<Self>, server: &str, agent: AgentId) {
         for (of, uri) in self.requests.subscriptions.of_agent(agent) {
             if of == server {
@@ -199,8 +200,8 @@ impl Core {
         }
     }
 
-    /// Takes one subscription back. If no other agent has one, the server is asked for no more updates, in the background: the end of an agent
-    /// does not wait for a server.
+    /// Ends one subscription. If no other agent has the same one, the request to the server is sent in the background, so that the end of
+    /// an agent does not wait for a server.
     fn end_subscription(self: &Arc<Self>, server: String, uri: String, agent: AgentId) {
         if self.requests.subscriptions.remove(&server, &uri, agent) {
             return;
@@ -223,7 +224,7 @@ impl Core {
         }
     }
 
-    /// Asks a connection that was made anew for the resources to which agents had subscribed. What it refuses is subscribed to no longer.
+    /// Repeats the subscriptions of agents on a new connection. If a subscription fails, it ends with a warning.
     pub(in crate::gateway) async fn resubscribe(&self, server: &Arc<ServerDefinition>, connection: &Lease) {
         let caller = self.caller(&self.people.session, None);
         for uri in self.requests.subscriptions.uris(&server.name) {
@@ -238,7 +239,7 @@ impl Core {
     }
 
     async fn resubscribe_to(&self, server: &ServerDefinition, connection: &Lease, uri: &str, caller: &Arc<dyn Caller>) -> Result<Watch> {
-        // An agent that sees the server no longer has lost its subscriptions with that: any that is left will do.
+        // An agent that no longer sees the server gets no updates, so the approval is checked for any agent that still sees it.
         let agents = self.requests.subscriptions.agents(&server.name, uri);
         let seeing = agents.iter().filter_map(|agent| self.agents.get(*agent)).find(|agent| self.may_read_now(agent.id, &server.name, uri));
         let identity = seeing.unwrap_or_else(|| Arc::clone(&self.people.operator));

@@ -1,11 +1,11 @@
-//! Says in a sentence why an agent may use something, or may not. These sentences are for the operator alone.
+//! Explains in a sentence why an agent may or may not use something. These sentences are only for the operator.
 
 use serde::Serialize;
 
 use super::{Access, Grants, Patterns};
 use crate::config::{DefaultGrant, Item, ServerRef};
 
-/// Whether an agent may use something, and why.
+/// Whether an agent may use an item, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     pub granted: bool,
@@ -14,7 +14,7 @@ pub struct Verdict {
 }
 
 impl Grants {
-    /// Explains whether an agent may use an item of a server. `name` is as in [`Grants::access`].
+    /// Explains whether an agent may use an item of a server. `name` has the same meaning as in [`Grants::access`].
     #[must_use]
     pub fn explain(&self, name: Option<&str>, server: ServerRef<'_>, item: Item<'_>) -> Verdict {
         let what = format!("{}/{item}", server.name);
@@ -47,7 +47,7 @@ impl Grants {
         verdict(!pattern.denies(), format!("the pattern \"{}\" of the toolbox \"{of}\" {does} {what}", pattern.as_str()))
     }
 
-    /// Names the toolboxes that would allow an item, as the end of a sentence.
+    /// Returns the end of a sentence that names the toolboxes which would allow an item.
     #[must_use]
     pub fn remedy(&self, name: Option<&str>, server: ServerRef<'_>, item: Item<'_>) -> String {
         let allows = |toolbox: &&str| {
@@ -64,14 +64,14 @@ impl Grants {
         if having.is_empty() { format!("; no toolbox has it{how}") } else { format!("; the toolbox {} has it{how}", having.join(" or ")) }
     }
 
-    /// Returns the last toolbox of a list that has a pattern.
+    /// Returns the last toolbox in a list that contains a pattern.
     fn owner_of<'a>(&self, toolboxes: &'a [String], pattern: &str) -> &'a str {
         let has = |toolbox: &&String| self.toolbox(toolbox).unwrap_or_default().iter().any(|own| own.as_str() == pattern);
         toolboxes.iter().rev().find(has).map_or("", String::as_str)
     }
 }
 
-/// Says which patterns give a server to others that an agent has added, as the end of a sentence.
+/// Returns the end of a sentence that names the patterns which can grant an added server to other agents.
 fn of_added(server: ServerRef<'_>) -> String {
     match server.added_by {
         Some("") => format!("; the operator's agent has added \"{0}\", so only patterns that begin with agent::{0}/ grant it", server.name),

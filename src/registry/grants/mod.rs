@@ -1,7 +1,9 @@
-//! Grants: which agent may use what. Everything here is a pure function of the config's settings and the rows of the store.
+//! Grants: the rules for which agent may use what. Everything in this module is a pure function of the config's settings and the rows of
+//! the store.
 //!
-//! The rule: of an agent's patterns that match an item, in the order of its toolboxes, the last one decides, unless it allows and another matching
-//! pattern of the same length denies: then the item is denied. What no pattern matches is denied.
+//! The rule: an agent's patterns are read in the order of its toolboxes, and the last pattern that matches an item decides. There is one
+//! exception: if this pattern allows, and another matching pattern of the same length denies, the item is denied. An item that no pattern
+//! matches is denied.
 
 mod explain;
 
@@ -13,18 +15,18 @@ pub use explain::Verdict;
 use super::profiles::Stack;
 use crate::config::{AgentDefinition, DefaultGrant, GrantSettings, Item, Pattern, ProfileConflict, ServerRef};
 
-/// The patterns of all toolboxes of one agent, in their order.
+/// The patterns from all toolboxes of one agent, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Patterns(Vec<Pattern>);
 
 impl Patterns {
-    /// Returns the patterns in this order.
+    /// Creates the list of patterns, in this order.
     #[must_use]
     pub fn new(patterns: Vec<Pattern>) -> Self {
         Self(patterns)
     }
 
-    /// Returns whether an item is allowed, by the rule of this module.
+    /// Returns whether an item is allowed, according to the rule of this module.
     ///
     /// ```
     /// use hyperlight_mcp::config::{Item, Pattern};
@@ -39,7 +41,7 @@ impl Patterns {
         self.deciding(server, item).is_some_and(|pattern| !pattern.denies())
     }
 
-    /// Returns the pattern that decides about an item. `None` if no pattern matches.
+    /// Returns the pattern that decides about an item, or `None` if no pattern matches.
     #[must_use]
     pub fn deciding(&self, server: ServerRef<'_>, item: Item<'_>) -> Option<&Pattern> {
         let matching: Vec<&Pattern> = self.0.iter().filter(|pattern| pattern.matches(server, item)).collect();
@@ -50,8 +52,8 @@ impl Patterns {
         Some(matching.into_iter().find(|other| other.denies() && other.length() == last.length()).unwrap_or(last))
     }
 
-    /// Returns whether the patterns can allow anything of a server, whatever it offers. The name of a server that they cannot is unknown to the
-    /// agent.
+    /// Returns whether the patterns can allow any item of a server, whatever items it has. If they cannot, the agent must not learn the
+    /// server's name.
     #[must_use]
     pub fn reaches(&self, server: ServerRef<'_>) -> bool {
         self.0.iter().enumerate().any(|(position, pattern)| {
@@ -63,12 +65,13 @@ impl Patterns {
     }
 }
 
-/// What an agent may use.
+/// The items that an agent may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// Everything that is approved and enabled. What another agent has added is not in it, as only a pattern that names it grants it.
+    /// Everything that is approved and enabled. Does not include servers that another agent has added: only a pattern that names such a
+    /// server grants it.
     All,
-    /// What the patterns allow.
+    /// Everything that the patterns allow.
     Only(Arc<Patterns>),
 }
 
@@ -82,7 +85,7 @@ impl Access {
         }
     }
 
-    /// Returns whether a pattern names a server that another agent has added, and can allow anything of it.
+    /// Returns whether a pattern names a server that another agent has added, and can allow any item of it.
     #[must_use]
     pub fn reaches_by_name(&self, server: ServerRef<'_>) -> bool {
         match self {
@@ -91,7 +94,7 @@ impl Access {
         }
     }
 
-    /// Returns whether the agent may know that there is a server of this name.
+    /// Returns whether the agent may know that a server with this name exists.
     #[must_use]
     pub fn reaches(&self, server: ServerRef<'_>) -> bool {
         match self {
@@ -101,26 +104,26 @@ impl Access {
     }
 }
 
-/// Toolboxes and grants of the config and of the store. The config's come first: a row of the store with the same name is not used.
+/// The toolboxes and grants from the config and the store. The config has priority: a row of the store with the same name is ignored.
 #[derive(Debug, Clone, Default)]
 pub struct Grants {
     settings: Arc<GrantSettings>,
     /// Toolboxes that were made at run time.
     toolboxes: BTreeMap<String, Vec<Pattern>>,
-    /// Toolboxes that were given to agents at run time.
+    /// Toolboxes that were granted to agents at run time.
     agents: BTreeMap<String, Vec<String>>,
 }
 
-/// Where a toolbox or a grant comes from.
+/// The source of a toolbox or a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GrantSource {
     Config,
-    /// It was made at run time, and is kept in the store.
+    /// Made at run time, and stored in the store.
     Store,
 }
 
-/// A toolbox, as it is listed.
+/// A toolbox in the list of all toolboxes.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolboxInfo {
@@ -129,7 +132,7 @@ pub struct ToolboxInfo {
     pub source: GrantSource,
 }
 
-/// The toolboxes of one agent, as they are listed.
+/// The toolboxes of one agent in the list of all grants.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GrantInfo {
@@ -138,13 +141,13 @@ pub struct GrantInfo {
     pub source: GrantSource,
 }
 
-/// All toolboxes and grants, as they are listed.
+/// The list of all toolboxes and grants.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GrantList {
     pub toolboxes: Vec<ToolboxInfo>,
     pub agents: Vec<GrantInfo>,
-    /// What agents without an entry get.
+    /// The grant of agents without an entry.
     pub default_grant: DefaultGrant,
 }
 
@@ -155,37 +158,38 @@ impl Grants {
         Self { settings, toolboxes, agents }
     }
 
-    /// Returns what an agent may use. `name` is the name by which the operator knows the agent; `None` if it has no such name.
+    /// Returns what an agent may use. `name` is the name that the operator gave the agent. `None` if it has no such name.
     #[must_use]
     pub fn access(&self, name: Option<&str>) -> Access {
         match name.and_then(|name| self.toolboxes_of(name)) {
-            // A missing toolbox may be one that denies, so the agent has nothing until it is there again.
+            // The missing toolbox may contain patterns that deny, so the agent gets nothing until the toolbox exists again.
             Some(toolboxes) => Access::Only(Arc::new(self.patterns(toolboxes).unwrap_or_default())),
             None if self.default_grant() == DefaultGrant::All => Access::All,
             None => Access::Only(Arc::default()),
         }
     }
 
-    /// Returns what agents without an entry get. By default everything, until the first agent has an entry; then nothing, as a name that is
-    /// misspelt would otherwise be an agent with every right.
+    /// Returns the grant of agents without an entry. If the config does not set it, this is everything as long as no agent has an entry,
+    /// and nothing afterwards. Otherwise a misspelt name would be an agent with all rights.
     #[must_use]
     pub fn default_grant(&self) -> DefaultGrant {
         let has_entries = !self.agents.is_empty() || self.settings.agents.values().any(|agent| agent.toolboxes.is_some());
         self.settings.default_grant.unwrap_or(if has_entries { DefaultGrant::Nothing } else { DefaultGrant::All })
     }
 
-    /// Returns the names of an agent's profiles: those of its entry in the config, or those that it was opened with.
+    /// Returns the names of an agent's profiles. If its entry in the config names profiles, returns these, and otherwise the profiles that
+    /// the agent was opened with.
     #[must_use]
     pub fn profiles_of<'a>(&'a self, agent: Option<&str>, opened_with: &'a [String]) -> &'a [String] {
         let entry = agent.and_then(|agent| self.settings.agents.get(agent));
         entry.and_then(|entry| entry.profiles.as_deref()).unwrap_or(opened_with)
     }
 
-    /// Stacks profiles. `None` if the config has none and none is named: then all servers are there. Once there are profiles, an agent that names
-    /// none has no server, and neither has one that names a profile which does not exist.
+    /// Combines profiles to a stack. Returns `None` if the config has no profiles and none is named: then all servers are available. If the
+    /// config has profiles, an agent without profiles has no servers. The same is true for an agent with a profile that does not exist.
     ///
     /// # Errors
-    /// Two profiles that set something of one server differently.
+    /// The conflict of two profiles that set the same setting of one server differently.
     pub fn stack(&self, profiles: &[String]) -> Result<Option<Stack>, ProfileConflict> {
         if self.settings.profiles.is_empty() && profiles.is_empty() {
             return Ok(None);
@@ -194,7 +198,7 @@ impl Grants {
         Stack::of(all.unwrap_or_default()).map(Some)
     }
 
-    /// Returns the names of an agent's toolboxes. `None` if nothing says what it is granted.
+    /// Returns the names of an agent's toolboxes. Returns `None` if the agent has no entry.
     #[must_use]
     pub fn toolboxes_of(&self, agent: &str) -> Option<&[String]> {
         match self.settings.agents.get(agent) {
@@ -203,13 +207,13 @@ impl Grants {
         }
     }
 
-    /// Returns the place in the config that grants an agent its toolboxes, if one does.
+    /// Returns the place in the config that grants toolboxes to an agent, if there is one.
     #[must_use]
     pub fn place_of_agent(&self, agent: &str) -> Option<&str> {
         self.settings.agents.get(agent).filter(|agent| agent.toolboxes.is_some()).map(|agent| agent.place.as_str())
     }
 
-    /// Returns the place in the config that defines a toolbox, if one does.
+    /// Returns the place in the config that defines a toolbox, if there is one.
     #[must_use]
     pub fn place_of_toolbox(&self, toolbox: &str) -> Option<&str> {
         self.settings.toolboxes.get(toolbox).map(|toolbox| toolbox.place.as_str())
@@ -240,14 +244,14 @@ impl Grants {
         names
     }
 
-    /// Returns the agents that have a toolbox.
+    /// Returns the agents that are granted a toolbox.
     #[must_use]
     pub fn holders(&self, toolbox: &str) -> Vec<&str> {
         let has = |agent: &&str| self.toolboxes_of(agent).is_some_and(|toolboxes| toolboxes.iter().any(|name| name == toolbox));
         self.agent_names().into_iter().filter(has).collect()
     }
 
-    /// Returns whether any toolbox could give a server that an agent has added to another one, held by an agent or not.
+    /// Returns whether any toolbox could grant an added server to another agent. Includes toolboxes that no agent has.
     #[must_use]
     pub fn names_addition(&self, server: ServerRef<'_>) -> bool {
         let allows = |pattern: &Pattern| !pattern.denies() && pattern.matches_server(server);
@@ -275,7 +279,7 @@ impl Grants {
         }
     }
 
-    /// Returns the patterns of several toolboxes in their order. `None` if one of them does not exist.
+    /// Returns the patterns of several toolboxes, in order. Returns `None` if one of them does not exist.
     fn patterns(&self, toolboxes: &[String]) -> Option<Patterns> {
         let all: Option<Vec<&[Pattern]>> = toolboxes.iter().map(|name| self.toolbox(name)).collect();
         Some(Patterns(all?.concat()))

@@ -1,4 +1,4 @@
-//! The rule of the grants, against a second implementation that is written in another way.
+//! Tests the rule of the grants against a second implementation that is written differently.
 
 use proptest::prelude::*;
 
@@ -106,7 +106,7 @@ fn what_an_agent_has_added_is_granted_to_others_by_patterns_that_name_it_and_by_
     }
 }
 
-/// One pattern of the property test, before it is written as text.
+/// One pattern of the property test, before it is converted to text.
 #[derive(Debug, Clone)]
 struct Drawn {
     denies: bool,
@@ -136,7 +136,7 @@ fn any_item() -> impl Strategy<Value = Item<'static>> {
     ]
 }
 
-/// Matches with a regular expression that is made of the pattern.
+/// Matches with a regular expression that is made from the pattern.
 fn fits(drawn: &Drawn, server: &str, item: Item<'_>) -> bool {
     let regex =
         |glob: &str, text: &str| regex::Regex::new(&format!("^(?s){}$", regex::escape(glob).replace("\\*", ".*"))).unwrap().is_match(text);
@@ -150,7 +150,8 @@ fn fits(drawn: &Drawn, server: &str, item: Item<'_>) -> bool {
     regex(drawn.server, server) && item_fits
 }
 
-/// Decides from the first pattern to the last: each that matches takes the decision over. At the end, a denial of the same length is looked for.
+/// Decides by reading the patterns from first to last. Each pattern that matches replaces the decision. At the end, searches for a denial
+/// of the same length.
 fn decided(patterns: &[Drawn], server: &str, item: Item<'_>) -> bool {
     let mut decision: Option<&Drawn> = None;
     let mut denied_lengths = Vec::new();
@@ -173,11 +174,11 @@ proptest! {
     fn patterns_decide_as_the_rule_says(patterns in any_patterns(), server in "[abc]|ab", item in any_item()) {
         let parsed = Patterns::new(patterns.iter().map(|drawn| Pattern::parse(&drawn.text()).unwrap()).collect());
         prop_assert_eq!(parsed.allows((&server).into(), item), decided(&patterns, &server, item), "{:?} {} {}", patterns, server, item);
-        // A server of which something is allowed is known.
+        // If an item of a server is allowed, the agent may know the server.
         if parsed.allows((&server).into(), item) {
             prop_assert!(parsed.reaches((&server).into()));
         }
-        // A server that is denied as a whole by the last word is not.
+        // If the last pattern denies everything, or no pattern allows anything, the agent may not know the server.
         if patterns.iter().all(|drawn| drawn.denies) || patterns.last().is_some_and(|drawn| drawn.denies && drawn.item == "*" && drawn.server == "*") {
             prop_assert!(!parsed.reaches((&server).into()));
         }

@@ -1,26 +1,28 @@
-//! Profiles: named sets of servers with overrides, of which an agent takes up one or several. A pure function of the config's settings.
+//! Profiles: named sets of servers with overrides. An agent uses one or several of them. Everything in this module is a pure function of
+//! the config's settings.
 //!
-//! Stacked: the union of the servers; for a server of several profiles all of their filters, the stricter of each limit and of `confirm`, and all that
-//! they change of it. A profile that has a server without overrides does not loosen what another one says.
+//! Several profiles are combined to a stack. The stack contains the servers of all profiles. A server in several profiles gets all of their
+//! filters, the strictest of each limit and of `confirm`, and all of their changes. If a profile contains a server without overrides, this
+//! does not weaken the overrides of another profile.
 
 use std::collections::BTreeMap;
 
 use crate::config::{Confirm, Item, Overrides, ProfileConflict, ProfileDefinition, variants_of};
 use crate::text::{NameMark, marked_name};
 
-/// The servers that an agent has by its profiles, each with what narrows it.
+/// The servers that an agent has because of its profiles, each with its restrictions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stack {
     servers: BTreeMap<String, Overrides>,
-    /// The registry's names of the variants, by the servers that they stand for.
+    /// The names of the variants in the registry, by the names of the servers that they replace.
     variants: BTreeMap<String, String>,
 }
 
 impl Stack {
-    /// Stacks profiles. Their order does not matter.
+    /// Combines profiles. Their order does not matter.
     ///
     /// # Errors
-    /// Two profiles that set something of one server differently.
+    /// The conflict of two profiles that set the same setting of one server differently.
     ///
     /// ```
     /// use hyperlight_mcp::config::{Confirm, parse_text};
@@ -52,19 +54,21 @@ impl Stack {
         Ok(Self { servers, variants })
     }
 
-    /// Returns whether a profile has the server. `server` is the name by which code knows it.
+    /// Returns whether a profile contains the server. `server` is the name by which code knows it.
     #[must_use]
     pub fn has(&self, server: &str) -> bool {
         self.servers.contains_key(server)
     }
 
-    /// Returns the registry's name of the server that code knows by a name: that of the variant, if the profiles make one.
+    /// Returns the name in the registry for the server that code knows by `server`. This is the name of the variant, if the profiles make
+    /// one.
     #[must_use]
     pub fn registry_name<'s>(&'s self, server: &'s str) -> &'s str {
         self.variants.get(server).map_or(server, String::as_str)
     }
 
-    /// Returns whether the profiles have a server of the registry: the variant that they make, and not the server that it stands for.
+    /// Returns whether the profiles contain a server of the registry. If the profiles make a variant, they contain the variant and not the
+    /// server that it replaces.
     #[must_use]
     pub fn reaches(&self, registry_name: &str) -> bool {
         match marked_name(registry_name) {
@@ -73,7 +77,7 @@ impl Stack {
         }
     }
 
-    /// Returns the registry's names of the servers that the profiles have.
+    /// Returns the names in the registry of the servers that the profiles contain.
     pub fn registry_names(&self) -> impl Iterator<Item = &str> {
         self.servers.keys().map(|server| self.registry_name(server))
     }
@@ -88,19 +92,19 @@ impl Stack {
         })
     }
 
-    /// Returns the shorter of a call's time limit and that of the profiles.
+    /// Returns the shorter of a call's time limit and the limit of the profiles, in milliseconds.
     #[must_use]
     pub fn stricter_timeout_ms(&self, server: &str, limit_ms: u64) -> u64 {
         self.servers.get(server).and_then(|overrides| overrides.call_timeout_ms).map_or(limit_ms, |own| own.min(limit_ms))
     }
 
-    /// Returns the shorter of a call's longest time and that of the profiles.
+    /// Returns the shorter of a call's maximum time and the maximum of the profiles, in milliseconds.
     #[must_use]
     pub fn stricter_max_timeout_ms(&self, server: &str, limit_ms: u64) -> u64 {
         self.servers.get(server).and_then(|overrides| overrides.max_call_timeout_ms).map_or(limit_ms, |own| own.min(limit_ms))
     }
 
-    /// Returns the stricter of a server's `confirm` and that of the profiles.
+    /// Returns the stricter of a server's `confirm` and the value of the profiles.
     #[must_use]
     pub fn stricter_confirm(&self, server: &str, confirm: Confirm) -> Confirm {
         let own = self.servers.get(server).and_then(|overrides| overrides.confirm);

@@ -1,4 +1,4 @@
-//! Stacking, against a second implementation that asks each profile by itself.
+//! Tests the combination of profiles against a second implementation that asks each profile separately.
 
 use proptest::prelude::*;
 
@@ -71,7 +71,7 @@ proptest! {
         let mut longest: Vec<u64> = having.iter().filter_map(|one| one.max_call_timeout_ms).chain([limit]).collect();
         longest.sort_unstable();
         prop_assert_eq!(stack.stricter_max_timeout_ms(&server, limit), longest[0]);
-        // From the strictest to the least strict: the first that anybody says.
+        // Checks the values from the strictest to the least strict. The first value that somebody sets is used.
         let own = [Confirm::Never, Confirm::Writes, Confirm::Always][own];
         let said: Vec<Confirm> = having.iter().filter_map(|one| one.confirm).chain([own]).collect();
         let strictest = [Confirm::Always, Confirm::Writes, Confirm::Never].into_iter().find(|confirm| said.contains(confirm));

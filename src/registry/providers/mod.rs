@@ -1,4 +1,5 @@
-//! What providers bring: definitions of servers, read and judged. Pure functions; `gateway/providers/` finds packages and runs their code.
+//! Definitions of servers from providers: reads them and applies the policy. Pure functions. `gateway/providers/` finds the packages and
+//! runs their code.
 
 mod definitions;
 mod names;

@@ -1,14 +1,14 @@
-//! Names of providers, and of the servers that they bring.
+//! Names of providers and of their servers.
 
 use crate::text::check_server_name;
 
-/// Between the name of a provider and the provider's name of a server.
+/// The text between the name of a provider and the name of its server.
 const JOINT: &str = "--";
 
-/// Returns the name of the provider that a package is: `acme-mcp-tools` for `@acme/mcp-tools`.
+/// Returns the provider name of a package: `acme-mcp-tools` for `@acme/mcp-tools`.
 ///
 /// # Errors
-/// Returns the reason, if no name can be made of the package's.
+/// Returns the reason if the package's name cannot be converted.
 ///
 /// ```
 /// use hyperlight_mcp::registry::providers::provider_name;
@@ -42,7 +42,7 @@ pub fn check_provider_name(name: &str) -> Result<(), &'static str> {
     if name.contains(JOINT) { Err("a provider's name cannot contain \"--\"") } else { Ok(()) }
 }
 
-/// Returns the name under which a provider's server exists: `<provider>--<server>`.
+/// Returns the complete name of a provider's server: `<provider>--<server>`.
 pub(super) fn full_name(provider: &str, server: &str) -> Result<String, String> {
     if server.contains(JOINT) || server.starts_with('-') || server.ends_with('-') {
         return Err("cannot contain \"--\", or begin or end with \"-\"".to_owned());

@@ -1,6 +1,7 @@
-//! Says which package a definition starts, if its form leaves no doubt. npm and uv read a package's name in many ways: as another name for a second
-//! package, as an address, a file or a folder; options, variables and folders change what they start. Only plain forms are known here. Everything else
-//! is uncertain, so that a form that a later version of these programs reads does not pass a policy. Pure functions.
+//! Finds the package that a definition starts, if the form of the definition leaves no doubt. npm and uv accept a package in many forms: as
+//! an alias of another package, as an address, a file or a folder. Options, variables and folders also change what they start. This module
+//! accepts only plain forms and treats every other form as uncertain, so that a form which a later version of npm or uv accepts does not
+//! bypass a policy. Pure functions.
 
 use serde_json::{Map, Value as Json};
 
@@ -9,14 +10,14 @@ use crate::config::loads_code;
 /// The package that a definition starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Started {
-    /// A remote server: nothing is started here.
+    /// No package. The definition is for a remote server.
     Nothing,
     Package {
-        /// Without its version; of Python, in the form that its registry compares.
+        /// The name without its version. For Python, in the form that the registry compares.
         name: String,
         registry: Registry,
     },
-    /// The reason, and what to do.
+    /// The package is uncertain. The text contains the reason and the remedy.
     Uncertain(&'static str),
 }
 
@@ -37,14 +38,14 @@ const VARIABLE: &str = "it sets a variable that can decide what is started, like
 const NOT_TEXT: &str = "its command, arguments or variables are not texts; write each as a text";
 const MIXED: &str = "it has both a url and a command or arguments; keep one of them";
 
-/// Archives and scripts, which are read as files and not as names.
+/// File name endings of archives and scripts, which are read as files and not as package names.
 const FILE_ENDS: [&str; 8] = [".tgz", ".tar", ".tar.gz", ".tar.bz2", ".tar.xz", ".zip", ".whl", ".py"];
-/// Names by which uvx starts an interpreter, whose arguments are code.
+/// Names with which uvx starts an interpreter. The arguments of an interpreter are code.
 const INTERPRETERS: [&str; 4] = ["python", "cpython", "pypy", "graalpy"];
 const SWITCHES: [&str; 6] = ["--package", "--from", "--with", "--call", "--registry", "--index"];
 const VARIABLE_STARTS: [&str; 7] = ["npm_", "npx_", "node_", "uv_", "pip_", "python", "ssl_"];
 
-/// Returns the package that a definition starts. Nothing of the definition is checked yet.
+/// Returns the package that a definition starts. The definition is not checked yet.
 pub(super) fn started(definition: &Map<String, Json>) -> Started {
     let has = |key: &str| definition.contains_key(key);
     if has("url") {
@@ -69,7 +70,7 @@ fn started_here(definition: &Map<String, Json>) -> Result<Started, &'static str>
     if texts().any(|text| text.contains("${")) {
         return Err(PLACEHOLDER);
     }
-    // A definition without arguments gets those of `npx`, whatever its command is.
+    // A definition without arguments gets the arguments of `npx`, whatever its command is.
     let arguments = match (arguments, package) {
         (Some(arguments), _) => arguments,
         (None, Some(package)) => vec!["-y", package],
@@ -100,7 +101,7 @@ fn check_variables(definition: &Map<String, Json>) -> Result<(), &'static str> {
     if set.into_iter().chain(required).any(decides_what_is_started) { Err(VARIABLE) } else { Ok(()) }
 }
 
-/// Returns whether a variable of this name can change which package npx or uvx starts, or where it comes from.
+/// Returns whether a variable with this name can change which package npx or uvx starts, or the place from which it is downloaded.
 fn decides_what_is_started(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     loads_code(name)
@@ -110,7 +111,7 @@ fn decides_what_is_started(name: &str) -> bool {
 }
 
 fn is_switch(argument: &str) -> bool {
-    // `-p` and `-c` take their value in the same argument as well.
+    // The value of `-p` and `-c` may be in the same argument.
     ["-p", "-c"].iter().any(|short| argument.starts_with(short)) || SWITCHES.iter().any(|long| argument.starts_with(long))
 }
 
@@ -119,16 +120,16 @@ fn is_file(text: &str) -> bool {
     FILE_ENDS.iter().any(|end| lower.ends_with(end))
 }
 
-/// Returns whether a text begins with a letter or a digit, and has only these and `others`.
+/// Returns whether a text begins with an ASCII letter or digit, contains only these and the characters in `others`, and is not a file name.
 fn is_plain(text: &str, others: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphanumeric())
         && text.chars().all(|next| next.is_ascii_alphanumeric() || others.contains(next))
         && !is_file(text)
 }
 
-/// Returns the name in a text that npx reads as a name of npm's registry, with or without a version.
+/// Returns the package name in a text that npx reads as a name in npm's registry, with or without a version.
 fn npm_name(spec: &str) -> Option<String> {
-    // npm takes names with capitals only of old packages, which are others than those in small letters.
+    // npm has names with capital letters only for old packages. They are different packages from those in lower case.
     let is_part = |part: &str| is_plain(part, "._-") && !part.chars().any(|next| next.is_ascii_uppercase());
     let start = usize::from(spec.starts_with('@'));
     let (name, version) = match spec.get(start..)?.split_once('@') {
@@ -143,12 +144,12 @@ fn npm_name(spec: &str) -> Option<String> {
     (is_name && is_version).then(|| name.to_owned())
 }
 
-/// Returns the name in a text that uvx reads as a name of Python's registry, with or without extras and a version.
+/// Returns the package name in a text that uvx reads as a name in Python's registry, with or without extras and a version.
 fn python_name(spec: &str) -> Option<String> {
     let (rest, is_version) = if let Some((rest, version)) = spec.split_once("==") {
         (rest, is_plain(version, ".+"))
     } else if let Some((rest, version)) = spec.split_once('@') {
-        // uvx reads anything else after `@` as an address or a folder.
+        // After `@`, uvx reads anything else as an address or a folder.
         let is_number = |part: &str| !part.is_empty() && part.chars().all(|next| next.is_ascii_digit());
         (rest, version == "latest" || version.split('.').all(is_number))
     } else {
@@ -169,7 +170,7 @@ fn python_name(spec: &str) -> Option<String> {
     (is_version && are_extras && is_name && !is_interpreter(&name)).then_some(name)
 }
 
-/// Returns the form in which Python's registry compares names: small letters, and one `-` for any of `-_.`.
+/// Returns the form of a name that Python's registry compares: lower case, with one `-` in place of each run of `-`, `_` and `.`.
 pub(super) fn python_form(name: &str) -> String {
     let mut form = String::with_capacity(name.len());
     for next in name.chars() {

@@ -1,4 +1,4 @@
-//! Tests which definitions start a certain package, and which are uncertain.
+//! Tests which definitions start a known package, and which are uncertain.
 
 use serde_json::json;
 

@@ -1,8 +1,8 @@
 //! Parses agent code in a separate process, `hyperlight-mcp-reader`.
 //!
-//! The parser is made for code that people write. It recurses, and where code is ambiguous it tries several parses, each of which takes
+//! The parser is made for code that people write. It is recursive. If code is ambiguous, it tries several ways to parse it, and each needs
 //! memory. Hostile code can make it overflow its stack, run for minutes or use all memory. An agent's code may be hostile, so a separate
-//! process parses it, and that process may crash. The process has its own limits (`program.rs`), only two pipes, and no environment.
+//! process parses it, and that process may crash. The process has its own limits (`program.rs`), only two pipes, and an empty environment.
 
 mod program;
 mod protocol;
@@ -27,11 +27,11 @@ use slots::ReaderSlots;
 use super::script::{Importable, Problem};
 use crate::error::{Error, Result};
 
-/// The longest time that parsing may take. Ordinary code takes a few milliseconds.
+/// The maximum time for parsing. Ordinary code takes a few milliseconds.
 const PARSE_TIME_LIMIT: Duration = Duration::from_secs(5);
-/// The interval at which the reader checks if the answer is still wanted.
+/// The interval for checking whether the answer is still wanted.
 const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// The largest number of idle processes that are kept for the next question.
+/// The maximum number of idle processes that are kept for later questions.
 const MAX_IDLE: usize = 2;
 
 /// Sends questions about code to reader processes. If a process ends or does not answer, the code counts as not parsed.
@@ -55,15 +55,15 @@ pub(super) enum Reading {
     AsItIs,
     /// The JavaScript of the code, without the types.
     Javascript(String),
-    /// The code was not parsed, for one of these reasons: it nests too deeply; the process failed, took too long or gave way to others; or
-    /// the answer was no longer wanted.
+    /// The code was not parsed, for one of these reasons: it is nested too deeply; too many questions were waiting; the process failed or
+    /// took too long; the process was ended so that another owner's code could be parsed; or the answer was no longer wanted.
     Missed,
 }
 
 /// A callback that returns whether an answer is still wanted.
 pub type StillWanted<'a> = &'a dyn Fn() -> bool;
 
-/// The owner of the code in a question, and the callback that tells if the answer is still wanted.
+/// The owner of the code in a question, and a callback that returns whether the answer is still wanted.
 #[derive(Clone, Copy)]
 pub(super) struct Asker<'a> {
     pub(super) owner: &'a ParseOwner,
@@ -75,7 +75,7 @@ impl ScriptReader {
         Self { program, idle: Mutex::default(), slots: ReaderSlots::default(), known: Mutex::default() }
     }
 
-    /// Starts a process, unless an idle process exists.
+    /// Starts a process, unless there is an idle process.
     pub(super) fn warm_up(&self) -> Result<()> {
         if self.idle().workers.is_empty() {
             let worker = self.start()?;
@@ -90,7 +90,7 @@ impl ScriptReader {
         drop(workers);
     }
 
-    /// Ends the idle processes, and keeps no more idle processes from now on.
+    /// Ends the idle processes. From now on, no idle processes are kept.
     pub(super) fn close(&self) {
         self.idle().closed = true;
         self.rest();
@@ -109,7 +109,7 @@ impl ScriptReader {
                 Some(Answer::Javascript { code }) => ReadCode::Javascript(code),
                 Some(Answer::AsItIs) => ReadCode::AsItIs,
                 Some(Answer::Syntax { message, line, column }) => return Err(Error::CodeSyntax { message: message.into(), line, column }),
-                // This outcome is not cached, because the next attempt may succeed.
+                // This result is not cached, because the next attempt may succeed.
                 _ => return Ok(Reading::Missed),
             },
         };
@@ -149,7 +149,7 @@ impl ScriptReader {
         self.syntax(&question, asker)
     }
 
-    /// Finds the call in this line whose function does not exist in its module, and returns a description.
+    /// Finds the call in this line whose function does not exist in its module. Returns a description of the problem.
     pub(super) fn explain_not_a_function(&self, code: &str, modules: &[Importable], line: u32, asker: Asker<'_>) -> Option<String> {
         match self.ask(&Question::ExplainNotAFunction { code: code.into(), modules: modules.into(), line }, asker) {
             Ok(Some(Answer::Text { text })) => Some(text),
@@ -164,15 +164,15 @@ impl ScriptReader {
         }
     }
 
-    /// Sends a question to a process. Returns `None` if there is no answer: the process ended, took too long or gave way to others, or the
-    /// answer was no longer wanted.
+    /// Sends a question to a process. Returns `None` if there is no answer: too many questions were waiting, the process ended, took too
+    /// long or was ended so that another owner's code could be parsed, or the answer was no longer wanted.
     fn ask(&self, question: &Question<'_>, asker: Asker<'_>) -> Result<Option<Answer>> {
         let Some(slot) = self.slots.take(asker.owner, asker.wanted) else { return Ok(None) };
         let wanted = &|| (asker.wanted)() && !slot.must_end();
         let waiting = self.idle().workers.pop();
         if let Some(worker) = waiting {
             match self.ask_worker(worker, question, wanted) {
-                // Something outside may have killed the idle process, independent of the code. So a new process gets the question.
+                // The idle process may have been killed from outside, independently of the code. So a new process gets the question.
                 Err(error) if error.kind() != io::ErrorKind::TimedOut => {}
                 answer => return Ok(answer.ok()),
             }
@@ -215,11 +215,11 @@ impl Worker {
         let mut process = Command::new(program)
             .env_clear()
             .current_dir("/")
-            // The worker gets its own process group, so that signals that a terminal sends to Node's group do not reach it.
+            // The worker gets its own process group, so that signals from a terminal to Node's group do not reach it.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // The parser's panic messages are not needed.
+            // Panic messages of the parser are not needed.
             .stderr(Stdio::null())
             .spawn()?;
         match (process.stdin.take(), process.stdout.take()) {
@@ -229,7 +229,7 @@ impl Worker {
     }
 
     fn send(&mut self, question: &Question<'_>) -> io::Result<()> {
-        // The frame is written as a whole. The process reads the whole question before it does anything else.
+        // The frame is written with one call. The process reads the complete question before it does anything else.
         let mut frame = Vec::new();
         write_frame(&mut frame, question)?;
         self.input.write_all(&frame)
@@ -253,7 +253,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // A kill is safe and ends the process at once, because the process has no state to save.
+        // Killing is safe and ends the process immediately, because the process has no state to save.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

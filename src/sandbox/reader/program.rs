@@ -1,4 +1,4 @@
-//! The reader program, which answers questions until the end of its input.
+//! The reader program. It answers questions until its input ends.
 
 use std::io::{self, BufReader};
 use std::sync::mpsc;
@@ -12,18 +12,18 @@ use super::protocol::{Answer, Question, read_frame, write_frame};
 use crate::error::Error;
 use crate::sandbox::script::{checked, explain_load, explain_not_a_function, explain_syntax, to_javascript};
 
-/// The limit of the process's address space, with the stack for the deepest code that is parsed. The process ends when it needs more.
+/// The limit on the process's address space. It includes the stack for the deepest code that is parsed. The process ends if it needs more.
 const MAX_ADDRESS_SPACE: u64 = 640 << 20;
-/// The time after which the process ends itself. The asking process stops waiting long before.
+/// The time after which the process ends itself. The asking process stops waiting much earlier.
 const PATIENCE: Duration = PARSE_TIME_LIMIT.saturating_mul(4);
-/// The interval at which the process checks if the asking process has ended.
+/// The interval at which the process checks whether the asking process has ended.
 const POLL: Duration = Duration::from_millis(100);
 
-/// The main function of `hyperlight-mcp-reader`: reads questions about code from standard input, one after the other, and writes the
-/// answers to standard output. Returns at the end of the input, or with an error if parsing does not end.
+/// Runs the program `hyperlight-mcp-reader`: reads questions about code from standard input, one after another, and writes the answers to
+/// standard output. Returns at the end of the input, or with an error if parsing does not end.
 ///
 /// # Errors
-/// Fails with the I/O error if it cannot read or write.
+/// The I/O error if reading or writing fails.
 ///
 /// ```no_run
 /// hyperlight_mcp::sandbox::serve_reader().unwrap();
@@ -31,7 +31,7 @@ const POLL: Duration = Duration::from_millis(100);
 pub fn serve_reader() -> io::Result<()> {
     let limit = Some(MAX_ADDRESS_SPACE);
     setrlimit(Resource::As, Rlimit { current: limit, maximum: limit })?;
-    // If the code crashes the process, no core dump is written.
+    // If the code crashes the process, no core dump must be written.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     let mut input = BufReader::new(io::stdin().lock());
     let (questions, inbox) = mpsc::channel::<Question<'static>>();
@@ -59,10 +59,10 @@ fn wait_for(answers: &mpsc::Receiver<Answer>) -> io::Result<Answer> {
     }
 }
 
-/// Returns whether the other end of standard input is closed, which means that Node has ended.
+/// Returns whether the other end of standard input is closed. Then Node has ended.
 fn input_is_closed() -> bool {
     let stdin = io::stdin();
-    // `poll` always reports a closed end, even if no events are requested.
+    // `poll` always reports a closed end, even if no events were requested.
     let mut pipe = [PollFd::new(&stdin, PollFlags::empty())];
     poll(&mut pipe, Some(&Timespec::default())).is_ok_and(|_| pipe[0].revents().contains(PollFlags::HUP))
 }

@@ -1,4 +1,4 @@
-//! The protocol between the host and the reader program: frames of a length (four bytes, little-endian) and JSON.
+//! The protocol between the host and the reader program. A frame consists of its length (four bytes, little-endian) and JSON.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::sandbox::script::{Importable, Problem};
 
-/// The largest size of a frame. Code and lists of modules are far smaller.
+/// The maximum size of a frame. Code and lists of modules are far smaller.
 pub(super) const MAX_FRAME_BYTES: usize = 64 << 20;
 
 /// A question about code.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "question", rename_all = "kebab-case")]
 pub(super) enum Question<'a> {
-    /// Asks for the code without TypeScript's types.
+    /// Asks for the code without TypeScript types.
     ToJavascript { code: Cow<'a, str> },
     /// Asks for all problems of the code.
     Check { code: Cow<'a, str>, modules: Cow<'a, [Importable]> },
@@ -23,7 +23,7 @@ pub(super) enum Question<'a> {
     ExplainLoad { code: Cow<'a, str>, modules: Cow<'a, [Importable]> },
     /// Asks why the engine does not parse the code.
     ExplainSyntax { code: Cow<'a, str>, modules: Cow<'a, [Importable]>, message: String, line: Option<u32> },
-    /// Asks for the call in a line whose function does not exist in its module.
+    /// Asks for the call in this line whose function does not exist in its module.
     ExplainNotAFunction { code: Cow<'a, str>, modules: Cow<'a, [Importable]>, line: u32 },
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Answer {
     Problems {
         problems: Vec<Problem>,
     },
-    /// A syntax error, which becomes `ERR_CODE_SYNTAX`.
+    /// A syntax error. It becomes `ERR_CODE_SYNTAX`.
     Syntax {
         message: String,
         line: Option<u32>,

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use sha2::{Digest as _, Sha256};
 
-/// The largest number of scripts in the cache.
+/// The maximum number of scripts in the cache.
 const MAX_SCRIPTS: usize = 128;
-/// The largest total size of the cached JavaScript. Scripts that are already JavaScript count zero bytes.
+/// The maximum total size of the cached JavaScript. Scripts that are already JavaScript count as zero bytes.
 const MAX_BYTES: usize = 4 << 20;
 
 /// The result of converting a script to JavaScript.
@@ -27,12 +27,12 @@ impl ReadCode {
     }
 }
 
-/// The results for the last used scripts, by their digest.
+/// The results of the most recently used scripts, by digest.
 #[derive(Default)]
 pub(super) struct ReadCodes {
     known: HashMap<[u8; 32], (ReadCode, u64)>,
     bytes: usize,
-    /// Counts uses. The entry with the lowest count is the least recently used one.
+    /// The number of uses. The entry with the lowest number is the least recently used one.
     uses: u64,
 }
 

@@ -9,28 +9,28 @@ use std::time::{Duration, Instant};
 
 use super::StillWanted;
 
-/// The number of parses that run at the same time. Each may use a core and all the memory that a reader process may have.
+/// The number of parses that can run simultaneously. Each may use one core, and all the memory that a reader process is allowed.
 const MAX_PARSES: usize = 4;
-/// The number of parses of one owner that run at the same time. The limit leaves slots free for other owners.
+/// The number of parses of one owner that can run simultaneously. The limit keeps slots free for other owners.
 const MAX_PARSES_EACH: usize = 2;
-/// The time after which a parse gives way to an owner without slow code. Usual code takes a few milliseconds.
+/// The time after which a parse may be ended for an owner without slow code. Ordinary code takes a few milliseconds.
 const SHARE: Duration = Duration::from_millis(500);
-/// The time for which an owner of slow code waits behind all others.
+/// The time for which an owner of slow code is served after all others.
 const SLOW_FOR: Duration = Duration::from_mins(1);
-/// The largest number of waiting questions of one owner; further questions are refused. Each waiting question occupies a thread.
+/// The maximum number of waiting questions of one owner. Further questions are refused, because each waiting question occupies a thread.
 const MAX_WAITING_EACH: usize = 128;
-/// The largest number of waiting questions of all owners.
+/// The maximum number of waiting questions of all owners.
 const MAX_WAITING: usize = 384;
 /// An owner with fewer waiting questions than this may always add a question, even if the queue is full.
 const FEW: usize = 8;
-/// The interval at which a waiting question checks if its answer is still wanted.
+/// The interval at which a waiting question checks whether its answer is still wanted.
 const WAIT: Duration = Duration::from_millis(20);
 
-/// The owner of code that is parsed, which is a sandbox or an agent's tools. Each owner has a share of the reader.
+/// The owner of code that is parsed: a sandbox, or an agent's tools. Each owner has a share of the reader. Clones are the same owner.
 #[derive(Debug, Clone, Default)]
 pub struct ParseOwner(Arc<Mutex<Option<Instant>>>);
 
-/// Two are equal if they have one share.
+/// Two values are equal if they are the same owner.
 impl PartialEq for ParseOwner {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -38,7 +38,7 @@ impl PartialEq for ParseOwner {
 }
 
 impl ParseOwner {
-    /// Returns whether anything else has this share.
+    /// Returns whether there are other clones of this owner.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
@@ -56,7 +56,7 @@ impl ParseOwner {
     }
 }
 
-/// The slots for parses that run at the same time.
+/// The slots for parses that run simultaneously.
 #[derive(Default)]
 pub(super) struct ReaderSlots {
     state: Mutex<State>,
@@ -66,9 +66,9 @@ pub(super) struct ReaderSlots {
 #[derive(Default)]
 struct State {
     parses: Vec<RunningParse>,
-    /// Waiting questions, in the order of their arrival.
+    /// The waiting questions, in the order of their arrival.
     waiting: Vec<WaitingQuestion>,
-    /// The number of the last question.
+    /// The number of the most recent question.
     next: u64,
 }
 
@@ -84,7 +84,7 @@ struct WaitingQuestion {
     owner: ParseOwner,
 }
 
-/// A slot, held while a parse runs.
+/// A slot, which is occupied until this value is dropped.
 pub(super) struct ReaderSlot<'a> {
     slots: &'a ReaderSlots,
     number: u64,
@@ -92,7 +92,7 @@ pub(super) struct ReaderSlot<'a> {
 }
 
 impl ReaderSlot<'_> {
-    /// Returns whether the parse has used its share and must give way to another owner.
+    /// Returns whether the parse has used its share, and must end so that another owner can parse.
     pub(super) fn must_end(&self) -> bool {
         self.must_end.load(Ordering::Relaxed)
     }
@@ -106,14 +106,14 @@ impl Drop for ReaderSlot<'_> {
 }
 
 impl ReaderSlots {
-    /// Waits for a slot. Returns `None` if the answer is no longer wanted, or if too many questions wait.
+    /// Waits for a slot. Returns `None` if the answer is no longer wanted, or if too many questions are waiting.
     pub(super) fn take(&self, owner: &ParseOwner, wanted: StillWanted<'_>) -> Option<ReaderSlot<'_>> {
         let mut state = self.state();
         let number = state.queue(owner)?;
         loop {
             if let Some(must_end) = state.admit(number, Instant::now()) {
                 drop(state);
-                // Another slot may be free for the next question.
+                // There may be another free slot for the next question.
                 self.changed.notify_all();
                 return Some(ReaderSlot { slots: self, number, must_end });
             }
@@ -142,8 +142,8 @@ impl State {
         })
     }
 
-    /// Gives the question a slot, if the question is next and a slot is free. If no slot is free, asks a parse that has used its share to
-    /// end.
+    /// Gives the question a slot, if the question is next and a slot is free. If no slot is free, marks a parse that has used its share, so
+    /// that it ends.
     fn admit(&mut self, number: u64, now: Instant) -> Option<Arc<AtomicBool>> {
         let owner = self.turn(now).filter(|next| next.number == number)?.owner.clone();
         if self.parses.len() >= MAX_PARSES {
@@ -158,8 +158,8 @@ impl State {
         Some(must_end)
     }
 
-    /// Returns the next question: owners without slow code come first, then owners with fewer running parses, then the order of arrival
-    /// counts.
+    /// Returns the next question. Owners without slow code come first, then owners with fewer running parses, then questions that arrived
+    /// earlier.
     fn turn(&self, now: Instant) -> Option<&WaitingQuestion> {
         let mut under_way = HashMap::<usize, usize>::new();
         for parse in &self.parses {
@@ -170,7 +170,7 @@ impl State {
         may_parse.min_by_key(|waiting| (waiting.owner.was_slow(now), parses_of(waiting), waiting.number))
     }
 
-    /// Asks the parse that has run longest to end, if it has used its share. Only one parse at a time is asked.
+    /// Marks the longest running parse, so that it ends, if it has used its share. Only one parse at a time is marked.
     fn make_room(&self, now: Instant) {
         if self.parses.iter().any(|parse| parse.must_end.load(Ordering::Relaxed)) {
             return;
@@ -194,11 +194,11 @@ impl State {
 mod tests {
     use super::*;
 
-    /// Queues a question of each owner, and admits all that are due.
+    /// Queues one question of each owner, and admits all questions that can be admitted.
     fn admitted(state: &mut State, owners: &[&ParseOwner], now: Instant) -> Vec<u64> {
         let numbers: Vec<_> = owners.iter().filter_map(|owner| state.queue(owner)).collect();
         let mut admitted = Vec::new();
-        // An earlier question may be due after a later one.
+        // An earlier question may become admissible after a later one.
         while let Some(number) = numbers.iter().copied().find(|&number| state.admit(number, now).is_some()) {
             admitted.push(number);
         }

@@ -1,23 +1,23 @@
-//! Gives the recursive parser enough stack for untrusted code.
+//! Provides the recursive parser with enough stack for untrusted code.
 //!
-//! The stack must suffice for the deepest nesting that the code can have; otherwise the code is not parsed. The bound does not depend on
-//! where strings, comments and regular expressions end, because only a parser can tell that. Time and memory are limited by another process
-//! (`sandbox/reader`): where a bracket is ambiguous, the parser tries several readings, and their number multiplies for nested
-//! brackets.
+//! The stack must be large enough for the deepest nesting that the code can have; otherwise the code is not parsed. The computed bound does
+//! not depend on where strings, comments and regular expressions end, because only a parser can determine that. Another process limits time
+//! and memory (`sandbox/reader`): if a bracket is ambiguous, the parser tries several readings, and their number is multiplied by each
+//! nested bracket.
 
 use std::thread;
 
-/// The nesting for which every thread has enough stack.
+/// The nesting depth for which every thread has enough stack.
 const NESTING_IN_PLACE: usize = 48;
-/// The bytes of stack for one level of nesting, in the parser or in a visitor of its tree. Measured, with a margin.
+/// The number of bytes of stack for one level of nesting, in the parser or in a visitor of its tree. The value is measured, with a margin.
 const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 24 * 1024 } else { 6 * 1024 };
-/// The bytes of stack that a thread needs before the first level.
+/// The number of bytes of stack that a thread needs in addition to the levels.
 const STACK_AT_LEAST: usize = 512 * 1024;
-/// Code that may nest more deeply is not parsed. This limit needs 192 MiB of stack in a release build, and only code that really nests so
-/// deeply uses all of it. Usual code reaches the limit at about 130 KB.
+/// The maximum bound on the nesting of code that is parsed. It needs 192 MiB of stack in a release build, but only code that is really
+/// nested so deeply uses all of it. Ordinary code reaches this bound at a size of about 130 KB.
 const MAX_LEVELS: usize = 32 * 1024;
 
-/// Runs `look` with enough stack for a tree of the code. Returns `None` if the code may nest too deeply for any stack.
+/// Runs `look` with enough stack for the tree of the code. Returns `None` if the code may be nested too deeply.
 pub(super) fn with_stack<T: Send>(code: &str, look: impl FnOnce() -> T + Send) -> Option<T> {
     let levels = level_bound(code);
     if levels > MAX_LEVELS {
@@ -29,13 +29,13 @@ pub(super) fn with_stack<T: Send>(code: &str, look: impl FnOnce() -> T + Send) -
     let size = STACK_AT_LEAST + levels * STACK_PER_LEVEL;
     thread::scope(|scope| {
         let builder = thread::Builder::new().name("hyperlight-mcp-script".to_owned()).stack_size(size);
-        // A panic of the parser is a defect in the parser. The code then counts as not parsed.
+        // A panic of the parser is a defect of the parser. Then the code counts as not parsed.
         builder.spawn_scoped(scope, look).ok()?.join().ok()
     })
 }
 
-/// Returns an upper bound of the depth of the code's tree. Each level needs a token that can have something inside or beside it. The count
-/// includes the text of strings and comments, so that nothing in them can hide a level.
+/// Returns an upper bound on the depth of the code's tree. Each level needs at least one token that can contain or join other tokens. Text
+/// in strings and comments is counted too, so that nothing in them can hide a level.
 pub(super) fn level_bound(code: &str) -> usize {
     let mut count = 0;
     let mut before = Before::Other;
@@ -48,8 +48,8 @@ pub(super) fn level_bound(code: &str) -> usize {
                 before = Before::WordAndSpace;
             }
         } else if is_word {
-            // Two adjacent words can be a level: `typeof typeof x`, `else if`, `new new X`. Each `\` or `#` counts, because each may be an
-            // error of its own.
+            // Two adjacent words can form a level: `typeof typeof x`, `else if`, `new new X`. Each `\` or `#` counts, because each may be a
+            // separate error.
             count += usize::from(before == Before::WordAndSpace || matches!(character, '\\' | '#'));
             if before != Before::Word {
                 word_start = index;
@@ -64,7 +64,7 @@ pub(super) fn level_bound(code: &str) -> usize {
     count
 }
 
-/// Returns whether a word can be followed by something that is not a word: `else{}`, `typeof(x)`, `a in[]`.
+/// Returns whether this word can form a level with a following token that is not a word: `else{}`, `typeof(x)`, `a in[]`.
 fn is_operator(word: &str) -> bool {
     matches!(
         word,
@@ -108,7 +108,7 @@ mod tests {
         })
     }
 
-    // long: a list, one unit a line.
+    // long: the function contains a list with one unit a line.
     #[test]
     fn no_nesting_overflows_the_stack() {
         let units = [
@@ -167,9 +167,9 @@ mod tests {
         ];
         for unit in units {
             for start in ["", "x = ", "type T = ", "x", "if(a);"] {
-                // Depths that are parsed, and depths that are too large.
+                // Some of these depths are parsed, and some are too large.
                 for times in [8, 30, 92, 1_000, 30_000] {
-                    // Nested `A<` is parsed again and again. The time limit of the reader process stops this (tests/reader.rs).
+                    // The parser parses nested `A<` again and again. The time limit of the reader process stops this (tests/reader.rs).
                     if unit == "A<" && times > 1_000 {
                         continue;
                     }

@@ -9,11 +9,11 @@ use super::modules::Modules;
 use super::parse::{Language, read_as};
 use super::{Finding, Importable, Problem, ProblemKind, handler, javascript, problems, uses};
 
-/// Returns the problems of code that has not run yet: syntax errors, imports and calls of functions that do not exist, and a missing
-/// handler. The problems are sorted by position; there are at most 100. The list is empty if nothing in the code is certainly wrong, and if
-/// the code nests too deeply to be parsed.
+/// Returns the problems of code that has not been run: syntax errors, imports and calls of functions that do not exist, and a missing
+/// handler. There are at most 100 problems, sorted by position. The list is empty if nothing in the code is certainly wrong, and also if
+/// the code is nested too deeply to be parsed.
 ///
-/// TypeScript is checked as the JavaScript that would run. A name is not reported if the code tests for it (`if (w.x)`, `w.x?.()`,
+/// TypeScript is checked as the JavaScript that would run. A missing name is not reported if the code tests for it (`if (w.x)`, `w.x?.()`,
 /// `typeof w.x`, `"x" in w`), calls it within `try` with a `catch`, or assigns it again.
 ///
 /// ```
@@ -30,20 +30,20 @@ use super::{Finding, Importable, Problem, ProblemKind, handler, javascript, prob
 /// ```
 #[must_use]
 pub fn check(code: &str, modules: &[Importable]) -> Vec<Problem> {
-    // Code that was not parsed has no certain problems. A run shows if it works.
+    // If code was not parsed, no problem is certain. A run shows whether it works.
     checked(code, modules).unwrap_or_default()
 }
 
-/// Returns the problems like [`check`], or `None` for code that nests too deeply to be parsed.
+/// Returns the same problems as [`check`]. Returns `None` for code that is nested too deeply to be parsed.
 pub(in crate::sandbox) fn checked(code: &str, modules: &[Importable]) -> Option<Vec<Problem>> {
     Some(problems(code, look(code, modules)?))
 }
 
-/// Returns all findings, unsorted, or `None` for code that nests too deeply to be parsed.
+/// Returns all findings, unsorted. Returns `None` for code that is nested too deeply to be parsed.
 pub(super) fn look(code: &str, modules: &[Importable]) -> Option<Vec<Finding>> {
     match javascript(code) {
         Err(findings) => Some(findings),
-        // Every position in the JavaScript is also a position in the original code.
+        // Each position in the JavaScript is the same position in the original code.
         Ok(javascript) => {
             let javascript = javascript?;
             with_stack(&javascript, || findings(&javascript, modules))

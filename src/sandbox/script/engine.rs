@@ -40,8 +40,8 @@ impl<'a> Visit<'a> for Finder {
     }
 }
 
-/// Returns the code without a first line such as `#!/usr/bin/env node`, or `None` if there is no such line. In a run, a prologue comes
-/// before the code, so the engine would refuse that line.
+/// Returns the code without a first line such as `#!/usr/bin/env node`. Returns `None` if there is no such line. The line must be removed
+/// because a prologue precedes the code in a run, and the engine accepts `#!` only at the beginning.
 pub(super) fn without_hashbang(code: &str) -> Option<String> {
     code.starts_with("#!").then(|| {
         let mut edits = Edits::new(code);

@@ -16,19 +16,19 @@ impl From<&GuestModule> for Importable {
     }
 }
 
-/// Explains why code did not load: returns the first import that does not exist, with the name that was probably meant.
+/// Explains why code did not load. Returns an error about the first import that does not exist, with the name that was probably meant.
 pub(in crate::sandbox) fn explain_load(code: &str, modules: &[Importable]) -> Option<Error> {
     let wrong = found(code, modules, |finding| finding.at_load).into_iter().next()?;
     Some(Error::CodeSyntax { message: ErrorText::own(wrong.message), line: Some(wrong.line), column: Some(wrong.column) })
 }
 
-/// Explains why the engine cannot parse code. Returns this parser's position if it finds one, otherwise the engine's.
+/// Explains why the engine cannot parse code. The error has this parser's position if it finds one, otherwise the engine's.
 pub(in crate::sandbox) fn explain_syntax(code: &str, modules: &[Importable], message: String, line: Option<u32>) -> Error {
     let found = locate(code).or_else(|| explain_load(code, modules));
     found.unwrap_or(Error::CodeSyntax { message: ErrorText::own(message), line, column: None })
 }
 
-/// Finds the call in this line whose function does not exist in its module, and returns a description.
+/// Finds the call in this line whose function does not exist in its module. Returns a description of the problem.
 pub(in crate::sandbox) fn explain_not_a_function(code: &str, modules: &[Importable], line: u32) -> Option<String> {
     let called = found(code, modules, |finding| finding.kind == ProblemKind::UnknownFunction && !finding.at_load);
     called.into_iter().find(|problem| problem.line == line).map(|problem| problem.message)

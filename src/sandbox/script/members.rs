@@ -1,4 +1,5 @@
-//! Finds the origin of an expression in a module: the module itself, one of its functions, or a name that the module does not have.
+//! Determines the origin of an expression in a module: the module itself, one of its functions, or a name that does not exist in the
+//! module.
 
 use std::collections::HashMap;
 
@@ -8,7 +9,7 @@ use oxc_span::GetSpan;
 
 use super::modules::{Found, Modules};
 
-/// The inherited members of every object, which a module's default export has as well.
+/// The inherited members of every object. A module's default export has them too.
 const OF_EVERY_OBJECT: [&str; 12] = [
     "constructor",
     "hasOwnProperty",
@@ -27,19 +28,19 @@ const OF_EVERY_OBJECT: [&str; 12] = [
 /// A value that comes from a module of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// `import * as`, `require(…)`, `await import(…)`.
+    /// A namespace object: `import * as`, `require(…)`, `await import(…)`.
     Namespace(usize),
-    /// The default export, which is an object with all functions.
+    /// The default export. It is an object with all functions.
     Object(usize),
     Function(usize, String),
-    /// A name that the module does not have. Its value is `undefined`.
+    /// A name that does not exist in the module. Its value is `undefined`.
     Missing(usize, String),
 }
 
-/// The property of every function that starts the call without waiting for its result.
+/// A property of every function. It starts the call without waiting for the result.
 const OUTSTANDING: &str = "async";
 
-/// The variables of the code that stand for a module or a part of it.
+/// The variables of the code that refer to a module or to a part of it.
 pub(super) struct Origins<'c> {
     pub(super) modules: &'c Modules<'c>,
     pub(super) scoping: &'c Scoping,
@@ -51,14 +52,14 @@ impl<'c> Origins<'c> {
         Self { modules, scoping, of_symbols: HashMap::new() }
     }
 
-    /// Records the origin of a variable, unless the code assigns the variable again.
+    /// Records the origin of a variable, unless the code also assigns to it later.
     pub(super) fn define(&mut self, symbol: Option<SymbolId>, origin: Origin) {
         if let Some(symbol) = symbol.filter(|symbol| !self.scoping.symbol_is_mutated(*symbol)) {
             self.of_symbols.insert(symbol, origin);
         }
     }
 
-    /// Returns the origin of an export, by the name under which code imports it.
+    /// Returns the origin of an export, given the name that code imports.
     pub(super) fn export(&self, module: usize, name: &str) -> Origin {
         match name {
             "default" => Origin::Object(module),
@@ -85,7 +86,7 @@ impl<'c> Origins<'c> {
         }
     }
 
-    /// Returns the argument of a call to the guest's global `require`.
+    /// Returns the argument of a call of the guest's global `require`.
     pub(super) fn required<'e, 'a>(&self, call: &'e CallExpression<'a>) -> Option<&'e Expression<'a>> {
         let Expression::Identifier(name) = &call.callee else { return None };
         let is_global = name.name == "require" && !self.scoping.has_binding(name.reference_id.get()?);
@@ -105,7 +106,7 @@ impl<'c> Origins<'c> {
             Origin::Object(module) if self.modules.has(*module, name) => Some(Origin::Function(*module, name.to_owned())),
             Origin::Object(_) if OF_EVERY_OBJECT.contains(&name) => None,
             Origin::Object(module) => Some(Origin::Missing(*module, name.to_owned())),
-            // `f.async` has the same origin as `f`, so that its calls are checked in the same way.
+            // `f.async` has the same origin as `f`, so that calls of both are checked in the same way.
             Origin::Function(..) | Origin::Missing(..) => (name == OUTSTANDING).then(|| object.clone()),
         }
     }
@@ -127,13 +128,13 @@ impl<'c> Origins<'c> {
                     }
                 }
             }
-            // A variable with a default value is defined in any case.
+            // A variable with a default value is never `undefined`, so it has no origin.
             BindingPattern::AssignmentPattern(_) | BindingPattern::ArrayPattern(_) => {}
         }
     }
 }
 
-/// Returns the span of a member's name, or else of the whole expression. For `f.async`, returns the span of `f`.
+/// Returns the span of a member's name. For other expressions, returns the whole span. For `f.async`, returns the span for `f`.
 pub(super) fn name_span(expression: &Expression<'_>) -> (usize, usize) {
     let span = match expression.without_parentheses() {
         Expression::StaticMemberExpression(member) if member.property.name == OUTSTANDING => return name_span(&member.object),

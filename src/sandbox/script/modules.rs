@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::{Importable, shown};
 use crate::text::nearest;
 
-/// The largest number of modules that a message lists.
+/// The maximum number of modules that a message lists.
 const MAX_LISTED: usize = 20;
 /// The built-in modules of the guest. Their exports are not checked.
 const BUILT_IN: [&str; 4] = ["console", "crypto", "io", "require"];
@@ -14,7 +14,7 @@ const MCP: &str = "host:mcp";
 /// The prefix of the modules of servers.
 const SERVER: &str = "host:mcp-";
 
-/// The modules of a run, to look names up in.
+/// The modules of a run, indexed for lookups by name.
 pub(super) struct Modules<'m> {
     all: &'m [Importable],
     by_specifier: HashMap<&'m str, usize>,
@@ -24,7 +24,7 @@ pub(super) struct Modules<'m> {
 /// The result of looking up a module's specifier.
 pub(super) enum Found {
     Module(usize),
-    /// The module is built in, and its exports are not known.
+    /// The module is built in. Its exports are not known.
     BuiltIn,
     Nothing,
 }
@@ -56,8 +56,8 @@ impl<'m> Modules<'m> {
         self.specifier(module) == MCP
     }
 
-    /// Returns the module that a specifier probably means: the specifier's name after `host:` or `host:mcp-`, or else the most similar
-    /// name.
+    /// Returns the module that a specifier probably means. This is a module with the same name after `host:` or `host:mcp-`, or otherwise
+    /// the module with the most similar name.
     pub(super) fn nearest_module(&self, specifier: &str) -> Option<&'m str> {
         let bare = specifier.rsplit(':').next().unwrap_or(specifier);
         let exact = [format!("host:{bare}"), format!("{SERVER}{bare}"), format!("{SERVER}{}", bare.trim_start_matches("mcp-"))];
@@ -72,7 +72,7 @@ impl<'m> Modules<'m> {
             .or_else(|| nearest(specifier, specifiers()))
     }
 
-    /// Returns the function that an unknown name probably means. The name may be the raw name of a tool.
+    /// Returns the function that an unknown name probably means. That name may also be the server's name of a tool.
     pub(super) fn nearest_function(&self, module: usize, name: &str) -> Option<&'m str> {
         let exports = &self.all[module].exports;
         let raw = exports.iter().find(|export| export.also.as_deref() == Some(name));
@@ -82,13 +82,13 @@ impl<'m> Modules<'m> {
         })
     }
 
-    /// Returns the module of a server. `Err` has the server that was probably meant.
+    /// Returns the module of a server. The error contains the server that was probably meant.
     pub(super) fn server(&self, name: &str) -> Result<usize, Option<&'m str>> {
         let servers = || self.all.iter().filter_map(|module| module.specifier.strip_prefix(SERVER));
         self.by_specifier.get(format!("{SERVER}{name}").as_str()).copied().ok_or_else(|| nearest(name, servers()))
     }
 
-    /// Checks if a server has a tool with this raw name. `Err` has the tool that was probably meant.
+    /// Checks whether a server has a tool with this name, as the server names it. The error contains the tool that was probably meant.
     pub(super) fn tool(&self, module: usize, name: &str) -> Result<(), Option<&'m str>> {
         let exports = &self.all[module].exports;
         let raw = || exports.iter().map(|export| export.also.as_deref().unwrap_or(&export.name));
@@ -100,7 +100,7 @@ impl<'m> Modules<'m> {
         Err(identifier.or_else(|| nearest(name, raw())))
     }
 
-    /// Lists the modules for a message.
+    /// Returns a list of the modules for a message.
     pub(super) fn listed(&self) -> String {
         if self.all.is_empty() {
             return "this run has no modules".to_owned();

@@ -1,4 +1,4 @@
-//! Removes imported and exported names that are types, even if the code does not mark them with `type`.
+//! Removes imported and exported names of types, even if the code does not mark them with `type`.
 
 use oxc_ast::ast::{
     ExportNamedDeclaration, ExportSpecifier, IdentifierReference, ImportDeclaration, ImportDeclarationSpecifier, ModuleExportName,
@@ -10,7 +10,7 @@ use super::edits::next_token;
 use super::typescript::Eraser;
 
 impl<'a> Eraser<'a, '_> {
-    /// Removes names that are only used as types or not at all, like TypeScript does. Removes the whole import if no name is left.
+    /// Removes names that are only used as types or not used at all, as TypeScript does. Removes the whole import if no name is left.
     pub(super) fn erase_import(&mut self, import: &ImportDeclaration<'a>) {
         let Some(specifiers) = import.specifiers.as_ref().filter(|_| !import.import_kind.is_type()) else {
             if import.import_kind.is_type() {
@@ -29,7 +29,7 @@ impl<'a> Eraser<'a, '_> {
         for specifier in gone {
             let span = specifier.span();
             if let ImportDeclarationSpecifier::ImportNamespaceSpecifier(_) = specifier {
-                // In `import name, * as types`, the comma after `name` must be removed as well.
+                // In `import name, * as types`, the comma after `name` must be removed too.
                 let comma = specifiers.first().map_or(span.start as usize, |first| next_token(self.code, first.span().end as usize));
                 self.edits.blank(comma, span.end as usize);
             } else {
@@ -47,7 +47,7 @@ impl<'a> Eraser<'a, '_> {
         }
     }
 
-    /// Returns whether a name only stands for a type that is declared in this code.
+    /// Returns whether a name refers only to a type that is declared in this code.
     pub(super) fn is_a_type(&self, name: &IdentifierReference<'_>) -> bool {
         let symbol = name.reference_id.get().and_then(|reference| self.scoping.get_reference(reference).symbol_id());
         symbol.is_some_and(|symbol| {

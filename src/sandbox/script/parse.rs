@@ -1,4 +1,4 @@
-//! Finds the language of code, and parses it.
+//! Determines the language of code, and parses it.
 
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{ClassElement, Program, TSInterfaceDeclaration};
@@ -10,7 +10,7 @@ use oxc_span::SourceType;
 
 use super::type_arguments::{has_type_arguments, may_have_type_arguments};
 
-/// The language as which the code was parsed.
+/// The language in which the code was parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Language {
     JavaScript,
@@ -33,8 +33,8 @@ pub(super) struct Reading<'a> {
     pub(super) errors: Vec<OxcDiagnostic>,
 }
 
-/// Parses code. Valid JavaScript counts as JavaScript, other valid TypeScript as TypeScript. If the code is valid in neither, the result is
-/// the parse that got further. Code that is valid in both, but has type arguments in TypeScript, counts as TypeScript.
+/// Parses code. Valid JavaScript counts as JavaScript, and other valid TypeScript as TypeScript. Code that is valid in both, but has type
+/// arguments in TypeScript, counts as TypeScript. If the code is valid in neither, returns the parse that got further.
 pub(super) fn read<'a>(allocator: &'a Allocator, code: &'a str) -> Reading<'a> {
     let javascript = read_as(allocator, code, Language::JavaScript);
     let in_both = javascript.errors.is_empty() && !has_types(code, &javascript.program);
@@ -50,7 +50,8 @@ pub(super) fn read<'a>(allocator: &'a Allocator, code: &'a str) -> Reading<'a> {
     if typescript.errors.is_empty() || further { typescript } else { javascript }
 }
 
-/// Returns whether a program that was parsed as JavaScript contains TypeScript. The parser accepts some words of TypeScript in JavaScript.
+/// Returns whether a program that was parsed as JavaScript contains TypeScript. This is possible because the parser accepts some TypeScript
+/// modifiers in JavaScript.
 fn has_types(code: &str, program: &Program<'_>) -> bool {
     const WORDS: [&str; 8] = ["private", "public", "protected", "readonly", "override", "abstract", "declare", "interface"];
     struct Finder(bool);
@@ -81,7 +82,7 @@ pub(super) fn read_as<'a>(allocator: &'a Allocator, code: &'a str, language: Lan
     Reading { language, program: parsed.program, errors: parsed.errors }
 }
 
-/// Returns the errors of code as JavaScript: syntax errors, or else early errors such as a name that is declared twice.
+/// Returns the errors of code that is parsed as JavaScript: syntax errors, or otherwise early errors such as a name that is declared twice.
 pub(super) fn javascript_errors(code: &str) -> Vec<OxcDiagnostic> {
     let allocator = Allocator::default();
     let reading = read_as(&allocator, code, Language::JavaScript);
@@ -95,7 +96,7 @@ fn first_offset(errors: &[OxcDiagnostic]) -> usize {
     errors.iter().map(offset).min().unwrap_or(usize::MAX)
 }
 
-/// Returns the offset at which an error was noticed, which is its last label. Other labels mark the code that it contradicts.
+/// Returns the offset at which an error was detected, which is its last label. The other labels mark the code with which it conflicts.
 pub(super) fn offset(error: &OxcDiagnostic) -> usize {
     error.labels.iter().flatten().map(LabeledSpan::offset).max().unwrap_or(0)
 }

@@ -1,20 +1,20 @@
-//! Positions in code: lines and columns, and excerpts with carets below the position.
+//! Positions in code: lines and columns, and excerpts with carets below a position.
 
-/// The largest number of characters of an excerpt. A longer line is cut around the position.
+/// The maximum number of characters in an excerpt. A longer line is cut around the position.
 const MAX_EXCERPT_CHARS: usize = 120;
-/// The number of characters that stay visible before the position in a line that is cut.
+/// The number of characters before the position that stay visible when a line is cut.
 const CHARS_BEFORE: usize = 60;
-/// The largest number of characters of a name in a message.
+/// The maximum number of characters of a name in a message.
 const MAX_NAME_CHARS: usize = 100;
 
-/// A line and a column, counted from one. Columns are counted in UTF-16 units, like in JavaScript's own tools.
+/// A line and a column, counted from one. Columns are counted in UTF-16 code units, as in JavaScript's own tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) line: u32,
     pub(super) column: u32,
 }
 
-/// The lines of some code, indexed to find many positions quickly.
+/// The lines of code, indexed so that many positions can be found quickly.
 pub(super) struct Lines<'a> {
     code: &'a str,
     starts: Vec<usize>,
@@ -57,7 +57,7 @@ fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Replaces characters without a width of one column, so that the caret is below its character.
+/// Replaces characters that are not one column wide, so that the carets are below the right characters.
 fn printable(character: char) -> char {
     if character.is_control() || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
         ' '
@@ -66,7 +66,7 @@ fn printable(character: char) -> char {
     }
 }
 
-/// Returns a name from the code for a message: cut, and without control and direction characters.
+/// Returns a name from the code for a message. It is cut, and contains no control or direction characters.
 pub(super) fn shown(name: &str) -> String {
     let short: String = name.chars().take(MAX_NAME_CHARS).map(printable).collect();
     if short.len() < name.len() && name.chars().count() > MAX_NAME_CHARS { format!("{short}…") } else { short }

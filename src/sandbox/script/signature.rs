@@ -1,4 +1,4 @@
-//! Checks function types that an agent gives for its own modules.
+//! Checks function types that an agent's author specifies for own modules.
 
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{Statement, TSType};
@@ -9,8 +9,8 @@ use super::parse::{Language, read_as};
 use super::sound_type::{KNOWN, is_sound};
 
 const MAX_BYTES: usize = 2_000;
-/// Returns whether a text is one TypeScript function type in one line. Every parameter must be annotated, and the type must only use types
-/// that need no import.
+/// Returns whether a text is one TypeScript function type in one line. Each parameter must have a type, and all types must be usable
+/// without an import.
 ///
 /// ```
 /// use hyperlight_mcp::sandbox::is_function_type;

@@ -5,9 +5,9 @@ use super::parse::{javascript_errors, offset};
 use super::position::Lines;
 use crate::error::{Error, ErrorText};
 
-/// Returns the first syntax error of JavaScript. The engine is asked first, because this parser may accept code that the engine refuses;
-/// but the engine only gives the line and the column of an earlier token. Returns `None` if this parser finds no error, and for code that
-/// nests too deeply to be parsed.
+/// Returns the first syntax error of JavaScript. This is called after the engine has refused the code, because the engine reports only the
+/// line and the column of an earlier token. Returns `None` if this parser finds no error, and for code that is nested too deeply to be
+/// parsed.
 pub(super) fn locate(code: &str) -> Option<Error> {
     let errors = with_stack(code, || javascript_errors(code))?;
     let first = errors.first()?;
@@ -15,14 +15,14 @@ pub(super) fn locate(code: &str) -> Option<Error> {
     Some(Error::CodeSyntax { message: ErrorText::own(first.message.to_string()), line: Some(place.line), column: Some(place.column) })
 }
 
-/// Returns whether code may declare the name `require` itself. A wrong guess only makes the error for a missing module less clear.
+/// Returns whether code may declare the name `require` itself. A wrong guess only makes the error about a missing module less clear.
 pub(in crate::sandbox) fn declares_require(code: &str) -> bool {
     let keywords = ["const", "let", "var", "function", "import", "class"];
     code.match_indices("require").any(|(start, word)| {
         let before = code[..start].trim_end();
         let after = code[start + word.len()..].trim_start();
         let declared = keywords.iter().any(|keyword| before.ends_with(keyword));
-        // The name may stand in a list or a pattern: `import { createRequire as require }`, `const { require } = …`.
+        // The name may be in a list or a pattern: `import { createRequire as require }`, `const { require } = …`.
         let listed = (before.ends_with(['{', ',']) || before.ends_with(" as")) && after.starts_with(['}', ',', '=']);
         declared || listed
     })

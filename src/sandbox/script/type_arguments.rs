@@ -1,4 +1,5 @@
-//! Finds code that is valid in both languages with different meanings: `new Set<string>(["a"])` is two comparisons in JavaScript.
+//! Finds code that is valid in both languages with different meanings. For example, `new Set<string>(["a"])` is two comparisons in
+//! JavaScript.
 
 use std::collections::HashSet;
 
@@ -11,8 +12,8 @@ use oxc_span::GetSpan;
 
 use super::edits::is_line_end;
 
-/// Returns whether a program that was parsed as JavaScript may have type arguments: it contains a `>` before a bracket or a template, or
-/// with a line break beside it.
+/// Returns whether a program that was parsed as JavaScript may have type arguments: it contains a `>` that is followed by a bracket or a
+/// template, or that has a line break next to it.
 pub(super) fn may_have_type_arguments(code: &str, program: &Program<'_>) -> bool {
     struct Finder<'c>(&'c str, bool);
     impl<'a> Visit<'a> for Finder<'_> {
@@ -35,7 +36,7 @@ pub(super) fn may_have_type_arguments(code: &str, program: &Program<'_>) -> bool
 
 /// Returns whether a program that was parsed as TypeScript has real type arguments. A single type argument is always real, because nobody
 /// compares the result of a comparison. Several type arguments can also be a list of comparisons (`f(a < b, c > (d))`), so they are only
-/// real if none is the name of a variable.
+/// real if none of them is the name of a variable.
 pub(super) fn has_type_arguments(javascript: &Program<'_>, typescript: &Program<'_>) -> bool {
     let semantic = SemanticBuilder::new().build(javascript).semantic;
     let scoping = semantic.scoping();
@@ -77,7 +78,7 @@ impl<'a> Visit<'a> for Finder {
     }
 
     fn visit_new_expression(&mut self, new: &NewExpression<'a>) {
-        // Nobody compares an object made by `new` without brackets, so type arguments after `new` are always real.
+        // Nobody compares an object that was created by `new` without parentheses, so type arguments after `new` are always real.
         self.found |=
             new.type_arguments.is_some() && matches!(new.callee, Expression::Identifier(_) | Expression::StaticMemberExpression(_));
         walk::walk_new_expression(self, new);

@@ -1,7 +1,7 @@
-//! Removes TypeScript's types from code: replaces them by blanks, so that every line and column stays.
+//! Removes TypeScript types from code. They are replaced by blanks, so that no line or column changes.
 //!
-//! The rules are those of TypeScript's `erasableSyntaxOnly` and of Node's type stripping. Constructs that need generated code (an enum, a
-//! namespace with values, a parameter property) are refused, and the message names an alternative.
+//! The rules are those of TypeScript's `erasableSyntaxOnly` and of Node's type stripping. Constructs that would need generated code (an
+//! enum, a namespace with values, a parameter property) are refused, with a message that names an alternative.
 
 use oxc_ast::ast::{
     AccessorPropertyType, ArrowFunctionExpression, Class, ClassElement, ClassType, Declaration, ExportDefaultDeclaration,
@@ -16,7 +16,7 @@ use oxc_span::{GetSpan, Span};
 
 use super::edits::{Edits, is_line_end, next_token, word_at};
 
-/// A construct that cannot be removed, because it is code and not only a type.
+/// A construct that cannot be removed, because it is not only a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unsupported {
     pub(super) start: usize,
@@ -32,7 +32,7 @@ const IMPORT_EQUALS: &str = "import … = is not JavaScript: use import … from
 const EXPORT_EQUALS: &str = "export = is not JavaScript: use export default instead";
 const TYPE_ASSERTION: &str = "this type assertion cannot be removed at this place: write value as Type instead of <Type>value";
 
-/// Returns the program's JavaScript, or the constructs that cannot be removed.
+/// Returns the JavaScript of a program, or the constructs that cannot be removed.
 pub(super) fn without_types<'a>(code: &'a str, program: &Program<'a>) -> Result<String, Vec<Unsupported>> {
     let semantic = SemanticBuilder::new().build(program).semantic;
     let mut eraser = Eraser { code, edits: Edits::new(code), scoping: semantic.scoping(), statement: None, unsupported: Vec::new() };
@@ -44,13 +44,13 @@ pub(super) struct Eraser<'a, 's> {
     pub(super) code: &'a str,
     pub(super) edits: Edits<'a>,
     pub(super) scoping: &'s Scoping,
-    /// The offset of the innermost expression statement (an arrow function's body counts as one) or default export.
+    /// The offset of the innermost expression statement or default export. The body of an arrow function counts as an expression statement.
     statement: Option<u32>,
     unsupported: Vec<Unsupported>,
 }
 
 impl<'a> Eraser<'a, '_> {
-    /// Removes a statement and leaves a semicolon, so that the code before and after it is not read as one statement.
+    /// Removes a statement, but leaves a semicolon, so that the code before and after it is not parsed as one statement.
     pub(super) fn erase_statement(&mut self, span: Span) {
         self.edits.blank_but_first(span.start as usize, span.end as usize, ';');
     }
@@ -64,7 +64,7 @@ impl<'a> Eraser<'a, '_> {
         self.edits.blank(span.start as usize, span.end as usize);
     }
 
-    /// Blanks the token after a position, if the token starts with this character.
+    /// Replaces the token after a position by blanks, if the token starts with this character.
     fn blank_mark(&mut self, from: u32, mark: char) -> Option<usize> {
         let position = next_token(self.code, from as usize);
         let found = self.code.get(position..)?.starts_with(mark);
@@ -75,8 +75,8 @@ impl<'a> Eraser<'a, '_> {
         self.code.get(start..end).is_some_and(|text| text.contains(is_line_end))
     }
 
-    /// Removes `as T` or `satisfies T`. If JavaScript would continue the statement in the next line and TypeScript does not, a semicolon
-    /// stays.
+    /// Removes `as T` or `satisfies T`. Leaves a semicolon if JavaScript would continue the statement in the next line but TypeScript does
+    /// not.
     fn erase_suffix(&mut self, expression: Span, whole: Span) {
         let (start, end) = (expression.end as usize, whole.end as usize);
         let next = next_token(self.code, end);
@@ -97,7 +97,7 @@ impl<'a> Eraser<'a, '_> {
             let word = word_at(self.code, position);
             let next = next_token(self.code, position + word.len());
             if matches!(word, "public" | "private" | "protected" | "readonly" | "override" | "abstract" | "declare") {
-                // After a field without a semicolon, JavaScript would read this line as a part of that field. A semicolon prevents this.
+                // After a field without a semicolon, JavaScript would parse this line as a part of that field. A semicolon prevents this.
                 let joins = self.code.get(next..).is_some_and(|rest| rest.starts_with(['[', '*']))
                     || matches!(word_at(self.code, next), "in" | "instanceof");
                 if position == first && joins {
@@ -154,7 +154,7 @@ impl<'a> Eraser<'a, '_> {
         erased
     }
 
-    /// Removes or refuses a statement. Returns false if the statement was left as it is.
+    /// Removes or refuses a statement. Returns false if the statement was not changed.
     fn erase(&mut self, statement: &Statement<'a>) -> bool {
         let span = statement.span();
         if let Some(declaration) = statement.as_declaration() {
@@ -214,7 +214,7 @@ impl<'a> Eraser<'a, '_> {
     }
 }
 
-/// Returns whether a namespace contains only types, so that it does not exist at run time.
+/// Returns whether a namespace contains only types. Such a namespace does not exist at run time.
 fn is_type_only(module: &TSModuleDeclaration<'_>) -> bool {
     let is_type = |statement: &Statement<'_>| match statement {
         Statement::ExportNamedDeclaration(export) => match &export.declaration {
@@ -305,8 +305,8 @@ impl<'a> Visit<'a> for Eraser<'a, '_> {
     }
 
     fn visit_arrow_function_expression(&mut self, arrow: &ArrowFunctionExpression<'a>) {
-        // JavaScript allows no line break between `async` and the parameters, nor between the parameters and the arrow. So a bracket moves
-        // to the other side of the line break.
+        // JavaScript allows no line break between `async` and the parameters, nor between the parameters and the arrow. So a parenthesis is
+        // moved to the other side of the line break.
         if let Some(parameters) = &arrow.type_parameters {
             let (start, end) = (parameters.span.start as usize, parameters.span.end as usize);
             let open = next_token(self.code, end);
@@ -345,7 +345,7 @@ impl<'a> Visit<'a> for Eraser<'a, '_> {
                 self.erase_modifiers(start(&property.decorators, property.span), &property.key);
                 let mark = if property.optional { Some('?') } else { property.definite.then_some('!') };
                 let marked = self.erase_marks(&property.key, property.computed, mark);
-                // `get: T` without its type would turn the next line into a getter, so a semicolon stays.
+                // Without its type, `get: T` would turn the next line into a getter, so a semicolon is left.
                 if property.value.is_none()
                     && matches!(property.key.static_name().as_deref(), Some("get" | "set" | "static" | "async" | "accessor"))
                 {

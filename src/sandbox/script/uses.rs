@@ -1,4 +1,4 @@
-//! Walks over code to find its imports and calls, and the tests that it makes before a call.
+//! Finds the imports and calls in code, and the tests that the code makes before a call.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -17,14 +17,14 @@ use super::members::{Origin, Origins, literal, name_span};
 use super::modules::Found;
 use super::{Finding, ProblemKind, shown};
 
-/// Methods that call the function that they are given.
+/// Methods that call the function that is passed to them.
 const CALLERS: [&str; 8] = ["map", "flatMap", "forEach", "filter", "then", "some", "every", "find"];
 /// Methods that may add members to an object.
 const CHANGERS: [&str; 4] = ["assign", "defineProperty", "defineProperties", "setPrototypeOf"];
 
 /// Returns findings for imports and calls of names that do not exist.
 pub(super) fn missing(program: &Program<'_>, origins: &mut Origins<'_>) -> Vec<Finding> {
-    // The first pass collects all names, because a function may use names that are declared below it.
+    // The first pass collects all names, because a function may use names that are declared after it.
     let mut declarations = Declarations { origins };
     declarations.visit_program(program);
     let mut uses = Uses { origins, guarded: 0, findings: Vec::new(), calls: Vec::new(), asked: HashSet::new(), open: HashSet::new() };
@@ -45,7 +45,7 @@ impl<'a> Visit<'a> for Declarations<'_, '_> {
                 ImportDeclarationSpecifier::ImportDefaultSpecifier(_) => Origin::Object(module),
                 ImportDeclarationSpecifier::ImportNamespaceSpecifier(_) => Origin::Namespace(module),
             };
-            // A missing import is reported at the import, so its uses are not reported again.
+            // A missing import is reported once, at the import, and not again at its uses.
             if !matches!(origin, Origin::Missing(..)) {
                 self.origins.define(specifier.local().symbol_id.get(), origin);
             }
@@ -63,9 +63,9 @@ struct Uses<'o, 'c> {
     /// The number of enclosing `try` blocks with a `catch`.
     guarded: usize,
     findings: Vec<Finding>,
-    /// Calls of functions that do not exist: the module, the name, and the span.
+    /// Calls of functions that do not exist: the module, the name, and the start and end of the span.
     calls: Vec<(usize, String, usize, usize)>,
-    /// Names whose existence the code tests, or that the code assigns itself.
+    /// Names whose existence the code tests, or to which the code assigns.
     asked: HashSet<(usize, String)>,
     /// Modules to which the code may have added names.
     open: HashSet<usize>,
@@ -91,7 +91,7 @@ impl Uses<'_, '_> {
         Finding { suggestion, ..Finding::new(ProblemKind::UnknownFunction, start, end, message) }
     }
 
-    /// Returns the module with this specifier, or records a finding that it does not exist.
+    /// Returns the module with this specifier. If it does not exist, records a finding.
     fn module(&mut self, specifier: &str, span: Span, at_load: bool) -> Option<usize> {
         let modules = self.origins.modules;
         match modules.find(specifier) {
@@ -113,7 +113,7 @@ impl Uses<'_, '_> {
         self.module(&source.value, source.span, true)
     }
 
-    /// Checks a specifier that code imports while it runs. An import within `try` with a `catch` may be a test for the module, so it is not
+    /// Checks a specifier that code imports at run time. An import within `try` with a `catch` may be a test for the module, so it is not
     /// checked.
     fn named_at_run_time(&mut self, source: &Expression<'_>) {
         if let Some(specifier) = literal(source).filter(|_| self.guarded == 0) {
@@ -172,7 +172,7 @@ impl Uses<'_, '_> {
             let expression = call.arguments.get(index).and_then(Argument::as_expression)?;
             Some((literal(expression)?, expression.span()))
         };
-        // A spread argument (`...list`) changes the position of the arguments after it, so nothing is checked then.
+        // A spread argument (`...list`) changes the position of later arguments, so nothing is checked.
         let Some((server, place)) = argument(0) else { return };
         let (kind, name, span, message, suggestion) = match modules.server(&server) {
             Err(meant) => (ProblemKind::UnknownServer, server.clone(), place, "there is no server".to_owned(), meant),
@@ -188,7 +188,7 @@ impl Uses<'_, '_> {
         self.findings.push(Finding { suggestion, ..Finding::new(kind, span.start as usize, span.end as usize, message) });
     }
 
-    /// Records tests such as `Object.hasOwn(w, "x")` and `Object.keys(w)`.
+    /// Records tests for names, such as `Object.hasOwn(w, "x")` and `Object.keys(w)`.
     fn asks(&mut self, call: &CallExpression<'_>) {
         let Expression::StaticMemberExpression(member) = &call.callee else { return };
         let argument = |index: usize| call.arguments.get(index).and_then(Argument::as_expression);
@@ -212,7 +212,7 @@ impl Uses<'_, '_> {
         }
     }
 
-    /// Records changes such as `Object.assign(w, …)`.
+    /// Records changes of modules, such as `Object.assign(w, …)`.
     fn changes(&mut self, call: &CallExpression<'_>) {
         let Expression::StaticMemberExpression(member) = &call.callee else { return };
         if !CHANGERS.contains(&member.property.name.as_str()) {

@@ -1,5 +1,5 @@
-//! The files of a kept snapshot: their owner, their digest, and holes for zeroes. Most of a snapshot is heap, and most of the heap is zero.
-//! Pages of zeroes are stored as holes, and the digest skips them.
+//! The files of a stored snapshot: their owner, their digest, and holes for zeroes. Most of a snapshot is heap, and most of the heap is
+//! zero. Pages of zeroes are stored as holes, and the digest skips them.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -14,16 +14,16 @@ use crate::files::{Links, open_regular, read_open};
 
 const PAGE: usize = 4096;
 const CHUNK: usize = 256 * PAGE;
-/// The largest size of a file that is read as a whole.
+/// The maximum size of a file that is read as a whole.
 const MAX_SMALL_BYTES: u64 = 1 << 20;
-/// The largest number of files of a snapshot. A snapshot has one file for the memory and four small files.
+/// The maximum number of files of a snapshot. A snapshot has one file for the memory, and four small files.
 const MAX_FILES: usize = 16;
 
 fn odd(path: &Path, problem: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{}: {problem}", path.display()))
 }
 
-/// Fails if another user owns the file or may access it.
+/// Returns an error if another user owns the file or has access to it.
 fn check_private(path: &Path, metadata: &fs::Metadata) -> io::Result<()> {
     if metadata.uid() != rustix::process::geteuid().as_raw() {
         return Err(odd(path, "it belongs to another user"));
@@ -34,7 +34,7 @@ fn check_private(path: &Path, metadata: &fs::Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Fails if the path is not a folder, or if another user owns it or may access it.
+/// Returns an error if the path is not a folder, or if another user owns it or has access to it.
 pub(super) fn check_folder(path: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     if !metadata.is_dir() {
@@ -43,7 +43,7 @@ pub(super) fn check_folder(path: &Path) -> io::Result<()> {
     check_private(path, &metadata)
 }
 
-/// Opens a file that only the current user may access. Fails for symbolic links and for files with several hard links.
+/// Opens a file to which only the current user has access. Returns an error for symbolic links and for files with several hard links.
 fn open_private(path: &Path) -> io::Result<File> {
     let file = open_regular(path, Links::Refuse)?;
     let metadata = file.metadata()?;
@@ -82,7 +82,7 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Removes the access of other users to a folder and everything in it.
+/// Removes other users' access to a folder and everything in it.
 pub(super) fn make_private(folder: &Path) -> io::Result<()> {
     for file in files(folder)? {
         fs::set_permissions(&file, Permissions::from_mode(0o600))?;
@@ -95,7 +95,7 @@ pub(super) fn make_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the digest of the folder's files, without the file `except`. Zeroes and holes give the same digest.
+/// Returns the digest of the folder's files, without the file `except`. The digest does not depend on whether zeroes are stored as holes.
 pub(super) fn digest_of(folder: &Path, except: &str) -> io::Result<String> {
     let mut hash = Sha256::new();
     for path in files(folder)? {
@@ -119,7 +119,7 @@ pub(super) fn digest_of(folder: &Path, except: &str) -> io::Result<String> {
     Ok(hex::encode(hash.finalize()))
 }
 
-/// Replaces pages of zeroes in the files by holes, if the file system supports that.
+/// Replaces pages of zeroes in the files by holes, if the file system supports holes.
 pub(super) fn punch_zeroes(folder: &Path) -> io::Result<()> {
     for path in files(folder)? {
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
@@ -151,7 +151,7 @@ fn each_page(file: &File, mut visit: impl FnMut(u64, &[u8]) -> io::Result<()>) -
     let mut offset = 0;
     while offset < length {
         let Some((start, end)) = next_data(file, offset, length)? else { break };
-        // If data starts in the middle of a page, the whole page is read.
+        // If the data starts in the middle of a page, the whole page is read.
         offset = start - start % PAGE as u64;
         while offset < end {
             let wanted = usize::try_from((length - offset).min(CHUNK as u64)).map_err(io::Error::other)?;
@@ -168,7 +168,7 @@ fn each_page(file: &File, mut visit: impl FnMut(u64, &[u8]) -> io::Result<()>) -
     Ok(())
 }
 
-/// Returns the range of the next data at or after an offset, or the whole rest if the file system does not report holes.
+/// Returns the range of the next data at or after an offset. Returns the whole rest if the file system does not report holes.
 fn next_data(file: &File, offset: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
     let start = match seek(file, SeekFrom::Data(offset)) {
         Ok(start) => start,

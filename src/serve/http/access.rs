@@ -1,4 +1,4 @@
-//! Names the caller of a request.
+//! Identifies the caller of a request.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use super::options::HttpOptions;
 use super::tokens::TokenFile;
 use crate::error::Result;
 
-/// The caller that a token names.
+/// The caller that a token identifies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Principal {
-    /// Tells the caller from all others, also where its token has no name. Sessions and waiting calls belong to it.
+    /// Identifies the caller uniquely, even if its token has no name. Sessions and waiting calls belong to this key.
     pub key: String,
-    /// The name before the token in the token file, or the subject of an OAuth access token.
+    /// The name in front of the token in the token file, or the subject of an OAuth access token.
     pub agent: Option<String>,
-    /// The end of its OAuth access token, in seconds since 1970.
+    /// The expiry of the OAuth access token, in seconds since 1970.
     pub(super) expires: Option<u64>,
 }
 
 impl Principal {
-    /// The one caller of a server without tokens.
+    /// Returns the caller of a server without tokens. All requests have this same caller.
     fn anonymous() -> Self {
         Self { key: ANONYMOUS.to_owned(), agent: None, expires: None }
     }
@@ -35,7 +35,7 @@ impl Principal {
 
 const ANONYMOUS: &str = "anonymous";
 
-/// Why a caller is not let in.
+/// The reason why a caller is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Denied {
     /// There is no token, or more than one.
@@ -46,18 +46,18 @@ pub(super) enum Denied {
     Scope,
 }
 
-/// The ways to know a caller.
+/// The ways to identify a caller.
 #[derive(Debug)]
 pub(super) struct Access {
     tokens: Option<TokenFile>,
     pub(super) oauth: Option<Arc<Resource>>,
 }
 
-/// The answer to the headers of a request.
+/// The result of identifying the caller of a request.
 #[derive(Debug)]
 pub(super) struct Identified {
     pub(super) caller: std::result::Result<Principal, Denied>,
-    /// The keys of all callers of the token file, if it was read again for this answer.
+    /// The keys of all callers in the token file, if the file was read again for this request.
     pub(super) owners: Option<HashSet<String>>,
 }
 
@@ -67,17 +67,17 @@ impl Access {
         Ok(Self { tokens, oauth: options.oauth.as_ref().map(Resource::new).transpose()?.map(Arc::new) })
     }
 
-    /// Returns whether every caller is let in without a token.
+    /// Returns whether no caller needs a token.
     pub(super) fn is_open(&self) -> bool {
         self.tokens.is_none() && self.oauth.is_none()
     }
 
-    /// Returns the keys of all callers of the token file, as it is now.
+    /// Returns the keys of all callers in the present token file.
     pub(super) fn owners(&self) -> Option<HashSet<String>> {
         self.tokens.as_ref().map(TokenFile::owners)
     }
 
-    /// Returns the caller that the headers name.
+    /// Returns the caller that the headers identify.
     pub(super) async fn identify(&self, headers: &HeaderMap) -> Identified {
         let denied = |denied| Identified { caller: Err(denied), owners: None };
         if self.is_open() {
@@ -114,7 +114,7 @@ impl Access {
     }
 }
 
-/// Returns the bearer token of a request that has exactly one.
+/// Returns the bearer token of a request, if the request has exactly one.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };

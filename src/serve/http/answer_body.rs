@@ -1,4 +1,4 @@
-//! The body of a response, which holds the places of its request in the limits.
+//! The body of a response. It keeps the request's slots in the limits occupied.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,13 +14,13 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::sessions::InUse;
 
-/// The largest answer whose copy in its session takes no place. The rate of requests bounds the memory of such copies.
+/// The maximum size of an answer whose copy in its session needs no slot. The request rate bounds the memory for such copies.
 const LIGHT_BYTES: usize = 64 * 1024;
 
-/// The body of a response, with its request's places in the limits until it ends.
+/// The body of a response. It occupies the slots of its request until the response ends.
 ///
-/// rmcp keeps a copy of each answer in a session for some seconds, for a client that has lost its connection. The places of a large answer are
-/// given back after this time. Otherwise one client could fill the memory with large answers, one after the other.
+/// rmcp keeps a copy of each answer in a session for some seconds, for a client that has lost its connection. The slots of a large answer
+/// are released only after this time. Otherwise one client could fill the memory with large answers.
 pub(super) struct AnswerBody {
     body: Body,
     /// Ends a stream when the server drains.
@@ -44,7 +44,8 @@ impl AnswerBody {
         Self { body, ended, slots, kept_for, sent: 0, is_whole: false, _session: session }
     }
 
-    /// Returns how long a large copy of the answer is kept. The size of an answer that its client did not read to the end is not known.
+    /// Returns how long a large copy of the answer is kept. If the client did not read the whole answer, its size is unknown, so it counts
+    /// as large.
     fn large_copy_kept_for(&self) -> Option<Duration> {
         let is_whole = self.is_whole || http_body::Body::is_end_stream(&self.body);
         self.kept_for.filter(|_| !is_whole || self.sent > LIGHT_BYTES)
@@ -102,7 +103,7 @@ mod tests {
 
     const NEVER: Duration = Duration::from_hours(24);
 
-    /// Returns the place of an answer of so many bytes, which was read to its end or dropped unread.
+    /// Sends an answer of this size, and returns the semaphore of its slot. The answer is read completely, or dropped unread.
     async fn place_after(bytes: usize, kept_for: Option<Duration>, is_read: bool) -> Arc<Semaphore> {
         let places = Arc::new(Semaphore::new(1));
         let slots = vec![places.clone().try_acquire_owned().unwrap()];

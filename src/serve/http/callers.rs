@@ -1,4 +1,5 @@
-//! One rmcp service for each caller. A session is thereby bound to the caller that opened it: the service of another caller does not know it.
+//! One rmcp service for each caller. This binds a session to the caller that opened it, because the services of other callers do not know
+//! it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,17 +18,17 @@ use super::options::HttpLimits;
 use super::sessions::{SessionLimits, Sessions};
 use super::streams::MAX_STREAMS_PER_CALLER;
 
-/// Above this number of callers, those that do nothing are forgotten.
+/// The number of callers above which idle callers are removed.
 const MAX_CALLERS: usize = 4096;
 
-/// Makes the MCP handler of a session, or of a request without one.
+/// Creates the MCP handler of a session, or of a request without a session.
 pub(super) type MakeHandler<H> = dyn Fn(&Principal) -> H + Send + Sync;
 
-/// The caller of a request without a session, among the extensions of the request.
+/// The caller of a request without a session. It is stored in the extensions of the request.
 #[derive(Debug, Clone)]
 pub(in crate::serve) struct Owner {
     pub(in crate::serve) key: String,
-    /// Cancelled when the caller's token is withdrawn, or the server closes.
+    /// Cancelled when the caller's token is withdrawn or the server closes.
     pub(in crate::serve) ended: CancellationToken,
 }
 
@@ -37,7 +38,7 @@ pub(super) struct Callers<H> {
     limits: HttpLimits,
     metrics: Arc<Metrics>,
     services: Mutex<HashMap<String, Arc<Service<H>>>>,
-    /// Ends all sessions and streams.
+    /// Cancelled to end all sessions and streams.
     ended: CancellationToken,
 }
 
@@ -45,13 +46,13 @@ pub(super) struct Callers<H> {
 pub(super) struct Service<H> {
     pub(super) mcp: StreamableHttpService<H, Sessions>,
     pub(super) sessions: Arc<Sessions>,
-    /// Limits the requests in progress.
+    /// Limits the number of requests in progress.
     pub(super) slots: Arc<Semaphore>,
-    /// Limits the bytes of bodies in memory.
+    /// Limits the number of bytes of request bodies in memory.
     pub(super) buffers: Arc<Semaphore>,
-    /// Limits the streams without a session.
+    /// Limits the number of streams without a session.
     pub(super) streams: Arc<Semaphore>,
-    /// The latest end of the OAuth access tokens that the caller has shown, in seconds since 1970.
+    /// The latest expiry of the caller's OAuth access tokens, in seconds since 1970.
     expires: AtomicU64,
     ended: CancellationToken,
 }
@@ -61,7 +62,7 @@ impl<H: ServerHandler> Callers<H> {
         Self { make, limits: limits.clone(), metrics, services: Mutex::default(), ended }
     }
 
-    /// Returns the caller's service, or `None` if too many callers are busy.
+    /// Returns the caller's service. Returns `None` if there are too many busy callers.
     pub(super) fn service(&self, caller: &Principal) -> Option<Arc<Service<H>>> {
         let mut services = self.services.lock();
         if let Some(service) = services.get(&caller.key) {
@@ -85,7 +86,7 @@ impl<H: ServerHandler> Callers<H> {
             self.limits;
         let sessions = Arc::new(Sessions::new(SessionLimits { of_all, of_caller }, self.metrics.clone()));
         let ended = self.ended.child_token();
-        // The guards have checked `Host` and `Origin` before.
+        // The guards have already checked `Host` and `Origin`.
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_json_response(true)
@@ -105,7 +106,7 @@ impl<H: ServerHandler> Callers<H> {
         }
     }
 
-    /// Ends the sessions of callers whose tokens are gone from the token file.
+    /// Ends the sessions of callers whose tokens were removed from the token file.
     pub(super) fn keep(&self, owners: &HashSet<String>) {
         self.services.lock().retain(|key, service| {
             let of_file = key.starts_with("name:") || key.starts_with("token:");
@@ -117,7 +118,7 @@ impl<H: ServerHandler> Callers<H> {
         });
     }
 
-    /// Ends the sessions of callers whose OAuth access tokens have all expired. `now`: seconds since 1970.
+    /// Ends the sessions of callers whose OAuth access tokens have all expired. `now` is in seconds since 1970.
     pub(super) fn end_expired(&self, now: u64) {
         self.services.lock().retain(|_, service| {
             let keeps = now < service.expires.load(Ordering::Acquire);
@@ -128,7 +129,7 @@ impl<H: ServerHandler> Callers<H> {
         });
     }
 
-    /// Ends the sessions that were left.
+    /// Ends the sessions that have been idle for too long.
     pub(super) async fn end_left(&self, now: Instant) {
         let all: Vec<_> = self.services.lock().values().map(|service| service.sessions.clone()).collect();
         for sessions in all {
@@ -137,20 +138,20 @@ impl<H: ServerHandler> Callers<H> {
     }
 }
 
-/// Returns the end of the caller's token. A token of a file ends with its line, which `keep` looks after.
+/// Returns the expiry of the caller's token. A token in the token file does not expire; `keep` handles its removal.
 fn end_of(caller: &Principal) -> u64 {
     caller.expires.unwrap_or(u64::MAX)
 }
 
 impl<H> Drop for Service<H> {
-    /// Ends what a caller left here that is forgotten, as nothing would tell it later that the caller's token is withdrawn.
+    /// Ends the sessions of a removed caller, because they would not be ended later if the caller's token is withdrawn.
     fn drop(&mut self) {
         self.ended.cancel();
     }
 }
 
 impl<H> Service<H> {
-    /// Returns the owner of whatever a request of this caller leaves here.
+    /// Returns the owner for everything that requests of this caller store in this program.
     pub(super) fn owner(&self, caller: &Principal) -> Owner {
         Owner { key: caller.key.clone(), ended: self.ended.clone() }
     }

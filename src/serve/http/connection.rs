@@ -1,4 +1,4 @@
-//! Accepts connections and serves each in a task of its own, so that a slow or broken client delays nobody.
+//! Accepts connections and serves each in a separate task, so that a slow or broken client does not delay others.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -29,9 +29,9 @@ use super::stall_timeout::StallTimeout;
 
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 100;
-/// A lack of file descriptors passes only when connections end.
+/// The pause after a failed accept. If file descriptors are exhausted, accepting works again only after connections end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The kernel gives up a client that has confirmed nothing for this time: its machine is gone.
+/// The time after which the kernel closes a connection whose client has acknowledged nothing, because its machine is gone.
 const UNCONFIRMED_MS: u32 = 60_000;
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
@@ -39,7 +39,7 @@ const OTHER_USER: &[u8] =
     b"HTTP/1.1 403 Forbidden\r\nconnection: close\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 76\r\n\r\n\
 this server takes requests of its own user only; start it with a token file\n";
 
-/// The two ends of a connection, among the extensions of each request.
+/// The addresses of both ends of a connection. They are stored in the extensions of each request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionAddresses {
     pub(super) client: IpAddr,
@@ -51,18 +51,18 @@ pub(super) struct ConnectionAddresses {
 pub(super) struct Connections {
     pub(super) router: Router,
     pub(super) tls: Option<TlsAcceptor>,
-    /// No caller needs a token, so connections of other users of this machine are refused.
+    /// True if no caller needs a token. Then connections of other users of this machine are refused.
     pub(super) is_open: bool,
     pub(super) limits: HttpLimits,
     pub(super) metrics: Arc<Metrics>,
     pub(super) tasks: TaskTracker,
-    /// No more connections are accepted, and each ends after its current response.
+    /// Cancelled to accept no more connections and to end each after its current response.
     pub(super) stopped: CancellationToken,
-    /// Connections end at once.
+    /// Cancelled to end all connections immediately.
     pub(super) killed: CancellationToken,
 }
 
-/// The limits on connections.
+/// The limits on the number of connections.
 struct ConnectionSlots {
     all: usize,
     of_address: usize,
@@ -76,7 +76,7 @@ struct TakenSlots {
     of_address: HashMap<Client, usize>,
 }
 
-/// One connection in the counts, until it is dropped.
+/// One counted connection, until this value is dropped.
 struct ConnectionSlot {
     slots: Arc<ConnectionSlots>,
     client: Client,
@@ -131,7 +131,7 @@ impl Connections {
             let Some(slot) = slots.take(Client::at(client.ip())) else {
                 this.metrics.refused(Refusal::Connections);
                 if this.tls.is_none() {
-                    // The client may be gone already.
+                    // Writing fails if the client is already gone.
                     let _ = stream.try_write(TOO_MANY);
                 }
                 continue;
@@ -154,13 +154,13 @@ impl Connections {
             if refused.unwrap_or(true) {
                 self.metrics.refused(Refusal::User);
                 if self.tls.is_none() {
-                    // The client may be gone already.
+                    // Writing fails if the client is already gone.
                     let _ = stream.try_write(OTHER_USER);
                 }
                 return;
             }
         }
-        // Both only improve the connection.
+        // Both options are only improvements, so errors are ignored.
         let _ = stream.set_nodelay(true);
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNCONFIRMED_MS);
         let addresses = ConnectionAddresses { client: client.ip(), local: local.ip() };
@@ -188,7 +188,7 @@ impl Connections {
             .max_buf_size(MAX_HEADER_BYTES)
             .serve_connection(io, service);
         let mut connection = std::pin::pin!(connection);
-        // A connection that breaks, or sends something else than HTTP, concerns its client alone.
+        // An error of a connection, such as one that does not send HTTP, affects only its client.
         tokio::select! {
             _ = connection.as_mut() => return,
             () = self.stopped.cancelled() => connection.as_mut().graceful_shutdown(),

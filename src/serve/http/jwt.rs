@@ -1,5 +1,5 @@
-//! Checks an OAuth access token in the form of a signed JWT (RFC 7519, RFC 9068). Three algorithms are accepted, all with a public key: a token
-//! that names none, or one with a shared secret, is refused.
+//! Checks OAuth access tokens that are signed JWTs (RFC 7519, RFC 9068). Accepts three algorithms, all with public keys. A token without an
+//! algorithm or with a shared secret is refused.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::signature::{self, ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::Deserialize;
 
-/// Difference between the clocks of the issuer and this machine that is tolerated.
+/// The tolerated difference between the clocks of the issuer and of this machine.
 const LEEWAY_SECONDS: f64 = 60.0;
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 const MAX_SUBJECT_CHARS: usize = 256;
 pub(super) const MAX_KEYS: usize = 64;
 
-/// Why a token is refused.
+/// The reason why a token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenProblem {
-    /// It is not a JWT that this server understands.
+    /// The token is not a JWT that this server supports.
     Malformed,
-    /// No key of the issuer has its identifier. The issuer may have new keys.
+    /// No key of the issuer has the token's key identifier. The issuer may have new keys.
     UnknownKey,
     Signature,
     Issuer,
     Audience,
     Expired,
     Subject,
-    /// It is valid, but lacks a scope that this server asks for.
+    /// The token is valid, but lacks a scope that this server requires.
     Scope,
 }
 
@@ -44,11 +44,11 @@ pub(super) struct Expected<'a> {
     pub(super) issuer: &'a str,
     pub(super) audience: &'a str,
     pub(super) scopes: &'a [String],
-    /// The current time in seconds since 1970.
+    /// The present time in seconds since 1970.
     pub(super) now: f64,
 }
 
-/// Public keys of an issuer (RFC 7517). A key of an unknown kind is kept and never matches.
+/// The public keys of an issuer (RFC 7517). Keys of unknown types are kept but never match.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Keys {
     keys: Vec<Key>,
@@ -87,7 +87,7 @@ struct Claims {
     nbf: Option<f64>,
     #[serde(default)]
     scope: String,
-    /// The token is bound to a key or a certificate of its client (RFC 7800), which this server does not ask for.
+    /// The token is bound to a key or certificate of its client (RFC 7800). This server does not ask for a proof of possession.
     cnf: Option<serde_json::Value>,
 }
 
@@ -107,12 +107,12 @@ impl Keys {
     }
 }
 
-/// Returns whether the text has the form of a JWT: a token of a file has no such form unless it has two dots.
+/// Returns whether a text has the form of a JWT, with exactly two dots. Tokens of a token file usually do not.
 pub(super) fn looks_like_jwt(token: &str) -> bool {
     token.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
-/// Returns the subject of a valid token, and its end.
+/// Verifies a token, and returns its subject and its expiry.
 pub(super) fn verify(token: &str, keys: &Keys, expected: Expected<'_>) -> Result<Verified, TokenProblem> {
     if token.len() > MAX_TOKEN_BYTES {
         return Err(TokenProblem::Malformed);
@@ -136,7 +136,7 @@ pub(super) fn verify(token: &str, keys: &Keys, expected: Expected<'_>) -> Result
     claims.check(expected)
 }
 
-/// Returns whether a token of this type is used as an access token (RFC 9068, section 2.1, and issuers that say only `JWT`).
+/// Returns whether tokens of this type are accepted as access tokens (RFC 9068, section 2.1, and issuers that only use `JWT`).
 fn is_access_token(kind: &str) -> bool {
     let kind = kind.strip_prefix("application/").unwrap_or(kind);
     kind.eq_ignore_ascii_case("JWT") || kind.eq_ignore_ascii_case("at+jwt")
@@ -161,11 +161,11 @@ impl Claims {
         if !scopes.iter().all(|scope| self.scope.split(' ').any(|own| own == scope)) {
             return Err(TokenProblem::Scope);
         }
-        // Whoever has stolen such a token cannot prove that it is theirs, and this server does not ask for the proof.
+        // A bound token is refused: its thief could not prove possession of the key, but this server does not ask for the proof.
         if self.cnf.is_some() {
             return Err(TokenProblem::Malformed);
         }
-        // A client must not be taken for the person who has the same name.
+        // The prefix keeps a client from being mistaken for a person with the same name.
         let subject = self.sub.or_else(|| self.client_id.map(|client| format!("client:{client}"))).ok_or(TokenProblem::Subject)?;
         let readable = !subject.is_empty() && subject.chars().count() <= MAX_SUBJECT_CHARS && !subject.chars().any(char::is_control);
         let expires = Duration::try_from_secs_f64(self.exp + LEEWAY_SECONDS).unwrap_or(Duration::MAX).as_secs();

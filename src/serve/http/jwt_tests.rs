@@ -1,4 +1,4 @@
-//! Tests of access tokens, signed with keys that are made for each test.
+//! Tests of access tokens. Their keys are generated for each test.
 
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
@@ -10,7 +10,7 @@ fn encoded(bytes: impl AsRef<[u8]>) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// A key of an issuer, with its public part.
+/// A key pair of an issuer, with its public key set.
 struct Issuer {
     key: Ed25519KeyPair,
     keys: Keys,
@@ -35,7 +35,7 @@ impl Issuer {
             .map(|verified| verified.subject)
     }
 
-    /// Verifies a token in which one claim differs from a valid one.
+    /// Verifies a token that differs from a valid one in one claim.
     fn with(&self, claim: &str, value: Json) -> Result<String, TokenProblem> {
         let mut claims = valid();
         claims[claim] = value;
@@ -164,7 +164,7 @@ fn elliptic_curves_are_verified() {
     assert_eq!(verify(&token.replace(&encoded("{\"alg\""), "x"), &keys, expected), Err(TokenProblem::Malformed));
 }
 
-/// A public key, and the signature of a token by its private key, which is kept nowhere.
+/// A public key, and the signature of a token by its private key. The private key was not kept.
 const RSA_MODULUS: [&str; 3] = [
     "0j4dMgZC1zVF3G9wgJ3KTZPNdgB2hOnPKfOlaMTXgVtkxzlmeA8BpHnBkVANAqp9FZI6XCg7j9yJUZzDLI1QgoM0tHp6YSZKp6rFlO1CLzPXi9HExTqDPVLM",
     "f__yDf4MyDEhU-6oJ9nMPB68KnNWGlcSmTNbEnuhcl-9mqIn-yMB-wNahDQ66fFjNT8jIJxlnQ77cwnUXOrXJynj_gqRYk_aa1-oFsKRBGiXecOp4fsZsLkR",

@@ -1,4 +1,4 @@
-//! The limits of the server, as the author of an agent writes them.
+//! The limits of the server, in the form in which the author of an agent sets them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::HttpLimits;
 
-/// [`HttpLimits`] with plain numbers: sizes in bytes, times in milliseconds. A missing limit has its default.
+/// [`HttpLimits`] as plain numbers: sizes in bytes, times in milliseconds. A missing field has its default value.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ServeLimits {
@@ -126,7 +126,7 @@ mod tests {
         for name in numbers.keys() {
             let too_much: ServeLimits = serde_json::from_value(json!({ name: u64::from(u32::MAX) + 2 })).unwrap_or_default();
             let refused = HttpOptions { limits: too_much.into(), ..HttpOptions::default() }.validate();
-            // A number that does not fit is refused before.
+            // A number that is too large for this field was refused earlier, when it was parsed.
             if name != "requestsPerSecond" {
                 assert!(refused.unwrap_err().to_string().contains(&format!("limits.{name} ")), "{name}");
             }

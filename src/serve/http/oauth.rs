@@ -1,5 +1,5 @@
-//! The server as an OAuth protected resource (RFC 9728): its metadata, and the check of access tokens by the issuer's keys. The keys are
-//! fetched once and kept.
+//! The server as an OAuth protected resource (RFC 9728): publishes its metadata, and checks access tokens with the issuer's keys. The keys
+//! are fetched and cached.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -18,17 +18,17 @@ use crate::error::Result;
 
 const MAX_DOCUMENT_BYTES: usize = 256 * 1024;
 const FETCH_TIME: Duration = Duration::from_secs(10);
-/// Keys are fetched at most once in this time, so that tokens with invented keys do not make this server flood the issuer.
+/// The minimum time between two fetches of the keys, so that tokens with invented key identifiers cannot make this server flood the issuer.
 const FETCH_PAUSE: Duration = Duration::from_mins(1);
-/// The same time as long as there are no keys at all, and so nobody can be let in.
+/// The minimum time between two fetches while there are no keys, and therefore all callers are refused.
 const FIRST_FETCH_PAUSE: Duration = Duration::from_secs(5);
-/// After this time the keys are fetched again, because the issuer may have withdrawn one.
+/// The age at which the keys are fetched again, because the issuer may have withdrawn one.
 const KEYS_AGE: Duration = Duration::from_hours(1);
-/// If the issuer cannot be reached, its last keys are trusted for this time at most.
+/// The maximum age at which the keys are trusted, if the issuer cannot be reached.
 const LONGEST_KEYS_AGE: Duration = Duration::from_hours(24);
 const WELL_KNOWN: [&str; 2] = [".well-known/oauth-authorization-server", ".well-known/openid-configuration"];
 
-/// This server as an OAuth protected resource: checks access tokens, and keeps the issuer's keys.
+/// This server as an OAuth protected resource. It checks access tokens, and caches the issuer's keys.
 #[derive(Debug)]
 pub(super) struct Resource {
     settings: ProtectedResource,
@@ -45,12 +45,12 @@ struct CachedKeys {
     tried: Option<Instant>,
 }
 
-/// The next step with the keys before a token is checked.
+/// The action on the keys before a token is checked.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Use,
     Fetch,
-    /// There are no keys, or they are too old, and it is too early to ask again.
+    /// There are no keys or they are too old, and it is too early for another fetch.
     Unavailable,
 }
 
@@ -73,7 +73,7 @@ impl Resource {
         Ok(Self { settings, metadata_url: metadata_url.into(), http, kept: Mutex::default(), fetching: tokio::sync::Mutex::default() })
     }
 
-    /// Returns the metadata that tells a client where to get a token.
+    /// Returns the metadata with which a client finds out where to get a token.
     pub(super) fn metadata(&self) -> Json {
         let ProtectedResource { resource, issuer, scopes, jwks_url: _ } = &self.settings;
         json!({
@@ -90,7 +90,7 @@ impl Resource {
         format!(", resource_metadata=\"{}\"{scope}", self.metadata_url)
     }
 
-    /// Returns the subject of a valid token, and its end.
+    /// Verifies a token, and returns its subject and its expiry.
     pub(super) async fn verified(self: &Arc<Self>, token: &str) -> std::result::Result<Verified, TokenProblem> {
         let keys = self.keys(false).await.ok_or(TokenProblem::UnknownKey)?;
         let checked = verify(token, &keys, self.expected());
@@ -107,17 +107,17 @@ impl Resource {
         Expected { issuer, audience: resource, scopes, now }
     }
 
-    /// Returns the issuer's keys. `newer` asks for keys that are newer than those kept.
+    /// Returns the issuer's keys. If `newer` is true, fetches keys that are newer than the cached ones, if allowed.
     async fn keys(self: &Arc<Self>, newer: bool) -> Option<Arc<Keys>> {
         let step = self.kept.lock().step(newer, Instant::now());
         match step {
             Step::Fetch => {
-                // In a task of its own: a client that goes away must not break off the fetch that all callers need.
+                // The fetch runs in a separate task, because all callers need it: it must continue if this client disconnects.
                 let this = self.clone();
                 tokio::spawn(async move { this.renew(newer).await }).await.ok()?;
             }
             Step::Use if !newer => {}
-            // The keys may be on their way.
+            // Another task may be fetching the keys, so this waits for it.
             Step::Use | Step::Unavailable => drop(self.fetching.lock().await),
         }
         let kept = self.kept.lock();
@@ -127,7 +127,7 @@ impl Resource {
     async fn renew(&self, newer: bool) {
         let _one_at_a_time = self.fetching.lock().await;
         {
-            // Another request may have asked for them meanwhile.
+            // Another request may have fetched the keys since.
             let mut kept = self.kept.lock();
             if kept.step(newer, Instant::now()) != Step::Fetch {
                 return;
@@ -152,13 +152,13 @@ impl Resource {
         Keys::parse(&self.get(url).await?).ok_or_else(|| "they are not a JSON Web Key Set".to_owned())
     }
 
-    /// Returns the address of the keys from the issuer's metadata, which must name the issuer (RFC 8414).
+    /// Returns the address of the keys from the issuer's metadata. The metadata must name the same issuer (RFC 8414).
     async fn discover(&self) -> std::result::Result<String, String> {
         let issuer = Url::parse(&self.settings.issuer).map_err(|_| "the issuer is not a URL".to_owned())?;
         let path = issuer.path().trim_matches('/');
         let mut problem = "the issuer has no metadata".to_owned();
         for well_known in WELL_KNOWN {
-            // RFC 8414 puts the path of the issuer behind, and OpenID Connect puts it before.
+            // RFC 8414 appends the path of the issuer, and OpenID Connect puts it in front.
             for place in [format!("/{well_known}/{path}"), format!("/{path}/{well_known}")] {
                 let mut url = issuer.clone();
                 url.set_path(place.replace("//", "/").trim_end_matches('/'));
@@ -209,14 +209,14 @@ impl CachedKeys {
     }
 }
 
-/// Returns an HTTP client that follows no redirect: the operator named the address.
+/// Returns an HTTP client that follows no redirects, because the operator specified the address.
 fn client() -> std::result::Result<reqwest::Client, String> {
     let builder = || {
         rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())
     };
-    // A machine without certificate authorities can still ask an issuer on itself.
+    // A machine without certificate authorities can still use an issuer on the same machine.
     let tls = match builder()?.with_platform_verifier() {
         Ok(verified) => verified.with_no_client_auth(),
         Err(_) => builder()?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth(),

@@ -1,4 +1,4 @@
-//! Settings of the HTTP server, and their check.
+//! Settings of the HTTP server, and their validation.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -8,17 +8,17 @@ use url::{Host, Url};
 
 use crate::error::{Error, Result};
 
-/// The name under which errors about these settings appear.
+/// The method name in errors about these settings.
 pub(super) const METHOD: &str = "serve";
 const MIB: usize = 1024 * 1024;
 const DAY: Duration = Duration::from_hours(24);
 
-/// The address to listen on.
+/// The address on which the server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listen {
     /// `localhost`, or an IP address without brackets. Default: `127.0.0.1`.
     pub host: String,
-    /// The port; 0 lets the operating system choose one. Default: 0.
+    /// The port. With 0, the operating system chooses one. Default: 0.
     pub port: u16,
 }
 
@@ -36,7 +36,7 @@ impl Listen {
     pub fn parse(text: &str) -> Result<Self> {
         let (host, port) = text.rsplit_once(':').unwrap_or(("127.0.0.1", text));
         let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-        // "::1" has no port, although its last part is a number.
+        // `::1` has no port, although its last part is a number.
         let ambiguous = bare == host && bare.contains(':');
         let port = port.parse().ok().filter(|_| !ambiguous && !bare.is_empty());
         let port = port.ok_or_else(|| invalid(format!("\"{text}\" is not an address: write PORT, HOST:PORT or [IPV6]:PORT")))?;
@@ -44,7 +44,7 @@ impl Listen {
         listen.address().map(|_| listen)
     }
 
-    /// Returns the socket address. Names other than `localhost` are refused, because their meaning may change.
+    /// Returns the socket address. Names other than `localhost` are refused, because their address may change.
     pub(super) fn address(&self) -> Result<SocketAddr> {
         let ip = if self.host.eq_ignore_ascii_case("localhost") { Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)) } else { self.host.parse() };
         let problem =
@@ -56,7 +56,7 @@ impl Listen {
 /// PEM files for TLS.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
-    /// The certificate, followed by those of the authorities between it and the root.
+    /// The certificate, followed by the intermediate certificates.
     pub certificate: PathBuf,
     /// The private key of the certificate.
     pub key: PathBuf,
@@ -65,46 +65,46 @@ pub struct TlsFiles {
 /// Settings for the OAuth access tokens that the server accepts (RFC 9728: the server is the protected resource).
 #[derive(Debug, Clone)]
 pub struct ProtectedResource {
-    /// The address by which clients know this server, as `https://host/mcp`. Tokens must name it as their audience.
+    /// The address by which clients know this server, such as `https://host/mcp`. Tokens must contain it as their audience.
     pub resource: String,
-    /// The authorization server, exactly as its tokens name it.
+    /// The authorization server, exactly as in the tokens.
     pub issuer: String,
-    /// The address of the issuer's keys. Without it, the issuer's metadata names the address.
+    /// The address of the issuer's keys. Default: the address in the issuer's metadata.
     pub jwks_url: Option<String>,
     /// Scopes that each token must have.
     pub scopes: Vec<String>,
 }
 
-/// Limits of the server. "Client" means the caller that a token names, and without tokens the IP address.
+/// Limits of the server. "Client" means the caller that a token identifies, or the IP address if there are no tokens.
 #[derive(Debug, Clone)]
 pub struct HttpLimits {
-    /// Bytes of one request's body. Default: 4 MiB.
+    /// The maximum size of one request's body in bytes. Default: 4 MiB.
     pub max_body_bytes: usize,
-    /// Bytes of all bodies that are being read; one client has at most half of them, and at least one body. Default: 64 MiB.
+    /// The maximum size in bytes of all bodies that are being read. One client can use half of it, and at least one body. Default: 64 MiB.
     pub max_buffered_bytes: usize,
-    /// Connections at once. Default: 2048.
+    /// The maximum number of simultaneous connections. Default: 2048.
     pub max_connections: usize,
-    /// Connections at once from one IP address. Default: 1024.
+    /// The maximum number of simultaneous connections from one IP address. Default: 1024.
     pub max_connections_per_address: usize,
-    /// Sessions of all callers. Default: 1000.
+    /// The maximum number of sessions of all callers. Default: 1000.
     pub max_sessions: usize,
-    /// Sessions of one caller. Default: 500.
+    /// The maximum number of sessions of one caller. Default: 500.
     pub max_sessions_per_client: usize,
-    /// Requests in progress of all callers. Default: 512.
+    /// The maximum number of requests in progress of all callers. Default: 512.
     pub max_requests: usize,
-    /// Requests in progress of one caller. Default: 256.
+    /// The maximum number of requests in progress of one caller. Default: 256.
     pub max_requests_per_client: usize,
-    /// Requests per second of one client, and at most as many at once. Default: 1000.
+    /// The maximum number of requests per second of one client, and the maximum burst. Default: 1000.
     pub requests_per_second: u32,
-    /// Time for the headers of a request, and for a connection without a request. Default: 15 s.
+    /// The maximum time for the headers of a request, and for a connection without a request. Default: 15 s.
     pub header_timeout: Duration,
-    /// Time for the body of a request. Default: 30 s.
+    /// The maximum time for the body of a request. Default: 30 s.
     pub body_timeout: Duration,
-    /// Time without any progress in sending to a client that does not read. Default: 30 s.
+    /// The maximum time without progress while sending to a client that does not read. Default: 30 s.
     pub write_timeout: Duration,
-    /// Time after which a session without open requests and streams ends. Default: 10 minutes.
+    /// The time after which a session without open requests and streams ends. Default: 10 minutes.
     pub session_idle: Duration,
-    /// Time that requests in progress get when the server closes. Default: 10 s.
+    /// The time for requests in progress to finish when the server closes. Default: 10 s.
     pub drain: Duration,
 }
 
@@ -130,7 +130,8 @@ impl Default for HttpLimits {
 }
 
 impl HttpLimits {
-    /// Returns the bytes of the bodies of one caller that may be read at once: half of those of all, and at least one body.
+    /// Returns the maximum size in bytes of the bodies of one caller that are read simultaneously: half of the limit for all, and at least
+    /// one body.
     pub(super) fn max_buffered_bytes_per_client(&self) -> usize {
         (self.max_buffered_bytes / 2).max(self.max_body_bytes)
     }
@@ -173,19 +174,19 @@ impl HttpLimits {
 #[derive(Debug, Clone, Default)]
 pub struct HttpOptions {
     pub listen: Listen,
-    /// Lines `NAME:TOKEN` or `TOKEN`; `#` begins a comment.
+    /// The file with the tokens. Its lines are `NAME:TOKEN` or `TOKEN`, or comments that start with `#`.
     pub token_file: Option<PathBuf>,
     pub tls: Option<TlsFiles>,
     pub oauth: Option<ProtectedResource>,
     pub limits: HttpLimits,
-    /// Names that requests may have as `Host`, besides loopback names and the address itself: `NAME` or `NAME:PORT`.
+    /// Names that requests may use as `Host`, in addition to loopback names and the address itself: `NAME` or `NAME:PORT`.
     pub allowed_hosts: Vec<String>,
-    /// Web pages that may send requests, besides those of this server: `https://name[:port]`.
+    /// Origins of web pages that may send requests, in addition to pages of this server: `https://name[:port]`.
     pub allowed_origins: Vec<String>,
 }
 
 impl HttpOptions {
-    /// Checks everything that needs no file and no network, and returns the address to listen on.
+    /// Checks all settings that need no file and no network. Returns the address to listen on.
     pub(in crate::serve) fn validate(&self) -> Result<SocketAddr> {
         let address = self.listen.address()?;
         self.limits.validate()?;
@@ -205,7 +206,7 @@ impl HttpOptions {
     }
 }
 
-/// Returns the address if it is `https://`, or `http://` to this machine.
+/// Returns the parsed address if it is `https://`, or `http://` on this machine.
 pub(super) fn check_url(what: &str, text: &str) -> Result<Url> {
     let url = Url::parse(text).map_err(|_| invalid(format!("{what} \"{text}\" is not a URL")))?;
     let local = match url.host() {

@@ -1,5 +1,5 @@
-//! Decides by `Host` and `Origin` whether a request may come in. A web page whose name is made to point to this machine (DNS rebinding) shows
-//! itself by one of them.
+//! Checks the headers `Host` and `Origin` of requests. They reveal a web page whose domain name was made to resolve to this machine (DNS
+//! rebinding).
 
 use std::net::IpAddr;
 
@@ -9,16 +9,16 @@ use http::{HeaderMap, Uri, header};
 use super::options::invalid;
 use crate::error::Result;
 
-/// Why a request is refused by its headers.
+/// The reason why a request is refused because of its headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Forbidden {
-    /// `Host` is missing, is there twice, or cannot be parsed.
+    /// `Host` is missing, occurs twice, or cannot be parsed.
     BadHost,
     Host,
     Origin,
 }
 
-/// The names and pages that are allowed.
+/// The allowed host names and origins.
 #[derive(Debug)]
 pub(super) struct Allowed {
     hosts: Vec<(String, Option<u16>)>,
@@ -27,7 +27,7 @@ pub(super) struct Allowed {
     port: u16,
 }
 
-/// A web page's origin, with its port made explicit.
+/// A web page's origin, with an explicit port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Origin {
     scheme: String,
@@ -36,6 +36,8 @@ struct Origin {
 }
 
 impl Allowed {
+    /// Parses the lists of allowed hosts and origins.
+    ///
     /// # Errors
     /// `ERR_INVALID_OPTION` if an entry cannot be parsed.
     pub(super) fn new(hosts: &[String], origins: &[String], has_tls: bool, port: u16) -> Result<Self> {
@@ -58,7 +60,7 @@ impl Allowed {
         Ok(Self { hosts, origins, scheme: if has_tls { "https" } else { "http" }, port })
     }
 
-    /// Decides about one request. `local` is the address of this machine that the client connected to.
+    /// Checks one request. `local` is this machine's address to which the client connected.
     pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap, local: IpAddr) -> std::result::Result<(), Forbidden> {
         let mut hosts = headers.get_all(header::HOST).iter();
         let named = match (hosts.next(), hosts.next()) {
@@ -66,7 +68,7 @@ impl Allowed {
             _ => None,
         };
         let named = named.filter(|authority| !authority.as_str().contains('@')).ok_or(Forbidden::BadHost)?;
-        // A request line with an address of its own must name the same host.
+        // If the request line contains an absolute URI, its host must be allowed too.
         for authority in [Some(&named), uri.authority()].into_iter().flatten() {
             if !self.host_is_allowed(&bare(authority.host()), authority.port_u16(), local) {
                 return Err(Forbidden::Host);
@@ -76,12 +78,13 @@ impl Allowed {
         if headers.get_all(header::ORIGIN).iter().all(allowed) { Ok(()) } else { Err(Forbidden::Origin) }
     }
 
-    /// A loopback name may have any port, as a tunnel may lead here.
+    /// Returns whether a host is allowed. A loopback name may have any port, because a tunnel may lead to this server.
     fn host_is_allowed(&self, host: &str, port: Option<u16>, local: IpAddr) -> bool {
         is_here(host, local) || self.hosts.iter().any(|(name, only)| name == host && only.is_none_or(|only| port == Some(only)))
     }
 
-    /// A page of another port of this machine is another program's page, so the port counts.
+    /// Returns whether an origin is allowed. The port is compared, because a page on another port of this machine belongs to another
+    /// program.
     fn origin_is_allowed(&self, text: &str, local: IpAddr) -> bool {
         let Some(origin) = Origin::parse(text) else { return false };
         let own = origin.scheme == self.scheme && origin.port == self.port && is_here(&origin.host, local);
@@ -89,7 +92,7 @@ impl Allowed {
     }
 }
 
-/// Returns whether the host is a loopback name, or the address that the client connected to.
+/// Returns whether the host is a loopback name or the address to which the client connected.
 fn is_here(host: &str, local: IpAddr) -> bool {
     let same =
         |ip: IpAddr| ip.to_canonical() == local.to_canonical() || (local.to_canonical().is_loopback() && ip.to_canonical().is_loopback());

@@ -1,26 +1,26 @@
-//! Tells whether the program at the other end of a connection within this machine runs as another user. Every program of the machine can connect to
-//! loopback, and without tokens nothing else keeps the other users out.
+//! Checks whether the program at the other end of a local connection runs as another user. Every program on the machine can connect to
+//! loopback, so without tokens only this check keeps other users out.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The tables of the TCP sockets of this network namespace (proc(5)).
 const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
-/// Reads of the tables until a socket counts as gone: a socket may be missing in a table that changes while it is read.
+/// The number of reads of the tables after which a socket counts as gone. A table that changes while it is read may omit a socket.
 const READS: usize = 3;
-/// Whatever the superuser may do, this server cannot prevent.
+/// The superuser is allowed, because this server cannot prevent what the superuser does.
 const SUPERUSER: u32 = 0;
 
-/// The owner of a socket, as the system shows it.
+/// The owner of a socket according to the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SocketOwner {
     User(u32),
-    /// No program has it open any more, so nobody could read an answer.
+    /// No program has the socket open any more, so nobody could read an answer.
     Nobody,
 }
 
-/// Returns whether the program that has connected from `client` to `local` runs as another user than this one, or is gone already: it could have been any
-/// user's, and its request would still be read. False where the system does not list the sockets. Blocks while it does.
+/// Returns whether the program that connected from `client` to `local` runs as another user. Returns true if the program is already gone:
+/// any user could have started it, and its request would still be read. Returns false if the system does not list the sockets. Blocks.
 pub(super) fn is_of_another_user(client: SocketAddr, local: SocketAddr) -> bool {
     for _ in 0..READS {
         let tables: Vec<String> = TABLES.iter().filter_map(|table| fs::read_to_string(table).ok()).collect();
@@ -34,19 +34,19 @@ pub(super) fn is_of_another_user(client: SocketAddr, local: SocketAddr) -> bool 
     true
 }
 
-/// Returns whether a table lists sockets of this server, so that it would list the client's too.
+/// Returns whether a table lists sockets of this server. If so, it would list the client's socket too.
 fn lists(table: &str, local: SocketAddr) -> bool {
     let own = |line: &str| address(line.split_ascii_whitespace().nth(1)?);
     table.lines().skip(1).filter_map(own).any(|own| own.port() == local.port())
 }
 
-/// Finds the owner of the client's socket in a table. The client's own address stands first in its line.
+/// Finds the owner of the client's socket in a table. In the line of that socket, the client's address is the first one.
 fn owner_in(table: &str, client: SocketAddr, local: SocketAddr) -> Option<SocketOwner> {
     table.lines().skip(1).find_map(|line| {
         let mut fields = line.split_ascii_whitespace();
         let (own, other) = (address(fields.nth(1)?)?, address(fields.next()?)?);
         let is_client = is_same(own, client) && is_same(other, local);
-        // After the addresses stand the state, the queues, the timer and the resends.
+        // The fields between the addresses and the user are: state, queues, timer, retransmissions.
         let user = fields.nth(4)?.parse().ok().filter(|_| is_client)?;
         let inode: u64 = fields.nth(1)?.parse().ok()?;
         Some(if inode == 0 { SocketOwner::Nobody } else { SocketOwner::User(user) })
@@ -57,7 +57,7 @@ fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     one.ip().to_canonical() == other.ip().to_canonical() && one.port() == other.port()
 }
 
-/// Reads an address: words of 32 bits in the byte order of the machine, and the port as a number, in hexadecimal digits.
+/// Parses an address in hexadecimal: 32-bit words in the byte order of the machine, and the port as a number.
 fn address(text: &str) -> Option<SocketAddr> {
     let (words, port) = text.split_once(':')?;
     let mut bytes = Vec::with_capacity(16);
@@ -109,7 +109,7 @@ mod tests {
         let client = TcpStream::connect(local).unwrap();
         let ends = (client.local_addr().unwrap(), local);
         drop(client);
-        // The client's port is its own until the server closes its end, which waits to be accepted.
+        // The client's port is not reused until the server closes its end of the connection, which is still waiting to be accepted.
         assert!(is_of_another_user(ends.0, ends.1));
     }
 

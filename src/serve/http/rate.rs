@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Above this number of clients, those that have not sent anything lately are forgotten.
+/// The number of clients above which those without recent requests are removed.
 const MAX_CLIENTS: usize = 4096;
 
-/// The client that a rate belongs to.
+/// The client to which a rate limit applies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Client {
     Caller(String),
@@ -18,7 +18,8 @@ pub(super) enum Client {
 }
 
 impl Client {
-    /// Returns the client of an address. One machine has many addresses of version 6, which share their first 64 bits.
+    /// Returns the client for an address. IPv6 addresses are reduced to their first 64 bits, because one machine can use all addresses with
+    /// the same prefix.
     pub(super) fn at(address: IpAddr) -> Self {
         Self::Address(match address.to_canonical() {
             IpAddr::V6(ip) => {
@@ -30,7 +31,7 @@ impl Client {
     }
 }
 
-/// A token bucket for each client.
+/// The token buckets of all clients.
 #[derive(Debug)]
 pub(super) struct Rates {
     per_second: f64,
@@ -48,11 +49,11 @@ impl Rates {
         Self { per_second: f64::from(per_second), buckets: Mutex::default() }
     }
 
-    /// Returns whether the client may send a request now, and counts it.
+    /// Returns whether the client may send a request now. If so, counts the request.
     pub(super) fn take(&self, client: Client, now: Instant) -> bool {
         let mut buckets = self.buckets.lock();
         if buckets.len() >= MAX_CLIENTS && !buckets.contains_key(&client) {
-            // A bucket is full again after one second, and a full one is as good as none.
+            // A bucket is full again after one second, and a full bucket can be removed without effect.
             buckets.retain(|_, bucket| now.saturating_duration_since(bucket.at) < Duration::from_secs(1));
             if buckets.len() >= MAX_CLIENTS {
                 return false;

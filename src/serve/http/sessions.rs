@@ -1,4 +1,4 @@
-//! Sessions of one caller: rmcp's session manager with a limit, and with an end for sessions that were left.
+//! Sessions of one caller: rmcp's session manager with limits, and an end for idle sessions.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -16,15 +16,16 @@ use super::metrics::Metrics;
 use super::request_ids::{Answering, RequestIds};
 
 tokio::task_local! {
-    /// Set while a request is handled, if it asked for a session and there are too many. rmcp answers every failure with status 500.
+    /// Set to true while a request is handled that needs a session, if there are too many. A flag is needed because rmcp answers every
+    /// failure with status 500.
     pub(super) static NO_SESSION_LEFT: Cell<bool>;
 }
 
-/// The time for which rmcp keeps a copy of each answer, for a client that has lost its connection and asks for the answer again. It is longer than the
-/// three seconds after which a client does so (`retry` of the stream).
+/// The time for which rmcp keeps a copy of each answer, for a client that lost its connection and requests the answer again. It is longer
+/// than the three seconds after which a client does so (`retry` of the stream).
 pub(super) const ANSWER_KEPT: Duration = Duration::from_secs(5);
 
-/// Numbers of sessions that are allowed.
+/// The maximum numbers of sessions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SessionLimits {
     pub(super) of_all: usize,
@@ -49,7 +50,7 @@ pub(super) enum SessionFailure {
     Session(#[from] LocalSessionManagerError),
 }
 
-/// The use of a session, from which follows when it was left.
+/// The use of a session. It determines whether the session is idle.
 #[derive(Debug)]
 struct Use {
     requests: usize,
@@ -58,7 +59,7 @@ struct Use {
     _session_slot: SessionSlot,
 }
 
-/// One session in the counts, until it is dropped.
+/// One counted session, until this value is dropped.
 #[derive(Debug)]
 struct SessionSlot {
     count: Arc<AtomicUsize>,
@@ -72,7 +73,7 @@ impl Drop for SessionSlot {
     }
 }
 
-/// Marks a session as used until it is dropped.
+/// Marks a session as in use until this value is dropped.
 #[derive(Debug)]
 pub(super) struct InUse {
     sessions: Arc<Sessions>,
@@ -91,13 +92,13 @@ impl Drop for InUse {
 impl Sessions {
     pub(super) fn new(most: SessionLimits, metrics: Arc<Metrics>) -> Self {
         let mut inner = LocalSessionManager::default();
-        // rmcp's own time does not know open streams and running calls, so `end_left` does this.
+        // rmcp's own idle time-out does not consider open streams and running calls, so `end_left` ends idle sessions instead.
         inner.session_config.keep_alive = None;
         inner.session_config.completed_cache_ttl = ANSWER_KEPT;
         Self { inner, open: Mutex::default(), count: Arc::default(), most, metrics }
     }
 
-    /// Marks a session as used, or returns `None` if the caller has no such session.
+    /// Marks a session as in use. Returns `None` if the caller has no such session.
     pub(super) fn enter(self: &Arc<Self>, id: &str) -> Option<InUse> {
         let mut open = self.open.lock();
         let (id, session) = open.get_key_value(id).map(|(id, _)| id.clone()).and_then(|id| Some((id.clone(), open.get_mut(&id)?)))?;
@@ -109,12 +110,12 @@ impl Sessions {
         self.open.lock().is_empty()
     }
 
-    /// Ends the sessions that have had no request and no stream for `idle`.
+    /// Ends the sessions that have had no request and no stream for the time `idle`.
     pub(super) async fn end_left(&self, idle: Duration, now: Instant) {
         let is_left = |session: &Use| session.requests == 0 && now.saturating_duration_since(session.last) >= idle;
         let left: Vec<_> = self.open.lock().iter().filter(|(_, session)| is_left(session)).map(|(id, _)| id.clone()).collect();
         for id in left {
-            // The session may have ended by itself meanwhile.
+            // Closing fails if the session has ended in the meantime.
             let _ = self.close_session(&id).await;
         }
     }

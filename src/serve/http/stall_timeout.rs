@@ -1,4 +1,4 @@
-//! A connection that fails when its client stops reading.
+//! A connection that fails if its client stops reading.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Wraps a connection. Sending fails once the client has taken nothing for `limit`.
+/// Wraps a connection. Sending fails if the client has read nothing for the time `limit`.
 #[derive(Debug)]
 pub(super) struct StallTimeout<S> {
     inner: S,
     limit: Duration,
-    /// Runs while a write waits for the client.
+    /// The timer of a write that waits for the client.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
@@ -22,7 +22,7 @@ impl<S> StallTimeout<S> {
         Self { inner, limit, waiting: None }
     }
 
-    /// Passes on the outcome of a write, or fails if it has waited too long.
+    /// Returns the outcome of a write, or an error if the write has waited for too long.
     fn timed<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
             self.waiting = None;

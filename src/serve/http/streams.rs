@@ -1,24 +1,24 @@
-//! Recognises the streams of notifications, which stay open without a request in progress and have limits of their own.
+//! Recognises streams of notifications. They stay open without a request in progress, so they have separate limits.
 
 use http::{HeaderMap, Method};
 use rmcp::model::ProtocolVersion;
 
-/// Streams without a session that one caller may have open: about one for each host that uses its token.
+/// The maximum number of open streams without a session of one caller: about one for each host that uses the caller's token.
 pub(super) const MAX_STREAMS_PER_CALLER: usize = 64;
 
-/// A request by its use of the limits.
+/// The kind of a request, which determines the limits that apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestKind {
     Call,
-    /// The stream of a session, of which there is a limit.
+    /// The stream of a session. It is limited by the number of sessions.
     SessionStream,
-    /// The stream without a session, since protocol 2026-07-28.
+    /// A stream without a session, since protocol 2026-07-28.
     Listen,
 }
 
 impl RequestKind {
-    /// Returns the kind of a request. The method is read from its header only in protocol versions in which rmcp refuses a header that differs from the
-    /// body.
+    /// Returns the kind of a request. The MCP method is read from its header only in protocol versions in which rmcp refuses a header that
+    /// differs from the body.
     pub(super) fn of(method: &Method, headers: &HeaderMap) -> Self {
         if method == Method::GET {
             return Self::SessionStream;

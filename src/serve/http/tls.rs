@@ -20,7 +20,8 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// Returns an acceptor for the certificate and its key.
 ///
 /// # Errors
-/// If a file cannot be read, has no certificate or key, or the key belongs to another certificate.
+/// `ERR_IO` if a file cannot be read; `ERR_INVALID_OPTION` if a file contains no certificate or no key, or the key belongs to another
+/// certificate.
 pub(super) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor> {
     let TlsFiles { certificate, key } = files;
     let read = |option: &str, path: &Path| {

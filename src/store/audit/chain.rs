@@ -1,4 +1,4 @@
-//! The hash chain, as pure functions: the digest of a row, the ends of the chain, and what is wrong with rows that were read.
+//! The hash chain, as pure functions: the digest of a row, the first and last rows of the chain, and the problems of rows that were read.
 
 use serde::Serialize;
 
@@ -6,12 +6,12 @@ use super::row::{AuditKind, Entry};
 use crate::store::anchor::{AnchoredAudit, AuditEnd};
 use crate::store::{Canonical, MachineKey};
 
-/// The digest before the first row of all.
+/// The digest that precedes the first row of a new audit.
 pub(super) const START: [u8; 32] = [0; 32];
-/// The most problems that a report names.
+/// The maximum number of problems in a report.
 const MAX_PROBLEMS: usize = 100;
 
-/// A row in its place.
+/// A row with its position in the chain.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Linked {
     pub(super) number: u64,
@@ -19,23 +19,23 @@ pub(super) struct Linked {
     pub(super) digest: Vec<u8>,
 }
 
-/// A gateway that writes, with the number of events that it has written or that were told as lost.
+/// A gateway that writes the audit, and its number of events that are accounted for: written, or reported as lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WriterRow {
     pub(super) id: String,
     pub(super) told: i64,
 }
 
-/// The ends of the chain.
+/// The first and last kept rows, their digests, and the total size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Head {
-    /// The first row that is kept, and the digest of the row before it.
+    /// The number of the first kept row, and the digest of the row before it.
     pub(super) first: u64,
     pub(super) anchor: Vec<u8>,
-    /// The last row, and its digest. The chain is empty if `last` is less than `first`.
+    /// The number of the last row, and its digest. The chain is empty if `last` is less than `first`.
     pub(super) last: u64,
     pub(super) digest: Vec<u8>,
-    /// The size of all rows.
+    /// The total size of all rows in bytes.
     pub(super) bytes: u64,
 }
 
@@ -46,7 +46,8 @@ impl Default for Head {
 }
 
 impl Head {
-    /// Returns the MAC of the head. It covers the list of gateways that write too, so that nobody can hide the gap of one of them.
+    /// Returns the MAC of the head. The MAC also covers the list of gateways that write, so that nobody can hide lost events of a gateway
+    /// by changing the list.
     pub(super) fn mac(&self, key: &MachineKey, writers: &[WriterRow]) -> Vec<u8> {
         let Self { first, anchor, last, digest, bytes } = self;
         let numbers = [first, last, bytes].map(u64::to_string);
@@ -54,23 +55,23 @@ impl Head {
         key.mac_of(&writers.iter().fold(form, |form, WriterRow { id, told }| form.text(id).text(&told.to_string())))
     }
 
-    /// Returns the end of the chain. `None` if there never was a row.
+    /// Returns the last row of the chain, or `None` if there never was a row.
     pub(super) fn end(&self) -> Option<AuditEnd> {
         (self.last > 0).then(|| AuditEnd { number: self.last, digest: hex::encode(&self.digest) })
     }
 
-    /// Returns whether the chain goes on from the row `known`. `there` is the digest of the row that has its number now.
+    /// Returns whether the chain continues from the row `known`. `there` is the digest of the row that now has the number of `known`.
     fn continues(&self, known: &AuditEnd, there: Option<&str>) -> bool {
         match known.number {
             number if number > self.last => false,
             number if number >= self.first => there == Some(&known.digest),
             number if number + 1 == self.first => known.digest == hex::encode(&self.anchor),
-            // A bound has removed the row and the ones after it.
+            // The limits of the audit have removed this row and at least one after it, so nothing can be compared.
             _ => true,
         }
     }
 
-    /// Puts a row at the end of the chain.
+    /// Appends a row to the end of the chain.
     pub(super) fn append(&mut self, key: &MachineKey, entry: Entry) -> Linked {
         let number = self.last + 1;
         let digest = digest_of(key, &self.digest, number, &entry);
@@ -80,7 +81,7 @@ impl Head {
         Linked { number, entry, digest }
     }
 
-    /// Takes a row away at the beginning. Its digest is kept, so that the rest can still be verified.
+    /// Removes the first row from the head. Keeps its digest, so that the rest can still be verified.
     pub(super) fn drop_first(&mut self, row: Linked) {
         self.bytes = self.bytes.saturating_sub(row.entry.size());
         self.first = row.number + 1;
@@ -106,38 +107,40 @@ fn digest_of(key: &MachineKey, before: &[u8], number: u64, entry: &Entry) -> Vec
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditReport {
-    /// True if each row is as it was written, and none is missing, new or in another place.
+    /// True if no row was changed, removed, inserted or moved.
     pub whole: bool,
     /// The number of rows.
     pub rows: u64,
-    /// The number of the first row. Older rows were removed by `limits.maxAuditBytes` or `limits.maxAuditAgeMs`. Missing for an empty audit.
+    /// The number of the first row. Older rows may have been removed because of `limits.maxAuditBytes` or `limits.maxAuditAgeMs`. Missing
+    /// for an empty audit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<u64>,
     /// The number of the last row. Missing for an empty audit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<u64>,
-    /// The digest of the last row. Kept elsewhere, it shows later whether this row is still there. Missing for an empty audit.
+    /// The digest of the last row. A person who keeps it elsewhere can check later whether this row is still there. Missing for an empty
+    /// audit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<String>,
-    /// The number of rows that tell of a gap. A gap is no damage: events were lost, and the audit says so.
+    /// The number of rows that report a gap. A gap is not damage: events were lost, and the audit says so.
     pub gaps: u64,
-    /// What is wrong, one sentence each, at most a hundred.
+    /// The problems, one sentence each, at most 100.
     pub problems: Vec<String>,
 }
 
-/// The head as it was read.
+/// The result of reading the head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HeadFound {
-    /// There is none.
+    /// There is no head.
     Missing,
-    /// Its MAC does not fit.
+    /// The MAC does not match the head.
     Changed,
     Sound(Head),
 }
 
 impl HeadFound {
-    /// Returns the head for the next row. `None`: another program has changed it, or the chain does not go on from `known`, the last row that this
-    /// process has seen. `there` is the digest of the row that has the number of `known` now.
+    /// Returns the head to which the next row is appended. Returns `None` if another program has changed the head, or if the chain does not
+    /// continue from `known`, the last row that this process has seen. `there` is the digest of the row that now has the number of `known`.
     pub(super) fn usable(self, table_is_empty: bool, known: Option<&AuditEnd>, there: Option<&str>) -> Option<Head> {
         match self {
             Self::Sound(head) => known.is_none_or(|known| head.continues(known, there)).then_some(head),
@@ -154,13 +157,14 @@ pub(super) struct Verification<'a> {
     anchored: AnchoredAudit,
     /// The last row that this process has seen.
     seen: Option<AuditEnd>,
-    /// The number that the next row should have, and the digest before it. `None` before the first row where no head says it.
+    /// The expected number of the next row, and the digest of the row before it. `None` before the first row if there is no head.
     next: Option<(u64, Vec<u8>)>,
     report: AuditReport,
 }
 
 impl<'a> Verification<'a> {
-    /// Begins a verification. `anchored` and `seen` were read before the head, so that the audit is not behind because of rows that came between.
+    /// Begins a verification. `anchored` and `seen` must be read before `head`. Otherwise they could include rows that were written after
+    /// the head was read, and the audit would look like an older copy.
     pub(super) fn new(key: &'a MachineKey, head: HeadFound, anchored: AnchoredAudit, seen: Option<AuditEnd>) -> Self {
         let next = match &head {
             HeadFound::Sound(head) => Some((head.first, head.anchor.clone())),
@@ -194,13 +198,13 @@ impl<'a> Verification<'a> {
             Some((next, _)) if next == *number => {}
             Some((next, _)) if next < *number => self.problem(missing(next, number - 1)),
             Some(_) => self.problem(format!("row {number} stands before the first row")),
-            // Without a head, nothing says what was before the first row.
+            // Without a head, the digest before the first row is not known.
             None => {}
         }
         self.next = Some((number + 1, digest.clone()));
     }
 
-    /// Returns the ends of the audit that were noted elsewhere, and by what.
+    /// Returns the ends of the audit that are known from elsewhere, each with a word for its source.
     fn known_ends(&self) -> Vec<(AuditEnd, &'static str)> {
         let anchored = match &self.anchored {
             AnchoredAudit::At(end) => Some(end.clone()),
@@ -210,7 +214,7 @@ impl<'a> Verification<'a> {
         anchored.map(|end| (end, "anchored")).into_iter().chain(seen.map(|end| (end, "seen by this process"))).collect()
     }
 
-    /// Compares the end of the audit with those that were noted elsewhere.
+    /// Compares the end of the audit with the ends that are known from elsewhere.
     fn compare_with_known_ends(&mut self) {
         let last = match &self.head {
             HeadFound::Sound(head) => head.last.max(self.report.last.unwrap_or_default()),
@@ -224,7 +228,7 @@ impl<'a> Verification<'a> {
                 let ends = if last == 0 { "is empty".to_owned() } else { format!("ends with row {last}") };
                 self.problem(format!("the audit {ends}, and row {number} was written: it is an older copy, or its end was cut"));
             }
-            // The row itself was removed by a bound, and its digest is the one before the first row.
+            // The limits of the audit have removed the row itself. Its digest must be the one before the first row.
             let first = match &self.head {
                 HeadFound::Sound(head) if number + 1 == head.first && digest != hex::encode(&head.anchor) => head.first,
                 _ => continue,

@@ -1,8 +1,9 @@
-//! The sign that a gateway which writes the audit is there, and the number of events that it was told. Both outlive a process that was killed, so
-//! that another one can say how many events are missing.
+//! The presence of a gateway that writes the audit, and the number of events that it has recorded. Both outlive a process that was killed,
+//! so that another process can report how many events are missing.
 //!
-//! The sign is a locked file in the state folder: the system unlocks it when its process ends. The number is in the system's shared memory, where a
-//! write takes no disk: each event raises it. Where there is no shared memory, the number of missing events is not known.
+//! The presence is a locked file in the state folder: the operating system unlocks it when the process ends. The number is in shared
+//! memory, and each event raises it; such a write needs no disk. On a system without shared memory, the number of missing events is not
+//! known.
 
 use parking_lot::Mutex;
 use std::fs::{self, File, OpenOptions};
@@ -16,19 +17,19 @@ const FOLDER: &str = "audit";
 const EXTENSION: &str = "lock";
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// The sign of one gateway. Dropping it leaves the sign, as an end of the process does.
+/// The presence of one gateway. Dropping it leaves the presence file in place, as the end of the process does.
 pub(super) struct Presence {
     pub(super) id: String,
     folder: PathBuf,
-    /// `None` once all events are written.
+    /// `None` once all events are written and the files are removed.
     files: Mutex<Option<PresenceFiles>>,
 }
 
 struct PresenceFiles {
-    /// Locked as long as it is open.
+    /// The lock is released when this file is closed.
     _lock: File,
     counter: Option<File>,
-    /// The number in the counter.
+    /// The number in the counter file.
     told: u64,
 }
 
@@ -38,7 +39,8 @@ impl Presence {
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(io::Error::other)?;
         let id = hex::encode(id);
-        // Locked before it has its name, so that nobody takes it for the file of a process that has ended.
+        // The file is locked before it gets its final name. Otherwise another process could take it for the file of a process that has
+        // ended.
         let new = folder.join(format!("{id}.new"));
         let lock = create(&new)?;
         lock.try_lock()?;
@@ -49,30 +51,31 @@ impl Presence {
         Ok(Self { id, folder, files })
     }
 
-    /// Notes the number of all events so far. Another thread may have noted a higher one before.
+    /// Writes the number of all events so far to the counter. Does nothing if another thread has already written a higher number.
     pub(super) fn tell(&self, told: u64) {
         let mut files = self.files.lock();
         if let Some(PresenceFiles { counter: Some(counter), told: latest, .. }) = &mut *files
             && told > *latest
         {
             *latest = told;
-            // An error leaves a number that is too low. No call may fail for that. The C library would take most of the time of this write.
+            // If the write fails, the number stays too low, as no call may fail because of it. `pwrite` is called directly, because the C
+            // library would take most of the time of this write.
             let _ = rustix::io::pwrite(counter, &told.to_ne_bytes(), 0);
         }
     }
 
-    /// Takes the sign away, as all events are written.
+    /// Removes the presence, because all events are written.
     pub(super) fn end(&self) {
         remove(&self.folder, &self.id);
         *self.files.lock() = None;
     }
 
-    /// Returns whether the sign of a gateway can be found, of one that is there or was left behind.
+    /// Returns whether the presence file of a gateway exists, of a running gateway or of one that has ended.
     pub(super) fn is_there(state_folder: &Path, id: &str) -> bool {
         files::open_own(&lock_path(&state_folder.join(FOLDER), id)).is_ok()
     }
 
-    /// Returns the gateways of this state folder whose processes have ended without taking their sign away.
+    /// Returns the gateways of this state folder whose processes have ended without removing their presence.
     pub(super) fn left(state_folder: &Path) -> Vec<LeftBehind> {
         let folder = state_folder.join(FOLDER);
         let Ok(entries) = fs::read_dir(&folder) else { return Vec::new() };
@@ -82,16 +85,16 @@ impl Presence {
     }
 }
 
-/// The sign of a gateway whose process has ended. Locked, so that no other process says the same.
+/// The presence of a gateway whose process has ended. It is locked, so that no other process reports the same gap.
 pub(super) struct LeftBehind {
     pub(super) id: String,
-    /// The number of events that it was told, and its process, if that is known.
+    /// The number of events that the gateway recorded, and its process id. `None` if they are not known.
     pub(super) counted: Option<Counted>,
     folder: PathBuf,
     _lock: File,
 }
 
-/// The numbers in the shared memory.
+/// The numbers from the shared memory: recorded events, and the process id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) told: u64,
@@ -115,7 +118,7 @@ impl LeftBehind {
 fn left_behind(folder: &Path, path: &Path) -> Option<LeftBehind> {
     let lock = files::open_own(path).ok()?;
     lock.try_lock().ok()?;
-    // Another process may have found it first, and removed it.
+    // Another process may have found this file first and removed it.
     let (locked, there) = (lock.metadata().ok()?, fs::symlink_metadata(path).ok()?);
     if (locked.dev(), locked.ino()) != (there.dev(), there.ino()) {
         return None;
@@ -138,7 +141,7 @@ fn lock_path(folder: &Path, id: &str) -> PathBuf {
     folder.join(format!("{id}.{EXTENSION}"))
 }
 
-/// The id is random, so no other user can be there first.
+/// Returns the path of the counter in shared memory. The id is random, so another user cannot have created the file before.
 fn counter_path(id: &str) -> PathBuf {
     Path::new(SHARED_MEMORY).join(format!("hyperlight-mcp-audit-{id}"))
 }
@@ -158,7 +161,7 @@ mod tests {
         let mut left = Presence::left(folder.path());
         let counted = Counted { told: 7, pid: std::process::id() };
         assert_eq!(left.iter().map(|left| (&left.id, left.counted)).collect::<Vec<_>>(), [(&id, Some(counted))]);
-        // While one says it, no other does.
+        // While one process holds the lock to report the gap, no other process reports it.
         assert!(Presence::left(folder.path()).is_empty());
         left.remove(0).remove();
         other.end();

@@ -1,7 +1,8 @@
-//! The events that wait to be written. A call only pushes; one thread takes them out and writes them.
+//! The events that wait to be written. A call only pushes an event. One thread takes the events out and writes them.
 //!
-//! Written events go back to the threads that push: each push drops one of them. Otherwise the thread that writes would free what the threads that
-//! make calls have allocated, and the next allocations of a call would take the allocator's slow path (two thirds of what recording a call took).
+//! Written events are dropped on the threads that push: each push drops one of them. Otherwise the writing thread would free memory that
+//! the calling threads have allocated. The next allocations of a call would then take the allocator's slow path, which was two thirds of
+//! the time for recording a call.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::mpsc::Sender;
@@ -9,21 +10,21 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::event::AuditEvent;
 
-/// The most events that wait. More are not kept, and a row says how many were lost.
+/// The maximum number of waiting events. Further events are dropped, and a row reports how many were lost.
 pub(super) const MAX_WAITING: usize = 8192;
-/// The time for which an event waits for further events. With the time of writing, it stays below 100 ms.
+/// The time that the writer waits for further events after the first one. Together with the time for writing, it stays below 100 ms.
 const GATHERING: Duration = Duration::from_millis(50);
-/// The most written events that stay until a push drops them.
+/// The maximum number of written events that are kept until a push drops them.
 const MAX_SPENT: usize = 4096;
 
-/// An event with its time.
+/// An event with the time when it happened.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Noted {
     pub(super) at: Instant,
     pub(super) event: AuditEvent,
 }
 
-/// A moment on both clocks.
+/// One moment on the monotonic clock and on the wall clock.
 pub(super) struct Moment {
     monotonic: Instant,
     /// Milliseconds since 1970.
@@ -35,7 +36,7 @@ impl Moment {
         Self { monotonic: Instant::now(), wall: milliseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()) }
     }
 
-    /// Returns an earlier time in milliseconds since 1970.
+    /// Returns the wall time of an earlier moment, in milliseconds since 1970.
     pub(super) fn wall_time_of(&self, earlier: Instant) -> u64 {
         self.wall.saturating_sub(milliseconds(self.monotonic.saturating_duration_since(earlier)))
     }
@@ -45,15 +46,15 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The events to write next.
+/// The events that the writer takes from the queue at once.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) events: Vec<Noted>,
-    /// The number of events that had no room in the queue since the last batch.
+    /// The number of events since the last batch that were dropped because the queue was full.
     pub(super) dropped: u64,
-    /// The number of all events so far, those that had no room among them.
+    /// The number of all events so far, including dropped ones.
     pub(super) told: u64,
-    /// Told when the batch is written.
+    /// Senders that are notified when the batch is written.
     pub(super) flushed: Vec<Sender<()>>,
     /// True if no other batch follows.
     pub(super) is_last: bool,
@@ -62,7 +63,7 @@ pub(super) struct Batch {
 #[derive(Default)]
 struct Waiting {
     events: Vec<Noted>,
-    /// Events that are written.
+    /// Written events that the next pushes drop.
     spent: Vec<Noted>,
     dropped: u64,
     told: u64,
@@ -97,11 +98,11 @@ impl Queue {
             waiting.dropped += 1;
         }
         let told = waiting.told;
-        // Dropped in place, as moving it out takes longer.
+        // `truncate` drops the event in place, because moving it out of the vector takes longer.
         let left = waiting.spent.len().saturating_sub(1);
         waiting.spent.truncate(left);
         waiting.is_urgent |= is_heavy || waiting.events.len() >= MAX_WAITING / 2;
-        // A writer that already gathers is not woken for a further event.
+        // A writer that already gathers events is not woken for each further event.
         let wakes = waiting.is_urgent || waiting.is_idle;
         drop(waiting);
         if wakes {
@@ -110,7 +111,7 @@ impl Queue {
         Some(told)
     }
 
-    /// Asks the writer to write what waits at once. Returns false if nothing will be written any more.
+    /// Asks the writer to write the waiting events at once. Returns false if nothing will be written any more.
     pub(super) fn flush(&self, done: Sender<()>) -> bool {
         let mut waiting = self.waiting.lock();
         if waiting.is_closed {
@@ -123,19 +124,19 @@ impl Queue {
         true
     }
 
-    /// Lets the writer write what waits, and end.
+    /// Closes the queue. The writer writes the waiting events and ends.
     pub(super) fn close(&self) {
         self.waiting.lock().is_closed = true;
         self.changed.notify_one();
     }
 
-    /// Returns the number of all events so far.
+    /// Returns the number of all events so far, including dropped ones.
     pub(super) fn told(&self) -> u64 {
         self.waiting.lock().told
     }
 
-    /// Waits for the next batch, after the events of the last one are written, or for at most `patience`: then the batch is empty. After the last
-    /// batch, returns batches that are last again.
+    /// Waits for the next batch. `written` are the events of the last batch, which are written now. Returns an empty batch if there is no
+    /// event within `patience`. After the last batch, each call returns another batch that is marked as last.
     pub(super) fn next(&self, mut written: Vec<Noted>, patience: Option<Duration>) -> Batch {
         written.truncate(MAX_SPENT);
         written.retain(|noted| noted.event.is_light());

@@ -1,4 +1,4 @@
-//! The audit's tables: rows in their places, the head, and the gateways that write.
+//! The audit's tables: the rows with their positions, the head, and the list of gateways that write.
 
 use rusqlite::{Error, OptionalExtension as _, Row, params};
 
@@ -11,24 +11,25 @@ use crate::store::anchor::{AnchoredAudit, AuditEnd};
 use crate::store::database::Reader;
 
 const COLUMNS: &str = "number, at, kind, agent, server, tool, body, digest";
-/// The name under which the number of the row is noted that has the digest of the last config's grants. No gateway has this id.
+/// The entry in the list of writers that contains the number of the row with the digest of the last config's grants. No gateway has this
+/// id.
 const CONFIG_GRANTS: &str = "config grants";
-/// Rows that one statement removes at the beginning of the chain.
+/// The number of rows that one pass reads to remove them from the beginning of the chain.
 const TRIMMED_AT_ONCE: u64 = 1000;
 
-/// The number of events of a gateway whose gap is told, or that has ended in order.
+/// The number of events of a gateway whose gap is reported, or that has ended in order.
 pub(super) const ALL_TOLD: u64 = i64::MAX as u64;
 
-/// A change of the list of gateways that write.
+/// A change of the list of gateways that write the audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriterNote<'a> {
-    /// So many events of a gateway are written, or told as lost.
+    /// This number of a gateway's events is written, or reported as lost.
     Written(&'a str, u64),
-    /// The gateway has ended, and its sign is gone.
+    /// The gateway has ended, and its presence file is removed.
     Forgotten(&'a str),
 }
 
-/// Bounds of the audit.
+/// The limits of the audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) max_bytes: u64,
@@ -41,8 +42,9 @@ pub(super) struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Adds rows to the end of the chain, changes the list of gateways that write, and removes the oldest rows. `known` is the last row that this
-    /// process has seen. If the chain does not go on from it, a row says so first, also if there is nothing else to write. Returns the last row.
+    /// Appends rows to the chain, changes the list of gateways that write, and removes the oldest rows. `known` is the last row that this
+    /// process has seen. If the chain does not continue from it, a row that reports the damage is written first, even if there is nothing
+    /// else to write. Returns the last row.
     pub(super) fn append(
         &self,
         entries: &[Entry],
@@ -69,7 +71,7 @@ impl Table<'_> {
             head
         } else {
             damage = Some(Entry::damage(now, std::process::id()));
-            // Nothing says any more that this list is the one that was written.
+            // Without a sound head, nothing proves that this list is unchanged.
             transaction.execute("DELETE FROM audit_writers", [])?;
             self.repaired_head(first.unwrap_or(1), last.max(known.map(|known| known.number)).unwrap_or_default())?
         };
@@ -88,7 +90,7 @@ impl Table<'_> {
         Ok(head.end())
     }
 
-    /// Returns whether the chain and the list of gateways that write are as they were written, as far as that is known without reading all rows.
+    /// Returns whether the chain and the list of gateways that write are unchanged, as far as this is visible without reading all rows.
     pub(super) fn is_sound(&self, known: Option<&AuditEnd>) -> Result<bool> {
         let usable = || self.usable_head(known, self.numbers()?.1);
         usable().map(|head| head.is_some()).map_err(|error| self.reader.failed(&error))
@@ -100,7 +102,7 @@ impl Table<'_> {
         statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
-    /// Returns the head for the next row, unless another program has changed the chain.
+    /// Returns the head for the next row, or `None` if another program has changed the chain.
     fn usable_head(&self, known: Option<&AuditEnd>, last: Option<u64>) -> rusqlite::Result<Option<Head>> {
         let there = match known {
             Some(known) => self.digest_at(known.number)?,
@@ -115,23 +117,23 @@ impl Table<'_> {
         statement.query_row([number], |row| row.get::<_, Vec<u8>>(0)).optional().map(|digest| digest.map(hex::encode))
     }
 
-    /// Returns a head for rows whose head was lost. The rows before are not verifiable as whole any more.
+    /// Returns a new head for rows whose head is not usable. The rows before it can no longer be verified as a whole.
     fn repaired_head(&self, first: u64, last: u64) -> rusqlite::Result<Head> {
         let transaction = &self.reader.transaction;
         let digest = transaction.query_row("SELECT digest FROM audit ORDER BY number DESC LIMIT 1", [], |row| row.get(0)).optional()?;
         let bytes = transaction.query_row("SELECT coalesce(sum(length(body) + 120), 0) FROM audit", [], |row| row.get(0))?;
-        // Where older rows were removed, nothing says what was before the first one.
+        // If older rows were removed, the digest before the first row is not known.
         let anchor = if first == 1 { START.to_vec() } else { Vec::new() };
         Ok(Head { first, anchor, last, digest: digest.unwrap_or_else(|| START.to_vec()), bytes })
     }
 
-    /// Removes the oldest rows until the rest is within the bounds. The last row always stays.
+    /// Removes the oldest rows until the rest is within the limits. The last row always stays.
     fn trim(&self, head: &mut Head, now: u64, bounds: Bounds) -> rusqlite::Result<()> {
         let transaction = &self.reader.transaction;
         let oldest = now.saturating_sub(bounds.max_age_ms);
         let mut first = transaction.prepare_cached("SELECT at FROM audit ORDER BY number LIMIT 1")?;
         let Some(first_at) = first.query_row([], |row| row.get::<_, u64>(0)).optional()? else { return Ok(()) };
-        // A tenth more than necessary is removed, so that not every batch has to.
+        // Removes a tenth more than necessary, so that not every batch has to remove rows.
         let most = match head.bytes > bounds.max_bytes {
             true => bounds.max_bytes / 10 * 9,
             false if first_at < oldest => bounds.max_bytes,
@@ -165,7 +167,7 @@ impl Table<'_> {
         };
         match statement.query_row([], read) {
             Ok((head, mac)) if head.mac(self.key, &self.writers()?) == mac => Ok(HeadFound::Sound(head)),
-            // A number or a type that this program never writes.
+            // The row contains a number or a type that this program never writes.
             Ok(_) | Err(Error::IntegralValueOutOfRange(..) | Error::FromSqlConversionFailure(..) | Error::InvalidColumnType(..)) => {
                 Ok(HeadFound::Changed)
             }
@@ -180,7 +182,8 @@ impl Table<'_> {
         statement.query_map([], |row| Ok(WriterRow { id: row.get(0)?, told: row.get(1)? }))?.collect()
     }
 
-    /// Returns the gateways whose end was not told yet, of those that `is_gone`.
+    /// Returns the writers in the table for which `is_gone` is true, except the entry for the config's grants. A writer that was closed
+    /// normally is included too, if it is still listed.
     pub(super) fn gone_writers(&self, is_gone: impl Fn(&str) -> bool) -> Result<Vec<WriterRow>> {
         let mut writers = self.writers().map_err(|error| self.reader.failed(&error))?;
         writers.retain(|writer| writer.id != CONFIG_GRANTS && is_gone(&writer.id));
@@ -194,7 +197,7 @@ impl Table<'_> {
         statement.execute(params![first, anchor, last, digest, bytes, head.mac(self.key, &self.writers()?)]).map(drop)
     }
 
-    /// Returns the last rows that fit a query, the oldest first.
+    /// Returns the last rows that match a query, oldest first.
     pub(super) fn rows(&self, query: &AuditQuery) -> Result<Vec<AuditRow>> {
         self.found(query).map_err(|error| self.reader.failed(&error))
     }
@@ -213,7 +216,7 @@ impl Table<'_> {
         Ok(rows)
     }
 
-    /// Verifies all rows. `anchored` and `seen`, the last row that this process has seen, were read before.
+    /// Verifies all rows. `anchored`, and `seen`, the last row that this process has seen, must be read before this call.
     pub(super) fn verify(&self, anchored: AnchoredAudit, seen: Option<AuditEnd>) -> Result<AuditReport> {
         let verified = || {
             let mut verification = Verification::new(self.key, self.head()?, anchored, seen);
@@ -227,7 +230,8 @@ impl Table<'_> {
         verified().map_err(|error| self.reader.failed(&error))
     }
 
-    /// Returns the digest of the last config's grants that were recorded. `None` if none were, or the row is there no longer.
+    /// Returns the digest of the config's grants that were recorded last. Returns `None` if none were recorded, or if the row no longer
+    /// exists.
     pub(super) fn config_grants(&self) -> Result<Option<String>> {
         let Some(number) = self.written_by(CONFIG_GRANTS)? else { return Ok(None) };
         let select = format!("SELECT {COLUMNS} FROM audit WHERE number = ?1");
@@ -247,10 +251,10 @@ impl Table<'_> {
         changed.map(drop)
     }
 
-    /// Returns the number of events of a gateway that are written, or told as lost.
+    /// Returns the number of a gateway's events that are written or reported as lost.
     pub(super) fn written_by(&self, id: &str) -> Result<Option<u64>> {
         let found = self.reader.transaction.query_row("SELECT told FROM audit_writers WHERE id = ?1", [id], |row| row.get::<_, i64>(0));
-        // A negative number is never written by this program.
+        // This program never writes a negative number.
         let found = found.optional().map(|told| told.and_then(|told| u64::try_from(told).ok()));
         found.map_err(|error| self.reader.failed(&error))
     }
@@ -260,7 +264,7 @@ fn linked(row: &Row<'_>) -> rusqlite::Result<Linked> {
     let kind: String = row.get(2)?;
     let entry = Entry {
         at: row.get(1)?,
-        // A word that this version does not know can only be another program's, and its digest does not fit.
+        // Only another program can have written a word that this version does not know, and then the digest does not match.
         kind: AuditKind::named(&kind).unwrap_or(AuditKind::Damage),
         agent: row.get(3)?,
         server: row.get(4)?,

@@ -1,4 +1,4 @@
-//! The thread that writes the audit of one open gateway: it turns events into rows, and commits them in batches.
+//! The thread that writes the audit of one open gateway. It converts events to rows and commits them in batches.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::store::Store;
 use crate::store::anchor::{AnchoredAudit, AuditEnd};
 use crate::store::database::{Database, Reader};
 
-/// The most rows that wait for a store that cannot be written. With more, the newest are lost, and a row says how many.
+/// The maximum number of rows that wait while the store cannot be written. With more, the newest are lost, and a row reports how many.
 const MAX_UNWRITTEN: usize = 8192;
 
-/// The time after which the end of the audit is anchored. Each time waits for the disk, so not every batch can be.
+/// The interval between updates of the anchor with the end of the audit. An update waits for the disk, so it is not done for each batch.
 const ANCHORING: Duration = Duration::from_secs(5);
 
 pub(super) struct Writer {
@@ -24,16 +24,16 @@ pub(super) struct Writer {
     queue: Arc<Queue>,
     presence: Option<Arc<Presence>>,
     options: AuditOptions,
-    /// Opened with the first batch.
+    /// The connection, which is opened with the first batch.
     database: Option<Database>,
     /// Rows that could not be written yet.
     unwritten: Vec<Entry>,
     lost: u64,
     /// The last row that this gateway has seen.
     seen: Arc<Seen>,
-    /// The time since which rows are written that are not anchored.
+    /// The time when the first row was written that is not covered by the anchor.
     unanchored_since: Option<Instant>,
-    /// True if the store could not be written the last time, and a listener knows that.
+    /// True if the last write to the store failed and the listener was called.
     is_failing: bool,
 }
 
@@ -61,9 +61,9 @@ impl Writer {
 
     /// Writes until the queue is closed.
     pub(super) fn run(mut self) {
-        // An audit that is behind what was anchored is another one: the first row says so.
+        // If the audit is older than the anchor, it was replaced, and the first new row reports that.
         self.seen.note(anchored_end(&self.store));
-        // What others have left behind is said first, as it happened before.
+        // Gaps of other processes are reported first, because they happened before.
         self.committed(Writer::tell_left_behind);
         self.committed(Writer::tell_config_grants);
         let mut written = Vec::new();
@@ -73,18 +73,18 @@ impl Writer {
             self.take(&events, dropped);
             let is_written = self.committed(|writer| writer.write(told));
             for done in flushed {
-                // The receiver may have stopped waiting.
+                // The receiver may no longer be waiting.
                 let _ = done.send(());
             }
             if is_last {
-                // Also if nothing new was written: the last look at what another program may have done since.
+                // Updates the anchor even if nothing new was written. This is the last check whether another program has changed the audit.
                 self.unanchored_since.get_or_insert_with(Instant::now);
             }
             if is_last || self.unanchored_since.is_some_and(|since| since.elapsed() >= ANCHORING) {
                 self.anchor();
             }
             if is_last {
-                // Without this, another process says that rows are missing here.
+                // If the presence file stays, another process reports that rows are missing here.
                 if is_written {
                     self.end();
                 }
@@ -94,7 +94,8 @@ impl Writer {
         }
     }
 
-    /// Takes away the sign that this gateway is there. Its row says before that nothing is missing, as a row without a sign is told as a gap.
+    /// Removes the presence of this gateway. First notes in the list of writers that nothing is missing, because a writer in the list
+    /// without a presence file is reported as a gap.
     fn end(&mut self) {
         let Some(presence) = self.presence.clone() else { return };
         if self.committed(|writer| writer.append(&[], &[WriterNote::Written(&presence.id, ALL_TOLD)])) {
@@ -112,7 +113,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Records the grants of the config, unless the last ones of the audit are the same.
+    /// Records the grants of the config, unless the audit's last record of grants is equal.
     fn tell_config_grants(&mut self) -> Result<()> {
         let grants = ConfigGrants { listing: std::mem::take(&mut self.options.config_grants), changes: None };
         let has_none = grants.listing.is_empty();
@@ -122,7 +123,7 @@ impl Writer {
         let last = self.database()?.transaction(|reader| {
             let table = Table { reader, key: store.key() };
             let before = table.config_grants()?;
-            // Without a row, nothing says that there ever were any.
+            // Without an earlier row, an empty list of grants is not a change.
             if before == digest || (before.is_none() && has_none) {
                 return Ok(None);
             }
@@ -136,8 +137,8 @@ impl Writer {
         Recorder { key: self.store.key(), redactor: &self.options.redactor, content: self.options.content, pid: std::process::id() }
     }
 
-    /// Writes the end of the audit into the anchor, by which an older copy of the store is noticed. The rows are on the disk before, so that a power
-    /// failure does not look like one. If it fails, the next time does it.
+    /// Writes the end of the audit into the anchor, so that an older copy of the store is detected. The rows are flushed to the disk
+    /// before; otherwise a power failure would look like an older copy. If this fails, it is tried again later.
     fn anchor(&mut self) {
         if self.unanchored_since.take().is_none() {
             return;
@@ -145,7 +146,7 @@ impl Writer {
         let (store, seen, bounds) = (Arc::clone(&self.store), Arc::clone(&self.seen), self.options.bounds());
         let anchored = self.database().and_then(|database| {
             let known = seen.last();
-            // Writes the head once more, so that the transaction waits for the disk.
+            // Writes the head once more, so that this transaction waits for the disk.
             let rewrite = |reader: &Reader<'_>| Table { reader, key: store.key() }.append(&[], &[], known.as_ref(), now(), bounds);
             let Some(end) = database.durable_transaction(rewrite)? else { return Ok(()) };
             seen.note(Some(end.clone()));
@@ -167,7 +168,7 @@ impl Writer {
         self.unwritten.extend(entries);
     }
 
-    /// Commits the rows that wait, in one transaction.
+    /// Commits the waiting rows in one transaction.
     fn write(&mut self, told: u64) -> Result<()> {
         if self.unwritten.is_empty() && self.lost == 0 {
             return Ok(());
@@ -197,7 +198,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Notes the last row, if one was just written.
+    /// Records the last row as seen, if one was just written.
     fn note_last(&mut self, last: Option<AuditEnd>) {
         if last.is_some() {
             self.seen.note(last);
@@ -213,7 +214,7 @@ impl Writer {
         Ok(self.database.insert(database))
     }
 
-    /// Does work that writes. Tells the first of several failures. Returns whether it was done.
+    /// Runs `work`, which writes. Reports only the first of several failures in succession. Returns whether it succeeded.
     fn committed(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> bool {
         match work(self) {
             Ok(()) => self.is_failing = false,
@@ -228,7 +229,7 @@ impl Writer {
     }
 }
 
-/// Returns the last row that was anchored.
+/// Returns the last row of the audit according to the anchor.
 pub(super) fn anchored_end(store: &Store) -> Option<AuditEnd> {
     match store.anchored_audit() {
         Ok(AnchoredAudit::At(end)) => Some(end),
@@ -236,8 +237,8 @@ pub(super) fn anchored_end(store: &Store) -> Option<AuditEnd> {
     }
 }
 
-/// Writes a row for each gateway whose process has ended with events that were not written. `seen` is the last row that this process has seen. Returns
-/// the last row, if one was written.
+/// Writes a gap row for each gateway whose process has ended before all its events were written. `seen` is the last row that this process
+/// has seen. Returns the last row, if one was written.
 pub(super) fn tell_left_behind(
     database: &mut Database,
     store: &Store,
@@ -251,10 +252,11 @@ pub(super) fn tell_left_behind(
             let gap = if table.is_sound(seen.as_ref())? {
                 gap_of(left.counted, table.written_by(&left.id)?)
             } else {
-                // The number of written events may be another program's.
+                // The number of written events is not authentic here: another program may have changed it.
                 Some(Entry::gap(now(), AuditAction::ProcessEnded, left.counted.map_or(0, |counted| counted.pid), None))
             };
-            // The gap is told once, also if this process ends before it has removed what was left.
+            // Marks the gap as reported in the same transaction. So it is reported once, even if this process ends before it has removed
+            // the presence file.
             table.append(gap.as_slice(), &[WriterNote::Written(&left.id, ALL_TOLD)], seen.as_ref(), now(), bounds)
         })?;
         (seen, last) = (told.clone().or(seen), told.or(last));
@@ -265,16 +267,17 @@ pub(super) fn tell_left_behind(
     Ok(tell_without_sign(database, store, seen.as_ref(), bounds)?.or(last))
 }
 
-/// Writes a row for each gateway that writes and whose sign another program has removed: nothing says when its process ends.
+/// Writes a gap row for each listed gateway whose presence file another program has removed. Without the file, the end of the gateway's
+/// process cannot be detected.
 fn tell_without_sign(database: &mut Database, store: &Store, seen: Option<&AuditEnd>, bounds: Bounds) -> Result<Option<AuditEnd>> {
     let gone = |reader: &Reader<'_>| Table { reader, key: store.key() }.gone_writers(|id| !Presence::is_there(store.folder(), id));
-    // Without a look before, each reader would wait for those that write.
+    // Checks in a read transaction first. Otherwise each reader would wait for the processes that write.
     if database.reading(gone)?.is_empty() {
         return Ok(None);
     }
     database.transaction(|reader| {
         let gone = gone(reader)?;
-        // One that has ended in order may have no sign any more.
+        // A gateway that has ended in order may already have removed its presence file.
         let untold = gone.iter().filter(|writer| writer.told.cast_unsigned() != ALL_TOLD);
         let gaps: Vec<_> = untold.map(|_| Entry::gap(now(), AuditAction::ProcessEnded, 0, None)).collect();
         let notes: Vec<_> = gone.iter().map(|writer| WriterNote::Forgotten(&writer.id)).collect();
@@ -282,12 +285,13 @@ fn tell_without_sign(database: &mut Database, store: &Store, seen: Option<&Audit
     })
 }
 
-/// Returns the row for the events that a process has not written. `written`: the number of those that it has, or that were told.
+/// Returns the row for the events that a process has not written. `written` is the number of its events that are written or reported as
+/// lost.
 fn gap_of(counted: Option<Counted>, written: Option<u64>) -> Option<Entry> {
     let (pid, lost) = match (counted, written) {
         (_, Some(ALL_TOLD)) | (None, None) => return None,
         (Some(Counted { told, pid }), written) => (pid, Some(told.saturating_sub(written.unwrap_or_default()))),
-        // Nothing says how many there were: the machine was started anew, or has no shared memory.
+        // The number is not known: the machine was restarted, or has no shared memory.
         (None, Some(_)) => (0, None),
     };
     (lost != Some(0)).then(|| Entry::gap(now(), AuditAction::ProcessEnded, pid, lost))

@@ -1,4 +1,5 @@
-//! Names of approved tools for hosts that call them directly. They are part of the approvals, so that every process has the same.
+//! The names of approved tools for hosts that call them directly. They are stored with the approvals, so that every process uses the same
+//! names.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -11,9 +12,9 @@ use crate::text::variant_of;
 use crate::trust::document::{Approval, Approvals};
 
 impl Approvals {
-    /// Names the approved tools that have no names yet, those of earlier approvals first. A name that a tool has is kept until the tool is approved no
-    /// longer. A server and its variants share the names of their tools. The result depends on the approvals alone, so that the tools of a file without names get the same names in every process, until they are
-    /// written with the next change.
+    /// Gives names to the approved tools that have none yet, beginning with the earliest approval. A tool keeps its name as long as it is
+    /// approved. A server and its variants share the names of their tools. The result depends only on the approvals: if a file contains no
+    /// names, every process assigns the same ones, until the next change writes them.
     pub(in crate::trust) fn name_tools(&mut self) {
         self.servers.values_mut().filter(|approval| holds_others(approval)).for_each(|approval| forget_others(Arc::make_mut(approval)));
         let mut unnamed: Vec<_> = self.servers.iter().filter(|(_, approval)| approval.unnamed().next().is_some()).collect();
@@ -29,7 +30,7 @@ impl Approvals {
         let mut given: BTreeMap<String, Vec<(String, DirectNames)>> = BTreeMap::new();
         for (key, approval) in unnamed {
             let shared = shared_key(key);
-            // In the order of their names, so that the order of the server's list does not matter.
+            // Tools are named in the order of their raw names, so that the order of the server's list does not matter.
             let tools: BTreeSet<_> = approval.unnamed().collect();
             let mut names_of = |tool| known.entry((shared, tool)).or_insert_with(|| taken.assign(server_of_key(shared), tool)).clone();
             let named = tools.into_iter().map(|tool| (tool.to_owned(), names_of(tool)));
@@ -43,8 +44,8 @@ impl Approvals {
     }
 }
 
-/// Returns the key whose server gives the tools of an approval their names: that of the server of which this is a variant. An agent has one of them, and
-/// knows its tools by one name.
+/// Returns the key that determines the names of a server's tools. For a variant, this is the key of its base server. An agent uses only one
+/// of them, and calls its tools by the same names.
 fn shared_key(key: &str) -> &str {
     let server = server_of_key(key);
     variant_of(server).map_or(key, |base| &key[..key.len() - (server.len() - base.len())])
@@ -58,14 +59,14 @@ impl Approval {
     }
 }
 
-/// Returns whether an approval has names of tools that are approved no longer.
+/// Returns whether an approval contains names of tools that are no longer approved.
 fn holds_others(approval: &Approval) -> bool {
     let Some(manifest) = approval.manifest.as_ref().filter(|_| !approval.direct_names.is_empty()) else { return false };
     let tools: HashSet<_> = manifest.tools.iter().map(|tool| tool.name.as_str()).collect();
     approval.direct_names.keys().any(|tool| !tools.contains(tool.as_str()))
 }
 
-/// Forgets the names of tools that are approved no longer. While only the command of a server is approved, its tools keep their names.
+/// Removes the names of tools that are no longer approved. While only the command of a server is approved, its tools keep their names.
 fn forget_others(approval: &mut Approval) {
     let Some(manifest) = approval.manifest.as_ref().filter(|_| !approval.direct_names.is_empty()) else { return };
     let tools: HashSet<_> = manifest.tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -82,8 +83,8 @@ impl ApprovalStore {
         Ok(self.counting(&approvals, key).map(|approval| approval.direct_names.clone()).unwrap_or_default())
     }
 
-    /// Returns the keys of the servers and the raw names of the approved tools that have this name, in any style. Only a server and its variants share
-    /// names.
+    /// Returns the keys of the servers and the raw names of the approved tools that have this name, in any style. Only a server and its
+    /// variants share names.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE` if the approvals cannot be read.
@@ -150,7 +151,7 @@ mod tests {
         assert_eq!(store.tools_named("mcp_b_a_c").unwrap(), [("b".to_owned(), "a_c".to_owned())]);
         assert_eq!(store.tools_named(&second).unwrap(), [("b-a".to_owned(), "c".to_owned())]);
         assert_eq!(store.tools_named(&second.replace('_', "-")["mcp-".len()..]).unwrap(), [("b-a".to_owned(), "c".to_owned())]);
-        // In another process, and when either of them is approved again, also with another command or more tools.
+        // The names are the same in another process. They also stay when a server is approved again with another command or more tools.
         let elsewhere = open(folder.path());
         approve(&elsewhere, "b-a", "2", &["new", "c"]);
         approve(&elsewhere, "b", "2", &["a_c", "a-c"]);
@@ -172,7 +173,7 @@ mod tests {
         }
         assert_eq!(name(&store, "b@staging", "more"), "mcp_b_more");
         assert_ne!(name(&store, "b-a", "c"), "mcp_b_a_c");
-        // A server of a task is no variant.
+        // A server of a task is not a variant.
         approve(&store, "b@task-0f", "4", &["a_c"]);
         assert_eq!(name(&store, "b@task-0f", "a_c"), "mcp_b_task_0f_a_c");
         let named = |store: &ApprovalStore| store.tools_named("mcp_b_a_c").unwrap().into_iter().map(|(key, _)| key).collect::<Vec<_>>();

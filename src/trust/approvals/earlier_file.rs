@@ -1,5 +1,5 @@
-//! The file `approved-mcp.json`, in which earlier versions kept the approvals. A sound file moves into the store once, without a question. A damaged one
-//! approves nothing and is kept aside. Any other file is an error, and is never changed.
+//! The file `approved-mcp.json`, in which earlier versions kept the approvals. A sound file is moved into the store once, without asking a
+//! person. A damaged file approves nothing and is kept aside. Any other file is an error, and is never changed.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -15,13 +15,13 @@ use crate::store::MachineKey;
 use crate::trust::document::{Approvals, Content, read};
 
 pub(super) const FILE_NAME: &str = "approved-mcp.json";
-/// The name of the file after its approvals have moved.
+/// The name of the file after its approvals were moved.
 const MIGRATED: &str = "approved-mcp.json.migrated";
-/// The lock under which earlier versions changed the file.
+/// The lock that earlier versions held while they changed the file.
 const LOCK_NAME: &str = "approved-mcp.lock";
-/// Time to wait for another process that moves the file. A process that holds the lock for longer is hostile or was stopped.
+/// Maximum time to wait for another process that moves the file. A process that holds the lock for longer is hostile or was stopped.
 const LOCK_TIME: Duration = Duration::from_secs(10);
-/// Maximum number of damaged files that are kept within one second.
+/// Maximum number of damaged files that are kept from the same second.
 const KEPT_ASIDE: u32 = 100;
 /// Maximum size of the file. The manifests of any number of servers take less.
 const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
@@ -38,7 +38,7 @@ enum Progress {
 pub(super) struct EarlierFile {
     folder: PathBuf,
     on_incident: IncidentListener,
-    /// Locked while the file is moved. Once that is done, nobody waits here.
+    /// Locked while the file is moved. Once that is done, nobody waits for this lock.
     progress: Mutex<Progress>,
 }
 
@@ -47,7 +47,7 @@ impl EarlierFile {
         Self { folder: folder.to_owned(), on_incident, progress: Mutex::new(Progress::Open) }
     }
 
-    /// Moves the approvals of the file into the store, unless that is done.
+    /// Moves the approvals of the file into the store, unless this was already done.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE` for a file that cannot be read, or that this program did not write.
@@ -65,7 +65,7 @@ impl EarlierFile {
             return Ok(());
         }
         let _lock = files::lock_within(&self.folder.join(LOCK_NAME), LOCK_TIME).map_err(|error| self.failed(&error))?;
-        // Another process may have moved the file meanwhile.
+        // Another process may have moved the file in the meantime.
         match self.content(approvals.store.key())? {
             None => Ok(()),
             Some(Content::Foreign(problem)) => {
@@ -76,8 +76,8 @@ impl EarlierFile {
         }
     }
 
-    /// Takes over the approvals if the store has never had any. Otherwise the file is of an earlier time than the store, or was put back, and approves
-    /// nothing.
+    /// Moves the approvals into the store if the store has never had any. Otherwise the file is older than the store, or was restored, and
+    /// approves nothing.
     fn take_over(&self, earlier: Approvals, approvals: &ApprovalStore) -> Result<()> {
         let mut is_new = true;
         for kind in KINDS {
@@ -91,7 +91,8 @@ impl EarlierFile {
         }
         let migrated = self.folder.join(MIGRATED);
         match self.rename(&migrated) {
-            // A process that was killed between the two has moved the approvals already.
+            // The store may already contain these approvals: a process may have been killed after it moved them and before it renamed the
+            // file.
             Ok(()) => Ok(()),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 self.keep_aside("an approval file of an earlier version was put beside the store, which has approvals of its own")
@@ -100,7 +101,7 @@ impl EarlierFile {
         }
     }
 
-    /// Reads the file. `None` if there is no file.
+    /// Reads the file. Returns `None` if there is no file.
     fn content(&self, key: &MachineKey) -> Result<Option<Content>> {
         match files::read_own(&self.path(), MAX_FILE_BYTES) {
             Ok(bytes) => Ok(Some(read(&bytes, key))),
@@ -128,7 +129,7 @@ impl EarlierFile {
         Err(self.problem(&format!("{problem}, and the file cannot be renamed; move it away")))
     }
 
-    /// Renames the file, and overwrites none: a hard link fails if the name is taken.
+    /// Renames the file without overwriting another one: creating a hard link fails if the name is taken.
     fn rename(&self, name: &Path) -> io::Result<()> {
         fs::hard_link(self.path(), name)?;
         fs::remove_file(self.path())
@@ -165,7 +166,7 @@ mod tests {
         folder.path().join(FILE_NAME)
     }
 
-    /// Writes the file as an earlier version did, with an approval of the command of `a`.
+    /// Writes an approval file like an earlier version, with an approval of the command of server `a`.
     fn write_earlier(folder: &tempfile::TempDir) -> Vec<u8> {
         let approval = Approval {
             command_digest: "1".to_owned(),
@@ -201,7 +202,7 @@ mod tests {
         assert_eq!(fs::read(folder.path().join(MIGRATED)).unwrap(), bytes);
         store.revoke("a").unwrap();
         drop(store);
-        // The approval that was revoked since does not come back with the file.
+        // The approval that was revoked in the meantime is not restored by the file.
         fs::copy(folder.path().join(MIGRATED), path(&folder)).unwrap();
         let store = open_with(folder.path(), &incidents);
         assert_eq!(store.approval_status(&subject("1")).unwrap(), NEVER);
@@ -275,7 +276,7 @@ mod tests {
         let error = store.approval_status(&subject("1")).unwrap_err();
         assert!(error.code() == "ERR_APPROVAL_STORE" && error.in_full().contains("chmod 600"), "{error}");
         assert_eq!(fs::read(path(&folder)).unwrap(), bytes);
-        // A file that others can only read was written by its owner alone.
+        // Only the owner could write this file, so it is used even if others could read it.
         fs::set_permissions(path(&folder), fs::Permissions::from_mode(0o644)).unwrap();
         assert_eq!(store.approval_status(&subject("1")).unwrap(), ApprovalStatus::Command);
     }

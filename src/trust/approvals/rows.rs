@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::store::Rows;
 use crate::trust::document::{Approval, Approvals};
 
-/// Reads the approvals and the numbers of revocations. What was read from the `known` rows already is not read again.
+/// Converts rows to approvals and numbers of revocations. Rows that are the same as in `known_rows` are not parsed again.
 pub(super) fn parsed(
     [approvals, revocations]: &[impl Borrow<Rows>; 2],
     [known_rows, _]: &[Arc<Rows>; 2],
@@ -35,7 +35,7 @@ pub(super) fn parsed(
     Ok(Approvals { servers: servers.collect::<Result<_, _>>()?, revocations: revocations.collect::<Result<_, _>>()? })
 }
 
-/// Writes what differs from `before` into the rows.
+/// Writes the differences from `before` into the rows.
 pub(super) fn write_changed([approvals, revocations]: &mut [Rows; 2], before: &Approvals, after: &Approvals) -> Result<(), String> {
     approvals.retain(|key, _| after.servers.contains_key(key));
     for (key, approval) in &after.servers {

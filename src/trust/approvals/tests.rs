@@ -27,7 +27,7 @@ pub(super) fn open(folder: &Path) -> ApprovalStore {
     open_with(folder, &Arc::default())
 }
 
-/// Opens the approvals of a folder, and records what is reported.
+/// Opens the approvals of a folder, and collects the incidents that are reported.
 pub(super) fn open_with(folder: &Path, incidents: &Arc<Mutex<Vec<String>>>) -> ApprovalStore {
     let incidents = Arc::clone(incidents);
     let on_incident: IncidentListener = Arc::new(move |message| incidents.lock().push(message));
@@ -43,13 +43,13 @@ impl ApprovalStore {
         self.approve_command(subject, valid_for, &self.basis(&subject.key)?)
     }
 
-    /// Approves the command and the tools for a time.
+    /// Approves the command and the tools for a limited time.
     fn yes_to_tools_for(&self, valid_for: Option<Duration>) {
         let basis = self.yes_to_command(&subject("1"), valid_for).unwrap();
         self.approve_manifest(&subject("1"), manifest(), valid_for, &basis).unwrap();
     }
 
-    /// Approves the tools, and before that the command if it is not approved.
+    /// Approves the tools. If the command is not approved, approves it first.
     pub(super) fn yes_to_tools(&self, subject: &Subject, valid_for: Option<Duration>) -> Result<()> {
         let basis = match self.approval_status(subject)? {
             ApprovalStatus::Unapproved(_) => self.yes_to_command(subject, valid_for)?,
@@ -197,7 +197,7 @@ fn a_yes_that_waits_for_the_lock_and_a_revocation_of_the_same_process_leave_noth
     let basis = &store.basis("a").unwrap();
     std::thread::scope(|scope| {
         let yes = scope.spawn(move || store.approve_manifest(&subject("1"), manifest(), None, basis));
-        // The result does not depend on which of the two gets the lock first.
+        // The result is the same, whichever of the two takes the lock first.
         store.withhold("a");
         let revocation = scope.spawn(move || store.revoke("a"));
         drop(lock);
@@ -309,7 +309,7 @@ fn a_server_of_another_source_does_not_inherit_a_yes() {
         for other in sources.iter().filter(|other| *other != approved) {
             assert_eq!(store.approval_status(&of(other)).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
             assert!(store.approval(&other.key("a")).unwrap().is_none() && store.direct_names(&other.key("a")).unwrap().is_empty());
-            // Nor does its revocation touch the approval.
+            // The revocation of the other server does not affect this approval either.
             store.revoke(&other.key("a")).unwrap();
         }
         assert_eq!(store.approval_status(&of(approved)).unwrap(), ApprovalStatus::Full(manifest()));
@@ -322,7 +322,7 @@ fn a_revocation_that_cannot_be_recorded_says_so_and_holds_here_until_a_new_yes()
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     store.yes_to_tools(&subject("1"), None).unwrap();
-    // Another program changes the store, and does not come to an end.
+    // Another program changes the store and does not finish.
     let other = raw(folder.path());
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = store.revoke("a").unwrap_err();

@@ -1,4 +1,4 @@
-//! Hostile servers on a port.
+//! Hostile servers over HTTP.
 
 use hyperlight_mcp::Error;
 use hyperlight_mcp::client::{Era, Lease};
@@ -132,7 +132,7 @@ fn a_hundred_thousand_tools() {
     });
 }
 
-/// Deep, large, and too large; the neighbour goes on.
+/// Calls tools whose results are too deep, large, and too large, while the neighbour's calls continue.
 async fn results(flags: &[&str], bytes: usize, what: &str) {
     let setup = HostileSetup::new().await;
     let remote = Remote::start(&setup.test_folder, "hostile", flags);

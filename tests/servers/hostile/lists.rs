@@ -1,4 +1,4 @@
-//! Lists that are attacks.
+//! Lists with which a server attacks its client.
 
 use hyperlight_mcp::client::{ConnectionState, Era};
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! Servers that do what no server should. Each in a process of its own, beside a server that behaves: whose calls all succeed
-//! meanwhile, while the hostile call ends with an error that names what happened, memory keeps its level, and nothing is left running.
+//! Servers that behave as no server should. Each runs in a separate process, beside a server that behaves well. All calls of that neighbour
+//! succeed. The hostile call ends with an error that says what happened, the use of memory stays bounded, and nothing is left running.
 
 mod http;
 mod lists;
@@ -16,12 +16,12 @@ use crate::support::apart::Memory;
 use crate::support::calling::{CLOSE_LIMIT, call_for, connections, echoes, get, plain, wanted};
 use crate::support::{SilentObserver, TestFolder, scaled, within};
 
-/// Time that a hostile call may take.
+/// The time limit of a hostile call.
 const CALL_LIMIT: Duration = Duration::from_millis(400);
 /// Extra time that a flooded machine may need after a time-out.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// A hostile server's surroundings.
+/// The environment of a hostile server: a folder, connections, and the memory at the beginning.
 struct HostileSetup {
     test_folder: TestFolder,
     connections: Connections,
@@ -29,7 +29,7 @@ struct HostileSetup {
 }
 
 impl HostileSetup {
-    /// With a neighbour that behaves.
+    /// Creates the environment with a neighbour that behaves well.
     async fn new() -> Self {
         Self::watched(Arc::new(SilentObserver)).await
     }
@@ -53,13 +53,13 @@ impl HostileSetup {
         self.meanwhile(get(&self.connections, &wanted("hostile"), launch)).await
     }
 
-    /// A server of the older era.
+    /// Connects to a hostile server of the older protocol era.
     async fn hostile(&self, flags: &[&str]) -> Lease {
         let launch = self.launch(flags, Some(Era::Initialize));
         self.connect(launch).await.unwrap_or_else(|error| panic!("{flags:?}: {error}"))
     }
 
-    /// Why a server cannot be connected, which takes no longer than it may.
+    /// Returns the error of a server that cannot be connected. It must come within the time limit.
     async fn refusal(&self, flags: &[&str], era: Option<Era>, limit: Duration) -> Error {
         let command = self.test_folder.command("hostile", flags);
         let launch = Launch { era, ..self.test_folder.launch_command("hostile", command, limit) };
@@ -67,24 +67,24 @@ impl HostileSetup {
         let error = connecting.await.err().unwrap_or_else(|| panic!("{flags:?} was connected"));
         let left = self.test_folder.servers_running().into_iter().filter(|line| line.contains("log-hostile")).collect::<Vec<_>>();
         assert!(left.is_empty(), "{flags:?}: {left:?}");
-        // Its failures are not to be counted against the next one.
+        // The connection is closed, so that its failures do not count for the next server.
         self.connections.close("hostile").await;
         error
     }
 
-    /// A call that must end within its time, in whichever way.
+    /// Makes a call that must end within its time limit, with any outcome.
     async fn call(&self, lease: &Lease, tool: &str, arguments: Json) -> hyperlight_mcp::Result<Json> {
         let limit = scaled(CALL_LIMIT);
         let calling = call_for(lease, tool, arguments, limit);
         within(limit + scaled(SLACK), "the call's time-out", self.meanwhile(calling)).await
     }
 
-    /// A call that has no answer.
+    /// Makes a call that must fail, and returns the error.
     async fn fails(&self, lease: &Lease, tool: &str) -> Error {
         self.call(lease, tool, json!({})).await.expect_err("an error")
     }
 
-    /// The neighbour's calls go on while something happens, and all of them succeed.
+    /// Makes calls of the neighbour until a future completes. All of them must succeed.
     async fn meanwhile<T>(&self, what: impl Future<Output = T>) -> T {
         let neighbour = plain(&self.connections, &self.test_folder, "neighbour").await.unwrap();
         let mut what = std::pin::pin!(what);
@@ -101,12 +101,12 @@ impl HostileSetup {
         }
     }
 
-    /// Ends the hostile server; another may follow.
+    /// Ends the hostile server, so that another one can be started.
     async fn evict(&self) {
         within(scaled(CLOSE_LIMIT), "the hostile server's end", self.meanwhile(self.connections.close("hostile"))).await;
     }
 
-    /// The end of all: nothing runs any more, and nothing was kept.
+    /// Closes all connections. Checks that nothing runs any more and that the use of memory stayed bounded.
     async fn leave(self, what: &str) {
         let started = Instant::now();
         within(scaled(CLOSE_LIMIT), "close", self.connections.close_all()).await;

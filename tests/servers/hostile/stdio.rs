@@ -1,4 +1,4 @@
-//! Hostile processes.
+//! Hostile servers that are processes.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ fn floods_of_every_kind() {
         for kind in FLOODS {
             let hostile = setup.hostile(&["--flood", kind]).await;
             assert_eq!(setup.fails(&hostile, "hang").await.code(), "ERR_CALL_TIMEOUT", "{kind}");
-            // Between the drops, an answer may come through or not: in time it ends.
+            // An answer may or may not get through the flood, but the call ends in time.
             if let Err(error) = setup.call(&hostile, "empty", json!({})).await {
                 assert_eq!(error.code(), "ERR_CALL_TIMEOUT", "{kind}: {error}");
             }
@@ -44,11 +44,11 @@ fn of_a_flood_of_standard_error_so_many_lines_are_told_and_the_rest_is_summarise
         let launch = Launch { on_stderr, ..setup.launch(&["--flood", "stderr"], Some(Era::Initialize)) };
         let started = Instant::now();
         let hostile = setup.connect(launch).await.unwrap();
-        // Others' calls go on meanwhile: that is what `fails` looks at as well.
+        // The neighbour's calls continue. `fails` checks this too.
         assert_eq!(setup.fails(&hostile, "hang").await.code(), "ERR_CALL_TIMEOUT");
         drop(hostile);
         setup.evict().await;
-        // The end of a flood tells what was left out of it last.
+        // After the flood, the last line says how many lines were left out.
         let last = || told.lock().unwrap().last().cloned().filter(|line| line.starts_with('['));
         let last = until("the summary", last).await;
         assert!(last.contains("lines left out: the server writes more than"), "{last}");
@@ -71,7 +71,7 @@ fn none_of_a_calls_notices_is_missing_from_what_its_caller_is_told_and_counted_a
         for _ in 0..2 {
             let before = flood.told().len();
             call_by(&flood.caller(), &hostile, "progress", json!({ "steps": 5_000 })).await.unwrap();
-            // Looked at as soon as the outcome is known.
+            // The notices are counted as soon as the outcome of the call is known.
             let counted =
                 flood.told()[before..].iter().map(|notice| if let Notice::Dropped(count) = notice { *count } else { 1 }).sum::<u64>();
             assert_eq!(counted, 5_000);
@@ -191,7 +191,7 @@ fn servers_that_read_nothing_or_no_more() {
         assert_eq!(error.code(), "ERR_CONNECT_TIMEOUT", "{error}");
         let hostile = setup.hostile(&["--stop-reading"]).await;
         setup.meanwhile(call(&hostile, "empty", json!({}))).await.unwrap();
-        // Far more than a pipe and all queues on the way hold.
+        // This is far more data than a pipe and all queues can store.
         let calls = (0..100).map(|_| call_for(&hostile, "echo", json!({ "value": "x".repeat(100_000) }), scaled(CALL_LIMIT)));
         let ending = setup.meanwhile(futures::future::join_all(calls));
         for outcome in within(scaled(CALL_LIMIT * 8), "the calls' time-outs", ending).await {

@@ -1,4 +1,4 @@
-//! Tests of the life of connections: the queue for a free connection, idle time, pings, failures in a row.
+//! Tests of the life of connections: the queue for a free connection, idle time, pings, repeated failures.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ async fn the_connection_idle_for_longest_gives_way_and_all_are_told() {
     assert_eq!(evicted.await, "b for c");
     assert_eq!(connections.state("b"), ConnectionState::Closed(Closed::Evicted));
     drop(newcomer);
-    // Its state is gone: the run that uses it next is to be warned.
+    // The server's state is lost, so the next run that uses it must be warned.
     let back = plain(&connections, &test_folder, "b").await.unwrap();
     assert_eq!(back.origin(), LeaseOrigin::After(Closed::Evicted));
     assert_eq!(plain(&connections, &test_folder, "b").await.unwrap().origin(), LeaseOrigin::Shared);
@@ -105,7 +105,7 @@ async fn a_pinned_connection_gives_way_to_nobody() {
     }
     assert_eq!(connections.state("pinned"), ConnectionState::Connected);
     assert_eq!(test_folder.count("pinned", "exit"), 0);
-    // Alone it may hold up others, which are told so.
+    // A single connection may block others if it is in use. Their error says so.
     let _held = plain(&connections, &test_folder, "c").await.unwrap();
     let impatient = ConnectionRequest { patience: SOON, ..wanted("d") };
     let error = get(&connections, &impatient, test_folder.launch("d", &[])).await.err().unwrap();
@@ -130,7 +130,7 @@ async fn a_connection_that_nobody_uses_is_closed_and_comes_back() {
     let connections = connections(&test_folder, observer.clone(), 5);
     let wanted = ConnectionRequest { idle_timeout: Some(SOON), ..wanted("s") };
     let lease = get(&connections, &wanted, test_folder.launch("s", &[])).await.unwrap();
-    // Used for longer than that: it is not idle.
+    // The call takes longer than the idle time, but a connection in use is not idle.
     call(&lease, "sleep", json!({ "ms": 300 })).await.unwrap();
     echoes(&lease).await;
     assert_eq!(test_folder.count("s", "spawn"), 1);
@@ -187,7 +187,7 @@ async fn an_answer_that_was_written_before_the_servers_end_counts() {
         let answer = call(&lease, "crash_after", json!({ "ms": 0, "answer": true })).await.unwrap();
         assert_eq!(answer["content"][0]["text"], "will crash");
         drop(lease);
-        // Until its end is noticed, the next call would go to the one that is ending.
+        // Until the gateway notices the end, the next call would go to the process that is ending.
         state(&connections, "s", ConnectionState::Closed(Closed::Lost)).await;
     }
 }
@@ -222,7 +222,7 @@ async fn the_place_of_a_dead_server_is_taken_before_one_that_lives_gives_way() {
     }
 }
 
-// Failures in a row
+// Repeated failures
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_in_a_row_are_spaced_out_and_then_refused_until_a_person_resets_them() {
@@ -233,7 +233,7 @@ async fn failures_in_a_row_are_spaced_out_and_then_refused_until_a_person_resets
     for _ in 0..3 {
         assert_eq!(attempt().await.code(), "ERR_SERVER_EXITED");
     }
-    // 200 ms after the first failure, 400 ms after the second.
+    // The second attempt waits 200 ms, and the third one 400 ms.
     assert!(started.elapsed() >= Duration::from_millis(600), "{:?}", started.elapsed());
     for _ in 0..3 {
         let error = within(scaled(Duration::from_secs(1)), "the refusal", attempt()).await;
@@ -259,7 +259,7 @@ async fn a_crash_in_a_call_counts_as_no_failure_to_connect() {
     }
 }
 
-// Whoever gives up, and whoever is told to
+// Callers that give up or are stopped
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_nobody_waits_for_any_more_leaves_no_trace() {
@@ -331,12 +331,12 @@ async fn servers_and_grandchildren_that_ignore_their_end_are_ended_side_by_side(
     assert_eq!(test_folder.servers_running().len(), 8);
     within(scaled(CLOSE_LIMIT), "close", connections.close_all()).await;
     assert_eq!(test_folder.running(), [""; 0]);
-    // Nothing begins after the end.
+    // No connection can be opened after the end.
     assert_eq!(plain(&connections, &test_folder, "e").await.err().unwrap().code(), "ERR_CLOSED");
     assert_eq!(test_folder.running(), [""; 0]);
 }
 
-// A call's own time
+// The time limit of a call
 
 #[tokio::test(flavor = "multi_thread")]
 async fn progress_prolongs_a_call_and_no_progress_prolongs_it_for_ever() {

@@ -1,4 +1,4 @@
-//! A connection's life, and what becomes of calls whose server does not live to answer them.
+//! The life of a connection, and the outcome of calls whose server ends before it has answered them.
 
 mod connections;
 mod repeats;

@@ -1,4 +1,4 @@
-//! Calls that a gateway sends a second time, counted at the server.
+//! Calls that a gateway sends a second time. The server counts them.
 
 use hyperlight_mcp::gateway::CallOptions;
 use hyperlight_mcp::sandbox::Stop;
@@ -24,7 +24,7 @@ fn ledger_flag(test_folder: &TestFolder) -> [String; 2] {
     ["--ledger".to_owned(), test_folder.path("ledger").display().to_string()]
 }
 
-/// A gateway with one server, approved and enabled.
+/// Opens a gateway with one server, approved and enabled.
 async fn open(test_folder: &TestFolder, server: Json) -> Gateway {
     let gateway = Gateway::open(options(test_folder, &json!({ "one": server }))).unwrap();
     gateway.approve("one", None, None).await.unwrap();
@@ -83,7 +83,7 @@ async fn a_server_that_has_closed_its_input_but_still_runs_is_replaced_for_the_n
     let gateway = open(&test_folder, json!({ "command": FIXTURE, "args": arguments, "confirm": "never" })).await;
     let spawned = test_folder.count("one", "spawn");
     for number in 0..3 {
-        // No byte of the call has reached the old process, so a tool that must not be called twice is called as well.
+        // No byte of the call has reached the old process, so even a tool that must not be called twice is called again.
         let key = number.to_string();
         call(&gateway, "counted", json!({ "key": key })).await.unwrap();
         assert_eq!(counted(&test_folder, &key), 1);
@@ -114,7 +114,7 @@ async fn a_call_right_after_its_servers_death_is_counted_at_most_once() {
         let key = format!("after death {death}");
         let pid = call(&gateway, "pid", json!({})).await.unwrap()["structuredContent"]["pid"].clone();
         send(libc::SIGKILL, pid_of(&json!({ "pid": pid })));
-        // At once: whether the call finds the server dead or alive, it says so where it was not answered.
+        // The call is made immediately, so the server may or may not be known as dead. An error must mean that the call was not executed.
         match call(&gateway, "counted", json!({ "key": key })).await {
             Ok(_) => assert_eq!(counted(&test_folder, &key), 1),
             Err(error) => assert_eq!((error.code(), counted(&test_folder, &key)), ("ERR_SERVER_EXITED", 0), "{error}"),

@@ -1,4 +1,4 @@
-//! A model that is given the tools to manage servers, and tries to get further than it may.
+//! A model that has the tools to manage servers, and tries to get more rights than it may have.
 
 use hyperlight_mcp::agent::{AgentOptions, AgentTools};
 use hyperlight_mcp::registry::ServerState;
@@ -8,15 +8,16 @@ use serde_json::{Value as Json, json};
 use super::{EVIL, Model, OURS, SECRET, World, change};
 use crate::support::FIXTURE;
 
-/// What must become of an attempt.
+/// The required outcome of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Becomes {
     Refused,
-    /// A person sees it, and nothing runs.
+    /// A person sees the request, and nothing runs.
     Pending,
 }
 
-/// Asserts that no model has got anywhere: the operator's server is as it was, all others wait for a person, and nothing of them has run.
+/// Asserts that the model has gained nothing: the operator's server is unchanged, all other servers wait for a person, and none of them has
+/// run.
 fn assert_nothing_gained(world: &World, after: &str) {
     let all = world.gateway.servers().unwrap();
     let (ours, others): (Vec<_>, Vec<_>) = all.iter().partition(|status| status.name == OURS);
@@ -27,12 +28,12 @@ fn assert_nothing_gained(world: &World, after: &str) {
         let told = world.proposals(&status.name);
         assert!(!told.is_empty() && told.iter().all(|event| event["approved"] == false), "{after}: {} was not shown", status.name);
     }
-    // None hides behind the operator's.
+    // No other server comes after the operator's, where a person could overlook it.
     assert!(all.last().is_some_and(|status| status.name == OURS), "{after}");
     assert_eq!(world.starts(), 0, "{after}: something ran");
 }
 
-/// Attempts with `add_mcp_server`: the arguments, and what must become of them.
+/// Returns attempts with `add_mcp_server`: a name, the arguments, and the required outcome.
 fn additions(world: &World) -> Vec<(&'static str, Json, Becomes)> {
     use Becomes::{Pending, Refused};
     let with = |key: &str, value: Json| {
@@ -146,7 +147,7 @@ async fn a_model_touches_no_server_that_is_not_its_own() {
     }
     assert_eq!(json!(world.gateway.servers().unwrap()), before);
     assert_eq!(world.starts(), 0);
-    // Tools that the operator has not offered do not exist.
+    // Tools that the operator has not enabled do not exist.
     let plain = AgentTools::new(world.agent("plain"), None, AgentOptions::default()).unwrap();
     let answer = plain.execute("add_mcp_server", &world.entry("A", &[]), &Stop::new()).await.unwrap();
     assert_eq!(answer["error"]["code"], "ERR_UNKNOWN_TOOL", "{answer}");
@@ -160,19 +161,19 @@ async fn a_yes_is_for_what_was_shown_whatever_the_model_does_then() {
     let entry = world.entry("Files", &[]);
     let name = model.adds(entry.clone()).await;
     let files = name.as_str();
-    // A change between the request and the yes.
+    // The server changes between the request and the approval.
     let shown = world.gateway.approval_request(files).await.unwrap();
     model.calls("update_mcp_server", json!({ "server": files, "args": world.test_folder.arguments(EVIL, &["--env-dump"]) })).await;
     let error = world.gateway.approve(files, Some(shown.digest()), None).await.unwrap_err();
     assert_eq!((error.code(), world.starts()), ("ERR_DIGEST_CHANGED", 0));
-    // Another server in its place, between the request and the yes.
+    // Another server replaces it between the request and the approval.
     let shown = world.gateway.approval_request(files).await.unwrap();
     model.calls("remove_mcp_server", json!({ "server": files })).await;
     model.calls("add_mcp_server", entry.clone()).await;
     assert!(world.gateway.approve(files, Some(shown.digest()), None).await.is_err());
     assert_nothing_gained(&world, "an exchange before the yes");
 
-    // After the yes.
+    // The server changes after the approval.
     world.approve(files).await;
     model.calls("manage_mcp", json!({ "action": "enable", "server": files })).await;
     assert_eq!(model.reaches(files).await, "no error");
@@ -184,12 +185,12 @@ async fn a_yes_is_for_what_was_shown_whatever_the_model_does_then() {
         let answer = model.calls("update_mcp_server", update.clone()).await;
         assert_eq!((&answer["state"], model.reaches(files).await), (&json!("pending-approval"), "ERR_NOT_APPROVED"), "{update}");
     }
-    // The same again after a removal.
+    // The server is removed, and the same server is added again.
     model.calls("remove_mcp_server", json!({ "server": files })).await;
     let again = model.calls("add_mcp_server", entry).await;
     assert_eq!((&again["server"], &again["state"]), (&json!(files), &json!("pending-approval")));
     assert_eq!(model.reaches(files).await, "ERR_NOT_APPROVED");
-    // What a person has disabled stays so.
+    // A server that a person has disabled stays disabled.
     world.approve(files).await;
     world.gateway.disable(files).await.unwrap();
     model.calls("update_mcp_server", json!({ "server": files, "name": "Other" })).await;
@@ -206,7 +207,7 @@ async fn a_flood_of_proposals_ends() {
     let files = name.as_str();
     let mut refused = None;
     for number in 0..100 {
-        // Removing and adding again, and another agent of the same name, are no way around the limit.
+        // The limit also applies after a removal, and to another agent with the same name.
         let same = Model::of(world.agent("model"));
         let answer = same.calls("update_mcp_server", json!({ "server": files, "args": [number.to_string()] })).await;
         if answer["error"]["code"] == "ERR_TOO_MANY_PROPOSALS" {
@@ -218,7 +219,7 @@ async fn a_flood_of_proposals_ends() {
     model.calls("remove_mcp_server", json!({ "server": files })).await;
     let answer = model.calls("add_mcp_server", world.entry("Files", &[])).await;
     assert_eq!(answer["error"]["code"], "ERR_TOO_MANY_PROPOSALS", "{answer}");
-    // The agent's own code is limited in the number of its servers.
+    // For the agent's own code, the number of servers is limited.
     let agent = world.agent("coder");
     for number in 0..20 {
         agent.add_server(change(world.entry(&format!("Server {number}"), &[]))).await.unwrap();

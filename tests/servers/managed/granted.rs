@@ -1,4 +1,4 @@
-//! A server that an agent has added, in the hands of others: the operator grants it by name, and nothing else gives it away.
+//! A server that an agent has added, used by other agents: they can use it only if the operator grants it by name.
 
 use hyperlight_mcp::config::Item;
 
@@ -39,7 +39,7 @@ async fn what_an_agent_has_added_is_another_agents_only_by_a_grant_that_names_it
         let listed = agent.calls("list_mcp_servers", json!({})).await.to_string().contains("files");
         assert_eq!(listed, outcome == "no error", "{:?}", agent.agent.name());
     }
-    // A denial without the agent counts too, and a call that writes asks the caller's own person.
+    // A denial in a pattern without the agent's name applies too. A call that writes asks the person of its caller.
     let call = |tool: &'static str, arguments: Json| {
         let agent = named.agent.clone();
         async move {
@@ -50,7 +50,7 @@ async fn what_an_agent_has_added_is_another_agents_only_by_a_grant_that_names_it
     assert!(call("write_note", json!({ "text": "x" })).await.is_ok());
     let status = named.agent.servers().unwrap().into_iter().find(|status| status.name == "files").unwrap();
     assert_eq!((status.display_name, status.source.name.as_deref()), (None, Some("researcher")), "nobody approves a display name");
-    // It stays the owner's, and the operator's own runs do not get it.
+    // The server still belongs to its owner, and the operator's own runs cannot use it.
     assert_eq!(named.agent.remove_server("files").await.unwrap_err().code(), "ERR_OPERATOR_ONLY");
     assert_eq!(Model::of(world.gateway.clone().into()).reaches("files").await, "ERR_UNKNOWN_SERVER");
     for (agent, granted) in [("named", true), ("wide", false), ("researcher", true)] {
@@ -87,7 +87,7 @@ async fn a_granted_server_is_unknown_to_others_until_each_form_of_it_is_approved
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_gets_no_grant_of_others_by_the_name_of_what_it_adds() {
-    // A toolbox names a server that the config no longer has. An agent takes the name for its own.
+    // A toolbox names a server that the config no longer has. An agent then adds a server with this name.
     let world = World::open().await;
     set(&world, "wide", &["files/*"]);
     grant(&world, "reader", "wide");
@@ -100,7 +100,7 @@ async fn an_agent_gets_no_grant_of_others_by_the_name_of_what_it_adds() {
 async fn what_others_are_granted_is_approved_by_a_person_whatever_the_setting() {
     let world = World::with(TestFolder::new(), |options| options.require_approval = Some(false)).await;
     let owner = Model::of(world.agent("researcher"));
-    // A server that is removed and added again has the same name.
+    // If a server is removed and added again, it gets the same name.
     let name = owner.adds(world.entry("Files", &[])).await;
     owner.calls("remove_mcp_server", json!({ "server": name })).await;
     set(&world, "named", &[&format!("agent:researcher:{name}/*")]);

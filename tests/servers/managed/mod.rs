@@ -1,4 +1,4 @@
-//! Servers that agents add at run time, through the crate's own API: who may use them, and when.
+//! Tests of servers that agents add at run time, through the crate's own API: who may use them, and when.
 
 mod attacks;
 mod granted;
@@ -19,7 +19,7 @@ use crate::support::{FIXTURE, TestFolder, emulated, object};
 
 /// The server of the operator's config.
 const OURS: &str = "github";
-/// The name under which all servers of models log that they were started.
+/// The name under which all servers of models record their start.
 const EVIL: &str = "evil";
 const SECRET: &str = "correct-horse-battery";
 
@@ -80,12 +80,12 @@ impl World {
         self.test_folder.count(EVIL, "spawn")
     }
 
-    /// Returns an entry that would start the fixture.
+    /// Returns an entry that would start the fixture server.
     fn entry(&self, name: &str, more: &[&str]) -> Json {
         json!({ "name": name, "command": FIXTURE, "args": self.test_folder.arguments(EVIL, more) })
     }
 
-    /// Approves what is proposed, as a person does who has read both requests.
+    /// Approves the command and the tools of a server, like a person who has read both requests.
     async fn approve(&self, name: &str) {
         for _ in 0..2 {
             let request = self.gateway.approval_request(name).await.unwrap();
@@ -111,7 +111,7 @@ impl Callbacks for CallsAllowed {
     }
 }
 
-/// A model of an agent, with all tools that there are.
+/// A model of an agent, with all tools.
 struct Model {
     agent: Agent,
     tools: AgentTools,
@@ -132,7 +132,7 @@ impl Model {
         answer["server"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
 
-    /// Calls a tool of a server, and returns the code of the failure.
+    /// Calls a tool of a server. Returns the code of the error, or `no error`.
     async fn reaches(&self, server: &str) -> &'static str {
         let outcome = self.agent.call_tool(server, "pid", object(json!({})), CallOptions::default(), &Stop::new()).await;
         outcome.err().map_or("no error", |error| error.code())
@@ -149,7 +149,7 @@ async fn what_an_agent_adds_waits_for_a_person_and_is_for_this_agent_alone() {
         (status.display_name.as_deref(), json!(status.source)),
         (Some("My Café!"), json!({ "kind": "agent", "name": "researcher" }))
     );
-    // It comes first, for a person and for the model, and the event has what a person must see.
+    // The server comes first in the lists for a person and for the model. The event contains what a person must see.
     assert_eq!(world.gateway.servers().unwrap()[0].name, "my-cafe");
     assert_eq!(model.calls("list_mcp_servers", json!({})).await["servers"][0]["name"], "my-cafe");
     let told = world.proposals("my-cafe");
@@ -162,7 +162,7 @@ async fn what_an_agent_adds_waits_for_a_person_and_is_for_this_agent_alone() {
     assert_eq!(model.reaches("my-cafe").await, "ERR_NOT_ENABLED");
     assert_eq!(model.calls("manage_mcp", json!({ "action": "enable", "server": "my-cafe" })).await["usable"], true);
     assert_eq!(model.reaches("my-cafe").await, "no error");
-    // Nobody else, not even where a person enables it for all agents.
+    // Nobody else can use it, even if a person enables it for all agents.
     world.gateway.enable("my-cafe").unwrap();
     assert_eq!(other.reaches("my-cafe").await, "ERR_UNKNOWN_SERVER");
     let own = Model::of(world.gateway.clone().into());
@@ -198,7 +198,7 @@ async fn a_change_of_what_runs_is_asked_about_again_and_a_rename_is_not() {
     world.approve("files").await;
     assert_eq!(model.reaches("files").await, "no error");
 
-    // Names of variables are shown, and values never.
+    // Names of variables are shown, but never their values.
     let told = format!("{:?} {:?}", world.told.all("server-proposed"), world.gateway.server_info("files").unwrap());
     assert!(told.contains("TOKEN") && !told.contains(SECRET), "{told}");
 
@@ -224,7 +224,7 @@ async fn what_nobody_has_decided_is_told_at_each_start_and_a_decision_holds() {
     let model = Model::of(world.agent("researcher"));
     model.agent.enable_as("approved", hyperlight_mcp::registry::Decider::Model).unwrap();
     assert_eq!((model.reaches("approved").await, model.reaches("files").await), ("no error", "ERR_NOT_APPROVED"));
-    // The operator refuses by removing it.
+    // The operator refuses the server by removing it.
     world.gateway.remove_server("files").await.unwrap();
     let world = world.reopened(|_| {}).await;
     assert_eq!((world.state("files"), world.proposals("files").len()), (None, 0));
@@ -245,14 +245,14 @@ async fn without_approval_what_an_agent_adds_runs_and_what_it_changes_does_not()
     assert_eq!((model.reaches(files).await, world.proposals(files)[0]["approved"].as_bool()), ("no error", Some(true)));
     let changed = model.calls("update_mcp_server", json!({ "server": files, "env": { "A": "1" } })).await;
     assert_eq!((&changed["state"], model.reaches(files).await), (&json!("pending-approval"), "ERR_NOT_APPROVED"));
-    // A variable that loads code is a person's decision also here, and so is a server that does not start.
+    // Here too, a person must decide about a variable that loads code, and about a server that does not start.
     entry["env"] = json!({ "NODE_OPTIONS": "--import /tmp/evil.mjs" });
     entry["name"] = "Loader".into();
     assert_eq!(model.calls("add_mcp_server", entry).await["state"], "pending-approval");
     let broken = model.calls("add_mcp_server", json!({ "name": "Broken", "command": "/nowhere/at-all" })).await;
     assert_eq!((&broken["state"], &broken["approved"]), (&json!("pending-approval"), &json!(false)), "{broken}");
 
-    // Any other word means that a person must approve, and the option comes before the variable.
+    // With any other value, a person must approve. The option has priority over the variable.
     let world = world.reopened(by_variable("no")).await;
     let model = Model::of(world.agent("other"));
     assert_eq!(model.calls("add_mcp_server", world.entry("A", &[])).await["state"], "pending-approval");
@@ -277,7 +277,7 @@ async fn the_config_hides_a_server_of_its_name_and_the_agent_cannot_touch_it() {
     let world =
         world.reopened(|options| options.config = Some(json!({ "mcpServers": { OURS: ours.clone(), "files": ours.clone() } }))).await;
     let status = world.status("files").unwrap();
-    // The yes for the agent's server is not one for the config's.
+    // The approval of the agent's server is not valid for the server of the config.
     assert!(!status.approved && status.source.is_operators_config() && status.display_name.is_none());
     assert_eq!(json!(status.hides), json!([{ "kind": "agent", "name": "researcher" }]));
     world.gateway.approve("files", None, None).await.unwrap();
@@ -289,7 +289,7 @@ async fn the_config_hides_a_server_of_its_name_and_the_agent_cannot_touch_it() {
     world.gateway.close().await;
 }
 
-/// A person who reads each request, and says yes to some.
+/// A person who reads each request, and approves all or none of them.
 struct Reader {
     says: bool,
     read: std::sync::Mutex<Vec<String>>,

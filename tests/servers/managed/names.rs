@@ -1,4 +1,4 @@
-//! Names of servers that agents add: they tell nothing about servers of others, and take no name from them.
+//! The names of servers that agents add reveal nothing about the servers of others, and take no name from them.
 
 use hyperlight_mcp::config::SourceKind;
 
@@ -17,7 +17,7 @@ fn opened_with(servers: Json, more: impl FnOnce(&mut Json)) -> impl FnOnce(&mut 
     }
 }
 
-/// Returns all that a model hears if it asks about a server, by each tool, without the server's name.
+/// Returns all answers that a model gets about a server, from each tool, with the server's name removed.
 async fn heard(model: &Model, server: &str) -> Vec<String> {
     let mut heard = Vec::new();
     for action in ["info", "enable", "disable", "test", "propose", "approve"] {
@@ -57,7 +57,7 @@ async fn a_model_hears_of_a_server_that_it_is_not_granted_what_it_hears_of_none(
         assert!(world.status(name).is_some(), "{name}");
         assert_eq!(heard(&model, name).await, of_nobody, "{name}");
     }
-    // Of a server that it is granted, it hears who may change it.
+    // About a server that is granted to it, the model is told who may change it.
     for tool in ["update_mcp_server", "remove_mcp_server"] {
         let answer = model.calls(tool, json!({ "server": OURS })).await;
         assert_eq!(answer["error"]["code"], "ERR_OPERATOR_ONLY", "{tool}: {answer}");
@@ -83,7 +83,7 @@ async fn the_name_of_what_a_model_adds_depends_on_nobody_elses_servers() {
         for wish in WISHES {
             given.push(model.adds(world.entry(wish, &[])).await);
         }
-        // Its own servers differ by their names, and a name outlives a rename and a restart.
+        // The model's own servers get different names. A name stays the same after a change of the display name and after a restart.
         let again = model.adds(world.entry("payroll!", &[])).await;
         assert_ne!(again, given[0]);
         let answer = model.calls("update_mcp_server", json!({ "server": again, "name": "Wages" })).await;

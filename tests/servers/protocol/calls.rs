@@ -33,7 +33,7 @@ fn lines(notices: &[Notice]) -> Vec<u64> {
     notices.iter().filter_map(number).collect()
 }
 
-// What the server tells
+// Notifications of the server
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_thousand_signs_of_progress_arrive_in_their_order() {
@@ -103,7 +103,7 @@ async fn a_log_line_that_could_be_anybodys_reaches_no_caller() {
     assert_eq!((one.told().len(), other.told().len()), (0, 0));
 }
 
-// Who gives up
+// Calls that are cancelled
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_that_the_server_withdraws_is_asked_no_longer() {
@@ -138,7 +138,7 @@ async fn a_call_that_is_given_up_takes_its_question_with_it() {
     }
 }
 
-// Rounds of input, since 2026-07-28
+// Rounds of input (since 2026-07-28)
 
 fn calls(test_folder: &TestFolder, tool: &str) -> usize {
     test_folder.events("s").iter().filter(|entry| entry["method"] == "tools/call" && entry["name"] == tool).count()

@@ -1,4 +1,4 @@
-//! Tests of the start of a connection: the era that is tried, the time to decide on it, and that it is remembered.
+//! Tests of the beginning of a connection: the protocol era that is tried, the time for the decision, and that the era is remembered.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use hyperlight_mcp::client::{Connection, Era, Launch};
 use crate::support::calling::echoes;
 use crate::support::{TestFolder, scaled, told};
 
-/// Time that a server of the older era may cost if it does not say so.
+/// The time that a server of the older era may cost if it does not answer the probe.
 const BEGINNING: Duration = Duration::from_secs(3);
 
 fn unknown(test_folder: &TestFolder, flags: &[&str]) -> Launch {
@@ -55,7 +55,7 @@ async fn a_server_that_is_slower_than_the_probes_patience_is_still_connected() {
     ] {
         let test_folder = TestFolder::new();
         let connection = test_folder.open_launch(&unknown(&test_folder, &flags)).await.unwrap_or_else(|error| panic!("{flags:?}: {error}"));
-        // A server of both eras that is too slow is taken for an older one: both are right.
+        // A server of both eras that is too slow is taken for an older one. Both eras are correct for it.
         assert!(connection.era() == era || flags[1] == "both", "{flags:?}: {:?}", connection.era());
         echoes(&connection).await;
     }

@@ -1,4 +1,4 @@
-//! Streamable HTTP, through the client's own connections: sessions, streams, redirects, refusals.
+//! Tests of Streamable HTTP through the client's own connections: sessions, streams, redirects, refusals.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ fn ledger(test_folder: &TestFolder) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-// The beginning
+// The beginning of a connection
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_of_either_era_is_connected_without_a_long_wait() {
@@ -187,7 +187,7 @@ async fn progress_comes_in_its_order_over_streams_too() {
     }
 }
 
-// What is no answer
+// Answers that never end or are invalid
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_never_comes_costs_its_call_and_the_server_is_told() {
@@ -212,7 +212,7 @@ async fn an_answer_that_never_comes_costs_its_call_and_the_server_is_told() {
                 call_for(&connection, "empty", json!({}), patience()).await.unwrap_err()
             };
             assert_eq!(error.code(), code, "{flags:?}: {error}");
-            // What is not a call is answered as ever.
+            // Messages that are not calls are still answered.
             connection.ping().await.unwrap_or_else(|error| panic!("{flags:?}: {error}"));
             assert!(connection.is_live(), "{flags:?}");
         }

@@ -1,4 +1,4 @@
-//! Lists: in pages, without end, malformed, and changing.
+//! Tests of lists: in pages, endless, malformed, and changing.
 
 use std::sync::Arc;
 
@@ -56,19 +56,19 @@ async fn a_list_without_an_end_is_refused_and_the_server_ended() {
 async fn what_is_no_tool_is_left_out_and_the_others_stay() {
     for (flag, era) in ERAS {
         let mut whole = names(&TestFolder::new(), &["--era", flag], era).await;
-        // A tool without a schema is one: it takes any object.
+        // A tool without a schema is valid: it accepts any object.
         whole.push("no_input_schema".to_owned());
         assert_eq!(names(&TestFolder::new(), &["--era", flag, "--malformed-tools"], era).await, whole);
     }
 }
 
-/// A connection with somebody who looks after it.
+/// Opens a connection whose events are recorded.
 async fn kept(test_folder: &TestFolder, flags: &[&str], era: Era, observer: &Arc<RecordingObserver>) -> (Connections, Lease) {
     let connections = connections(test_folder, observer.clone(), 5);
     let launch = Launch { era: Some(era), ..test_folder.launch("s", flags) };
     let lease = get(&connections, &wanted("s"), launch).await.unwrap();
     if era == Era::Discover {
-        // It tells only those who have asked for it.
+        // The server notifies only clients that have subscribed, so this waits for the subscription.
         test_folder.logged("s", "request", |entry| entry["method"] == "subscriptions/listen").await;
     }
     (connections, lease)
@@ -104,7 +104,7 @@ async fn many_changes_at_once_are_read_once() {
         call(&lease, "rewrite", json!({ "tool": "echo", "description": "the last" })).await.unwrap();
         let is_last = |manifest: &Arc<Manifest>| manifest.tool("echo").is_some_and(|tool| tool.description.as_deref() == Some("the last"));
         until("the last change", || observer.manifests("s").pop().filter(is_last)).await;
-        // One reading is usual; on a machine that stands still in between there may be a second.
+        // The list is usually read once. On a machine that pauses in between, it may be read twice.
         assert!(lists(&test_folder) <= 3, "{flag}: {} readings of 51 changes", lists(&test_folder));
     }
 }
@@ -115,7 +115,7 @@ async fn a_server_that_changes_its_list_whenever_it_is_read_is_not_read_without_
         let (test_folder, observer) = (TestFolder::new(), RecordingObserver::new());
         let (connections, lease) = kept(&test_folder, &["--restless-tools", "--era", flag], era, &observer).await;
         if era == Era::Discover {
-            // The first list was told to nobody yet.
+            // No client was notified when the list was read first, so a change is announced here.
             call(&lease, "change_list", json!({ "kind": "tools" })).await.unwrap();
         }
         drop(lease);
@@ -144,7 +144,7 @@ async fn whoever_asks_for_the_manifest_after_a_change_gets_the_changed_one() {
     let test_folder = TestFolder::new();
     let connection = test_folder.open(&[]).await.unwrap();
     for number in 1..=5 {
-        // The announcement stands before the answer.
+        // The notification comes before the answer.
         let description = format!("number {number}");
         call(&connection, "rewrite", json!({ "tool": "echo", "description": description })).await.unwrap();
         for _ in 0..3 {

@@ -1,4 +1,5 @@
-//! The protocol, both eras, over stdio and HTTP: how a connection begins, what it lists, what it carries, and what it survives.
+//! Tests of the protocol, in both eras, over stdio and HTTP: the beginning of a connection, its lists, its messages, and the failures that
+//! it survives.
 
 mod calls;
 mod eras;

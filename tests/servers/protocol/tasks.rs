@@ -1,4 +1,4 @@
-//! Tasks, in both forms: followed to their end, and cancelled with their call.
+//! Tests of tasks in both forms: they are followed until their end, and cancelled with their call.
 
 use std::sync::Arc;
 use std::time::Duration;

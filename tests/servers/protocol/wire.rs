@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::calling::{call, call_for, echoes};
 use crate::support::{FIXTURE, TestFolder, patience, said, write_script};
 
-/// Limit of the nesting of a message's JSON.
+/// The maximum nesting of the JSON of a message.
 const DEPTH: usize = 128;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,7 +65,7 @@ async fn an_answer_to_a_request_that_nobody_made_ends_no_call_but_by_its_own_tim
 async fn json_is_read_as_deep_as_it_can_be_and_fails_its_call_at_once_where_it_is_deeper() {
     let test_folder = TestFolder::new();
     let connection = test_folder.open(&[]).await.unwrap();
-    // The message itself has three levels.
+    // The message itself adds three levels.
     let answer = call(&connection, "deep", json!({ "depth": DEPTH - 4 })).await.unwrap();
     assert_eq!(answer["structuredContent"]["deep"].to_string().matches('[').count(), DEPTH - 4);
     for depth in [DEPTH, 1_000, 100_000] {
@@ -91,7 +91,7 @@ async fn a_result_with_much_in_it_comes_through_whole() {
 async fn what_a_server_prints_is_not_taken_for_an_answer() {
     let test_folder = TestFolder::new();
     let (program, log) = (test_folder.path("server"), test_folder.path("log-s"));
-    // Everything that the fixture writes follows an object as some programs print them.
+    // Before each line of the fixture, the program prints an object in a form that some programs use.
     let fixture = format!("{FIXTURE} --log {}", log.display());
     write_script(
         &program,

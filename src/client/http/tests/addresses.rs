@@ -1,4 +1,4 @@
-//! Tests that a connection goes to the host that a person was shown.
+//! Tests that a connection goes to the same host that a person was shown.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::client::http::HttpTarget;
 use crate::client::http::target::Endpoint;
 use crate::config::{Address, Surroundings, parse_text, resolve_http};
 
-/// Parts of hostile addresses: forms that URL parsers read differently, and forms that look like a host.
+/// Parts of hostile addresses. URL parsers read some of them differently, and others look like a host.
 const PIECES: &[&str] = &[
     "https://",
     "http://",
@@ -83,13 +83,13 @@ fn text(most: usize) -> impl Strategy<Value = String> {
     vec(select(PIECES), 0..most).prop_map(|pieces| pieces.concat())
 }
 
-/// Makes hostile addresses. Many begin like a valid URL, because other addresses are nearly always refused.
+/// Generates hostile addresses. Many begin like a valid URL, because other addresses are nearly always refused.
 fn address() -> impl Strategy<Value = String> {
     (select(vec!["", "https://", "http://", "http${V}://", "${V}", "https://${V}", "https://good.example${V}", "https://${V}@"]), text(8))
         .prop_map(|(start, rest)| format!("{start}{rest}"))
 }
 
-/// Returns the scheme, host and port as a person reads them.
+/// Returns the scheme, host and port as a person reads them in the shown address.
 fn read(shown: &str) -> (String, String) {
     let (scheme, rest) = shown.split_once("://").unwrap();
     let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];

@@ -1,4 +1,4 @@
-//! Tests of the answers of servers.
+//! Tests of how answers of servers are handled.
 
 use serde_json::{Value as Json, json};
 
@@ -11,7 +11,7 @@ fn odd_result() -> Json {
     json!({ "content": [{ "type": "hologram", "x": [1, 2] }, { "type": "text", "text": "a", "extra": 1 }], "tools": [], "vendor": { "deep": null } })
 }
 
-/// Makes the calls `a` and `b`. The server answers one with JSON, and the other with a stream.
+/// Makes the calls `a` and `b`. The server answers one call with JSON, and the other call with a stream.
 async fn both_ways(result: Json) -> [Result<Json, String>; 2] {
     let server = Server::mcp(move |seen, nth| {
         let message = seen.result(&result);
@@ -75,7 +75,7 @@ async fn an_answer_that_is_none_fails_its_call_at_once_and_nothing_else() {
 async fn an_answer_of_another_kind_says_so() {
     let html = failure(|_| answer(200, &[("content-type", "text/html")], "<h1>Welcome</h1>")).await.to_string();
     assert!(html.contains("text/html") && html.contains("url"), "{html}");
-    // The case is kept as it was sent, because redaction would not find a secret in another case.
+    // The case is not changed, because redaction would not recognise a secret in another case.
     let cased = failure(|_| answer(200, &[("content-type", "Text/zQ8vN2kL5")], "x")).await.to_string();
     assert!(cased.contains("Text/zQ8vN2kL5"), "{cased}");
     let nameless = failure(|_| answer(200, &[], "{}")).await.to_string();
@@ -140,7 +140,7 @@ async fn an_error_of_the_server_is_its_own_whatever_the_status_and_id() {
                 let error = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32099, "message": "my own words" } });
                 Some(answer(status, &[("content-type", "application/json")], error.to_string()))
             }
-            // The server has no sessions, so its 404 does not mean a lost session.
+            // The server has no sessions, so a 404 from it does not report a lost session.
             "initialize" => Some(json_answer(&seen.result(&json!({
                 "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": { "name": "n", "version": "1" }
             })))),

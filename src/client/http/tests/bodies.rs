@@ -1,4 +1,4 @@
-//! Tests of the memory that many unfinished bodies take together.
+//! Tests of the total memory that many unfinished bodies use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const BODY: usize = 4 * MIB;
 const UNFINISHED_BYTES: usize = 8 * MIB;
 const BODIES: usize = 32;
 
-/// Bodies that stop before their end, and the number of bytes read of them.
+/// Bodies that stop before their end, and the number of bytes that were read from them.
 #[derive(Clone, Default)]
 struct Stalled {
     read: Arc<AtomicUsize>,
@@ -39,7 +39,8 @@ struct Stalled {
 type Reading = Fuse<BoxFuture<'static, ()>>;
 
 impl Stalled {
-    /// Starts bodies. Each sends `start`, then padding up to the given number of bytes, then waits until the end is due, and sends `end`.
+    /// Returns a body that sends `start`, then padding up to the given number of bytes. It then waits until the end is released, and
+    /// sends `end`.
     fn body(&self, start: &'static str, end: &'static str) -> Response {
         let (read, due) = (Arc::clone(&self.read), self.end.clone());
         let first = [start.as_bytes(), &vec![b'x'; PIECE - start.len()]].concat();
@@ -63,7 +64,7 @@ impl Stalled {
         counted.boxed().fuse()
     }
 
-    /// Returns the number of bytes read, once no more bytes arrive.
+    /// Waits until no more bytes are read, and returns the number of bytes that were read.
     async fn settled(&self, readings: &mut [Reading]) -> usize {
         loop {
             let before = (self.read.load(Ordering::Relaxed), self.done.load(Ordering::Relaxed));
@@ -79,8 +80,8 @@ impl Stalled {
         }
     }
 
-    /// Checks that all `readings` together take at most the budget, that a dropped one frees its share, and that all bodies are read in the
-    /// end.
+    /// Checks three things: all `readings` together use at most the budget, a dropped reading frees its share, and all bodies are read
+    /// completely in the end.
     async fn check(&self, mut readings: Vec<Reading>) {
         let most = UNFINISHED_BYTES + BODY + BODIES * (FREE_BYTES + PIECE);
         let held = self.settled(&mut readings).await;
@@ -117,7 +118,7 @@ async fn of_answers_that_do_not_end_no_more_is_held_than_there_is_room_for() {
 #[tokio::test]
 async fn of_events_that_do_not_end_no_more_is_held_than_there_is_room_for() {
     let message = (r#"data: {"jsonrpc":"2.0","id":7,"result":{"x":""#, "\"}}\n\n");
-    // The event's name is kept in addition to its data, and may be as long.
+    // The event's name is stored in addition to its data, and may be as long as the data.
     let kind = ("event: message\nevent: ", "\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n");
     for (start, end) in [message, kind] {
         let (client, stalled) = (client(), Stalled::default());

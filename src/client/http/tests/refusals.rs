@@ -1,4 +1,4 @@
-//! Tests with servers that refuse, redirect, or do not run.
+//! Tests with servers that refuse requests, redirect them, or are not running.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::client::inbound::owner::RequestOwner;
 
 const LATER: [(&str, &str); 1] = [("retry-after", "1")];
 
-/// Returns the failure of a connection that cannot be made.
+/// Tries to connect, and returns the failure.
 async fn refused(target: &HttpTarget, limits: HttpLimits) -> HttpFailure {
     let error = start(target, no_interceptor(), limits, ClientLifecycleMode::Initialize).await.expect_err("it is refused");
     failure_of_start(&error).unwrap_or_else(|| panic!("the error has no failure of the HTTP transport: {error}"))
@@ -54,7 +54,7 @@ async fn a_server_that_is_not_there_is_tried_three_times_and_nothing_was_sent() 
     assert!(started.elapsed() >= Duration::from_millis(30 + 60), "with growing delays");
 }
 
-/// Token source that hands out numbered tokens and counts challenges.
+/// Token source that returns numbered tokens and counts challenges.
 #[derive(Default)]
 struct Tokens {
     asked: AtomicUsize,
@@ -86,7 +86,7 @@ async fn a_server_that_comes_up_between_two_tries_is_reached() {
     struct Late(Mutex<Option<(std::net::SocketAddr, Option<Server>)>>, AtomicUsize);
     impl TokenSource for Late {
         fn token<'a>(&'a self, _: &'a RequestOwner) -> TokenFuture<'a, Option<SecretString>> {
-            // The token is requested before each attempt. The server starts at the second attempt.
+            // A token is requested before each attempt. The server starts before the second attempt.
             if self.1.fetch_add(1, Ordering::Relaxed) == 1
                 && let Some((address, server)) = &mut *self.0.lock()
             {
@@ -115,7 +115,7 @@ async fn a_call_whose_connection_breaks_is_never_sent_again() {
         let failure = client.failed_call().await;
         assert!(matches!(failure, HttpFailure::Interrupted { .. }) && !failure.never_acted_on(), "{failure}");
         assert_eq!(server.seen("tools/call").len(), calls, "the server saw it once");
-        // This request leaves an open connection. The next request uses the connection, and breaks.
+        // This request leaves an open connection. The next request uses the same connection, which then breaks.
         client.call("t").await.unwrap();
     }
     assert!(server.seen("tools/call").iter().any(|seen| seen.before > 0), "one request failed on a connection that had been used before");

@@ -1,4 +1,4 @@
-//! Tests of streams that break, never end, or bring too much.
+//! Tests of streams that break, never end, or carry too much data.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ async fn a_broken_stream_is_resumed_where_it_broke_off() {
             ])
         },
         |seen, _| match seen.header("last-event-id") {
-            // The first resumed stream ends regularly with a new event id. The second resumed stream brings the answer.
+            // The first resumed stream ends normally, with a new event id. The second resumed stream brings the answer.
             Some("again") => {
                 stream([data(&json!({ "jsonrpc": "2.0", "id": 1, "result": { "content": [], "resumed": true } })), Piece::End])
             }
@@ -173,7 +173,7 @@ async fn closing_ends_all_streams_and_sockets() {
     assert!(patiently(pending.await_response()).await.is_err());
     server.until_seen("DELETE").await;
     drop(client);
-    // The connections of the call, of the common stream, of the handshake and of the closing.
+    // The handshake, the call, the common stream and the closing used at least three connections.
     server.until_left(3).await;
 }
 

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// A string format of MCP's restricted schema. The server has to check any other format.
+/// A string format of MCP's restricted schema. Other formats are not checked here, but by the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Email,
@@ -36,7 +36,7 @@ impl Format {
     pub(super) fn fits(self, text: &str) -> bool {
         match self {
             Self::Email => is_email(text),
-            // The URL parser ignores whitespace and line ends, but a URI must not contain them.
+            // The URL parser ignores whitespace and line ends, but a URI must not contain any.
             Self::Uri => !text.contains(|next: char| next.is_whitespace() || next.is_control()) && url::Url::parse(text).is_ok(),
             Self::Date => is_date(text),
             Self::DateTime => is_date_time(text),
@@ -44,7 +44,7 @@ impl Format {
     }
 }
 
-/// Returns whether mail servers would accept the address. RFC 5322 allows more forms.
+/// Returns whether mail servers would accept the address. RFC 5322 allows more forms of addresses.
 fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else { return false };
     let is_atom = |next: char| !next.is_whitespace() && !next.is_control() && !"@()<>[]:;,\\\"".contains(next);

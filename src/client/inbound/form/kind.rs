@@ -11,7 +11,7 @@ use super::{check_structure, quoted};
 
 const MAX_CHOICES: usize = 2_000;
 const MAX_PATTERN_BYTES: usize = 1_024;
-/// Maximum memory of a compiled pattern. Matching takes time linear in the length of the text.
+/// Maximum memory in bytes of a compiled pattern. The time to match a text is linear in the length of the text.
 const MAX_COMPILED_BYTES: usize = 256 * 1024;
 /// Number of choices that an error message lists.
 const NAMED_CHOICES: usize = 10;
@@ -25,14 +25,14 @@ pub(super) enum Kind {
     Choices { choices: Choices, counts: Bounds },
 }
 
-/// Limits of the number of characters or of list items.
+/// Limits of a number of characters or list items.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     least: Option<u64>,
     most: Option<u64>,
 }
 
-/// The values that can be chosen.
+/// The values from which a person can choose.
 #[derive(Debug, Clone)]
 pub(super) struct Choices(Vec<String>);
 
@@ -66,7 +66,7 @@ impl Kind {
         }
     }
 
-    /// Checks a value. Returns a description of the problem if the value does not fit.
+    /// Checks a value. If the value does not fit the field, returns a description of the problem.
     pub(super) fn check(&self, value: &Json) -> Result<(), String> {
         match (self, value) {
             (Self::Text { lengths, format, pattern }, Json::String(text)) => {
@@ -130,7 +130,7 @@ impl Bounds {
     fn parse(fields: &Fields, least: &str, most: &str) -> Result<Self, String> {
         let bound = |key: &str| match fields.get(key) {
             None => Ok(None),
-            // JSON Schema treats 3.0 as the integer 3.
+            // JSON Schema treats the number 3.0 as the integer 3.
             Some(number) => whole(number).map(Some).ok_or_else(|| format!("has a \"{key}\" that is not a whole number of at least 0")),
         };
         Ok(Self { least: bound(least)?, most: bound(most)? })
@@ -147,7 +147,8 @@ impl Bounds {
 }
 
 impl Choices {
-    /// Reads the choices from `enum` or from the list of `{ const, title }` under `titled`. Titles (also `enumNames`) are not needed for the check.
+    /// Parses the choices from `enum`, or from the list of `{ const, title }` under the key `titled`. Titles (also `enumNames`) are
+    /// ignored, because the check does not need them.
     fn parse(fields: &Fields, titled: &str) -> Result<Option<Self>, String> {
         let (key, list) = match (fields.get("enum"), fields.get(titled)) {
             (Some(list), None) => ("enum", list),
@@ -180,7 +181,8 @@ impl Choices {
     }
 }
 
-/// Compiles a pattern. The server has to check a pattern that the regex engine does not support, for example one with look-around.
+/// Compiles a pattern. Returns `None` for a pattern that the regex engine does not support, for example one with look-around. The server
+/// has to check such a pattern.
 fn pattern(property: &Fields) -> Result<Option<Regex>, String> {
     let Some(pattern) = property.get("pattern") else { return Ok(None) };
     let pattern = pattern.as_str().ok_or("has a \"pattern\" that is not a string")?;
@@ -200,12 +202,12 @@ fn whole(json: &Json) -> Option<u64> {
     json.as_u64().or_else(|| json.as_f64().and_then(float).map(|number| number as u64))
 }
 
-/// Returns whether JSON Schema treats a number as an integer. It does so for 1.0.
+/// Returns whether JSON Schema treats a number as an integer. For example, 1.0 is an integer.
 fn is_integer(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|number| number.fract() == 0.0)
 }
 
-/// Compares two numbers. Integers are compared exactly, because `f64` cannot hold all of them.
+/// Compares two numbers. Integers are compared exactly, because `f64` cannot represent all of them.
 fn compare(one: &Number, other: &Number) -> Ordering {
     let exact = |number: &Number| number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
     if let (Some(one), Some(other)) = (exact(one), exact(other)) {

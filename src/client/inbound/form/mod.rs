@@ -1,7 +1,7 @@
 //! Elicitation forms: parses the fields that a server requests, and checks an answer. All sizes are limited. This module does no I/O.
 //!
-//! MCP 2025-11-25 restricts `requestedSchema` to a flat object of primitive fields. A schema of another form is refused before a person is
-//! asked. Defaults are added to the answer for missing fields, and the answer is checked before it is sent to the server.
+//! MCP 2025-11-25 restricts `requestedSchema` to a flat object of primitive fields. Any other schema is refused before a person is asked.
+//! If the answer lacks fields, their defaults are added. The answer is checked before it is sent to the server.
 
 mod formats;
 mod kind;
@@ -15,12 +15,12 @@ use serde_json::{Map, Value as Json};
 
 use self::kind::Kind;
 
-/// Maximum length of a schema as JSON. A larger form could not be shown to a person.
+/// Maximum length in bytes of a schema as JSON. A larger form could not be shown to a person.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 const MAX_FIELDS: usize = 200;
-/// Maximum length of a name that an error message quotes.
+/// Maximum length in bytes of a name that an error message quotes.
 const MAX_NAME_BYTES: usize = 80;
-/// Keywords that make a schema more than a flat list of fields. Other unknown keywords are annotations.
+/// Keywords with which a schema is more than a flat list of fields. Other unknown keywords are annotations.
 const STRUCTURE: [&str; 14] = [
     "$ref",
     "$dynamicRef",
@@ -38,7 +38,7 @@ const STRUCTURE: [&str; 14] = [
     "prefixItems",
 ];
 
-/// A form as a server's `requestedSchema` describes it.
+/// A form that a server's `requestedSchema` describes.
 ///
 /// ```
 /// use hyperlight_mcp::client::Form;
@@ -64,14 +64,14 @@ struct Field {
     name: String,
     required: bool,
     kind: Kind,
-    /// The default value. `None` if the field has none, or its own limits do not allow the default.
+    /// The default value. `None` if the field has no default, or its own limits do not allow the default.
     default: Option<Json>,
 }
 
 /// A problem with one field of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormProblem {
-    /// The field's raw name. Empty if the answer as a whole is wrong.
+    /// Raw name of the field. It is empty if the problem concerns the whole answer.
     pub field: String,
     pub problem: String,
 }
@@ -86,10 +86,10 @@ impl fmt::Display for FormProblem {
 }
 
 impl Form {
-    /// Reads a `requestedSchema`.
+    /// Parses a `requestedSchema`.
     ///
     /// # Errors
-    /// The reason why the schema does not have MCP's restricted form or is too large. The elicitation has to be refused for this reason.
+    /// The reason why the schema is too large or does not have MCP's restricted form. The elicitation must then be refused.
     pub fn parse(schema: &Json) -> Result<Self, String> {
         if !is_within(schema, MAX_SCHEMA_BYTES) {
             return Err(format!("the form's schema has more than {MAX_SCHEMA_BYTES} bytes"));
@@ -111,13 +111,13 @@ impl Form {
         Ok(Self { fields: properties.iter().map(field).collect::<Result<_, _>>()? })
     }
 
-    /// Returns the value that is sent for a field that is missing in the answer.
+    /// Returns the default value of a field. It is sent if the answer lacks the field.
     #[must_use]
     pub fn default_of(&self, name: &str) -> Option<&Json> {
         self.fields.iter().find(|field| field.name == name)?.default.as_ref()
     }
 
-    /// Returns the content to send: the values of the answer in the form's order, with defaults for missing fields.
+    /// Returns the content to send. It consists of the answer's values in the form's order, and of defaults for missing fields.
     ///
     /// # Errors
     /// All problems of the answer.
@@ -178,13 +178,13 @@ fn check_structure(schema: &Map<String, Json>, what: &str) -> Result<(), String>
     }
 }
 
-/// Quotes a server's name for a message, so that control characters in it cannot affect a terminal.
+/// Quotes a name that the server chose. Control characters in it then cannot affect a terminal.
 fn quoted(name: &str) -> String {
-    // A long name is not cut, because a cut within a secret would keep the redactor from finding it.
+    // A long name is not cut. A cut could split a secret, and the redactor would not recognise the remaining part.
     if name.len() > MAX_NAME_BYTES { format!("a name of {} bytes", name.len()) } else { format!("{name:?}") }
 }
 
-/// Returns whether the JSON text has at most `limit` bytes. Stops counting at the limit.
+/// Returns whether the JSON text has at most `limit` bytes. Stops writing at the limit.
 fn is_within(json: &Json, limit: usize) -> bool {
     struct Left(usize);
     impl std::io::Write for Left {

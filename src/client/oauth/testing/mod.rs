@@ -1,5 +1,5 @@
-//! A small MCP server and its authorization server for tests, with real sockets, PKCE, token rotation and signatures. [`Rules`] sets their
-//! wrong behaviour. The module also has a test browser and a test transport.
+//! A small MCP server and its authorization server for tests, with real sockets, PKCE, token rotation and signatures. [`Rules`] defines
+//! how they deviate from correct behaviour. The module also contains a test browser and a test transport.
 
 mod wire;
 
@@ -20,35 +20,35 @@ use wire::{Query, Seen};
 
 use super::assertion::tests::parts;
 
-/// Behaviour of the two servers.
+/// Rules that define the behaviour of the two servers.
 pub(crate) struct Rules {
-    /// `WWW-Authenticate` of a 401.
+    /// Value of `WWW-Authenticate` in an answer with status 401.
     pub(crate) challenge: String,
-    /// Published documents, by path.
+    /// Published documents, keyed by path.
     pub(crate) documents: BTreeMap<String, Json>,
-    /// Answers of other kinds, by path.
+    /// Other answers, keyed by path.
     pub(crate) pages: BTreeMap<String, Page>,
-    /// `iss` of each answer to a browser.
+    /// Value of `iss` in each answer to a browser.
     pub(crate) issuer: Option<String>,
     pub(crate) lifetime: Option<u64>,
     pub(crate) gives_refresh: bool,
-    /// Scopes that are granted in place of the requested scopes.
+    /// Scopes that are granted instead of the requested scopes.
     pub(crate) grants: Option<String>,
-    /// Scopes that a call of the server needs.
+    /// Scopes that a call to the server needs.
     pub(crate) needs: Vec<String>,
-    /// True if all tokens are refused.
+    /// True if the server refuses all tokens.
     pub(crate) refuses_all: bool,
-    /// Error that the browser brings if the person does not consent.
+    /// Error in the redirect URL if the person does not consent.
     pub(crate) person_says: Option<&'static str>,
-    /// Errors of the token endpoint, by grant.
+    /// Errors of the token endpoint, keyed by grant type.
     pub(crate) refusals: BTreeMap<&'static str, (u16, Json)>,
-    /// Secret of each client that is registered here.
+    /// Secret that each client gets when it is registered here.
     pub(crate) registered_secret: Option<&'static str>,
-    /// True if each refusal repeats the whole request, as some careless servers do.
+    /// True if each refusal repeats the whole request. Some careless servers do this.
     pub(crate) echoes: bool,
-    /// Known clients, with their secrets.
+    /// Clients that the authorization server knows, with their secrets.
     pub(crate) clients: BTreeMap<String, Option<String>>,
-    /// The public key of clients that sign.
+    /// The public key of clients that sign assertions.
     pub(crate) public_key: Option<Vec<u8>>,
 }
 
@@ -56,15 +56,15 @@ pub(crate) struct Rules {
 #[derive(Default)]
 struct Given {
     count: usize,
-    /// Challenge, client, redirect URI and scopes, by code.
+    /// Challenge, client, redirect URI and scopes, keyed by code.
     codes: BTreeMap<String, (String, String, String, String)>,
-    /// Scopes, by access token.
+    /// Scopes, keyed by access token.
     tokens: BTreeMap<String, BTreeSet<String>>,
-    /// Scopes, by refresh token that was not used yet.
+    /// Scopes, keyed by refresh token. A refresh token that was used is removed.
     refreshes: BTreeMap<String, String>,
 }
 
-/// An MCP server and an authorization server on one port.
+/// An MCP server and an authorization server on the same port.
 pub(crate) struct World {
     pub(crate) base: String,
     rules: Mutex<Rules>,
@@ -113,7 +113,7 @@ impl World {
         change(&mut self.rules.lock());
     }
 
-    /// Changes the authorization server's metadata.
+    /// Sets one field of the authorization server's metadata.
     pub(crate) fn describe(&self, key: &str, value: Json) {
         self.set(|rules| rules.documents.get_mut("/.well-known/oauth-authorization-server").unwrap()[key] = value);
     }
@@ -133,12 +133,12 @@ impl World {
         given.codes.keys().chain(given.tokens.keys()).chain(given.refreshes.keys()).cloned().collect()
     }
 
-    /// Returns the requests to a path, each with the parameters of its query and form.
+    /// Returns the requests to a path. Each request is given as the parameters of its query and form.
     pub(crate) fn seen(&self, path: &str) -> Vec<Query> {
         self.seen.lock().iter().filter(|seen| seen.path == path).map(|seen| seen.query.clone()).collect()
     }
 
-    /// Returns the requests to the token endpoint with one grant type.
+    /// Returns the requests to the token endpoint with this grant type.
     pub(crate) fn asked(&self, grant: &str) -> Vec<Query> {
         self.seen("/token").into_iter().filter(|query| query.get("grant_type").is_some_and(|known| known == grant)).collect()
     }
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// Makes the answer of the authorization page. The person always consents, or always refuses.
+    /// Makes the answer of the authorization page. According to the rules, the person either always consents or always refuses.
     fn page(&self, rules: &Rules, seen: &Seen) -> Page {
         let mut given = self.given.lock();
         let get = |key: &str| seen.query.get(key).cloned().unwrap_or_default();
@@ -250,7 +250,7 @@ impl World {
     }
 }
 
-/// Returns the client that sent the request, if its authentication is valid.
+/// Returns the client that sent the request. Returns `None` if the client's authentication is not valid.
 fn client_of(rules: &Rules, seen: &Seen) -> Option<String> {
     let get = |key: &str| seen.query.get(key).cloned();
     if let Some(assertion) = get("client_assertion") {

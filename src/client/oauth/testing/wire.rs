@@ -1,4 +1,4 @@
-//! A minimal HTTP/1.1 server and client for tests, with one request for each connection.
+//! A minimal HTTP/1.1 server and client for tests. Each connection carries one request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ async fn answer(mut stream: TcpStream, world: Arc<World>) -> Option<()> {
     stream.shutdown().await.ok()
 }
 
-/// Reads the head and the body of a message.
+/// Reads a message. Returns its head and its body.
 async fn message(stream: &mut TcpStream, is_request: bool) -> Option<(String, String)> {
     let mut text = Vec::new();
     let mut chunk = [0; 4096];
@@ -108,7 +108,7 @@ fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     head.lines().filter_map(|line| line.split_once(": ")).find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// Sends a GET request like a browser or a transport.
+/// Sends a GET request as a browser or a transport would.
 pub(crate) async fn fetch(url: &str, token: Option<&str>) -> Option<Page> {
     let url = Url::parse(url).unwrap();
     let mut stream = TcpStream::connect((url.host_str().unwrap(), url.port().unwrap())).await.ok()?;

@@ -1,4 +1,4 @@
-//! Tests of finding the authorization server, and of refusing a wrong one.
+//! Tests that the authorization server is found, and that a wrong one is refused.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ async fn is_authorized(world: &World) {
     assert_eq!(agent.prompts(), 1);
 }
 
-/// Returns the error of a call that must fail before a person is asked.
+/// Makes a call that must fail before a person is asked, and returns its error.
 async fn is_refused(world: &World) -> String {
     let agent = Agent::new(Person::Opens);
     let error = refusal(world, &agent.oauth(world, settings())).await;

@@ -1,4 +1,4 @@
-//! Forgetting wins over all that began before it, in whichever process.
+//! Tests that forgetting the tokens has precedence over all work that began before, in any process.
 
 use super::super::generation::Stored;
 use super::secrets::kept;

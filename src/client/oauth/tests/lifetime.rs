@@ -4,7 +4,7 @@ use super::super::testing::Page;
 use super::*;
 use serde_json::json;
 
-/// Makes a world, and an agent whose person has authorized once.
+/// Makes a world, and an agent whose person has already authorized once.
 async fn authorized() -> (Arc<World>, Arc<Agent>, Arc<Connected>) {
     let world = World::new().await;
     let agent = Agent::new(Person::Opens);

@@ -1,4 +1,4 @@
-//! Tests of grants without a person: the client's own credentials.
+//! Tests of grants without a person, in which the client uses its own credentials.
 
 use serde_json::json;
 
@@ -103,7 +103,8 @@ async fn no_server_gets_more_scopes_than_at_first_without_a_person() {
     let error = refusal(&world, &oauth).await;
     assert_eq!((error.code(), world.asked("client_credentials").len()), ("ERR_AUTHORIZATION_FAILED", 1), "{error}");
     assert!(error.to_string().contains("admin") && error.to_string().contains("oauth.scopes"), "{error}");
-    // A server that names more scopes once its first token is refused gets no more either, nor one whose authorization server grants more.
+    // The server lists more scopes after its first token was refused, and the authorization server grants more. Still no further scopes
+    // are requested.
     world.set(|rules| {
         rules.needs.clear();
         rules.challenge.push_str(", scope=\"admin\"");

@@ -1,4 +1,4 @@
-//! Tests of OAuth with a real authorization server, in the way in which the HTTP transport uses it.
+//! Tests of OAuth with a real authorization server. They use OAuth in the same way as the HTTP transport.
 
 mod discovery;
 mod forgetting;
@@ -26,36 +26,36 @@ use crate::client::inbound::notification::Notice;
 use crate::client::inbound::owner::RequestOwner;
 use crate::error::{Error, Result};
 
-/// Behaviour of the person at the browser.
+/// The behaviour of the person at the browser.
 #[derive(Clone)]
 enum Person {
     /// The person opens the page, and the browser is redirected to this machine.
     Opens,
-    /// The person opens the page on another machine, and pastes the URL to which the browser was redirected.
+    /// The person opens the page on another machine. They then paste the URL to which the browser was redirected.
     Pastes,
-    /// The person pastes this text instead of the URL.
+    /// The person always pastes this text instead of the URL.
     PastesAlways(String),
     /// The person never answers.
     Sleeps,
-    /// The agent's callback has returned, and the person is still at the page.
+    /// The agent's callback has returned, but the person is still on the page.
     Reads,
 }
 
-/// An agent with its state folder, a person, and a clock.
+/// An agent, with a state folder, a person, and a clock.
 struct Agent {
     folder: tempfile::TempDir,
     store: TokenStore,
     person: Mutex<Option<Person>>,
     prompts: Mutex<Vec<AuthorizationPrompt>>,
-    /// The person's answer to the question about an issuer. `None` if nobody can be asked.
+    /// The person's answer to a question about an issuer. `None` if nobody can be asked.
     confirms: Mutex<Option<bool>>,
     issuers: Mutex<Vec<IssuerPrompt>>,
     told: Mutex<Vec<String>>,
-    /// True where another process forgets the tokens as soon as a new one has come, before it can be stored.
+    /// True if another process forgets the tokens as soon as a new token has arrived, before the token can be stored.
     forgets_when_told: AtomicBool,
-    /// True once the approval of the server was revoked.
+    /// True once the server's approval was revoked.
     is_revoked: AtomicBool,
-    /// Number of pauses of the agent's clocks that have not ended.
+    /// Number of current pauses of the agent's clocks.
     pauses: AtomicUsize,
     /// Number of seconds that have passed.
     clock: AtomicU64,
@@ -89,7 +89,7 @@ impl Agent {
         *self.person.lock() = Some(person);
     }
 
-    /// Sets the person's answer about an issuer. Connections made after this use it.
+    /// Sets the person's answer to a question about an issuer. It is used by connections that are made later.
     fn confirms(&self, answer: impl Into<Option<bool>>) {
         *self.confirms.lock() = answer.into();
     }
@@ -98,7 +98,7 @@ impl Agent {
         self.clock.fetch_add(seconds, Ordering::SeqCst);
     }
 
-    /// The store as another process opens it.
+    /// Returns the store in the form in which another process would open it.
     fn other_process(&self) -> TokenStore {
         TokenStore::new(self.folder.path().join("tokens"))
     }
@@ -107,7 +107,7 @@ impl Agent {
         self.prompts.lock().len()
     }
 
-    /// Makes another connection of the same program, whose requests this agent owns.
+    /// Makes another connection in the same program. This agent owns its requests.
     fn oauth(self: &Arc<Self>, world: &World, settings: OAuthSettings) -> Arc<Connected> {
         self.oauth_at(&world.url(), settings)
     }
@@ -134,7 +134,7 @@ impl Agent {
         Arc::new(Connected { oauth, owner: self.owner() })
     }
 
-    /// Makes the owner of requests: this agent, with the callbacks that it has now.
+    /// Makes an owner of requests: this agent, with its current callbacks.
     fn owner(self: &Arc<Self>) -> RequestOwner {
         let (can_authorize, can_confirm) = (self.person.lock().is_some(), self.confirms.lock().is_some());
         RequestOwner::new(Arc::new(Owner { agent: Arc::clone(self), can_authorize, can_confirm }), None)
@@ -149,7 +149,7 @@ struct Connected {
 }
 
 impl Connected {
-    /// The same connection, for requests of another agent.
+    /// Returns the same connection with another agent as the owner of its requests.
     fn used_by(&self, agent: &Arc<Agent>) -> Self {
         Self { oauth: Arc::clone(&self.oauth), owner: agent.owner() }
     }
@@ -242,7 +242,8 @@ async fn answer(agent: Arc<Agent>, prompt: AuthorizationPrompt) -> Result<Option
     }
 }
 
-/// Calls like the transport: gets a token, sends the request, and sends it again after each challenge that was answered.
+/// Makes a call as the transport does: gets a token, sends the request, and sends the request again after each challenge for which there
+/// is a new token.
 async fn call(world: &World, oauth: &Connected) -> Result<u16> {
     for _ in 0..8 {
         let token = oauth.token().await?;
@@ -274,7 +275,7 @@ fn scopes_of(query: &std::collections::BTreeMap<String, String>) -> Vec<&str> {
     query.get("scope").map(|scopes| scopes.split(' ').collect()).unwrap_or_default()
 }
 
-/// Makes several calls at the same time, and returns the number of successful ones.
+/// Makes several calls at the same time. Returns how many were successful.
 async fn calls_at_once(world: &Arc<World>, oauth: &Arc<Connected>, count: usize) -> usize {
     let through = Arc::new(AtomicUsize::new(0));
     let call = |_| {

@@ -1,9 +1,10 @@
-//! Each request asks its own owner, whose clocks pause, and nobody once the server is no longer approved.
+//! Tests that each request asks its own owner and pauses the owner's clocks, and that nobody is asked once the server is no longer
+//! approved.
 
 use super::secrets::kept;
 use super::*;
 
-/// Opens the page that an agent was shown last, and brings the answer to this machine's listener.
+/// Opens the page that was last shown to an agent, and sends the answer to this machine's listener.
 async fn goes_back(agent: &Agent) {
     let page = agent.prompts.lock().last().unwrap().url.clone();
     let back = fetch(&page, None).await.unwrap().get("Location").unwrap().to_owned();
@@ -28,7 +29,7 @@ async fn clocks_pause_until_the_person_is_back_even_if_the_callback_has_returned
     let oauth = agent.oauth(&world, settings());
     let (first, second) = (calling(&world, Arc::clone(&oauth)), calling(&world, Arc::new(oauth.used_by(&other))));
     until(|| agent.pauses.load(Ordering::SeqCst) == 1 && other.pauses.load(Ordering::SeqCst) == 1).await;
-    // The callback has long returned when both calls have been polled again and again.
+    // After both calls have been polled many times, the callback has certainly returned.
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
@@ -56,7 +57,7 @@ async fn who_connected_with_a_kept_token_and_nobody_to_ask_keeps_no_other_from_b
     let (nobody, somebody) = (Agent::new(None), Agent::new(Person::Opens));
     let oauth = nobody.oauth(&world, settings());
     let other = oauth.used_by(&somebody);
-    // Both wait for the same token task at first, which is the first one's.
+    // At first, both calls wait for the same token task. It belongs to the first call's owner.
     let (alone, asked) = tokio::join!(oauth.challenged(401, "Bearer", None), other.challenged(401, "Bearer", None));
     assert_eq!(alone.unwrap_err().code(), "ERR_AUTHORIZATION_REQUIRED");
     assert!(asked.unwrap() && somebody.prompts() == 1);
@@ -99,7 +100,7 @@ async fn a_login_that_outlives_the_approval_requests_and_stores_nothing() {
     goes_back(&agent).await;
     assert_eq!(login.await.unwrap().unwrap_err().code(), "ERR_NOT_APPROVED");
     assert!(world.seen("/token").is_empty() && kept(&agent).is_empty());
-    // Nobody has said no: once approved again, the person is asked at once.
+    // The person has not refused. So the person is asked immediately after the server is approved again.
     agent.is_revoked.store(false, Ordering::SeqCst);
     agent.set_person(Person::Opens);
     assert_eq!(call(&world, &oauth).await.unwrap(), 200);

@@ -1,4 +1,4 @@
-//! Tests of questions to a person: who may answer, how, and how often.
+//! Tests of questions to a person: how they can be answered, and how often the person is asked.
 
 use serde_json::json;
 use tokio::net::TcpStream;
@@ -90,7 +90,7 @@ async fn a_document_names_this_program_where_the_authorization_server_reads_it()
     }
 }
 
-/// Finds a free port below the range for outgoing connections, because an outgoing connection could otherwise take the port.
+/// Returns a free port below the range for outgoing connections. An outgoing connection could take a port within this range.
 fn free_port() -> u16 {
     let start = 10_000 + u16::try_from(std::process::id() % 10_000).unwrap();
     (start..32_000).find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()

@@ -1,4 +1,4 @@
-//! Tests that a credential of the config is sent only to a permitted issuer.
+//! Tests that a credential from the config is only sent to an issuer that may receive it.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use super::*;
 const PRM: &str = "/.well-known/oauth-protected-resource/mcp";
 const CLIENT: &str = "me";
 
-/// Returns settings for each way to use a credential.
+/// Returns one settings value for each way in which a credential can be used.
 fn uses() -> [OAuthSettings; 3] {
     let client = OAuthSettings { client_id: Some(CLIENT.into()), ..settings() };
     let machine = OAuthSettings { grant: Grant::ClientCredentials, ..client.clone() };
@@ -28,7 +28,7 @@ fn pinned(issuer: &str) -> OAuthSettings {
     OAuthSettings { issuer: Some(issuer.to_owned()), ..machine() }
 }
 
-/// Makes the MCP server name the authorization server of another world.
+/// Makes the MCP server name the authorization server of another world as its own.
 fn names_another(world: &World, other: &World) {
     world.set(|rules| rules.documents.get_mut(PRM).unwrap()["authorization_servers"] = json!([other.base]));
 }
@@ -80,13 +80,13 @@ async fn a_person_is_asked_once_for_a_server_an_issuer_and_a_client() {
         let prompt = agent.issuers.lock()[0].clone();
         assert_eq!((prompt.server.as_str(), prompt.issuer.as_str(), prompt.client_id.as_str()), ("weather", &*world.base, CLIENT));
         assert_eq!(prompt.credential, Credential::ClientSecret);
-        // The same person starts another program.
+        // The second connection represents another program that the same person starts.
         agent.confirms(None);
         world.revoke_tokens();
         world.revoke_refreshes();
         assert_eq!(call(&world, &agent.oauth(&world, settings.clone())).await.unwrap(), 200);
         assert_eq!(agent.issuers.lock().len(), 1);
-        // A question for another client is a new question.
+        // Another client leads to a new question.
         let other = OAuthSettings { client_id: Some("another".into()), ..settings };
         world.revoke_tokens();
         world.revoke_refreshes();
@@ -143,13 +143,13 @@ async fn a_token_is_renewed_with_a_secret_only_where_that_was_confirmed() {
     assert!(world.asked("refresh_token").is_empty());
 }
 
-/// Returns settings for each client that other authorization servers may know too.
+/// Returns one settings value for each kind of client that other authorization servers may know too.
 fn known_elsewhere() -> [OAuthSettings; 2] {
     let document = Some("https://example.com/client.json".to_owned());
     [OAuthSettings { client_id: Some(CLIENT.into()), ..settings() }, OAuthSettings { client_metadata_url: document, ..settings() }]
 }
 
-/// Makes a world whose answers do not promise to name their issuer.
+/// Makes a world in which the authorization server does not promise that its answers name the issuer.
 async fn silent_world() -> Arc<World> {
     let world = World::new().await;
     world.describe("authorization_response_iss_parameter_supported", json!(null));

@@ -1,4 +1,4 @@
-//! Tests of `oauth.scopes`: nothing beyond them is requested, whoever asks for it.
+//! Tests that no scope outside of `oauth.scopes` is ever requested.
 
 use serde_json::json;
 

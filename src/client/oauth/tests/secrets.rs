@@ -1,4 +1,4 @@
-//! Tests that secrets stay secret: on disk, in errors, in logs.
+//! Tests that secrets are not revealed on disk, in errors, or in logs.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// The files with tokens, as text.
+/// Returns the contents of the token files as text.
 pub(super) fn kept(agent: &Agent) -> Vec<String> {
     let files = std::fs::read_dir(agent.folder.path().join("tokens")).unwrap().map(|entry| entry.unwrap().path());
     files.filter(|path| path.extension().is_some_and(|kind| kind == "json")).map(|path| std::fs::read_to_string(path).unwrap()).collect()
@@ -127,7 +127,8 @@ async fn what_a_careless_authorization_server_repeats_is_in_no_error() {
     }
 }
 
-/// Returns the forms in which a token request sends a secret of the client `id`, and those that only this request has.
+/// Returns all forms in which a token request sends the secret of the client `id`. Also returns the request's own secrets: the
+/// authorization code and the code verifier.
 fn forms_sent(world: &World, id: &str, secret: &str) -> Vec<String> {
     let encoded: String = url::form_urlencoded::byte_serialize(secret.as_bytes()).collect();
     let basic = STANDARD.encode(format!("{id}:{encoded}"));
@@ -200,7 +201,7 @@ async fn an_answer_that_is_no_token_answer_is_not_repeated() {
     }
 }
 
-/// Log lines of the test, as one text.
+/// The log lines of the test as one text.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<String>>);
 

@@ -6,11 +6,11 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 
-/// Schema keywords: with one schema, with a list of schemas, and with schemas by name.
+/// Schema keywords whose values are one schema, a list of schemas, or an object with schemas by name.
 const ONE: [&str; 5] = ["items", "additionalProperties", "not", "if", "contains"];
 const MANY: [&str; 4] = ["anyOf", "allOf", "oneOf", "prefixItems"];
 const NAMED: [&str; 4] = ["properties", "$defs", "patternProperties", "dependentSchemas"];
-/// Schema keywords with a text.
+/// Schema keywords whose value is a text.
 const TEXT: [&str; 9] = ["description", "title", "const", "default", "pattern", "format", "$ref", "$comment", "type"];
 
 /// Generates schemas in which each text is `MARK`.

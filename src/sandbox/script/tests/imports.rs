@@ -1,4 +1,4 @@
-//! Tests the checks of imports, of the handler, and of syntax.
+//! Tests of the checks of imports, of the handler and of syntax.
 
 use super::*;
 use ProblemKind::{NoHandler, Syntax, UnknownFunction, UnknownModule, Unsupported};

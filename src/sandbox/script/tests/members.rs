@@ -1,4 +1,4 @@
-//! Tests the checks of calls to a module's functions.
+//! Tests of the checks of calls to the functions of a module.
 
 use super::*;
 use ProblemKind::{UnknownFunction, UnknownServer, UnknownTool};

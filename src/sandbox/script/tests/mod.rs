@@ -6,7 +6,7 @@ mod stripping;
 
 use super::*;
 
-/// Returns `host:mcp-weather` with a tool whose raw name is not an identifier, `host:mcp`, and an agent's own module.
+/// Returns `host:mcp-weather` with a tool whose original name is not an identifier, `host:mcp`, and a module of the agent.
 fn modules() -> Vec<Importable> {
     let export = |name: &str, also: Option<&str>| Export { name: name.to_owned(), also: also.map(str::to_owned) };
     let module = |specifier: &str, exports| Importable { specifier: specifier.to_owned(), exports };

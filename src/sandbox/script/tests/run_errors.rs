@@ -1,4 +1,4 @@
-//! Tests the explanations that a parse of the code adds to errors of a run.
+//! Tests of the explanations that parsing the code adds to the errors of a run.
 
 use super::*;
 use crate::sandbox::module::{GuestModule, ModuleFunction};

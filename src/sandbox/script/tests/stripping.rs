@@ -3,7 +3,8 @@
 use super::hostile::assert_same_places;
 use super::*;
 
-/// Compares converted samples with the expected JavaScript. The expected text has one blank for any number of blanks; the positions are compared with the code.
+/// Compares converted samples with the expected JavaScript. In the expected text, one blank matches any number of blanks. Positions are
+/// compared with the original code.
 fn assert_becomes(samples: &[(&str, &str)]) {
     for (code, expected) in samples {
         let javascript = to_javascript(code).unwrap_or_else(|error| panic!("{code}: {error}")).unwrap();

@@ -1,4 +1,4 @@
-//! The chain against all that can be done to its rows and its head.
+//! Tests of the chain against every kind of change to its rows and its head.
 
 use proptest::prelude::*;
 
@@ -63,7 +63,7 @@ fn an_older_copy_and_a_cut_end_are_told_by_the_anchor() {
     );
     let empty = verified_with(&key, HeadFound::Missing, &[], at(5)).problems;
     assert_eq!(empty, ["the audit is empty, and row 5 was written: it is an older copy, or its end was cut"]);
-    // The older copy was used, and has other rows in the place of the anchored ones.
+    // The older copy was used again, so it has other rows with the numbers of the anchored ones.
     let other = AnchoredAudit::At(AuditEnd { number: 7, digest: "00".to_owned() });
     assert!(problems(&head, &rows, other.clone())[0].contains("goes on from an older copy"));
     assert!(problems(&head, &rows, AnchoredAudit::Lost)[0].contains("store.anchor is missing"));
@@ -161,7 +161,7 @@ fn a_chain_that_is_not_the_one_that_a_process_has_seen_is_told_whatever_the_anch
     assert!(problems(other(6)).contains("the audit ends with row 5, and row 6 was written"));
 }
 
-/// What somebody without the key can do to one row.
+/// The changes that somebody without the key can make to one row.
 #[derive(Debug, Clone)]
 enum Tampering {
     Remove(usize),
