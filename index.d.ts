@@ -31,54 +31,54 @@ export interface Limits {
   maxConnections: number
   /**
    * The time to connect to a server: from the start of its process, or its first HTTP request, until all its lists (tools, resources, prompts) are
-   * read. Time in which a person is asked does not count. Default 10,000; 120,000 for `npx`, `uvx`, `docker`.
+   * read. The time in which a person is asked does not count. Default 10,000; 120,000 for `npx`, `uvx`, `docker`.
    */
   connectTimeoutMs: number
-  /** The time of one tool call, at most the time that is left of the run. Default 30,000. */
+  /** The time limit of one tool call. If less time is left of the run, that is the limit. Default 30,000. */
   callTimeoutMs: number
   /** The maximum time of a tool call whose server reports progress. Each progress report restarts `callTimeoutMs`, up to this limit. Default 300,000. */
   maxCallTimeoutMs: number
-  /** The time of one run, from its own start. Default 60,000. */
+  /** The time limit of one run. It counts from the start of the run, without the time in the queue. Default 60,000. */
   runTimeoutMs: number
   /** The maximum number of failed reconnects in a row, for each server. Default 3. */
   maxReconnects: number
-  /** The maximum number of calls of one server that run at the same time, from all callers together. Further calls wait. Default 128. */
+  /** The maximum number of simultaneous calls to one server, from all callers together. Further calls wait. Default 128. */
   maxParallelCalls: number
   /**
    * The maximum number of questions that one run may ask a person or a model: approvals of calls, and questions of servers. Further
    * questions are denied. Default 100.
    */
   maxQuestions: number
-  /** The size of a tool's result as the guest gets it. Default 1 MiB. */
+  /** The maximum size of a tool's result in the form that the guest gets. Default 1 MiB. */
   maxResponseBytes: number
-  /** The size of a call's arguments as JSON. Default 1 MiB. */
+  /** The maximum size of a call's arguments as JSON. Default 1 MiB. */
   maxArgumentBytes: number
-  /** The size of a run's input. Default 4 MiB. */
+  /** The maximum size of a run's input. Default 4 MiB. */
   maxInputBytes: number
-  /** The size of the value that a run returns. Default 4 MiB. */
+  /** The maximum size of the value that a run returns. Default 4 MiB. */
   maxValueBytes: number
   /**
-   * The number of parts of the value that a run returns. Node reads the whole value in one turn of its event loop, and its parts decide how long
-   * that takes. A list, an object, and a text of at most 10 characters that is new in the value count 1; a key that is new after the keys before it
-   * in its object counts 3. Rows with the same keys count them once. Default 400,000.
+   * The maximum number of parts of the value that a run returns. Node converts the whole value in one turn of its event loop, and the number of
+   * parts determines the time for this. These count as 1: a list, an object, and a text of at most 10 characters that has not occurred in the value
+   * before. A key counts as 3 if it is new after the keys before it in its object. Rows with the same keys count these keys once. Default 400,000.
    */
   maxValueParts: number
-  /** The size of a run's code. Default 1 MiB. */
+  /** The maximum size of a run's code. Default 1 MiB. */
   maxCodeBytes: number
-  /** The size of a run's log, all entries together. A longer log is cut, and a mark says so. Default 256 KiB. */
+  /** The maximum size of a run's log, with all its entries. A longer log is cut, and a mark says so. Default 256 KiB. */
   maxLogBytes: number
   /**
    * The total size of the values that a sandbox keeps for its later runs (see `RunOptions.maxResultTokens`). The oldest values are removed first.
    * Default 16 MiB.
    */
   maxSavedBytes: number
-  /** The time for which a sandbox keeps such a value. Default 3,600,000. */
+  /** The time for which a sandbox keeps a value for its later runs. Default 3,600,000. */
   maxSavedAgeMs: number
   /** The size of the guest's heap. Default 64 MiB, at least 8 MiB. */
   guestHeapBytes: number
-  /** The length of a description that a model may read, in characters. Default 2,000. */
+  /** The maximum length of a description that a model may read, in characters. Default 2,000. */
   maxDescriptionChars: number
-  /** The size of all rows of the audit. The oldest rows are removed. Default 64 MiB. */
+  /** The maximum size of all rows of the audit. The oldest rows are removed first. Default 64 MiB. */
   maxAuditBytes: number
   /** The age of the oldest row of the audit: 90 days. Older rows are removed. Default 7,776,000,000. */
   maxAuditAgeMs: number
@@ -93,17 +93,21 @@ export interface LogEntry {
   text: string
 }
 
-/** Options of `Gateway.agent`. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
+/** Options of `Gateway.agent`. `onEvent` gets the events of the agent's runs, calls and subscriptions. Default: the gateway's `onEvent`. */
 export interface AgentOptions extends CallerCallbacks {
   /**
-   * Names of profiles of the config: the agent has only their servers, each as narrow as all of them say. Default: those of the agent's entry in the
-   * config. Once the config has profiles, an agent without any has no server. A name that the config does not have is `ERR_INVALID_OPTION`, and two
-   * profiles that set one variable or header of a server differently are `ERR_PROFILE_CONFLICT`.
+   * Names of profiles of the config. The agent has only the servers of these profiles. If several profiles have a server, the filters of all of
+   * them apply to it, and the shortest time limit and the strictest `confirm`. Default: the profiles in the agent's entry of the config. If the
+   * config has profiles, an agent without profiles has no server. A name that the config does not have fails with `ERR_INVALID_OPTION`. Two
+   * profiles that set the same variable or header of a server to different values fail with `ERR_PROFILE_CONFLICT`.
    */
   profiles?: string[]
 }
 
-/** VMs that are started in advance, so that a run does not wait for its start. Each run has a VM of its own, which is destroyed after the run. */
+/**
+ * VMs that are started in advance, so that a run does not have to wait for the start of a VM. Each run has a separate VM, which is destroyed after
+ * the run.
+ */
 export interface WarmVms {
   /** The maximum number of VMs that are kept ready; 0 for none. Default 2. */
   vms: number
@@ -123,15 +127,19 @@ export interface GatewayOptions extends Callbacks {
   /** The content of the config, instead of a file. */
   config?: object
   /**
-   * Reads a config file that has changed again by itself, as `reload()` does. An event `config-reloaded` tells the outcome; a config that cannot be
-   * used changes nothing, and is a `warning`. A server that is new in the config still needs approval. Has no meaning with `config`. Default false.
+   * Reads the config file again when it changes, as `reload()` does. An event `config-reloaded` reports the result. A config that cannot be used
+   * changes nothing, and a `warning` reports it. A server that is new in the config still needs approval. Has no effect with `config`.
+   * Default false.
    */
   watch?: boolean
   /** The folder for approvals and manifests. Default `~/.hyperagent/hyperlight-mcp`, created with mode 0700. */
   stateDir?: string
-  /** The folder that `${workspaceFolder}` stands for. Servers whose entry has a relative path start in this folder. Default: the working directory. */
+  /** The value of `${workspaceFolder}`. Servers whose entry has a relative path start in this folder. Default: the working directory. */
   workspaceFolder?: string
-  /** Servers to enable when the gateway opens, if their approval is still valid. Default: none. */
+  /**
+   * Servers to enable when the gateway opens, if their approval is still valid. The variants that profiles make of a server are enabled with it, each
+   * if it is approved. Default: none.
+   */
   enable?: string[] | 'approved'
   /** Limits of this gateway. Defaults: see `Limits`. */
   limits?: Partial<Limits>
@@ -162,45 +170,50 @@ export interface GatewayOptions extends Callbacks {
   /** Also emits an event for each connection and each call. Default false. */
   trace?: boolean
   /**
-   * True if a person must approve what an agent adds or changes. With `false`, the command and the first manifest of a server that an agent adds are
-   * approved without one; a change, and an entry with placeholders, with variables that load code or redirect traffic, or with an address that is not
-   * `https:` with a public name still ask. Default: true, unless the environment variable `MCP_REQUIRE_APPROVAL` is `false` or `0`.
+   * True if a person must approve each server that an agent adds or changes. With `false`, the command and the first manifest of an added server
+   * are approved without a person. A person must still approve a changed server, and an entry with one of these: placeholders, variables that load
+   * code or redirect traffic, or an address that is not `https:` with a public name. Default: true, unless the environment variable
+   * `MCP_REQUIRE_APPROVAL` is `false` or `0`.
    */
   requireApproval?: boolean
   /**
-   * The audit also keeps the arguments of each call, without secrets, if they have at most 64 KiB. Otherwise it keeps only their digest under the
-   * machine's key. Default false.
+   * True to store the arguments of each call in the audit, without secrets, if they have at most 64 KiB. Otherwise, only their digest under the
+   * machine's key is stored. Default false.
    */
   auditContent?: boolean
+  /** What `fetch` in agent code may do. Code has no `fetch` unless a run or its agent has approved hosts. */
+  fetch?: GatewayFetch
 }
 
 /**
- * A change of a server that an agent has added. Fields that are missing stay as they are. `confirm`, `disabled`, `envFile`, `oauth` and other keys of
+ * A change of a server that an agent has added. Fields that are missing do not change. `confirm`, `disabled`, `envFile`, `oauth` and other keys of
  * the config cannot be set.
  */
 export interface ServerChange {
-  /** The display name: 1 to 64 visible characters. It says nothing about the server, and its name stays where this changes. */
+  /**
+   * The display name: 1 to 64 visible characters. It is free text and may be wrong. The server's name does not change if the display name changes.
+   */
   name?: string
   /** The program that starts the server. */
   command?: string
   args?: string[]
-  /** Variables of the server's environment. They are merged with those that there are; `null` removes one. They are never returned. */
+  /** Variables of the server's environment. They are merged with the existing ones; `null` removes a variable. Their values are never returned. */
   env?: Record<string, string | null>
   /** The folder in which the command starts. */
   cwd?: string
-  /** The address of a server behind Streamable HTTP, in place of a command. */
+  /** The URL of a server that uses Streamable HTTP, instead of a command. */
   url?: string
-  /** Headers for the URL. They are merged with those that there are; `null` removes one. They are never returned. */
+  /** Headers for the URL. They are merged with the existing ones; `null` removes a header. Their values are never returned. */
   headers?: Record<string, string | null>
-  /** The only tools that exist. */
+  /** The tools that the server may offer. All other tools are hidden. */
   allowTools?: string[]
-  /** Tools that do not exist. */
+  /** The tools that are hidden. */
   denyTools?: string[]
   /** The time limit of a call, in milliseconds. */
   timeoutMs?: number
 }
 
-/** A server to add: with a display name, and with either a command or a URL. */
+/** A server to add. It has a display name, and either a command or a URL. */
 export type NewServer = ServerChange & { name: string }
 
 /** Options of `Gateway.approve`. */
@@ -209,31 +222,32 @@ export interface ApproveOptions {
   validForMs?: number
 }
 
-/** The result of `Gateway.reload`. All lists but `warnings` hold names of servers. */
+/** The result of `Gateway.reload`. All lists except `warnings` contain names of servers. */
 export interface ReloadReport {
   added: string[]
   removed: string[]
   /** Servers whose entry changed. Their connections were closed. If the change affects what would be started, the server needs approval again. */
   changed: string[]
-  /** Servers whose entry has an error; `servers()` gives the error. */
+  /** Servers whose entry has an error. `servers()` reports the error. */
   invalid: string[]
   warnings: string[]
 }
 
 /**
- * A task: what runs are about. It attaches servers besides those that are always there, which are those of the config and those that the agent has added
- * for itself. A server that may not be used is not attached, and `warnings` of the run say why. A model never gives a task.
+ * A task that describes what runs have to do. It attaches additional servers to them. Without a task, runs can use the servers of the config and
+ * those that the agent has added for itself. A server that may not be used is not attached, and the run's `warnings` contain the reason. A model
+ * can never set a task.
  */
 export interface Task {
   /**
-   * The task in words, at most 64 KiB. It attaches each server that has one of its words as a keyword or a capability: whole words, in any case.
-   * Default: no text.
+   * The text of the task, at most 64 KiB. A server is attached if one of its keywords or capabilities occurs in the text as a whole word, in upper
+   * or lower case. Default: no text.
    */
   text?: string
   /**
-   * The servers that the task needs: names, and entries of its own as in the config, like `{ weather: { command: 'npx', args: [] } }`. An entry hides
-   * servers of its name from the task's runs, needs approval like any other, and ends with the sandbox. Its name in `servers()` and for `approve()` is
-   * `weather@task-…`, with a digest of the entry. At most 256. Default: none.
+   * The servers that the task needs: names of servers, and entries as in the config, like `{ weather: { command: 'npx', args: [] } }`. An entry
+   * hides other servers of its name from the task's runs, needs a separate approval, and ends with the sandbox. In `servers()` and for `approve()`,
+   * its name is `weather@task-…`, with a digest of the entry. At most 256. Default: none.
    */
   servers?: (string | Record<string, unknown>)[] | Record<string, unknown>
   /** Capabilities: each server that has one of them is attached. At most 256. Default: none. */
@@ -244,22 +258,22 @@ export interface Task {
 export interface ResolveOptions {
   /** The name of the agent. Default: the operator's own. */
   agent?: string
-  /** The task. Default: none, so that only servers are in force that are always there. */
+  /** The task. Default: none, so only servers that need no task are available. */
   task?: Task
-  /** True for the lines alone, without `mcpServers`. Default false. */
+  /** True to return only the lines, without `mcpServers`. Default false. */
   dryRun?: boolean
 }
 
-/** The servers that would be in force for an agent and a task. */
+/** The servers that would be available to an agent and a task. */
 export interface Resolution {
   /**
-   * The entries, by keys that other programs accept. Secrets are names of variables: `${NAME}`. Filters, `confirm` and approvals are not part of an entry:
-   * the program that reads it does not know them. Missing with `dryRun`.
+   * The entries, with keys that other programs accept. Secrets are replaced by names of variables: `${NAME}`. An entry contains no filters, no
+   * `confirm` and no approval, because other programs do not support them. Missing with `dryRun`.
    */
   mcpServers?: Record<string, unknown>
-  /** One line for each server that is in force, or that the task wants and that is left out. */
+  /** One line for each server that is available, or that the task requests and that is left out. */
   servers: ResolvedServer[]
-  /** What another program does not do with the entries, and servers that are not ready. */
+  /** Differences in the way that another program uses the entries, and servers that are not ready. */
   warnings: string[]
 }
 
@@ -269,9 +283,9 @@ export interface ResolvedServer {
   /** The key in `mcpServers`: `acme__shared-fs` for `acme--shared-fs`. */
   key: string
   inForce: boolean
-  /** The reason why the server is in force or left out: a sentence. */
+  /** The reason why the server is available or left out, in a sentence. */
   reason: string
-  /** Who brought the server. Missing for a name that no server has. */
+  /** The source of the server. Missing for a name that no server has. */
   source?: ServerSource
   /** Other sources that have a server of this name, which is not used. */
   hides?: ServerSource[]
@@ -279,114 +293,7 @@ export interface ResolvedServer {
   missing?: string[]
 }
 
-/** Options of `Gateway.sandbox`. */
-export interface SandboxOptions extends Callbacks {
-  /** What all runs of the sandbox are about. Default: no task. */
-  task?: Task
-  /** The form in which code gets errors that tools report. Default `return`. */
-  toolErrors?: ToolErrors
-  /** The maximum size of a run's value, in a model's tokens, if the run sets none. Default: the gateway's. See `RunOptions`. */
-  maxResultTokens?: number
-}
-
-/** Options of `Sandbox.run`. */
-export interface RunOptions extends Callbacks {
-  /**
-   * The task of the run, besides that of the sandbox. The servers that it brings live until the sandbox is closed or has another run with a task.
-   * Default: no task.
-   */
-  task?: Task
-  /** The value that `handler` is called with. Default `null`. */
-  input?: unknown
-  /** The time limit in milliseconds, from the run's own start. The default and the maximum are `limits.runTimeoutMs`. */
-  timeoutMs?: number
-  /** A signal that ends the run. The run rejects with `name: 'AbortError'`, `code: 'ERR_ABORTED'`, `cause: signal.reason`. */
-  signal?: AbortSignal
-  /** The form in which code gets errors that tools report. Default: the sandbox's. */
-  toolErrors?: ToolErrors
-  /**
-   * The maximum size of the value, estimated in a model's tokens; at least 100. A larger value is cut, and stays JSON of the same type. Marks in the
-   * value, and `omitted`, say what was cut. Later runs of this sandbox can read the whole value with `saved(savedAs)` of `host:mcp`. Default: the
-   * sandbox's, else the gateway's, else the value is not cut.
-   */
-  maxResultTokens?: number
-  /**
-   * The trace that the run belongs to, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is the
-   * parent of the run's span. Default: a trace of its own where spans are exported, else none.
-   */
-  traceparent?: string
-}
-
-/** Options of `Gateway.callTool`. */
-export interface CallOptions extends Callbacks {
-  /** The time limit in milliseconds. A value above `limits.callTimeoutMs` is reduced to that limit. Default `limits.callTimeoutMs`. */
-  timeoutMs?: number
-  /** A signal that cancels the call, also at the server. */
-  signal?: AbortSignal
-  /**
-   * The trace that the call belongs to, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is the
-   * parent of the call's span. Default: a trace of its own where spans are exported, else none.
-   */
-  traceparent?: string
-}
-
-/** Options of `Gateway.complete`. */
-export interface CompleteOptions extends CallOptions {
-  /** Values of arguments that were already chosen, by argument name. The server may use them to narrow the completion. */
-  context?: Record<string, string>
-}
-
-/** The result of a run. If the run fails, the error has `logs`, `warnings` and `stats` as well. */
-export interface RunResult<T = Value> {
-  /** The value that the handler returned; `null` for `undefined`. The type `T` is not checked at run time. */
-  value: T
-  logs: LogEntry[]
-  /** Warnings about the run; for example, that text was cut. */
-  warnings: string[]
-  stats: RunStats
-  /** The places at which `value` was cut to fit `maxResultTokens`, in their order in the value, at most a thousand. Missing if nothing was cut. */
-  omitted?: Omission[]
-  /** The handle with which later runs of the same sandbox read the whole value. Missing if nothing was cut, or if the value was too large to be kept. */
-  savedAs?: string
-}
-
-/** A place in a value at which something was left out. */
-export interface Omission {
-  /** A JSON Pointer (RFC 6901) into the whole value, to the part that was cut; `''` is the value itself. */
-  path: string
-  /**
-   * The kind of the cut. `text`: the middle or the end of a string was left out. `items`: the last items of an array. `keys`: fields of an object.
-   * `bytes`: a `Uint8Array`, replaced by a string. `depth`: all items of a nested array, or all fields of a nested object.
-   */
-  kind: 'text' | 'items' | 'keys' | 'bytes' | 'depth'
-  /** The amount that is kept in the value, and (`of`) the whole amount: the `length` of strings and bytes, or the number of items or keys. */
-  kept: number
-  of: number
-}
-
-/** Measurements of a run. Times are in milliseconds, sizes in bytes. */
-export interface RunStats {
-  durationMs: number
-  /** The time to start the VM and load the modules. */
-  startMs: number
-  /** The number of calls that left the VM. */
-  calls: number
-  /** The time spent outside the VM for these calls. Time in which several calls are pending counts once. */
-  callMs: number
-  /** The bytes that calls sent out of the VM; `bytesIn` counts the bytes that came back. */
-  bytesOut: number
-  bytesIn: number
-}
-
-/** The result of `tools/call`, as the server returned it. */
-export interface ToolResult {
-  content: unknown[]
-  structuredContent?: unknown
-  isError: boolean
-  meta?: unknown
-}
-
-/** Reports if this machine can run a guest, and if it cannot, the reason. */
+/** Reports whether this machine can run a guest, and the reason if it cannot. */
 export interface HypervisorReport {
   available: boolean
   guest?: 'standard' | 'ring3'
@@ -404,12 +311,12 @@ export interface HypervisorReport {
   warning?: string
 }
 
-/** Who brought a server. Where two sources have a server of one name, the kind that stands first here is used. */
+/** The source of a server. If two sources have a server of the same name, the kind that comes first in this list is used. */
 export interface ServerSource {
   kind: 'task' | 'config' | 'agent' | 'provider' | 'generated' | 'catalogue'
   /**
-   * The name of the agent, the provider or the task; with `config`, of the program whose config is a layer under the operator's. Absent for the
-   * operator's own config.
+   * The name of the agent, the provider or the task. With `config`, it is the name of the program whose config is a layer under the operator's
+   * config. Missing for the operator's own config.
    */
   name?: string
 }
@@ -418,9 +325,9 @@ export interface ServerSource {
 export interface ServerStatus {
   name: string
   /**
-   * The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. `pending-approval` means that an agent has
-   * added or changed it, and nobody has decided about it; such servers come first. `not-ready` means that it cannot start, as variables that it needs
-   * are `missing`; `approved` says whether it is approved.
+   * The server's state. `invalid`: its entry in the config has an error, which `lastError` contains. `pending-approval`: an agent has added or
+   * changed it, and nobody has decided about it; such servers come first. `not-ready`: it cannot start, because variables that it needs are
+   * `missing`; `approved` says whether it is approved.
    */
   state:
     | 'invalid'
@@ -438,20 +345,20 @@ export interface ServerStatus {
   enabled: boolean
   /** Present if `disable()`, or a command that a person typed, disabled the server. A model cannot enable such a server. */
   disabledByPerson?: true
-  /** The name that an agent gave a server that it has added: free text, which says nothing about the server. */
+  /** The name that an agent gave a server that it has added. It is free text and may be wrong. */
   displayName?: string
-  /** The server of which this is a variant by profiles. The code of an agent with these profiles knows the variant by this name. */
+  /** The server from which profiles have created this variant. For the code of an agent with these profiles, this name refers to the variant. */
   variantOf?: string
   /**
-   * The words of a provider, or of the catalogue, about the server, in one line and without secrets. Nobody approves them, so no model is given them. An
-   * agent gets them once the server is approved.
+   * The description of the server by its provider or by the catalogue, in one line and without secrets. Nobody approves it, so it is not given to
+   * models. An agent gets it after the server was approved.
    */
   description?: string
-  /** Who brought the server. */
+  /** The source of the server. */
   source: ServerSource
   /** Other sources that have a server of this name, which is not used. */
   hides?: ServerSource[]
-  /** The variables that the server needs and that are not set. It does not start without them. Missing if there are none. */
+  /** The variables that the server needs and that are not set. Without them, it does not start. Missing if there are none. */
   missing?: string[]
   /** The names of the approved tools, as the server gives them. */
   tools: string[]
@@ -487,6 +394,130 @@ export interface Agent {
 /** Supports `await using sandbox = await gateway.sandbox()`. */
 export interface Sandbox {
   [Symbol.asyncDispose](): Promise<void>
+}
+
+/** Options of `Gateway.sandbox`. */
+export interface SandboxOptions extends Callbacks {
+  /** The task of all runs of the sandbox. Default: no task. */
+  task?: Task
+  /** The form in which code gets errors that tools report. Default `return`. */
+  toolErrors?: ToolErrors
+  /** The maximum size of a run's value, in a model's tokens, if the run does not set one. Default: the gateway's setting. See `RunOptions`. */
+  maxResultTokens?: number
+}
+
+/** Options of `Sandbox.run`. */
+export interface RunOptions extends Callbacks {
+  /**
+   * The task of the run, in addition to the task of the sandbox. Servers that it defines exist until the sandbox is closed or starts another run
+   * with a task. Default: no task.
+   */
+  task?: Task
+  /**
+   * The hosts that the code may fetch from: then it has the globals `fetch`, `Request`, `Response`, `Headers`, `FormData`, `Blob`, `File` and
+   * `ReadableStream`. A person must have approved the hosts for the sandbox's agent, otherwise the run fails with `ERR_FETCH_NOT_APPROVED`. If the
+   * agent's entry in the config has `fetch.hosts`, the run's must be among them. `false`: no fetch. Default (and `true`): the hosts of the agent's
+   * entry in the config if they are approved, else no fetch.
+   */
+  fetch?: FetchHosts | boolean
+  /** The argument of `handler`. Default `null`. */
+  input?: unknown
+  /** The time limit in milliseconds, counted from the start of the run. The default and the maximum are `limits.runTimeoutMs`. */
+  timeoutMs?: number
+  /** A signal that ends the run. The run rejects with `name: 'AbortError'`, `code: 'ERR_ABORTED'`, `cause: signal.reason`. */
+  signal?: AbortSignal
+  /** The form in which code gets errors that tools report. Default: the sandbox's. */
+  toolErrors?: ToolErrors
+  /**
+   * The maximum size of the value, as an estimated number of a model's tokens; at least 100. A larger value is cut, and stays JSON of the same
+   * type. Marks in the value, and `omitted`, say what was cut. Later runs of this sandbox can read the whole value with `saved(savedAs)` of
+   * `host:mcp`. Default: the sandbox's setting, otherwise the gateway's, otherwise the value is not cut.
+   */
+  maxResultTokens?: number
+  /**
+   * The trace to which the run belongs, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is
+   * the parent of the run's span. Default: a new trace if spans are exported, otherwise none.
+   */
+  traceparent?: string
+  /**
+   * The W3C `tracestate` that belongs to `traceparent`: at most 32 members and 512 characters. It is passed on to servers in `_meta`, and exported with
+   * spans. Default: none.
+   */
+  tracestate?: string
+}
+
+/** Options of `Gateway.callTool`. */
+export interface CallOptions extends Callbacks {
+  /** The time limit in milliseconds. A value above `limits.callTimeoutMs` is reduced to that limit. Default `limits.callTimeoutMs`. */
+  timeoutMs?: number
+  /** A signal that cancels the call, also at the server. */
+  signal?: AbortSignal
+  /**
+   * The trace to which the call belongs, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is
+   * the parent of the call's span. Default: a new trace if spans are exported, otherwise none.
+   */
+  traceparent?: string
+  /**
+   * The W3C `tracestate` that belongs to `traceparent`: at most 32 members and 512 characters. It is passed on to servers in `_meta`, and exported with
+   * spans. Default: none.
+   */
+  tracestate?: string
+}
+
+/** Options of `Gateway.complete`. */
+export interface CompleteOptions extends CallOptions {
+  /** Values of arguments that were already chosen, by argument name. The server may use them to narrow the completion. */
+  context?: Record<string, string>
+}
+
+/** The result of a run. If the run fails, the error has `logs`, `warnings` and `stats` as well. */
+export interface RunResult<T = Value> {
+  /** The value that the handler returned; `null` for `undefined`. The type `T` is not checked at run time. */
+  value: T
+  logs: LogEntry[]
+  /** Warnings about the run; for example, that text was cut. */
+  warnings: string[]
+  stats: RunStats
+  /** The places at which `value` was cut to fit `maxResultTokens`, in their order in the value, at most a thousand. Missing if nothing was cut. */
+  omitted?: Omission[]
+  /** The handle with which later runs of the same sandbox read the whole value. Missing if nothing was cut, or if the value was too large to be kept. */
+  savedAs?: string
+}
+
+/** A place in a value where something was left out. */
+export interface Omission {
+  /** A JSON Pointer (RFC 6901) to the part of the whole value that was cut. `''` is the value itself. */
+  path: string
+  /**
+   * The kind of the cut. `text`: the middle or the end of a string was left out. `items`: the last items of an array. `keys`: fields of an object.
+   * `bytes`: a `Uint8Array`, replaced by a string. `depth`: all items of a nested array, or all fields of a nested object.
+   */
+  kind: 'text' | 'items' | 'keys' | 'bytes' | 'depth'
+  /** The amount that remains in the value. `of` is the whole amount: the `length` of strings and bytes, or the number of items or keys. */
+  kept: number
+  of: number
+}
+
+/** Measurements of a run. Times are in milliseconds, sizes in bytes. */
+export interface RunStats {
+  durationMs: number
+  /** The time to start the VM and load the modules. */
+  startMs: number
+  /** The number of calls that left the VM. */
+  calls: number
+  /** The time spent outside the VM for these calls. Time in which several calls are pending counts once. */
+  callMs: number
+  /** The bytes that calls sent out of the VM; `bytesIn` counts the bytes that came back. */
+  bytesOut: number
+  bytesIn: number
+}
+
+/** The result of `tools/call`, as the server returned it. */
+export interface ToolResult {
+  content: unknown[]
+  structuredContent?: unknown
+  isError: boolean
+  meta?: unknown
 }
 
 /** A question to a person, asked before a tool is called. */
@@ -555,7 +586,7 @@ export interface SamplingAnswer {
   stopReason?: string
 }
 
-/** An authorization server at which the gateway would use a credential or the client id of the config. */
+/** A question about an authorization server to which the gateway would send a credential or the client id of the config. */
 export interface IssuerQuestion {
   server: string
   /** The issuer's URL. The MCP server and the authorization server's own metadata both give this URL. */
@@ -563,15 +594,15 @@ export interface IssuerQuestion {
   /** The id of the OAuth client to which the credential belongs. */
   clientId: string
   /**
-   * The kind of credential. A client secret is sent to the authorization server. A private key only signs and is never sent. With only a client id,
-   * the authorization server gets the code of a person's login: one that is not the client's own could use the code of another login for itself.
+   * The kind of credential. A client secret is sent to the authorization server. A private key only signs, and is never sent. With only a client
+   * id, the authorization server gets the code of a person's login. A wrong server could use the code of another login for itself.
    */
   credential: 'client-secret' | 'private-key' | 'client-id'
 }
 
 /**
- * Callbacks about calls. Those of the run or call are used first, then the sandbox's, then those of the gateway or of the agent that makes the call. A
- * question about an agent's call never goes to the gateway's.
+ * Callbacks about calls. The callbacks of the run or call are tried first, then those of the sandbox, then those of the gateway or of the agent
+ * that makes the call. A question about an agent's call never goes to the gateway's callbacks.
  */
 export interface CallerCallbacks {
   /**
@@ -582,29 +613,29 @@ export interface CallerCallbacks {
    */
   onApproval?(question: ApprovalQuestion): Decision | Promise<Decision>
   /**
-   * Called when a server that is being called asks a person. The question goes only to the callback of the run or call that called the server.
-   * Without this callback, the server gets `decline`. The time until the answer does not count towards time limits. An abort ends the question. An
+   * Called when a server asks a person during a call. The question goes only to the callbacks of the run or call that called the server. Without
+   * this callback, the server gets `decline`. The time until the answer does not count towards time limits. An abort ends the question. An
    * exception cancels the question.
    */
   onElicit?(question: ElicitationQuestion): ElicitationAnswer | Promise<ElicitationAnswer>
-  /** Called when a server that is being called asks a model. Without this callback, the server gets an error. An exception refuses the question. */
+  /** Called when a server asks a model during a call. Without this callback, the server gets an error. An exception refuses the question. */
   onSample?(question: SamplingQuestion): SamplingAnswer | Promise<SamplingAnswer>
   /**
-   * Called with each event, before the promise of the run or call that the event belongs to is settled. If a server sends events faster than they are
-   * handled and 8 MiB of events wait, further events of servers are dropped, and a `warning` counts them. An exception in this callback becomes a
+   * Called with each event, before the promise of the event's run or call is settled. If a server sends events faster than they are handled and 8
+   * MiB of events wait, further events of servers are dropped, and a `warning` contains their number. An exception in this callback becomes a
    * process warning.
    */
   onEvent?(event: GatewayEvent): void
 }
 
 /**
- * Callbacks of a gateway, and of its own sandboxes, runs and calls: those about calls, and those about connections, which the gateway's agents share
- * and which are asked of the operator alone.
+ * Callbacks of a gateway, and of its own sandboxes, runs and calls. Some are about calls. The others are about connections, which the gateway's
+ * agents share, so only the operator is asked.
  */
 export interface Callbacks extends CallerCallbacks {
   /**
-   * Called for an `${input:id}` of the config when a server that uses it is started. Called once for each input in a gateway, and again where a changed
-   * config gives the id another description, default or `password`. `server` is the name of the server that is started. Its approval covers
+   * Called for an `${input:id}` of the config when a server that uses it is started. It is called once for each input in a gateway, and again if a
+   * changed config gives the id another description, default or `password`. `server` is the name of the server that is started. Its approval covers
    * `description`.
    */
   onInput?(id: string, description?: string, server?: string): string | Promise<string>
@@ -615,21 +646,21 @@ export interface Callbacks extends CallerCallbacks {
    */
   onAuthorize?(url: string, question: { server: string; issuer: string }): void | string | Promise<void | string>
   /**
-   * Called before a credential of the config (`oauth.clientSecret`, `oauth.privateKey`) is used at an authorization server that the MCP server itself
-   * named, and before a login for a client id or a metadata document of the config where the authorization server's answers do not promise to name
-   * it. It is not called if the config names the authorization server in `oauth.issuer`. Only `true` allows the use; the answer is stored for this
-   * server, URL, issuer and client. Without this callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
+   * Called before a credential of the config (`oauth.clientSecret`, `oauth.privateKey`) is used at an authorization server that the MCP server
+   * itself named. Also called before a login with a client id or a metadata document of the config if the authorization server does not promise to
+   * name itself in its answers. Not called if the config names the authorization server in `oauth.issuer`. Only `true` allows the use; the answer
+   * is stored for this server, URL, issuer and client. Without this callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
    */
   onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>
   /**
-   * Called by `enable` and `/mcp enable` for a server that is not approved, once for each stage: first for its command, then for its tools. Show all of
-   * the request to a person. Only `true` approves it, and exactly as it was shown. Without this callback, `enable` rejects with `ERR_NOT_APPROVED`. It
-   * is never called on behalf of a model.
+   * Called by `enable` and `/mcp enable` for a server that is not approved, once for each stage: first for its command, then for its tools. Show
+   * the whole request to a person. Only `true` approves it, exactly as it was shown. Without this callback, `enable` rejects with
+   * `ERR_NOT_APPROVED`. It is never called on behalf of a model.
    */
   onServerApproval?(request: ApprovalRequest): boolean | Promise<boolean>
 }
 
-/** Options of an `Agent`'s method, without the callbacks that are the operator's. */
+/** Options of an `Agent`'s method, without the callbacks that only the operator may set. */
 export type OfAgent<Options> = Omit<Options, 'onInput' | 'onAuthorize' | 'onIssuer' | 'onServerApproval'>
 
 /** All error codes of the package; docs/ERRORS.md describes each code. */
@@ -660,6 +691,7 @@ export type ErrorCode =
   | 'ERR_RESOURCE_CHANGED'
   | 'ERR_UNKNOWN_PROMPT'
   | 'ERR_PROMPT_CHANGED'
+  | 'ERR_FETCH_NOT_APPROVED'
   | 'ERR_CALL_DENIED'
   | 'ERR_UNSUPPORTED_TRANSPORT'
   | 'ERR_INSECURE_URL'
@@ -682,6 +714,8 @@ export type ErrorCode =
   | 'ERR_VALUE_TOO_LARGE'
   | 'ERR_NOT_SAVED'
   | 'ERR_UNKNOWN_SESSION'
+  | 'ERR_UNKNOWN_CALL'
+  | 'ERR_INVALID_REQUEST'
   | 'ERR_CODE_TOO_LARGE'
   | 'ERR_CODE_SYNTAX'
   | 'ERR_NO_HANDLER'
@@ -703,6 +737,15 @@ export type ErrorCode =
   | 'ERR_TOO_MANY_PROPOSALS'
   | 'ERR_PLUGIN_OFF'
   | 'ERR_PLUGIN_NOT_APPROVED'
+  | 'ERR_BOOT_PROMPT'
+  | 'ERR_BOOT_MODEL'
+  | 'ERR_BOOT_REFUSED'
+  | 'ERR_BOOT_NO_TOOLS'
+  | 'ERR_BOOT_PLAN'
+  | 'ERR_BOOT_HANDLER'
+  | 'ERR_BOOT_SECRET'
+  | 'ERR_BOOT_CACHE'
+  | 'ERR_BOOT_NOT_CACHED'
   | 'ERR_IO'
   | 'ERR_INTERNAL'
 
@@ -785,29 +828,32 @@ export interface WarningEvent {
   message: string
 }
 
-/** An event with `watch`: the config file has changed, and was read again. */
+/** An event with the option `watch`: the config file has changed and was read again. */
 export interface ConfigReloadedEvent extends ReloadReport {
   type: 'config-reloaded'
 }
 
-/** An event: decisions in the store were changed by another program, or put back to an earlier time. They decide nothing: servers need approval again. */
+/**
+ * An event: another program has changed decisions in the store, or has restored an earlier state. These decisions are not used any more, so servers
+ * need approval again. The event is sent once for each kind of decision that is read. The message names the kind.
+ */
 export interface ApprovalsDamagedEvent {
   type: 'approvals-damaged'
   message: string
 }
 
 /**
- * An event: an agent has added or changed a server, and a person must decide about it: `approve(server, request.digest)`, or `removeServer(server)`.
- * It comes again whenever a gateway is opened, until somebody has decided.
+ * An event: an agent has added or changed a server, and a person must decide about it: `approve(server, request.digest)`, or
+ * `removeServer(server)`. It is sent again each time that a gateway is opened, until somebody has decided.
  */
 export interface ServerProposedEvent {
   type: 'server-proposed'
   server: string
-  /** The name that the agent gave the server: free text, which says nothing about the server. */
+  /** The name that the agent gave the server. It is free text and may be wrong. */
   displayName: string
   /** The name of the agent. Missing for the operator's own agent. */
   agent?: string
-  /** True if it was approved without a person, as `requireApproval` is false. */
+  /** True if it was approved without a person, because `requireApproval` is false. */
   approved: boolean
   /** Everything that the person must see before anything of the server runs. */
   request: CommandRequest
@@ -824,16 +870,16 @@ export interface ExecutableChangedEvent {
 }
 
 /**
- * An event for the operator: an agent called a tool, or read or filled in something, that its toolboxes do not have. Passed once for each agent and item.
- * For the agent's model, the item does not exist.
+ * An event for the operator: an agent has called a tool, or used a resource or prompt, that its toolboxes do not allow. It is sent once for each
+ * agent and item. For the agent's model, the item does not exist.
  */
 export interface NotGrantedEvent {
   type: 'not-granted'
   agent: string
   server: string
-  /** The tool's name, `resource:` with a URI, `prompt:` with a name, or `*`: code of the agent asked for the server as a whole. */
+  /** The tool's name, `resource:` with a URI, `prompt:` with a name, or `*` if the agent's code requested the whole server. */
   item: string
-  /** The reason, and which toolbox has it. It must not be shown to a model. */
+  /** The reason, and the toolboxes that allow the item, if there are any. It must not be shown to a model. */
   reason: string
 }
 
@@ -851,14 +897,17 @@ export interface ToolsChangedEvent extends Changes {
   prompts?: Changes
 }
 
-/** Names, as the server gives them, of tools, resources or prompts that differ from the approved ones. */
+/** Names of tools, resources or prompts that differ from the approved ones. They are the names that the server gives. */
 export interface Changes {
   added: string[]
   removed: string[]
   changed: string[]
 }
 
-/** A progress report of a server for a call. Reports are passed in the server's order to the `onEvent` of the run or call, else to the gateway's. */
+/**
+ * A progress report of a server for a call. Reports are passed in the server's order to the `onEvent` of the run or call, otherwise to the
+ * gateway's.
+ */
 export interface ProgressEvent {
   type: 'progress'
   server: string
@@ -870,8 +919,8 @@ export interface ProgressEvent {
 }
 
 /**
- * A log message of a server. Messages are passed in the server's order: to the `onEvent` of the run if only one run has calls at the server, else to
- * the gateway's.
+ * A log message of a server. Messages are passed in the server's order. They go to the `onEvent` of a run if only this run has calls at the server,
+ * otherwise to the gateway's.
  */
 export interface ServerLogEvent {
   type: 'server-log'
@@ -903,7 +952,7 @@ export interface ConnectionLostEvent {
   reason: string
 }
 
-/** An event: a server's question was cancelled, because it could not be shown, or because the run or call that it belongs to was not certain. */
+/** An event: a server's question was cancelled, because it could not be shown, or because it was not certain to which run or call it belongs. */
 export interface ElicitationCancelledEvent {
   type: 'elicitation-cancelled'
   server: string
@@ -1014,8 +1063,8 @@ export interface CommandRequest {
   /** The only folder in which the approval is valid. Present if the entry starts or reads something that differs from folder to folder. */
   workspaceFolder?: string
   /**
-   * The program file that the command resolves to now, and the SHA-256 of its content. Missing if there is no such file, or if its path leads through
-   * `/proc`, where another process finds another file.
+   * The program file that the command resolves to now, and the SHA-256 of its content. Missing if there is no such file, or if its path contains
+   * `/proc`, because another process would find another file there.
    */
   executable?: { path: string; sha256: string }
   envFile?: string
@@ -1027,23 +1076,27 @@ export interface CommandRequest {
   url?: string
   /** The host of `url` in Unicode, if the host is not ASCII. */
   unicodeHost?: string
-  /** Placeholders from which the host, the port or the scheme of `url` results, like `${HOST}`. Missing if there are none. */
+  /** Placeholders that determine the host, the port or the scheme of `url`, like `${HOST}`. Missing if there are none. */
   hostFrom?: string[]
   /**
-   * The environment variables as `NAME=value`. Variables in `loaders` are shown in full, except the user and password of a registry's URL. Variables in
-   * `redirectors` are shown in full, except the user and password of a proxy. If programs disagree about the host of a value, each host is shown. Of other variables, hosts, paths, numbers, booleans and plain words are shown, and URLs as in `url`, unless the name is the
+   * The environment variables as `NAME=value`. Variables in `loaders` are shown in full, except the user and password of a registry's URL.
+   * Variables in `redirectors` are shown in full, except the user and password of a proxy. If programs disagree about the host of a value, each
+   * host is shown. For other variables, these are shown: hosts, paths, numbers, booleans, plain words, and URLs as in `url`, unless the name is the
    * name of a secret. All other values are masked: at most four characters are shown, and at most a quarter of the value. `${VAR}` is shown as
    * written, and its default is masked like a value.
    */
   environment: string[]
-  /** Names in `environment` of variables that can make a program load or run other code, like `NODE_OPTIONS`, `LD_PRELOAD` or `PATH`. */
+  /** The names of variables in `environment` that can make a program load or run other code, like `NODE_OPTIONS`, `LD_PRELOAD` or `PATH`. */
   loaders: string[]
   /**
-   * Names in `environment` of variables that can send traffic to another machine or weaken its protection, like `HTTPS_PROXY`,
+   * The names of variables in `environment` that can send traffic to another machine or weaken its protection, like `HTTPS_PROXY`,
    * `NODE_TLS_REJECT_UNAUTHORIZED` or `SSL_CERT_FILE`.
    */
   redirectors: string[]
-  /** Defaults of the entry's `${input:id}` placeholders as `id=default`, used if nobody answers. They are masked like the variables that they fill. */
+  /**
+   * Defaults of the entry's `${input:id}` placeholders as `id=default`. They are used if nobody answers. They are masked like the variables that
+   * they fill.
+   */
   inputDefaults?: string[]
   /** The questions of the entry's `${input:id}` placeholders as `id=description`. The approval covers them. */
   inputDescriptions?: string[]
@@ -1054,6 +1107,8 @@ export interface CommandRequest {
    * such settings.
    */
   oauth?: string[]
+  /** The tools of a generated server, with their code. Invisible characters are written as escapes. Missing for any other server. */
+  generated?: GeneratedTools
   confirm: 'never' | 'writes' | 'always'
   allowTools?: string[]
   denyTools: string[]
@@ -1089,13 +1144,16 @@ export interface ManifestRequest {
   prompts: PromptSummary[]
   /** Texts that may try to instruct the model instead of describing a tool. */
   findings: Finding[]
-  /** Names in the config's filters (`allowTools`, `denyResources`, …) that the server does not have. */
+  /** Names in the config's filters (`allowTools`, `denyResources`, …) that do not exist in the server. */
   warnings: string[]
   /** Differences from the manifest that was approved before, if there was one. */
   changes?: ManifestChanges
 }
 
-/** Differences from the manifest that was approved before. `added`, `removed` and `changed` list tools; the other kinds are present if they differ. */
+/**
+ * Differences from the manifest that was approved before. `added`, `removed` and `changed` list tools. The other kinds are present only if they
+ * differ.
+ */
 export interface ManifestChanges extends Changes {
   resources?: Changes
   resourceTemplates?: Changes
@@ -1211,7 +1269,7 @@ export interface ModuleSummary {
 /** A module with its functions. */
 export interface ModuleInfo extends Omit<ModuleSummary, 'functions'> {
   functions: FunctionInfo[]
-  /** Points that a caller has to know. */
+  /** Facts that a caller has to know. */
   caveats: string[]
   /** Code that imports the module's first function and calls it. */
   example: string
@@ -1236,7 +1294,7 @@ export interface FunctionInfo {
 
 /** A short description of a parameter. */
 export interface ParameterInfo {
-  /** The name as the schema has it, even if it is not a valid identifier. */
+  /** The name in the schema, even if it is not a valid identifier. */
   name: string
   /** The TypeScript type of the parameter. */
   type: string
@@ -1279,7 +1337,8 @@ export interface ServerInfo extends ServerStatus {
 
 /** Everything about one server for a person. Values of variables and headers are never returned, only their names. */
 export interface ServerDetails {
-  transport: 'stdio' | 'http'
+  /** `generated`: tools that were made from a prompt and run in micro-VMs of this process. */
+  transport: 'stdio' | 'http' | 'generated'
   command?: string
   args?: string[]
   /** The folder in which the command starts. */
@@ -1443,15 +1502,15 @@ export interface AgentToolsOptions {
   /** The names of the tools to return. Default: all. */
   include?: AgentToolName[]
   /**
-   * Adds a description of what the servers offer now to the description of `run_javascript`, within this number of tokens. Default: no such
-   * description.
+   * Adds a description of the tools that the servers offer now to the description of `run_javascript`. The number is its maximum size in tokens.
+   * Default: no such description.
    */
   describeServers?: number
-  /** The maximum number of runs that are running or waiting. Further runs are answered with `ERR_BUSY`. Default 8, at most 1,000. */
+  /** The maximum number of runs that execute or wait in the queue. Further runs are answered with `ERR_BUSY`. Default 8, at most 1,000. */
   maxPendingRuns?: number
   /**
-   * Adds the tools `add_mcp_server`, `update_mcp_server` and `remove_mcp_server`, with which the model adds, changes and removes servers of its own
-   * agent. They approve nothing. Default false.
+   * Adds the tools `add_mcp_server`, `update_mcp_server` and `remove_mcp_server`. With them, the model adds, changes and removes servers of its own
+   * agent. These tools approve nothing. Default false.
    */
   manage?: boolean
 }
@@ -1476,9 +1535,9 @@ export interface AgentTool {
   /** A JSON Schema that is valid in OpenAI's strict mode: every property is required, and optional properties accept `null`. */
   inputSchema: { type: 'object'; properties: Record<string, object>; required: string[]; additionalProperties: false }
   /**
-   * Executes the tool. `args` is an object, or its JSON text, as the model wrote it. A failure resolves with `{ error }`; only an abort or a wrong
-   * option rejects. Callbacks are used for this call alone: if one set of tools serves several conversations, the question of one never reaches the
-   * person of another.
+   * Executes the tool. `args` is an object, or its JSON text, as the model wrote it. If the tool fails, the promise resolves with `{ error }`. It
+   * rejects only after an abort or for an invalid option. Callbacks are used only for this call: if one set of tools serves several conversations,
+   * a question of one conversation never reaches the person of another.
    */
   execute(args?: unknown, options?: AgentCallOptions): Promise<AgentToolResult>
 }
@@ -1509,7 +1568,7 @@ export interface AgentToolError {
   [key: string]: unknown
 }
 
-/** An event: a model asks that a person approve a server (`manage_mcp`, action `propose`). The event itself approves nothing. */
+/** An event: a model requests that a person approve a server (`manage_mcp`, action `propose`). The event itself approves nothing. */
 export interface ApprovalProposedEvent {
   type: 'approval-proposed'
   /** Everything that the person must see. `approve(request.server, request.digest)` approves exactly this request. */
@@ -1522,7 +1581,7 @@ export interface PluginOptions extends AgentToolsOptions {
   approved?: string
 }
 
-/** A plugin that contains the features of a gateway, and that an agent can approve, enable and disable. It is disabled at first. */
+/** A plugin with the features of a gateway. An agent's author can approve, enable and disable it. It is disabled at first. */
 export interface Plugin {
   readonly name: string
   readonly version: string
@@ -1581,53 +1640,55 @@ export interface PluginRegistration {
   config: Record<string, never>
   /**
    * Returns the functions of the server's approved tools, by module and identifier. Each function resolves with the value that a guest would get. A
-   * failure resolves with `{ error, code }`, or rejects with `toolErrors: 'throw'`. Callbacks are used for all calls of these functions. A second
-   * argument of a function has a signal and callbacks for that call alone; never pass one on that came from a guest. Throws `ERR_NOT_APPROVED`.
+   * failure resolves with `{ error, code }`, or rejects with `toolErrors: 'throw'`. Callbacks are used for all calls of these functions. The second
+   * argument of a function contains a signal and callbacks only for that call; never pass one that came from a guest. Throws `ERR_NOT_APPROVED`.
    */
   createHostFunctions(config?: HostFunctionsOptions): Record<string, Record<string, HostFunction>>
 }
 
 /** Options of `createHostFunctions`. */
 export interface HostFunctionsOptions extends CallerCallbacks {
-  /** The form of failures. Without it, they are returned. */
+  /** The form of failures. Default: they are returned. */
   toolErrors?: ToolErrors
 }
 
 /** A function that calls a tool, for an agent that has a sandbox of its own. */
 export type HostFunction = (args?: Record<string, any>, options?: AgentCallOptions) => Promise<any>
 
-/** Selects rows of the audit. All that is given must fit. An unknown key or a wrong type is an error that names the key. */
+/** Selects rows of the audit. A row must match all given fields. An unknown key or a wrong type is an error that names the key. */
 export interface AuditQuery {
   /** Only rows from this time on, in milliseconds since 1970, as `Date.now()` returns it. Default: from the first row on. */
   since?: number
-  /** Only rows of this agent. Default: of all. */
+  /** Only rows of this agent. Default: rows of all agents. */
   agent?: string
-  /** Only rows of this server. Default: of all. */
+  /** Only rows of this server. Default: rows of all servers. */
   server?: string
-  /** Only rows of this tool, by the server's own name for it. Default: of all. */
+  /** Only rows of this tool. The name is the one that the server gives it. Default: rows of all tools. */
   tool?: string
-  /** Only rows of this kind. Default: of all. */
+  /** Only rows of this kind. Default: rows of all kinds. */
   kind?: AuditKind
-  /** The maximum number of rows, at least 1; the last ones are returned. Default 1,000. */
+  /** The maximum number of rows, at least 1. If more rows match, the last ones are returned. Default 1,000. */
   limit?: number
 }
 
 /**
  * The subject of a row. `server`: a server was added, changed, removed, enabled or disabled. `call`: a call of a tool, or another request to a server.
- * `gap`: events are missing here. `damage`: another program has changed the audit before this row.
+ * `fetch`: code in a sandbox has fetched something, or was refused. `gap`: events are missing here. `damage`: another program has changed the audit before this row.
  */
-export type AuditKind = 'approval' | 'revocation' | 'server' | 'grant' | 'connection' | 'call' | 'gap' | 'damage'
+export type AuditKind = 'approval' | 'revocation' | 'server' | 'grant' | 'connection' | 'call' | 'fetch' | 'gap' | 'damage'
 
 /**
- * The action that a row records. `command` and `manifest` are the stages of an approval. `provider`: the code of a package that brings servers was
- * approved. `default`: what agents without a grant get was changed.
- * `config`: the rows that follow, of the same process, say what has changed in the config's grants; if the gateway was just opened, all of them. `queue-full`: events came faster than they could be written.
- * `process-ended`: a process ended without closing its gateway. `head-changed`: the end of the chain was changed, or is older than what was written.
+ * The action that a row records. `command` and `manifest` are the stages of an approval. `provider`: the code of a package that provides servers
+ * was approved. `fetch`: the hosts that code of an agent may fetch from were approved. `default`: the grant of agents without a grant was changed. `config`: the following rows of the same process describe changes of
+ * the grants in the config, or all of these grants if the gateway was just opened. `queue-full`: events came faster than they could be written.
+ * `process-ended`: a process ended without closing its gateway. `head-changed`: the end of the chain was changed, or is older than the rows that
+ * were written.
  */
 export type AuditAction =
   | 'command'
   | 'manifest'
   | 'provider'
+  | 'fetch'
   | 'revoked'
   | 'added'
   | 'changed'
@@ -1647,12 +1708,12 @@ export type AuditAction =
   | 'process-ended'
   | 'head-changed'
 
-/** The party that has decided something. `setting`: a setting that decides without a person. */
+/** The party that made a decision. `setting`: a setting that decides without a person. */
 export type AuditParty = 'person' | 'model' | 'agent' | 'config' | 'setting'
 
 /** A row of the audit. */
 export interface AuditRow {
-  /** The place in the chain, from 1. */
+  /** The position in the chain, from 1. */
   number: number
   /** Milliseconds since 1970. */
   at: number
@@ -1662,28 +1723,38 @@ export interface AuditRow {
   server?: string
   /** The tool's name as the server gives it, or the method of another request. */
   tool?: string
-  /** The id of the process that wrote the row; with `process-ended`, of the one that has ended, 0 if that is not known. */
+  /** The id of the process that wrote the row. With `process-ended`, it is the id of the process that has ended, or 0 if that is not known. */
   pid: number
-  /** What has happened, for each kind but `call`. */
+  /** The action, for each kind except `call` and `fetch`. */
   action?: AuditAction
   by?: AuditParty
-  /** The name of the package that brings servers, in a row about its code. */
+  /** The name of the package that provides servers, in a row about its code. */
   provider?: string
   /**
-   * The digest that was approved; the source of a server; the toolbox of a grant, or `profile:` with the name of a profile; `all` or `none` of a default; the
-   * digest of all grants of a config.
+   * The subject of the action. Of an approval: the approved digest. Of a row about a server: its source. Of a grant: the toolbox, or `profile:`
+   * with the name of a profile. Of a default: `all` or `none`. Of a config: the digest of all its grants.
    */
   subject?: string
-  /** The patterns of the toolbox, or the servers of the profile, if they have at most 64 KiB. */
+  /** The patterns of the toolbox, or the servers of the profile, if they have at most 64 KiB; the hosts that were approved for fetch. */
   patterns?: string[]
   /** The number of the run in its process. Missing for a call without a run. */
   runId?: number
+  /** Scheme, host and port that code has fetched from; of a run that was refused, all its hosts. Of rows of the kind `fetch`, like the next four. */
+  host?: string
+  /** The method of a fetch. */
+  method?: string
+  /** The status of the response to a fetch. Missing if there was none. */
+  status?: number
+  /** The bytes of a fetch's body. */
+  sentBytes?: number
+  /** The bytes that were read of the response to a fetch. */
+  receivedBytes?: number
   /**
-   * The outcome of a call: `ok`, `tool-error` (the tool answered with `isError: true`), `cancelled` (its caller has given it up; the server may have carried it
-   * out), or the error's code. Of a connection that failed: the error's code.
+   * The outcome of a fetch: `ok`, `redirected` (the next row has its target), `cancelled`, or the error's code. The outcome of a call: `ok`, `tool-error` (the tool answered with `isError: true`), `cancelled` (the caller has cancelled it, but the server
+   * may have executed it), or the error's code. For a connection that failed, it is the error's code.
    */
   outcome?: string
-  /** The duration of a call, or of opening a connection, in milliseconds. A call's includes the time in which a person was asked. */
+  /** The duration of a call or a fetch, or of opening a connection, in milliseconds. The duration of a call includes the time in which a person was asked. */
   durationMs?: number
   /** The digest of the arguments under the machine's key. Equal arguments have equal digests. */
   argumentsDigest?: string
@@ -1693,7 +1764,7 @@ export interface AuditRow {
   argumentBytes?: number
   /** The approximate size of the result in bytes: its texts and keys, and 8 for each other value. */
   resultBytes?: number
-  /** The number of events that a gap stands for. Missing if it is not known. */
+  /** The number of missing events, in a row of the kind `gap`. Missing if it is not known. */
   lost?: number
   /** The digest of this row and of all before it, under the machine's key. */
   digest: string
@@ -1701,36 +1772,94 @@ export interface AuditRow {
 
 /** The result of `Gateway.verifyAudit`. */
 export interface AuditReport {
-  /** True if each row is as it was written, and none is missing, new or in another place. */
+  /** True if each row is unchanged, and if no row is missing, added or in another position. */
   whole: boolean
   rows: number
   /** The number of the first row. Older rows were removed by `limits.maxAuditBytes` or `limits.maxAuditAgeMs`. Missing for an empty audit. */
   first?: number
   /** The number of the last row. Missing for an empty audit. */
   last?: number
-  /** The digest of the last row. Kept elsewhere, it shows later whether this row is still there. Missing for an empty audit. */
+  /** The digest of the last row. If it is stored elsewhere, it shows later whether this row still exists. Missing for an empty audit. */
   head?: string
-  /** The number of rows that tell of a gap. A gap is no damage: events were lost, and the audit says so. */
+  /** The number of rows about gaps. A gap is not damage: events were lost, and the audit reports it. */
   gaps: number
-  /** What is wrong, one sentence each, at most a hundred. */
+  /** The problems, one sentence for each, at most a hundred. */
   problems: string[]
+}
+
+/** Hosts that the code of one run may fetch from. */
+export interface FetchHosts {
+  /**
+   * Names or addresses of hosts, such as `api.github.com`, `*.example.org` (with all subdomains), `example.org:8443`. Only `https:` is allowed, unless
+   * the entry begins with `http://`. At most 64. A person must have approved them for the agent (`approveFetch`).
+   */
+  hosts: string[]
+}
+
+/** The argument of `Gateway.fetchApproval`. */
+export interface FetchRequest {
+  /** The agent's name. Default: the operator's own agent. */
+  agent?: string
+  /** The hosts. Default: those of the agent's entry in the config. */
+  hosts?: string[]
+}
+
+/** The argument of `Gateway.approveFetch`. */
+export interface FetchConsent {
+  /** The agent's name. Default: the operator's own agent. */
+  agent?: string
+  /** The hosts that the person was shown. Default: those of the agent's entry in the config. */
+  hosts?: string[]
+  /** The digest of the request that the person was shown. */
+  digest: string
+}
+
+/** The argument of `Gateway.revokeFetch`. */
+export interface FetchAgent {
+  /** The agent's name. Default: the operator's own agent. */
+  agent?: string
+}
+
+/** What a person must see before code may fetch from hosts. */
+export interface FetchApproval {
+  /** The agent's name. Missing for the operator's own agent. */
+  agent?: string
+  /** The hosts in their normal form, sorted. */
+  hosts: string[]
+  /** Those of them that may have private addresses, by the option `fetch.allowPrivateHosts` of `Gateway.open`. */
+  privateHosts: string[]
+  /** The digest of exactly this: the agent and its hosts. */
+  digest: string
+  /** True if a person has approved all of these hosts for the agent. */
+  approved: boolean
+  /** The hosts that are approved for the agent now. A yes replaces them. */
+  approvedHosts: string[]
+}
+
+/** What `fetch` in agent code may do in all runs of the gateway. */
+export interface GatewayFetch {
+  /**
+   * Hosts that may have private addresses and need no TLS, such as `http://127.0.0.1:8080` or `http://*.corp.example`, written as in the hosts of a run.
+   * The approval of a host says that it is one of these. Default: none.
+   */
+  allowPrivateHosts?: string[]
 }
 
 /** A named set of patterns. */
 export interface Toolbox {
   name: string
-  /** Patterns in their order: of those that match, the last decides. */
+  /** Patterns in order. The last pattern that matches decides. */
   patterns: string[]
   source: GrantSource
 }
 
-/** Where a toolbox or a grant comes from: the config, where alone it can be changed, or the store, if it was made at run time. */
+/** The origin of a toolbox or a grant. One from the config can be changed only there. One from the store was created at run time. */
 export type GrantSource = 'config' | 'store'
 
 /** The toolboxes of one agent. */
 export interface AgentGrant {
   agent: string
-  /** Names of toolboxes in their order. Without any, the agent has nothing. */
+  /** Names of toolboxes in order. If there are none, the agent may use nothing. */
   toolboxes: string[]
   source: GrantSource
 }
@@ -1739,11 +1868,11 @@ export interface AgentGrant {
 export interface GrantList {
   toolboxes: Toolbox[]
   agents: AgentGrant[]
-  /** What agents get that are not in `agents`. */
+  /** The grant of agents that are not in `agents`. */
   defaultGrant: DefaultGrant
 }
 
-/** What an agent without a grant gets: everything that is approved and enabled, or nothing. */
+/** The grant of an agent without a grant of its own: everything that is approved and enabled, or nothing. */
 export type DefaultGrant = 'all' | 'none'
 
 /** The result of `Gateway.explainGrant`. */
@@ -1780,79 +1909,92 @@ export interface CommandOutcome {
   text: string
 }
 
-/** Options of `Gateway.serve`. Without `http`, one host is served on standard input and output; the options of HTTP are errors then. */
+/** Options of `Gateway.serve`. Without `http`, one host is served on standard input and output; then the options for HTTP are errors. */
 export interface ServeOptions {
   /**
-   * The port, or `'HOST:PORT'` or `'[IPV6]:PORT'`, on which MCP is served at `/mcp` (Streamable HTTP), with `/health` and `/metrics` beside it. Port 0 is
-   * any that is free. The host is `127.0.0.1` if it is not given; other machines can connect elsewhere, which needs `tokenFile` or `oauth`.
+   * The port, or `'HOST:PORT'` or `'[IPV6]:PORT'`, on which MCP is served at `/mcp` (Streamable HTTP), together with `/health` and `/metrics`. Port
+   * 0 selects any free port. Without a host, it is `127.0.0.1`. Other machines can connect to any other address, so such an address requires
+   * `tokenFile` or `oauth`.
    */
   http?: number | string
   /**
-   * Serves one host on standard input and output of this process, which nothing else may use then: `console.log` breaks the protocol. One gateway of
-   * a process at a time can be served in this way. It is what happens without `http`.
+   * Serves one host on standard input and output of this process. Nothing else may use them then: `console.log` would break the protocol. Only one
+   * gateway of a process can be served in this way at a time. This is the default without `http`.
    */
   stdio?: boolean
   /**
-   * A file of bearer tokens, one `NAME:TOKEN` or `TOKEN` a line, each token of at least 32 characters. Only its owner may read it (mode 0600). It is read
-   * again when it changes. `NAME` is the name of the caller's agent.
+   * A file with bearer tokens, one on each line: `NAME:TOKEN` or `TOKEN`, each token with at least 32 characters. Only its owner may have access to
+   * it (mode 0600). It is read again when it changes. `NAME` is the name of the caller's agent.
    */
   tokenFile?: string
-  /** PEM files for TLS: the certificate with those between it and the root, and its private key. */
+  /** PEM files for TLS: the certificate with its intermediate certificates, and the private key. */
   tls?: { cert: string; key: string }
   /**
-   * Accepts access tokens of an OAuth authorization server (RFC 9728). `resource` is the address by which clients know this server, as
-   * `https://host/mcp`, which tokens must name. `issuer` is the authorization server as its tokens name it. `jwksUrl` is the address of its keys; default: as
-   * its metadata says. `scopes` are those that each token must have; default: none.
+   * Accepts access tokens of an OAuth authorization server (RFC 9728). `resource` is the address of this server for clients, like
+   * `https://host/mcp`; tokens must contain it. `issuer` is the authorization server as its tokens name it. `jwksUrl` is the address of its keys;
+   * by default, its metadata gives this address. `scopes` are required in each token; none by default.
    */
   oauth?: { resource: string; issuer: string; jwksUrl?: string; scopes?: string[] }
-  /** Names that requests may have as `Host`, besides loopback names and the address itself: `NAME` or `NAME:PORT`. Default: none. */
+  /** Values of `Host` that requests may have, in addition to loopback names and the address itself: `NAME` or `NAME:PORT`. Default: none. */
   allowedHosts?: string[]
-  /** Web pages that may send requests, besides those of this server: `https://NAME[:PORT]`. Default: none. */
+  /** Origins of web pages that may send requests, in addition to those of this server: `https://NAME[:PORT]`. Default: none. */
   allowedOrigins?: string[]
   /** Limits over HTTP. Defaults: see `ServeLimits`. */
   limits?: Partial<ServeLimits>
-  /** Calls that may change something and need no answer of a person: `SERVER`, or `SERVER.TOOL` with the raw name of a tool. Default: none. */
+  /**
+   * Calls that may change something but need no permission of a person: `SERVER`, or `SERVER.TOOL` with the name that the server gives the tool.
+   * Default: none.
+   */
   allowWrites?: string[]
-  /** The name of the agents of all clients, in events and logs. Default: the name of the caller's token, or else the name that a client gives itself. */
+  /**
+   * The name of all clients' agents in events and logs. Default: the name of the caller's token, otherwise the name that the client gives itself.
+   */
   agent?: string
-  /** The servers whose approved tools are listed under names of their own as well: `true` for all, also those that are approved later. Default: none. */
+  /**
+   * The servers whose approved tools are also listed under direct names. `true` means all servers, including those that are approved later.
+   * Default: none.
+   */
   direct?: boolean | string[]
-  /** The form of these names: `mcp_SERVER_TOOL` (`underscore`, the default) or `SERVER-TOOL` (`hyphen`). */
+  /**
+   * Serves the tools of this server alone, under the names that the server gives them, and no tool of hyperlight-mcp. Not together with `direct`.
+   */
+  only?: string
+  /** The form of direct names: `mcp_SERVER_TOOL` (`underscore`, the default) or `SERVER-TOOL` (`hyphen`). */
   names?: 'underscore' | 'hyphen'
 }
 
 /**
- * Limits of a gateway that is served over HTTP. Sizes are in bytes, times in milliseconds. A client is the caller that a token names, and without tokens
- * an IP address. What exceeds a limit gets status 413, or 503 with `Retry-After`.
+ * Limits of a gateway that is served over HTTP. Sizes are in bytes, times in milliseconds. A client is the caller that a token names, or an IP
+ * address if there are no tokens. A request that exceeds a limit gets status 413, or 503 with `Retry-After`.
  */
 export interface ServeLimits {
-  /** The size of the body of one request. Default 4 MiB, at most 64 MiB. */
+  /** The maximum size of the body of one request. Default 4 MiB, at most 64 MiB. */
   maxBodyBytes: number
-  /** The size of all bodies that are being read, at least `maxBodyBytes`; one client has half of it. Default 64 MiB. */
+  /** The maximum size of all bodies that are being read, at least `maxBodyBytes`. One client may use half of it. Default 64 MiB. */
   maxBufferedBytes: number
-  /** The number of connections. Default 2,048. */
+  /** The maximum number of connections. Default 2,048. */
   maxHttpConnections: number
-  /** The number of connections from one IP address. Default 1,024. */
+  /** The maximum number of connections from one IP address. Default 1,024. */
   maxConnectionsPerAddress: number
-  /** The number of sessions. Default 1,000. */
+  /** The maximum number of sessions. Default 1,000. */
   maxSessions: number
-  /** The number of sessions of one client. Default 500. */
+  /** The maximum number of sessions of one client. Default 500. */
   maxSessionsPerClient: number
-  /** The number of requests in progress. Default 512. */
+  /** The maximum number of requests in progress. Default 512. */
   maxRequests: number
-  /** The number of requests in progress of one client. Default 256. */
+  /** The maximum number of requests in progress of one client. Default 256. */
   maxRequestsPerClient: number
-  /** The number of requests per second of one client. Default 1,000. */
+  /** The maximum number of requests per second of one client. Default 1,000. */
   requestsPerSecond: number
-  /** The time for the headers of a request, and for a connection without a request. Default 15,000. */
+  /** The maximum time for the headers of a request, and for a connection without a request. Default 15,000. */
   headerTimeoutMs: number
-  /** The time for the body of a request. Default 30,000. */
+  /** The maximum time for the body of a request. Default 30,000. */
   bodyTimeoutMs: number
-  /** The time without progress in sending to a client that does not read. Default 30,000. */
+  /** The maximum time without progress in sending to a client that does not read. Default 30,000. */
   writeTimeoutMs: number
   /** The time after which a session without open requests and streams ends. Default 600,000. */
   sessionIdleMs: number
-  /** The time that requests in progress get at `close()`. Default 10,000. */
+  /** The maximum time for requests in progress after `close()`. Default 10,000. */
   drainMs: number
 }
 
@@ -1861,59 +2003,66 @@ export interface ServedGateway {
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** Brings servers: an object of the agent's author. */
+/** An object of the agent's author that provides servers. */
 export interface Provider {
   /**
-   * Returns definitions of servers. It is called when the provider is registered, and at each `reload()`. It has 2 s, and its answer at most 200
-   * servers and 256 KiB as JSON.
+   * Returns definitions of servers. It is called when the provider is registered, and at each `reload()`. It must answer within 2 s, with at most
+   * 200 servers and 256 KiB of JSON.
    */
   servers(): ServerDefinition[] | Promise<ServerDefinition[]>
 }
 
 /**
- * The definition of a server by a provider: the keys of a server in the config (docs/CONFIG.md) without those that only the operator may set (`confirm`)
- * and without `envFile`, and the keys below. It needs a `package`, a `command` or a `url`.
+ * The definition of a server by a provider. It has the keys below, and the keys of a server in the config (docs/CONFIG.md) except `envFile` and
+ * those that only the operator may set (`confirm`). It needs a `package`, a `command` or a `url`.
  */
 export interface ServerDefinition {
   /** The server is called `<provider>--<name>`. It must match `^[a-z][a-z0-9-]*$`, without `--`. */
   name: string
-  /** The package that the server is, with or without a version. */
+  /** The package that contains the server, with or without a version. */
   package?: string
-  /** The program. It may be left out with a `package`, which `npx` then starts. */
+  /** The program. It may be missing if there is a `package`; then `npx` starts the package. */
   command?: string
-  /** The program's arguments. With a `package`, `-y` and the package if they are left out. */
+  /** The program's arguments. If they are missing and there is a `package`, they are `-y` and the package. */
   args?: string[]
-  /** The variables of this process that reach the server, at most 64. While one is not set, the server is `not-ready`. Default: none. */
+  /**
+   * The names of variables of this process that are passed to the server, at most 64. If one of them is not set, the server is `not-ready`.
+   * Default: none.
+   */
   envRequired?: string[]
-  /** What the server can do, for tasks and for the policy of the config. Default: nothing. */
+  /** The capabilities of the server, for tasks and for the policy of the config. Default: none. */
   capabilities?: string[]
-  /** Words in the text of a task that ask for the server. Default: none. */
+  /** Words for tasks: if the text of a task contains one of them, the server is attached. Default: none. */
   keywords?: string[]
-  /** A sentence for people: `description` of `servers()`. It decides nothing. */
+  /** A sentence for people, which becomes `description` in `servers()`. It affects no decision. */
   description?: string
   [key: string]: unknown
 }
 
 /** A provider and its present state. */
 export interface ProviderStatus {
-  /** The beginning of the names of its servers, before `--`. */
+  /** The beginning of the names of the provider's servers, before `--`. */
   name: string
   /** The name of its package. Absent for a registered provider. */
   package?: string
-  /** The version that is installed. */
+  /** The installed version. */
   version?: string
-  /** The package's words about itself, from its `package.json`, in one line and without secrets. */
+  /** The description in the package's `package.json`, in one line and without secrets. */
   description?: string
-  /** The config names the package, it is installed and was found, or the agent's author has registered the provider. */
+  /**
+   * The origin of the provider. `config`: the config names the package. `discovered`: the package is installed and was found. `registered`: the
+   * agent's author has registered the provider.
+   */
   origin: 'config' | 'discovered' | 'registered'
   /**
-   * `unapproved`: no person has approved the package as it is now, and its code does not run. `ready`: its servers exist. `failed`: it cannot be found,
-   * or its code gave no list of definitions. `denied`: the policy of the config is against it, and nothing of it is used.
+   * The state of the provider. `unapproved`: no person has approved the package in its present form, and its code does not run. `ready`: its
+   * servers exist. `failed`: it cannot be found, or its code returned no list of definitions. `denied`: the policy of the config denies it, and
+   * nothing of it is used.
    */
   state: 'unapproved' | 'ready' | 'failed' | 'denied'
   /** The reason for a state other than `ready`. */
   problem?: string
-  /** The names of its servers. Those with an error are `invalid` in `servers()`. */
+  /** The names of the provider's servers. Servers with an error are `invalid` in `servers()`. */
   servers: string[]
   /** Servers that the policy of the config denies. They do not exist. */
   refused: RefusedServer[]
@@ -1936,20 +2085,159 @@ export interface ProviderRequest {
   file: string
   /** The number of files that the digest covers: all files of the folder. */
   files: number
-  /** Their size in bytes. */
+  /** The size of these files in bytes. */
   bytes: number
   /** Identifies the name, the version and the content of all files. Pass it to `approveProvider`. */
   digest: string
-  /** True if a person has approved exactly this. */
+  /** True if a person has approved exactly this digest. */
   approved: boolean
-  /** The version that a person approved before, if it is another one, or its files have changed. */
+  /** The version that a person approved before. Present if it is another version, or if its files have changed. */
   approvedBefore?: string
 }
 
+/** The tools of a generated server, with everything that their code may reach. All of it is part of the approval. */
+export interface GeneratedTools {
+  tools: GeneratedTool[]
+  /** Hosts that `fetch` may reach, for tools with `needsNetwork`. */
+  hosts: string[]
+  /** Hosts whose addresses may be private, or of this machine. Default: none. */
+  privateHosts?: string[]
+  /** Values that are inserted into requests to one host. The code has only placeholders. Default: none. */
+  secrets?: GeneratedSecret[]
+}
+
+/** One generated tool. */
+export interface GeneratedTool {
+  name: string
+  description: string
+  /** The JSON Schema of the arguments. */
+  inputSchema: unknown
+  /** Addresses that the plan names. They are for the reader: `hosts` decides. */
+  endpoints: string[]
+  /** What the plan says about the implementation. */
+  notes: string
+  /** Whether the code gets `fetch`. */
+  needsNetwork: boolean
+  /** Whether the tool only reads. Its `fetch` is then limited to GET and HEAD. */
+  readOnly: boolean
+  /** The body of an async function with the parameter `args`, and with `fetch` and `secrets` (placeholders by name) with `needsNetwork`. */
+  code: string
+}
+
+/** A secret that is inserted into requests to one host. */
+export interface GeneratedSecret {
+  /** The name of the variable of this process that has the value. */
+  name: string
+  /** The only host that gets the value. */
+  host: string
+}
+
+/** Options of `Gateway.boot`. */
+export interface BootOptions {
+  /** Describes the tools, with the URLs of their documentation. At most 200,000 characters. */
+  prompt: string
+  /**
+   * Asks the agent's own model, and resolves with its text. Needed unless `locked` is true. An error that it throws ends the boot with `ERR_BOOT_MODEL`, or with
+   * `ERR_BOOT_REFUSED` if the error has `refused: true`. `signal` is aborted when the boot ends.
+   */
+  generate?: (request: { system: string; user: string; maxTokens: number; signal: AbortSignal }) => string | Promise<string>
+  /** The name of the server. Default: `boot-` and the beginning of the prompt's digest, so that each prompt has a server of its own. */
+  name?: string
+  /** The folder of made tools, created with mode 0700. Default: `.mcpboot-cache` in the working directory. */
+  cacheDir?: string
+  /** False: no tools are taken from a cache or kept in one. Default: true. */
+  cache?: boolean
+  /** True: takes the newest tools of the prompt from the cache, without network and without a model. Default: false. */
+  locked?: boolean
+  /** True: ends with the plan, writes no code and adds no server. Default: false. */
+  dryRun?: boolean
+  /**
+   * API keys of the documented services, as `NAME@HOST`, or as `NAME` if the prompt's URLs have a single host. The variable NAME has the value. It is
+   * sent to that host alone; model and code have a placeholder. Default: none.
+   */
+  secrets?: string[]
+  /** Hosts that may have private addresses and need no TLS, such as `127.0.0.1:8080`. They do not widen what the prompt allows. Default: none. */
+  allowHosts?: string[]
+  /** Hears of each step. */
+  onProgress?: (step: BootProgress) => void
+  /** Ends the boot with `ERR_ABORTED`. */
+  signal?: AbortSignal
+}
+
+/** Tools that were made from a prompt. */
+export interface Booted {
+  /** The name of the server. It can be used after its approval. */
+  name: string
+  /** The digest for the approval of the code, as in `approvalRequest(name)` before it is approved. Missing with `dryRun`. */
+  digest?: string
+  plan: BootPlan
+  /** The hosts that the tools may reach. */
+  hosts: string[]
+  origin: BootOrigin
+  /** The moment at which the model made the tools, in milliseconds since 1970. */
+  createdAt: number
+  /** What did not stop the making of the tools, but a person should know of. */
+  warnings: string[]
+}
+
 /**
- * One caller of a gateway, made by `Gateway.agent`. Its `session` answers, sandboxes with their saved values, callbacks, subscriptions and its
- * model's decisions to enable or disable a server belong to it alone, and end with it. Approvals and connections are shared with the other agents of
- * the gateway.
+ * Where tools come from: a model has made them now, the cache had them and the pages have not changed, or the cache had them and the pages were not looked
+ * at (`locked`).
+ */
+export type BootOrigin = 'model' | 'cache' | 'locked'
+
+/** The tools that a model has planned. */
+export interface BootPlan {
+  tools: BootTool[]
+}
+
+/** A planned tool. */
+export interface BootTool {
+  name: string
+  description: string
+  /** The JSON Schema of the arguments. */
+  inputSchema: unknown
+  endpoints: BootEndpoint[]
+  /** What the code of the tool has to do. */
+  implementationNotes: string
+  /** True if the code gets `fetch`. */
+  needsNetwork: boolean
+  /** True if the tool changes nothing. Its requests can only be GET and HEAD then. */
+  readOnlyHint: boolean
+}
+
+/** An endpoint that a tool uses. */
+export interface BootEndpoint {
+  method: string
+  /** The absolute URL, with parameters in braces. */
+  url: string
+}
+
+/** The kind of a page of documentation. */
+export type BootPageKind = 'json' | 'yaml' | 'markdown' | 'html' | 'text'
+
+/** A step of `Gateway.boot`, with counts and times. Times are in milliseconds. URLs are without query. */
+export type BootProgress =
+  | { type: 'reading'; pages: number }
+  | { type: 'page-read'; url: string; kind: BootPageKind; chars: number; ms: number }
+  | { type: 'page-unchanged'; url: string; ms: number }
+  | { type: 'warning'; text: string }
+  | { type: 'page-cut'; url: string; chars: number; keptChars: number }
+  | { type: 'hosts'; hosts: string[]; leftOut: number }
+  | { type: 'from-cache'; tools: number; createdAtMs: number }
+  | { type: 'planning'; attempt: number; requestBytes: number }
+  | { type: 'planned'; tools: number; answerBytes: number; ms: number }
+  | { type: 'plan-refused'; problems: string[] }
+  | { type: 'compiling'; tools: number }
+  | { type: 'writing'; tool: string; attempt: number; requestBytes: number }
+  | { type: 'code-refused'; tool: string; problems: string[] }
+  | { type: 'written'; tool: string; done: number; tools: number; lines: number; ms: number }
+  | { type: 'stored' }
+
+/**
+ * One caller of a gateway, created by `Gateway.agent`. It has its own `session` answers, sandboxes with saved values, callbacks and
+ * subscriptions, and its model's decisions to enable or disable a server. All of these end with the agent. Approvals and connections are
+ * shared with the other agents of the gateway.
  *
  * ```js
  * const researcher = gateway.agent('researcher', { onApproval: () => 'once' })
@@ -1961,10 +2249,11 @@ export declare class Agent {
   /** Does the same as `Gateway.servers`, for the servers that exist for the agent. */
   servers(): ServerStatus[]
   /**
-   * Adds a server for this agent, and resolves with its status. Other agents have it only by a toolbox with a pattern like
-   * `agent:researcher:my-files/*`. Its name follows from the display name: `My Café!` becomes `my-cafe`, with a number if another server or
-   * the catalogue has the name. It is kept for the next gateway with the same `stateDir`, and for the next agent of this name. Nothing
-   * of it runs before a person has approved it: its state is `pending-approval`, and an event `server-proposed` has what they must see.
+   * Adds a server for this agent, and resolves with its status. Other agents can use it only through a toolbox with a pattern like
+   * `agent:researcher:my-files/*`. The server's name is derived from the display name: `My Café!` becomes `my-cafe`, with a number if
+   * another server or the catalogue has that name. The server is kept for the next gateway with the same `stateDir`, and for the next
+   * agent of this name. It runs only after a person has approved it: its state is `pending-approval`, and an event `server-proposed`
+   * contains everything that the person must see.
    *
    * Rejects with `ERR_INVALID_OPTION` for an entry that could not be used, `ERR_TOO_MANY_PROPOSALS` for more than 20 servers, `ERR_STORE`.
    *
@@ -1975,10 +2264,12 @@ export declare class Agent {
    */
   addServer(server: NewServer): Promise<ServerStatus>
   /**
-   * Changes a server that this agent has added, and resolves with its status. Its name stays, also where its display name changes. Environment and
-   * headers are merged; `null` removes a value. If what would run changes, a person has to approve it again.
+   * Changes a server that this agent has added, and resolves with its status. The name stays the same, even if the display name changes.
+   * Environment and headers are merged; `null` removes a value. If the change affects what is executed, a person has to approve the
+   * server again.
    *
-   * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY` for a server that the agent has not added, and as `addServer` does.
+   * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY` for a server that the agent has not added, and with the errors of
+   * `addServer`.
    */
   updateServer(name: string, change: ServerChange): Promise<ServerStatus>
   /**
@@ -1989,8 +2280,8 @@ export declare class Agent {
    */
   removeServer(name: string): Promise<void>
   /**
-   * Does the same as `Gateway.agentTools`. The tools search, list, enable and disable for the agent alone, and code runs in a sandbox of the agent.
-   * `manage_mcp` reloads nothing (`ERR_OPERATOR_ONLY`), because that concerns all agents.
+   * Does the same as `Gateway.agentTools`. The tools search, list, enable and disable only for this agent, and code runs in a sandbox of
+   * the agent. The action `reload` of `manage_mcp` is refused (`ERR_OPERATOR_ONLY`), because it concerns all agents.
    */
   agentTools(options?: AgentToolsOptions): AgentTool[]
   /** Does the same as `Gateway.pluginRegistration`, on behalf of the agent. */
@@ -2011,20 +2302,21 @@ export declare class Agent {
   systemMessage(options?: SystemMessageOptions): Promise<string>
   /** Does the same as `Gateway.check`, for the modules that the agent sees. */
   check(code: string): Promise<CodeReport>
-  /** The name that the agent was given. Two agents may have one name. */
+  /** The name that was given to the agent. Two agents may have the same name. */
   get name(): string
   /**
-   * Does the same as `Gateway.sandbox`. Questions about the sandbox's runs go to the callbacks of the run, the sandbox and the agent, and never to
-   * the gateway's.
+   * Does the same as `Gateway.sandbox`. Questions about the sandbox's runs go to the callbacks of the run, the sandbox and the agent,
+   * and never to those of the gateway.
    */
   sandbox(options?: OfAgent<SandboxOptions>): Promise<Sandbox>
   /** Does the same as `Gateway.callTool`, on behalf of the agent. */
   callTool(server: string, tool: string, args?: Record<string, unknown>, options?: OfAgent<CallOptions>): Promise<ToolResult>
   callTool(name: string, args?: Record<string, unknown>, options?: OfAgent<CallOptions>): Promise<ToolResult>
   /**
-   * Closes the agent: ends its runs, calls and sandboxes with `ERR_CLOSED`, waits for their end, and forgets its `session` answers, saved values
-   * and subscriptions. Servers stay connected, and other agents are not affected; a server that only agents have by their profiles ends with the last
-   * of these agents. An agent that is garbage collected leaves nothing either.
+   * Closes the agent: ends its runs, calls and sandboxes with `ERR_CLOSED`, and waits until they have ended. Then discards its `session`
+   * answers, saved values and subscriptions. Closes servers that it had through profiles, unless another open agent has them through
+   * profiles or the operator's own agent uses them. All other servers stay connected. An agent that is garbage collected is cleaned up
+   * in the same way.
    */
   close(): Promise<void>
   /** Does the same as `Gateway.resources`, for what the agent sees. */
@@ -2037,9 +2329,9 @@ export declare class Agent {
   getPrompt(server: string, name: string, args?: Record<string, string | number | boolean>, options?: OfAgent<CallOptions>): Promise<PromptResult>
   /** Does the same as `Gateway.complete`, on behalf of the agent. */
   complete(server: string, ref: CompletionReference, argument: { name: string; value: string }, options?: OfAgent<CompleteOptions>): Promise<Completion>
-  /** Does the same as `Gateway.subscribe`. The event goes to the agent's `onEvent` alone, and to the gateway's if the agent has none. */
+  /** Does the same as `Gateway.subscribe`. The event is sent only to the agent's `onEvent`, or to the gateway's if the agent has none. */
   subscribe(server: string, uri: string): Promise<void>
-  /** Ends a subscription of the agent. Subscriptions of other agents to the same resource go on. */
+  /** Ends a subscription of the agent. Subscriptions of other agents to the same resource continue. */
   unsubscribe(server: string, uri: string): Promise<void>
 }
 
@@ -2054,16 +2346,23 @@ export declare class Agent {
  * ```
  */
 export declare class Gateway {
-  /** Does the same as `Agent.addServer`, for the operator's own agent. Other agents have the server only by a toolbox with a pattern like `agent::my-files/*`. */
+  /**
+   * Does the same as `Agent.addServer`, for the operator's own agent. Other agents can use the server only through a toolbox with a
+   * pattern like `agent::my-files/*`.
+   */
   addServer(server: NewServer): Promise<ServerStatus>
   /** Does the same as `Agent.updateServer`, for servers that the operator's own agent has added. */
   updateServer(name: string, change: ServerChange): Promise<ServerStatus>
-  /** Does the same as `Agent.removeServer`, for servers that any agent has added: the operator refuses a proposal by removing it. */
+  /**
+   * Does the same as `Agent.removeServer`, for servers that any agent has added. The operator can refuse a proposal by removing the
+   * server.
+   */
   removeServer(name: string): Promise<void>
   /**
-   * Returns tools for a model. Each has a name, a description, a JSON Schema and `execute(args)`. With these tools, a model writes code that calls
-   * the servers' tools, finds and reads the tools' descriptions, and manages servers. A model can propose a server, but it can never approve one.
-   * `hyperlight-mcp/adapters` has adapters for the AI SDK, for the formats of `OpenAI` and Anthropic, and for `LangChain`.
+   * Returns tools for a model. Each has a name, a description, a JSON Schema and `execute(args)`. With these tools, a model writes code
+   * that calls the servers' tools, finds tools and reads their descriptions, and manages servers. A model can propose a server, but it
+   * can never approve one. `hyperlight-mcp/adapters` has adapters for the AI SDK, for the formats of `OpenAI` and Anthropic, and for
+   * `LangChain`.
    *
    * Throws `ERR_INVALID_OPTION`.
    *
@@ -2075,8 +2374,8 @@ export declare class Gateway {
    */
   agentTools(options?: AgentToolsOptions): AgentTool[]
   /**
-   * Returns the gateway as one plugin that an agent can review, approve, enable and disable. The plugin is disabled at first: no code runs, and no
-   * server is connected. A gateway has only one plugin.
+   * Returns the gateway as one plugin that an agent's author can review, approve, enable and disable. The plugin is disabled at first:
+   * no code runs, and no server is connected. A gateway can have only one plugin.
    *
    * Throws `ERR_INVALID_OPTION`.
    *
@@ -2090,9 +2389,9 @@ export declare class Gateway {
    */
   plugin(options?: PluginOptions): Plugin
   /**
-   * Provides an approved server to an agent that has a sandbox of its own. `createHostFunctions()` returns `{ "mcp-<name>": { … } }` with
-   * functions named as in a guest. Their calls are checked like a guest's calls: approval, filters, questions and limits. They resolve with the
-   * value that a guest would get. The server must be enabled when a function is called.
+   * Provides an approved server to an agent that has its own sandbox. `createHostFunctions()` returns `{ "mcp-<name>": { … } }` with
+   * functions that are named as in a guest. Their calls are checked like a guest's calls: approval, filters, questions and limits. They
+   * resolve with the value that a guest would get. The server must be enabled when a function is called.
    *
    * Throws `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`.
    *
@@ -2104,8 +2403,26 @@ export declare class Gateway {
    */
   pluginRegistration(name: string): PluginRegistration
   /**
-   * Returns TypeScript declarations of the modules that a run could import now: of all modules, or of one by its name (`weather`, `mcp-weather`,
-   * `host:mcp-weather`, `host:mcp`). They compile under `tsc --strict`, alone and together. Starts no server.
+   * Makes tools from a prompt, and adds them as a generated server, which a person then approves like any other. `generate` is the agent's own model.
+   * It is asked only while the tools are made: once for the plan and once for the code of each tool, and once more for an answer that cannot be
+   * used. The code is parsed, and tried in a micro-VM without network. What was made stays in the cache, so that the next start with the same
+   * prompt and pages asks no model.
+   *
+   * Rejects with `ERR_BOOT_PROMPT`, `ERR_BOOT_MODEL` if `generate` throws, `ERR_BOOT_REFUSED` if the thrown error has `refused: true`,
+   * `ERR_BOOT_NO_TOOLS`, `ERR_BOOT_PLAN`, `ERR_BOOT_HANDLER`, `ERR_BOOT_SECRET`, `ERR_BOOT_CACHE`, `ERR_BOOT_NOT_CACHED`, `ERR_NO_HYPERVISOR`,
+   * `ERR_INVALID_OPTION`, `ERR_ABORTED`, `ERR_CLOSED`.
+   *
+   * ```js
+   * const prompt = 'A tool that returns the n-th prime number'
+   * const { name } = await gateway.boot({ prompt, generate: ({ system, user, maxTokens, signal }) => askMyModel(system, user, maxTokens, signal) })
+   * const request = await gateway.approvalRequest(name) // a person reads plan, code and hosts
+   * await gateway.approve(name, request.digest)
+   * ```
+   */
+  boot(options: BootOptions): Promise<Booted>
+  /**
+   * Returns TypeScript declarations of the modules that a run could import now: of all modules, or of one with this name (`weather`,
+   * `mcp-weather`, `host:mcp-weather`, `host:mcp`). They compile with `tsc --strict`, alone and together. Starts no server.
    *
    * Rejects with `ERR_UNKNOWN_MODULE`.
    *
@@ -2123,14 +2440,15 @@ export declare class Gateway {
    */
   listModules(): Promise<ModuleSummary[]>
   /**
-   * Returns a short description of a module: its functions with parameters and return types, caveats, and an example. The name has the same forms
-   * as for `declarations`.
+   * Returns a short description of a module: its functions with parameters and return types, caveats, and an example. `name` has the
+   * same forms as for `declarations`.
    *
    * Rejects with `ERR_UNKNOWN_MODULE`.
    */
   moduleInfo(name: string, options?: DeclarationOptions): Promise<ModuleInfo>
   /**
-   * Returns a tool by the name that its server gives it, or by the identifier that agent code imports: its purpose, parameters, declaration and schemas.
+   * Returns a tool, with its purpose, parameters, declaration and schemas. `tool` is the name that its server gives it, or the
+   * identifier that agent code imports.
    *
    * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
    *
@@ -2140,14 +2458,14 @@ export declare class Gateway {
    */
   toolInfo(server: string, tool: string, options?: DeclarationOptions): Promise<ToolInfo>
   /**
-   * Returns the status of a server of the config and, if the server is approved, its offer. Starts no server.
+   * Returns the status of a server, its settings and, if the server is approved, its offer. Starts no server.
    *
    * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
    */
   serverInfo(name: string): Promise<ServerInfo>
   /**
-   * Returns the tools that match a query best, the best first. The query has words about what the tools do, or words of their names and
-   * parameters. Spelling mistakes and synonyms also match.
+   * Returns the tools that match a query best, the best match first. The query contains words about what the tools do, or words from
+   * their names and parameters. Misspelled words and synonyms match too.
    *
    * Rejects with `ERR_INVALID_OPTION` for a query without a word, `ERR_UNKNOWN_SERVER`.
    *
@@ -2157,10 +2475,11 @@ export declare class Gateway {
    */
   searchTools(query: string, options?: SearchOptions): Promise<ToolMatch[]>
   /**
-   * Returns a part of a system prompt that tells a model which servers there are, and how to find and call their tools. To stay within the token
-   * budget, it contains full declarations, else one line for each function, else only the number of functions.
+   * Returns a part of a system prompt that describes to a model which servers there are, and how to find and call their tools. To stay
+   * within the token budget, it contains full declarations, otherwise one line for each function, otherwise only the number of
+   * functions.
    *
-   * Rejects with `ERR_INVALID_OPTION` if the budget is too small; the message gives the minimum.
+   * Rejects with `ERR_INVALID_OPTION` if the budget is too small; the message contains the minimum.
    *
    * ```js
    * const part = await gateway.systemMessage({ budgetTokens: 1500 })
@@ -2168,8 +2487,8 @@ export declare class Gateway {
    */
   systemMessage(options?: SystemMessageOptions): Promise<string>
   /**
-   * Checks JavaScript or TypeScript code without running it. Finds syntax errors, imports of unknown modules, and functions that their modules do
-   * not have. Each problem has its place in the code and, if there is a similar name, a suggestion.
+   * Checks JavaScript or TypeScript code without running it. Finds syntax errors, imports of unknown modules, and functions that do not
+   * exist in their modules. Each problem has a position in the code and, if there is a similar name, a suggestion.
    *
    * Rejects with `ERR_CODE_TOO_LARGE`.
    *
@@ -2179,9 +2498,10 @@ export declare class Gateway {
    */
   check(code: string): Promise<CodeReport>
   /**
-   * Executes a line that a person typed, like `/mcp list` or `list`. `/mcp help` lists the commands. A wrong line does not reject: the result has
-   * `ok: false`, and `text` describes the error. `/mcp approve NAME` shows the approval request and its digest. `/mcp approve NAME DIGEST`
-   * approves exactly that request. Pass `speaker: 'model'` for a line that a model may have written; such a line cannot approve anything.
+   * Executes a line that a person typed, such as `/mcp list` or `list`. `/mcp help` lists the commands. A wrong line does not reject:
+   * the result has `ok: false`, and `text` describes the error. `/mcp approve NAME` shows the approval request and its digest.
+   * `/mcp approve NAME DIGEST` approves exactly that request. Pass `speaker: 'model'` for a line that a model may have written; such a
+   * line cannot approve anything.
    *
    * ```js
    * const { text } = await gateway.command('/mcp list', { color: process.stdout.isTTY, width: process.stdout.columns })
@@ -2189,21 +2509,50 @@ export declare class Gateway {
    * ```
    */
   command(line: string, options?: CommandOptions): Promise<CommandOutcome>
-  /** Returns completions of the line's last word: commands, their options, names of servers. Each completion replaces the whole last word. */
+  /**
+   * Returns completions of the line's last word: commands, their options, and names of servers. Each completion replaces the whole last
+   * word.
+   */
   completeCommand(line: string): Promise<string[]>
   /**
-   * Opens a gateway: reads the config and the approvals. It starts no process and needs no hypervisor.
+   * Returns what a person must see before the code of an agent may fetch from hosts. A yes means that code that a model writes may send whatever it
+   * knows to these hosts. Without `hosts`, they are those of the agent's entry in the config; without `agent`, it is the operator's own.
+   *
+   * Rejects with `ERR_INVALID_OPTION` for a host or name that is not well-formed, and without any hosts; `ERR_STORE`, `ERR_CLOSED`.
+   *
+   * ```js
+   * const request = await gateway.fetchApproval({ hosts: ['api.github.com'] }) // a person reads it
+   * await gateway.approveFetch({ hosts: request.hosts, digest: request.digest })
+   * const sandbox = await gateway.sandbox()
+   * await sandbox.run('export const handler = async () => (await fetch("https://api.github.com/zen")).text()', { fetch: { hosts: request.hosts } })
+   * ```
+   */
+  fetchApproval(request: FetchRequest): Promise<FetchApproval>
+  /**
+   * Approves exactly the hosts that a person was shown, for one agent and for all processes with the same state folder. They replace those that were
+   * approved for the agent before.
+   *
+   * Rejects with `ERR_DIGEST_CHANGED` if the digest is not that of these hosts, and with the errors of `fetchApproval`.
+   */
+  approveFetch(consent: FetchConsent): Promise<FetchApproval>
+  /**
+   * Revokes the approval of an agent's hosts, for all processes. Fetches of its runs in this gateway end at once. Returns whether there was an
+   * approval. Rejects with `ERR_INVALID_OPTION`, `ERR_STORE`, `ERR_CLOSED`.
+   */
+  revokeFetch(of?: FetchAgent): Promise<boolean>
+  /**
+   * Opens a gateway: reads the config and the approvals. It starts no server and needs no hypervisor.
    *
    * Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_UNREADABLE`, `ERR_CONFIG_SYNTAX`, `ERR_CONFIG_INVALID`,
    * `ERR_TOO_MANY_SERVERS`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_APPROVAL_STORE`.
    */
   static open(options?: GatewayOptions): Promise<Gateway>
-  /** Reports if this machine can run a guest, and if it cannot, the reason. Boots a guest at the first call to find out. */
+  /** Reports whether this machine can run a guest, and the reason if it cannot. The first call boots a guest to find out. */
   hypervisor(): Promise<HypervisorReport>
   /**
-   * Returns the status of all servers, in the order of the config; servers whose entry has an error come last. It reads no file. Changes by this
-   * gateway are visible at once. Changes by another process or on disk are visible shortly after a call; `serverInfo` reads them at once. Throws
-   * `ERR_APPROVAL_STORE`.
+   * Returns the status of all servers. First come servers that await a decision, then the others in the order of the config; servers
+   * whose entry has an error come last. It reads no file. Changes by this gateway are visible immediately. Changes by another process or
+   * on disk are visible shortly after a call; `serverInfo` reads them immediately. Throws `ERR_APPROVAL_STORE`.
    */
   servers(): ServerStatus[]
   /**
@@ -2214,9 +2563,9 @@ export declare class Gateway {
    */
   approvalRequest(name: string): Promise<ApprovalRequest>
   /**
-   * Approves a server. With a digest, approves exactly the request that has this digest, and starts nothing. It then rejects with
-   * `ERR_DIGEST_CHANGED` if the request has changed since, and with `ERR_NOT_APPROVED` if the approval was revoked meanwhile. Without a digest,
-   * starts the server, and approves both its command and its manifest as they are now.
+   * Approves a server. With a digest, approves exactly the request that has this digest, and starts nothing. Then it rejects with
+   * `ERR_DIGEST_CHANGED` if the request has changed since, and with `ERR_NOT_APPROVED` if the approval was revoked during the call.
+   * Without a digest, starts the server, and approves both its command and its manifest in their present state.
    *
    * ```js
    * const request = await gateway.approvalRequest('files')
@@ -2226,8 +2575,9 @@ export declare class Gateway {
    */
   approve(name: string, digest?: string, options?: ApproveOptions): Promise<void>
   /**
-   * Reads the config again. A changed server loses its connection. It also loses its approval if the change affects what would be started.
-   * Unchanged servers keep their connections. If the config cannot be read, or is wrong as a whole, it rejects and changes nothing.
+   * Reads the config again. A changed server loses its connection. It also loses its approval if the change affects what is executed.
+   * Unchanged servers keep their connections. If the config cannot be read or is invalid as a whole, the call rejects and changes
+   * nothing.
    *
    * Rejects with `ERR_CONFIG_UNREADABLE`, `ERR_CONFIG_SYNTAX`, `ERR_CONFIG_INVALID`, `ERR_TOO_MANY_SERVERS`.
    *
@@ -2237,10 +2587,10 @@ export declare class Gateway {
    */
   reload(): Promise<ReloadReport>
   /**
-   * Returns the merged `mcpServers` that would be in force for an agent and a task, and each server's reason. Secrets are names: `${NAME}`. Changes
-   * nothing, and starts nothing.
+   * Returns the merged `mcpServers` that would be available to an agent and a task, with a reason for each server. Secrets are replaced
+   * by variables: `${NAME}`. Changes nothing, and starts nothing.
    *
-   * Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_INVALID` for an entry that the task brings, `ERR_APPROVAL_STORE`.
+   * Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_INVALID` for an entry that the task defines, `ERR_APPROVAL_STORE`.
    *
    * ```js
    * const { mcpServers, servers } = await gateway.resolve({ task: { text: 'compare two forecasts' } })
@@ -2251,8 +2601,8 @@ export declare class Gateway {
   /** Revokes the approval for every process, and ends the server's calls and connection in this gateway. */
   revoke(name: string): Promise<void>
   /**
-   * Reads the last rows of the audit that fit, the oldest first: approvals, changes of servers, grants, connections and calls, of all processes with
-   * the same state folder. Rejects with `ERR_INVALID_OPTION`, `ERR_STORE`.
+   * Returns the last rows of the audit that match the query, the oldest first: approvals, changes of servers, grants, connections and
+   * calls, of all processes with the same state folder. Rejects with `ERR_INVALID_OPTION`, `ERR_STORE`.
    *
    * ```js
    * const calls = await gateway.audit({ kind: 'call', since: Date.now() - 3_600_000 })
@@ -2263,8 +2613,8 @@ export declare class Gateway {
   verifyAudit(): Promise<AuditReport>
   /**
    * Makes the server available to runs that start from now on. If it is not approved, `onServerApproval` is asked first. Rejects with
-   * `ERR_NOT_APPROVED` without that callback and after a no, with `ERR_SERVER_DISABLED` if the config has `disabled: true`, and with the errors of
-   * connecting, as the tools are read before they are approved.
+   * `ERR_NOT_APPROVED` without that callback or if the answer is no, with `ERR_SERVER_DISABLED` if the config has `disabled: true`, and
+   * with the errors of connecting, because the tools are read before they are approved.
    */
   enable(name: string): Promise<void>
   /**
@@ -2272,13 +2622,20 @@ export declare class Gateway {
    * or a command that a person types, can.
    */
   disable(name: string): Promise<void>
-  /** Connects to the server anew and reports the result. Rejects with `ERR_NOT_APPROVED`, and with the errors of connecting. */
+  /**
+   * Closes the connection to the server, connects again and reports the result. Rejects with `ERR_NOT_APPROVED`, and with the errors of
+   * connecting.
+   */
   test(name: string): Promise<ConnectionReport>
-  /** Creates a sandbox. The first call boots the guest. Rejects with `ERR_NO_HYPERVISOR` if no guest boots; the message gives the reason. */
+  /**
+   * Creates a sandbox. The first call boots the guest. Rejects with `ERR_NO_HYPERVISOR` if no guest boots; the message contains the
+   * reason.
+   */
   sandbox(options?: SandboxOptions): Promise<Sandbox>
   /**
-   * Calls a tool without a guest. Resolves with a `ToolResult` for every answer of the server, also if it has `isError: true`. Rejects for all
-   * other failures: time-out, crash, refusal, protocol error. With a name of `toolInfo().directNames`, the server is not given.
+   * Calls a tool without a guest. Resolves with a `ToolResult` for every answer of the server, even if it has `isError: true`. Rejects
+   * for all other failures: time-out, crash, refusal, protocol error. With a name from `toolInfo().directNames`, the argument `server`
+   * is left out.
    *
    * ```js
    * const { content } = await gateway.callTool('everything', 'echo', { message: 'hi' })
@@ -2290,10 +2647,35 @@ export declare class Gateway {
   /** Closes the gateway: ends all runs, calls, connections and server processes. Pending promises reject with `ERR_CLOSED`. */
   close(): Promise<void>
   /**
-   * Gives toolboxes to an agent, for all processes with the same state folder. From its next run on, an agent of this name has exactly what its
-   * toolboxes allow. From the first grant on, an agent without one has nothing, unless the config says `"defaultGrant": "all"`.
+   * Adds a server whose tools were generated, or replaces it. Each call of a tool runs its code in a micro-VM of its own, for at most 30 s. The
+   * code has no module, no file and no process. Like any server, it is used only after a person has approved it (`approvalRequest` shows all of
+   * the code) and it is enabled; a change of one line of code needs another approval. It lives as long as the gateway.
    *
-   * Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_TOOLBOX`, `ERR_GRANT_IN_CONFIG` if the config says what the agent is granted, `ERR_STORE`.
+   * Rejects with `ERR_INVALID_OPTION` for a name that cannot be a server's or that the config has, and without tools.
+   *
+   * ```js
+   * const add = { name: 'add', description: 'Adds two numbers.', inputSchema: { type: 'object' }, endpoints: [], notes: '',
+   *   needsNetwork: false, readOnly: true, code: 'return args.a + args.b' }
+   * await gateway.setGenerated('sums', { tools: [add], hosts: [] })
+   * console.log(await gateway.approvalRequest('sums')) // for a person
+   * ```
+   */
+  setGenerated(name: string, tools: GeneratedTools): Promise<void>
+  /**
+   * Removes a generated server and ends its calls. Its approval stays, for the same code. Does nothing without such a server.
+   *
+   * ```js
+   * await gateway.removeGenerated('sums')
+   * ```
+   */
+  removeGenerated(name: string): Promise<void>
+  /**
+   * Grants toolboxes to an agent, for all processes with the same state folder. From its next run on, an agent of this name may use
+   * exactly what its toolboxes allow. After the first grant, agents without a grant may use nothing, unless the config contains
+   * `"defaultGrant": "all"`.
+   *
+   * Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_TOOLBOX`, `ERR_GRANT_IN_CONFIG` if the config sets the toolboxes of this agent,
+   * `ERR_STORE`.
    *
    * ```js
    * await gateway.setToolbox('readers', ['everything/get-*', '!everything/get-env'])
@@ -2303,31 +2685,32 @@ export declare class Gateway {
    */
   grant(agent: string, toolboxes: string | string[]): Promise<AgentGrant>
   /**
-   * Takes toolboxes from an agent; all of them if none is named. The agent keeps its other toolboxes. Without any, it has nothing: it does not get
-   * what agents without a grant have.
+   * Takes toolboxes from an agent. Without a list, it takes all of them. The agent keeps its other toolboxes. If it has none left, it
+   * may use nothing: it does not get what agents without a grant may use.
    *
    * Rejects with `ERR_INVALID_OPTION` if the agent does not have a toolbox, and with the errors of `grant`.
    */
   ungrant(agent: string, toolboxes?: string | string[]): Promise<AgentGrant>
-  /** Lists all toolboxes, the agents that have them, and what other agents get. Rejects with `ERR_STORE`. */
+  /** Lists all toolboxes, the agents to which they are granted, and the grants of all other agents. Rejects with `ERR_STORE`. */
   toolboxes(): Promise<GrantList>
   /**
-   * Makes or replaces a toolbox: a list of patterns like `weather/*`, `github/list_*`, `!github/delete_*`, of which the last that matches decides.
-   * A server that an agent has added is granted to others by `agent:NAME:SERVER/*` alone.
-   * `null` removes the toolbox, unless an agent has it.
+   * Adds or replaces a toolbox: a list of patterns like `weather/*`, `github/list_*`, `!github/delete_*`. The last pattern that matches
+   * decides. Only a pattern `agent:NAME:SERVER/*` grants others a server that an agent has added. `null` removes the toolbox, unless it
+   * is granted to an agent.
    *
    * Rejects with `ERR_INVALID_OPTION`, `ERR_GRANT_IN_CONFIG` if the config defines the toolbox, `ERR_UNKNOWN_TOOLBOX`, `ERR_STORE`.
    */
   setToolbox(name: string, patterns: string[] | null): Promise<GrantList>
   /**
-   * Says whether an agent of this name may use a tool, and why, in a sentence for the operator. `item` is a tool's raw name, `resource:` with a URI,
-   * or `prompt:` with a name. Rejects with `ERR_STORE`.
+   * Returns whether an agent of this name may use a tool, and the reason in a sentence for the operator. `item` is the name that the
+   * server gives a tool, `resource:` with a URI, or `prompt:` with a name. Rejects with `ERR_STORE`.
    */
   explainGrant(agent: string, server: string, item: string): Promise<GrantVerdict>
   /**
-   * Makes an agent: a caller with callbacks, `session` answers, sandboxes, subscriptions and decisions of its model of its own. Nothing of one agent
-   * is seen by another. The gateway's own methods are those of the operator. `onInput`, `onAuthorize` and `onIssuer` are questions about a
-   * connection, which all agents share: they are the operator's, and not options of an agent. Two agents of one name are two agents.
+   * Opens an agent: a caller with its own callbacks, `session` answers, sandboxes and subscriptions, and its model's own decisions. No
+   * agent sees anything of another agent. The gateway's own methods are those of the operator. `onInput`, `onAuthorize` and `onIssuer`
+   * are questions about a connection, which all agents share. So they are options of the gateway, and not of an agent. Two agents with
+   * the same name are separate agents.
    *
    * Throws `ERR_INVALID_OPTION`, `ERR_PROFILE_CONFLICT`, `ERR_CLOSED`.
    *
@@ -2339,11 +2722,11 @@ export declare class Gateway {
    */
   agent(name: string, options?: AgentOptions): Agent
   /**
-   * Registers a provider: an object whose `servers()` returns definitions. It is called now, and at each `reload()`, and has 2 s. Its servers are
-   * called `<name>--<server>`, and each needs approval. A provider that throws or answers with anything else is listed as failed. The same
-   * name again replaces the provider.
+   * Registers a provider: an object whose `servers()` returns definitions. That function is called now and at each `reload()`, and must
+   * answer within 2 s. The provider's servers are named `<name>--<server>`, and each needs approval. A provider that throws or returns
+   * anything else is listed as failed. Registering the same name again replaces the provider.
    *
-   * Rejects with `ERR_INVALID_OPTION` for a name that is not valid or that a package has, and with `ERR_STORE`.
+   * Rejects with `ERR_INVALID_OPTION` for an invalid name or the name of a package's provider, and with `ERR_STORE`.
    *
    * ```js
    * const { servers } = await gateway.registerProvider('acme', {
@@ -2354,19 +2737,20 @@ export declare class Gateway {
    */
   registerProvider(name: string, provider: Provider): Promise<ProviderStatus>
   /**
-   * Lists the providers: the registered ones, and the packages of the config. It reads no file: they are looked at when the gateway opens, at each
-   * `reload()`, and when one is registered, approved or revoked.
+   * Lists the providers: the registered ones, and the packages. It reads no file: packages are checked when the gateway opens, at each
+   * `reload()`, and when a provider is registered, approved or revoked.
    */
   providers(): ProviderStatus[]
   /**
-   * Returns everything that a person must see before the code of a package may run. Nothing of it runs. `name` is the provider's or the package's.
+   * Returns everything that a person must see before the code of a package may run. Runs none of that code. `name` is the name of the
+   * provider or of the package.
    *
    * Rejects with `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER`, `ERR_STORE`.
    */
   providerRequest(name: string): Promise<ProviderRequest>
   /**
-   * Approves the code of a package exactly as the request with this digest showed it, and runs it. Each server that it brings needs its own
-   * approval. Rejects with `ERR_DIGEST_CHANGED` if the package has changed since, and with the codes of `providerRequest`.
+   * Approves the code of a package, exactly as shown in the request with this digest, and runs it. Each server that it provides needs
+   * its own approval. Rejects with `ERR_DIGEST_CHANGED` if the package has changed since, and with the errors of `providerRequest`.
    *
    * ```js
    * const request = await gateway.providerRequest('acme-mcp')
@@ -2376,19 +2760,19 @@ export declare class Gateway {
    */
   approveProvider(name: string, digest: string): Promise<ProviderStatus>
   /**
-   * Takes back the approval of a package's code for every process, and removes its servers from this gateway. Rejects with
+   * Revokes the approval of a package's code for every process, and removes its servers from this gateway. Rejects with
    * `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER` for a registered provider, and `ERR_STORE`.
    */
   revokeProvider(name: string): Promise<ProviderStatus>
   /**
-   * Returns the approved resources of a server, and then its approved resource templates, without those whose URI the
-   * approval request cuts. Starts no server.
+   * Returns the approved resources of a server, followed by its approved resource templates. Leaves out those whose URI the approval
+   * request cuts. Starts no server.
    *
    * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
    */
   resources(server: string): Promise<ResourceEntry[]>
   /**
-   * Reads a resource that is listed, or whose URI matches an approved template. `blob` is base64 text.
+   * Reads a resource that is listed, or whose URI matches an approved template. `blob` in the result is base64 text.
    *
    * Rejects with `ERR_UNKNOWN_RESOURCE`, `ERR_RESOURCE_CHANGED`, and with the errors of `callTool`.
    *
@@ -2398,13 +2782,13 @@ export declare class Gateway {
    */
   readResource(server: string, uri: string, options?: CallOptions): Promise<ReadResult>
   /**
-   * Returns the approved prompts of a server, without those whose names the approval request cuts. Starts no server.
+   * Returns the approved prompts of a server. Leaves out those whose names the approval request cuts. Starts no server.
    *
    * Rejects with the same errors as `resources`.
    */
   prompts(server: string): Promise<PromptEntry[]>
   /**
-   * Fills in a prompt. Arguments are texts; numbers and booleans are converted to text.
+   * Gets a prompt with its arguments inserted. Arguments are texts; numbers and booleans are converted to text.
    *
    * Rejects with `ERR_UNKNOWN_PROMPT`, `ERR_PROMPT_CHANGED`, and with the errors of `callTool`.
    *
@@ -2414,14 +2798,14 @@ export declare class Gateway {
    */
   getPrompt(server: string, name: string, args?: Record<string, string | number | boolean>, options?: CallOptions): Promise<PromptResult>
   /**
-   * Completes an argument of a prompt, or a variable of a resource template (`uri` is the URI template). `options.context` has the values of
-   * arguments that were already chosen, by argument name.
+   * Completes an argument of a prompt, or a variable of a resource template (`uri` is the URI template). `options.context` contains the
+   * values of arguments that were already chosen, by argument name.
    *
    * Rejects with the same errors as `getPrompt` and `readResource`.
    */
   complete(server: string, ref: CompletionReference, argument: { name: string; value: string }, options?: CompleteOptions): Promise<Completion>
   /**
-   * Subscribes to a resource: an event `resource-updated` is emitted when the resource changes, also after a reconnect of the server.
+   * Subscribes to a resource: an event `resource-updated` is sent when the resource changes, even after the server was connected again.
    *
    * Rejects with the same errors as `readResource`, and with `ERR_PROTOCOL` if the server does not support subscriptions.
    */
@@ -2429,13 +2813,14 @@ export declare class Gateway {
   /** Ends a subscription. Rejects with the same errors as `readResource`. */
   unsubscribe(server: string, uri: string): Promise<void>
   /**
-   * Serves the gateway to MCP hosts, as `npx hyperlight-mcp serve` does: each client is an agent of its own, with the tools of `agentTools()`. All
-   * approved servers are enabled, also those that are approved later, but for those that `disable()` has hidden. Without options, it serves one
-   * host on standard input and output of this process; then `console.log` would break the protocol, so log with `console.error`. Over HTTP it may
-   * be called several times. Questions about a call go to the host that made it, and not to the callbacks of the gateway.
+   * Serves the gateway to MCP hosts, like `npx hyperlight-mcp serve`: each client is a separate agent with the tools of `agentTools()`.
+   * All approved servers are enabled, including those that are approved later, except those that `disable()` has hidden. Without
+   * options, it serves one host on standard input and output of this process; then `console.log` would break the protocol, so log with
+   * `console.error`. Over HTTP it may be called several times. Questions about a call go to the host that made it, and not to the
+   * callbacks of the gateway.
    *
-   * Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a server in `allowWrites` or `direct`, `ERR_IO` for a file that cannot be read and a port that is in
-   * use, `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
+   * Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a server in `allowWrites` or `direct`, `ERR_IO` for a file that cannot
+   * be read or a port that is in use, `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
    *
    * ```js
    * const served = await gateway.serve({ http: 8080 })
@@ -2447,7 +2832,8 @@ export declare class Gateway {
 }
 
 /**
- * Runs agent code, each run in a micro-VM of its own. Runs of one sandbox wait for each other in order; runs of several sandboxes run in parallel.
+ * Runs agent code, each run in a separate micro-VM. Runs of one sandbox execute one after another; runs of several sandboxes execute in
+ * parallel.
  *
  * ```js
  * const sandbox = await gateway.sandbox()
@@ -2467,8 +2853,8 @@ export declare class Sandbox {
   /** Does the same as `Gateway.check`, and includes the sandbox's own modules. */
   check(code: string): Promise<CodeReport>
   /**
-   * Adds an agent's own module as `host:<name>` for runs that start afterwards. Its functions may be synchronous or return a promise; the guest
-   * calls them synchronously. Arguments and results are JSON and `Uint8Array`.
+   * Adds one of the agent's own modules as `host:<name>`, for runs that start later. Its functions may be synchronous or return a
+   * promise; the guest calls them synchronously. Arguments and results are JSON and `Uint8Array`.
    *
    * Throws `ERR_NAME_TAKEN` for `mcp`, `mcp-…` and names in use, and `ERR_INVALID_OPTION` for names that cannot be imported.
    *
@@ -2481,8 +2867,8 @@ export declare class Sandbox {
    */
   hostModule(name: string, functions: { [name: string]: (...args: any[]) => unknown }, info?: HostModuleInfo): void
   /**
-   * Runs an ES module or a plain script. The code must define a function `handler(input)`, exported or not, or a default export; the function may
-   * be async. Each run starts with a fresh state. If the run fails, the error has `logs`, `warnings` and `stats`.
+   * Runs an ES module or a plain script. The code must define a function `handler(input)`, exported or not, or a default export; the
+   * function may be async. Each run starts with a new state. If the run fails, the error has `logs`, `warnings` and `stats`.
    *
    * Rejects with `ERR_CODE_SYNTAX`, `ERR_NO_HANDLER`, `ERR_GUEST_THREW`, `ERR_INVALID_VALUE`, `ERR_NEVER_SETTLES`,
    * `ERR_RUN_TIMEOUT`, `ERR_ABORTED`, `ERR_CLOSED`, `ERR_GUEST_MEMORY`, and with the code of an exceeded limit, like `ERR_VALUE_TOO_LARGE`.
@@ -2495,12 +2881,12 @@ export declare class Sandbox {
    * ```
    */
   run<T = Value>(code: string, options?: RunOptions): Promise<RunResult<T>>
-  /** Closes the sandbox: ends pending runs with `ERR_CLOSED`, and waits for their end. */
+  /** Closes the sandbox: ends pending runs with `ERR_CLOSED`, and waits until they have ended. */
   close(): Promise<void>
 }
 
 /**
- * A gateway that is being served, made by `Gateway.serve`. Node does not exit as long as something is served.
+ * A gateway that is being served, created by `Gateway.serve`. Node does not exit while a gateway is being served.
  *
  * ```js
  * const served = await gateway.serve({ http: 0 })
@@ -2509,23 +2895,23 @@ export declare class Sandbox {
  * ```
  */
 export declare class ServedGateway {
-  /** The address of the MCP endpoint, as `http://127.0.0.1:8080/mcp`. Missing over standard input and output. */
+  /** The URL of the MCP endpoint, for example `http://127.0.0.1:8080/mcp`. `undefined` over standard input and output. */
   get url(): string | undefined
   /**
-   * Resolves when nothing is served any more: after `close()` or `gateway.close()`, and over standard input and output also when the host has gone.
-   * Rejects with `ERR_IO` if the host did not speak the protocol.
+   * Resolves when serving has ended: after `close()` or `gateway.close()`, and over standard input and output also when the host has
+   * closed its end. Rejects with `ERR_IO` if the host did not speak the protocol.
    */
   ended(): Promise<void>
   /**
-   * Ends serving. New requests are refused with status 503; those under way get `limits.drainMs` (5 s over standard input and output), and are
-   * cancelled afterwards. The gateway itself stays open. A second call waits for the first.
+   * Ends serving. New requests are refused with status 503. Requests in progress may continue for `limits.drainMs` (5 s over standard
+   * input and output), and are then cancelled. The gateway itself stays open. A second call waits for the first.
    */
   close(): Promise<void>
 }
 
 /**
- * Runs the program `hyperlight-mcp` on this process's standard streams. Returns a promise of its exit code, and a function that ends the program
- * like Ctrl-C. `words` is the command line without the program's name. `columns` is the width of the terminal, if there is one. `launch` has the
- * absolute paths of Node and of the script, for `install`.
+ * Runs the program `hyperlight-mcp` on this process's standard streams. Returns a promise of its exit code, and a function that ends the
+ * program like Ctrl-C. `words` is the command line without the program's name. `columns` is the width of the terminal, if there is one.
+ * `launch` contains the absolute paths of Node and of the script, for `install`. `model.generate` asks the model of `boot`.
  */
-export declare function commandLine(words: Array<string>, columns?: number | undefined | null, launch?: Array<string> | undefined | null): [exitCode: Promise<number>, stop: () => void]
+export declare function commandLine(words: Array<string>, columns?: number | undefined | null, launch?: Array<string> | undefined | null, model?: unknown | undefined | null): [exitCode: Promise<number>, stop: () => void]

@@ -237,7 +237,7 @@ describe('manage_mcp', () => {
       await act('disable') // a no of its own does not make it the model's to decide
       const { error } = await act('enable')
       assert.equal(error.code, 'ERR_DISABLED_BY_PERSON')
-      assert.match(error.message, /only a person can enable it again, by \/mcp enable fixture/)
+      assert.match(error.message, /a person can, with \/mcp enable fixture/)
       assert.match(error.hint, /ask the user/)
       const typed = await opened.command('/mcp enable fixture', { speaker: 'model' })
       assert.equal(typed.data.error.code, 'ERR_DISABLED_BY_PERSON')

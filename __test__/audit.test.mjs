@@ -55,15 +55,23 @@ test('a trace of the caller is passed on to the server, and a wrong one is an er
   const log = join(folder(t), 'log')
   const gateway = await openApproved(t, { fixture: fixture('--log', log) })
   const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
-  await gateway.callTool('fixture', 'echo', { value: 1 }, { traceparent })
-  await evaluate(await gateway.sandbox(), 'fixture.echo({ value: 1 })', { traceparent })
+  const tracestate = 'vendor=a1,other=b2'
+  await gateway.callTool('fixture', 'echo', { value: 1 }, { traceparent, tracestate })
+  await evaluate(await gateway.sandbox(), 'fixture.echo({ value: 1 })', { traceparent, tracestate })
   const calls = logLines(log).filter(({ event, name }) => event === 'request' && name === 'echo')
   assert.deepEqual(
-    calls.map(({ meta }) => meta.traceparent),
-    [traceparent, traceparent],
+    calls.map(({ meta }) => [meta.traceparent, meta.tracestate]),
+    Array(2).fill([traceparent, tracestate]),
   )
   const wrong = gateway.callTool('fixture', 'echo', { value: 1 }, { traceparent: '00-1-2-3' })
   assert.match((await failure(wrong, 'ERR_INVALID_OPTION')).message, /traceparent: expected a W3C traceparent/)
+  for (const [options, says] of [
+    [{ traceparent, tracestate: 'no member' }, /tracestate: expected a W3C tracestate/],
+    [{ tracestate }, /tracestate: it needs a traceparent/],
+  ]) {
+    const refused = gateway.callTool('fixture', 'echo', { value: 1 }, options)
+    assert.match((await failure(refused, 'ERR_INVALID_OPTION')).message, says)
+  }
 })
 
 test('contents are kept only with auditContent, and without secrets', async (t) => {

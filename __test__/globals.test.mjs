@@ -17,6 +17,16 @@ test('code that uses what the guest has compiles with ES2023 and globals.d.ts al
   assert.equal(compiled(t, files, ['es2023']), '')
 })
 
+test('code that fetches compiles with ES2023, globals.d.ts and fetch.d.ts alone', (t) => {
+  const read = (file) => readFileSync(join(root, file), 'utf8')
+  const files = {
+    'globals.d.ts': read('guest/globals.d.ts'),
+    'fetch.d.ts': read('guest/fetch.d.ts'),
+    'fetching.ts': read('__test__/fixtures/fetching.ts'),
+  }
+  assert.equal(compiled(t, files, ['es2023']), '')
+})
+
 test('sleep is of host:mcp, fair, and ended by the run', async () => {
   const sandbox = await gateway.sandbox()
   const { value, stats } = await sandbox.run(

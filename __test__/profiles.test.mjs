@@ -39,6 +39,8 @@ test('A profile with an environment makes a server of its own, which ends with i
   }
   assert.match((await failure(call(first, 'pid'), 'ERR_NOT_APPROVED')).message, /weather@staging/)
   await gateway.approve('weather@staging')
+  // It is enabled with its server. A decision about its own name counts first.
+  await gateway.disable('weather@staging')
   assert.match((await failure(call(first, 'pid'), 'ERR_NOT_ENABLED')).message, /weather@staging/)
   await gateway.enable('weather@staging')
   assert.deepEqual([await stage(first), await stage(second)], ['staging', 'production'])

@@ -107,6 +107,7 @@ describe('A package', () => {
     assert.match(problem('ending'), /ended before it answered/)
     assert.match(problem('nonsense'), /not a list of definitions/)
     assert.match(problem('huge'), /more than 262144 bytes/)
+    assert.match(problem('buffering'), /more than 512 MiB of memory/)
     // Nothing that the code posts or writes is read.
     for (const name of ['posting', 'flooding', 'writing']) assert.match(problem(name), /did not answer within 2 s/, name)
     for (const name of ['outside', 'requiring']) assert.match(problem(name), /which is not in its package/)
@@ -120,6 +121,19 @@ describe('A package', () => {
     )
     await gateway.approve('own')
     assert.equal(serverOf(gateway, 'own').approved, true)
+  })
+
+  test('that fills buffers, which no limit of its heap bounds, is ended before it has the memory of the machine', async (t) => {
+    const path = folder(t)
+    for (const name of ['buffering', 'overflowing']) install(path, name, CODE[name])
+    const { gateway } = await open(t, path, { providers: ['buffering', 'overflowing'] })
+    const mebibytes = () => process.resourceUsage().maxRSS / 1024
+    const before = mebibytes()
+    // What is thrown is not copied to this thread, as Node would.
+    assert.match((await approve(gateway, 'overflowing')).problem, /^no servers today\.+/)
+    assert.ok(process.memoryUsage().arrayBuffers < 100 * 1024 * 1024, `${process.memoryUsage().arrayBuffers} bytes`)
+    assert.match((await approve(gateway, 'buffering')).problem, /grew by more than 512 MiB of memory while it ran/)
+    assert.ok(mebibytes() - before < 1500, `${mebibytes() - before} MiB more`)
   })
 
   test('that waits in a system call fails after its time, although its thread ends only when the call ends', async (t) => {

@@ -15,7 +15,8 @@ const TIMEOUT = { timeout: ms(60_000) }
 const program = (name) => join(root, `node_modules/@modelcontextprotocol/server-${name}/dist/index.js`)
 const node = (name, ...args) => ({ command: process.execPath, args: [program(name), ...args], confirm: 'never' })
 /** Emulated, Python takes longer to start than users' servers may. */
-const limits = { connectTimeoutMs: ms(10_000) }
+// A server in Python needs long to start beside other work.
+const limits = { connectTimeoutMs: ms(60_000) }
 
 /** A gateway on one server, named `it`, and what a test does with it. When it is closed, no process of its is left. */
 async function open(t, server, options) {

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { test } from 'node:test'
@@ -149,6 +150,42 @@ test('Each token is a caller of its own: it reaches no session of another, and w
     asked.map(({ status }) => status),
     [200, 404, 401, 401],
   )
+})
+
+test('Of the endless loops of one caller only some execute at once, and another caller runs beside them', async (t) => {
+  const gateway = await openApproved(t, { fixture: fixture() })
+  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFile(t) })
+  const versions = ERAS['without sessions']
+  const [loud, quiet] = await Promise.all(Object.values(TOKENS).map((token) => connected(t, url, { token, versions })))
+  const gauge = async (name) => {
+    const answer = await fetch(new URL('/metrics', url), { headers: { authorization: `Bearer ${TOKENS.two}` } })
+    return Number(new RegExp(`^hyperlight_mcp_${name} (\\d+)$`, 'm').exec(await answer.text())[1])
+  }
+  let ended = 0
+  // They end with the gateway, or at their deadline of 30 s.
+  const loops = Array.from({ length: 40 }, () => runs(loud.client, '{ for (;;); }').finally(() => ended++))
+  const most = Math.max(4, 2 * availableParallelism())
+  let highest = 0
+  await waitFor(
+    'all runs of one caller, and as many guests as may execute',
+    async () => {
+      const executing = await gauge('guests_executing')
+      highest = Math.max(highest, executing)
+      return executing >= 4 && (await gauge('runs_in_flight')) === 40
+    },
+    LIMIT,
+  )
+  assert.equal((await runs(quiet.client, '1 + 1')).structuredContent.value, 2)
+  const limited = { ...script('{ for (;;); }'), timeoutMs: 1000 }
+  const { structuredContent } = await quiet.client.callTool({ name: 'run_javascript', arguments: limited })
+  assert.equal(structuredContent.error.code, 'ERR_RUN_TIMEOUT')
+  assert.equal(ended, 0, 'the other caller did not wait for the end of a loop')
+  highest = Math.max(highest, await gauge('guests_executing'))
+  assert.ok(highest >= 4 && highest <= most, `${highest} guests, at most ${most}`)
+  await gateway.close()
+  const codes = (await Promise.all(loops)).map(({ structuredContent }) => structuredContent.error.code)
+  assert.deepEqual(new Set(codes), new Set(['ERR_CLOSED']))
+  assert.equal(ended, 40)
 })
 
 test('A wrong option is an error that names it, and nothing is served then', async (t) => {

@@ -5,10 +5,13 @@ const VERSION = '2026-07-28'
 const of = (key) => `io.modelcontextprotocol/${key}`
 let lastId = 0
 
-/** Sends a request. `token`: its bearer token; `capabilities`: those of the client; `session`: the session that it names. */
-function send(url, method, params, { token, capabilities = {}, signal, session } = {}) {
+/**
+ * Sends a request. `token`: its bearer token; `capabilities`: those of the client; `session`: the session that it names; `version`: the version of the
+ * protocol, of which `header` may name another.
+ */
+export function send(url, method, params, { token, capabilities = {}, signal, session, version = VERSION, header = version } = {}) {
   const _meta = {
-    [of('protocolVersion')]: VERSION,
+    [of('protocolVersion')]: version,
     [of('clientInfo')]: { name: 'raw', version: '1' },
     [of('clientCapabilities')]: capabilities,
     ...params._meta,
@@ -19,7 +22,7 @@ function send(url, method, params, { token, capabilities = {}, signal, session }
     headers: {
       'content-type': 'application/json',
       accept: 'application/json, text/event-stream',
-      'mcp-protocol-version': VERSION,
+      'mcp-protocol-version': header,
       'mcp-method': method,
       ...((params.name ?? params.uri) && { 'mcp-name': params.name ?? params.uri }),
       ...(params.taskId && { 'mcp-name': params.taskId }),

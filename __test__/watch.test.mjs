@@ -148,7 +148,7 @@ test('serve reads a changed config again, and --servers holds for what comes lat
   await waitFor('the server in the changed config', async () => (await all.states()).late, LIMIT)
   await all.changed
   await waitFor('the same elsewhere', async () => 'late' in (await one.states()), LIMIT)
-  assert.match(all.child.output.stderr, /config: read again\. added: late\. To approve what is new: .*approve/)
+  assert.match(all.child.output.stderr, /config: read again: added: late\. To approve new servers: .*approve/)
   const { structuredContent } = await one.client.callTool({ name: 'manage_mcp', arguments: { action: 'enable', server: 'late' } })
   assert.equal(structuredContent.error.code, 'ERR_DISABLED_BY_PERSON')
   assert.deepEqual(await one.states(), { fixture: true, other: false, late: false })

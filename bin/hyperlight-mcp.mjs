@@ -5,7 +5,26 @@ import { fileURLToPath } from 'node:url'
 import addon from '../index.js'
 
 const columns = isatty(1) ? process.stdout.columns : isatty(2) ? process.stderr.columns : undefined
-const [exitCode, stop] = addon.commandLine(process.argv.slice(2), columns, [process.execPath, fileURLToPath(import.meta.url)])
+const ended = new AbortController()
+let client
+const model = {
+  /** Asks the model of `boot`. Its client is loaded only when tools have to be made. */
+  async generate({ settings, request }) {
+    client ??= import('./model.mjs').then(({ model }) => model(settings))
+    try {
+      return await (await client)({ ...request, signal: ended.signal })
+    } catch (error) {
+      if (error.refused) return { refused: error.message }
+      throw error
+    }
+  },
+}
+const launch = [process.execPath, fileURLToPath(import.meta.url)]
+const [exitCode, stop] = addon.commandLine(process.argv.slice(2), columns, launch, model)
 // A second one ends this process at once; the watchdog ends the servers.
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, stop)
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'])
+  process.once(signal, () => {
+    ended.abort()
+    stop()
+  })
 process.exit(await exitCode)

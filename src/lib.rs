@@ -1,30 +1,34 @@
 //! MCP servers as synchronous modules inside a Hyperlight micro-VM.
 //!
 //! Agent-written JavaScript runs in its own VM. There, each approved MCP server is a module `host:mcp-<name>`, and its tools are plain
-//! functions. A call goes guest → [`sandbox`] → [`bridge`] → [`client`] → server and back. It uses the run's own thread and this crate's
-//! tokio runtime, never Node's main thread.
+//! functions. A call takes this way: guest → [`sandbox`] → [`bridge`] → [`client`] → server, and back. It runs on the run's own thread
+//! and on this crate's tokio runtime, never on Node's main thread.
 //!
 //! `docs/ARCHITECTURE.md` describes the modules and their permitted dependencies:
 //!
 //! - [`text`], [`redact`], `files`, `queue`, [`error`], [`limits`]: the base, which uses none of the modules below
-//! - [`store`]: keeps what decides anything, in `SQLite`, authenticated
+//! - [`store`]: stores the data on which decisions depend, in an authenticated `SQLite` database
 //! - [`telemetry`]: spans for OpenTelemetry
 //! - [`config`]: reads and checks the operator's config
 //! - [`registry`]: lists the servers that exist now, with their state
 //! - [`trust`]: decides whether a server may run, and whether a model may read its tools
 //! - [`catalog`]: describes the tools for a guest and for a model
-//! - [`client`]: holds the live connections; uses rmcp's client side
+//! - [`client`]: manages the live connections; uses rmcp's client side
 //! - [`sandbox`]: runs the micro-VM; does not depend on MCP
+//! - [`fetch`]: the border through which agent code reaches the network
 //! - [`bridge`]: makes each server a host module of the guest
 //! - [`results`]: limits the size of a run's result for a model
-//! - [`gateway`]: the one object that an agent holds
+//! - [`gateway`]: the object through which an agent uses everything else
 //! - [`agent`]: the tools and texts that an agent gives to its model
+//! - [`boot`]: makes tools from a prompt
 //! - [`serve`]: the gateway as an MCP server; uses rmcp's server side
 //! - [`command`]: the commands that a person types in an agent; [`cli`]: the program `hyperlight-mcp`
 //! - `node`: the classes for Node; the only module that uses napi
 
 pub mod agent;
 mod blocking;
+pub mod boot;
+pub mod booted;
 pub mod bridge;
 pub mod catalog;
 pub mod cli;
@@ -33,6 +37,7 @@ mod clock;
 pub mod command;
 pub mod config;
 pub mod error;
+pub mod fetch;
 mod files;
 pub mod gateway;
 pub mod limits;
@@ -47,6 +52,7 @@ pub mod serve;
 pub mod store;
 pub mod telemetry;
 pub mod text;
+mod tls;
 pub mod trust;
 
 pub use error::{Error, Result};

@@ -1,4 +1,4 @@
-//! The fuzz targets over their corpus, and over some thousands of inputs made from it, the same ones each time.
+//! Runs the fuzz targets over their corpus, and over some thousands of inputs derived from it, which are the same in each run.
 
 #[path = "fuzz/mutate.rs"]
 mod mutate;
@@ -67,6 +67,21 @@ fn any_code_is_looked_at() {
 }
 
 #[test]
+fn any_url_leads_to_an_allowed_host_or_nowhere() {
+    replay("fetch");
+}
+
+#[test]
+fn any_page_becomes_text() {
+    replay("page");
+}
+
+#[test]
+fn any_answer_of_a_model_is_read() {
+    replay("plan");
+}
+
+#[test]
 fn every_target_has_a_test() {
-    assert_eq!(targets::TARGETS.len(), 9);
+    assert_eq!(targets::TARGETS.len(), 12);
 }

@@ -1,4 +1,4 @@
-//! The rules of the house, over the source itself: which room may know what, and how long things may get.
+//! Rules about the source code: which modules ("rooms") a module may use, and how long files and functions may be.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,26 +7,26 @@ use std::sync::Mutex;
 
 const MAX_FILE_LINES: usize = 500;
 const MAX_FUNCTION_LINES: usize = 60;
-/// A file whose function is longer says why in a comment that has this word.
+/// The word of a comment that gives the reason why a file has a longer function.
 const REASON: &str = "long:";
 
-/// A source file without its comments, string contents and character literals; lines keep their numbers.
+/// A source file without its comments, and without the contents of its string and character literals. Line numbers do not change.
 #[derive(Clone)]
 struct Source {
-    /// Relative to the repository.
+    /// The path, relative to the repository.
     path: String,
     text: String,
     code: String,
 }
 
 impl Source {
-    /// `sandbox` for `src/sandbox/run.rs`, `error` for `src/error.rs`.
+    /// Returns the room of the file: `sandbox` for `src/sandbox/run.rs`, `error` for `src/error.rs`.
     fn room(&self) -> &str {
         let inside = self.path.strip_prefix("src/").unwrap_or(&self.path);
         inside.split(['/', '.']).next().unwrap_or_default()
     }
 
-    /// The rooms that the code names.
+    /// Returns the rooms that the code names.
     fn rooms_named(&self) -> BTreeSet<String> {
         ["crate::", "hyperlight_mcp::"].into_iter().flat_map(|root| paths_after(&self.code, root)).collect()
     }
@@ -40,7 +40,7 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the sources of a folder, which are read once.
+/// Returns the sources of a folder. They are read only once.
 fn sources(folder: &'static str) -> Vec<Source> {
     static READ: Mutex<BTreeMap<&str, Vec<Source>>> = Mutex::new(BTreeMap::new());
     READ.lock().unwrap().entry(folder).or_insert_with(|| read_sources(folder)).clone()
@@ -69,7 +69,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Takes out what is no code.
+/// Removes everything that is not code.
 fn bare(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -87,7 +87,7 @@ fn bare(text: &str) -> String {
     code
 }
 
-/// Returns the length in bytes of a comment or literal that begins here; 0 for code.
+/// Returns the length in bytes of a comment or literal that begins here, or 0 if there is none.
 fn skipped(rest: &str, before: Option<char>) -> usize {
     let up_to = |end: &str, from: usize| rest[from..].find(end).map_or(rest.len(), |at| from + at + end.len());
     let in_word = before.is_some_and(|before| before.is_alphanumeric() || before == '_');
@@ -105,7 +105,7 @@ fn skipped(rest: &str, before: Option<char>) -> usize {
     }
     match rest.as_bytes() {
         [b'"', ..] => end_of_literal(rest, '"'),
-        // A lifetime has no closing quote.
+        // This is a lifetime, which has no closing quote.
         [b'\'', b'\\', ..] => end_of_literal(rest, '\''),
         [b'\'', ..] => rest.chars().nth(2).filter(|third| *third == '\'').map_or(0, |_| rest.chars().take(3).map(char::len_utf8).sum()),
         _ => 0,
@@ -129,7 +129,7 @@ fn words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|character: char| !character.is_alphanumeric() && character != '_').filter(|word| !word.is_empty())
 }
 
-/// The first names after a root: `crate::a::B` gives `a`, `crate::{a::B, c}` gives `a` and `c`.
+/// Returns the first names after a root: `crate::a::B` gives `a`, `crate::{a::B, c}` gives `a` and `c`.
 fn paths_after(code: &str, root: &str) -> Vec<String> {
     let mut names = Vec::new();
     for (index, _) in code.match_indices(root) {
@@ -143,7 +143,7 @@ fn paths_after(code: &str, root: &str) -> Vec<String> {
     names
 }
 
-/// The items of a group up to its closing brace, without the groups inside.
+/// Returns the items of a group up to its closing brace, without the groups inside.
 fn top_level(group: &str) -> Vec<String> {
     let mut items = vec![String::new()];
     let mut depth = 0;
@@ -161,7 +161,7 @@ fn top_level(group: &str) -> Vec<String> {
     items
 }
 
-/// Each function's name, first line and length in lines, by counting braces.
+/// Returns each function's name, first line and length in lines. Counts braces to find its end.
 fn functions(code: &str) -> Vec<(String, usize, usize)> {
     let mut found = Vec::new();
     for (index, _) in code.match_indices("fn ") {
@@ -175,7 +175,7 @@ fn functions(code: &str) -> Vec<(String, usize, usize)> {
     found
 }
 
-/// Where a function's body ends; `None` for one without a body.
+/// Returns the position where a function's body ends, or `None` if it has no body.
 fn body_end(code: &str) -> Option<usize> {
     let (mut depth, mut brackets) = (0_usize, 0_usize);
     for (index, character) in code.char_indices() {
@@ -196,12 +196,12 @@ fn body_end(code: &str) -> Option<usize> {
     None
 }
 
-/// Fails with all that breaks a rule, not only the first.
+/// Fails with a list of everything that breaks a rule.
 fn none(rule: &str, broken: &[String]) {
     assert!(broken.is_empty(), "{rule}:\n  {}", broken.join("\n  "));
 }
 
-/// The files of a room that name one of these rooms.
+/// Returns the files of a room that name one of the forbidden rooms.
 fn trespasses(room: &str, forbidden: &[&str]) -> Vec<String> {
     let inside = sources("src").into_iter().filter(|source| source.room() == room);
     inside
@@ -216,7 +216,7 @@ fn trespasses(room: &str, forbidden: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// The files outside of these rooms that name a crate. The tests of a room may name its crates.
+/// Returns the files outside these rooms that name a crate. The tests of a room may name its crates.
 fn strangers(word: &str, rooms: &[&str]) -> Vec<String> {
     let of_a_room = |path: &str| rooms.iter().any(|room| path.starts_with(&format!("tests/{room}")));
     let all = sources("src").into_iter().chain(sources("tests").into_iter().filter(|source| !of_a_room(&source.path)));
@@ -231,6 +231,14 @@ fn the_sandbox_knows_nothing_of_mcp() {
 #[test]
 fn the_client_knows_nothing_of_the_sandbox() {
     none("client", &trespasses("client", &["sandbox", "bridge", "gateway", "registry", "trust", "node"]));
+}
+
+#[test]
+fn fetch_knows_only_the_basic_rooms() {
+    let basic = ["text", "redact", "error", "limits", "files", "clock", "queue", "tls"];
+    let plan = plan();
+    let others: Vec<_> = plan["fetch"].iter().filter(|room| !basic.contains(&room.as_str())).cloned().collect();
+    none("fetch", &others);
 }
 
 #[test]
@@ -251,10 +259,11 @@ fn nothing_imports_node() {
     assert!(lib.contains("#[cfg(feature = \"node\")]\nmod node;"), "the room is built without its feature, or is public");
 }
 
-/// A room, and those that it names.
+/// The rooms that each room names.
 type Plan = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the rooms that are left once those that name no other that is left are taken away, again and again: those of circles, and above them.
+/// Returns the rooms that are part of a cycle, or that depend on one. Repeatedly removes rooms that name no remaining room; the rest is
+/// returned.
 fn circles(mut plan: Plan) -> Plan {
     loop {
         let ground: Vec<_> = plan.iter().filter(|(_, named)| named.is_empty()).map(|(room, _)| room.clone()).collect();
@@ -291,7 +300,7 @@ fn rooms_form_no_circle() {
 
 #[test]
 fn the_ground_knows_nothing_above_it() {
-    let ground = ["text", "redact", "error", "limits", "files", "clock", "blocking", "queue", "store", "telemetry"];
+    let ground = ["text", "redact", "error", "limits", "files", "clock", "blocking", "queue", "tls", "store", "telemetry"];
     let above: Vec<_> = plan()
         .into_iter()
         .filter(|(room, _)| ground.contains(&room.as_str()))
@@ -311,6 +320,9 @@ fn each_foreign_crate_is_known_to_few_rooms() {
         ("napi_derive", &["node"]),
         ("hyperlight_host", &["sandbox"]),
         ("hyperlight_js_common", &["sandbox"]),
+        ("dom_query", &["boot"]),
+        ("dom_smoothie", &["boot"]),
+        ("flate2", &["fetch"]),
     ] {
         none(&format!("{word} belongs to {}", rooms.join(" and ")), &strangers(word, rooms));
         for room in rooms {
@@ -321,7 +333,7 @@ fn each_foreign_crate_is_known_to_few_rooms() {
 
 #[test]
 fn only_the_store_knows_sqlite() {
-    // Tests change the database as another program would.
+    // Tests are left out, because they change the database like another program.
     let sources = sources("src").into_iter().filter(|source| !source.path.ends_with("tests.rs") && source.room() != "store");
     none("rusqlite", &sources.filter(|source| source.names("rusqlite")).map(|source| source.path).collect::<Vec<_>>());
 }
@@ -332,6 +344,12 @@ fn serve_stands_above_gateway_and_agent_and_only_programs_import_it() {
     let importing = importing.filter(|source| source.rooms_named().contains("serve"));
     none("serve", &importing.map(|source| source.path).collect::<Vec<_>>());
     none("serve", &trespasses("serve", &["cli", "node"]));
+}
+
+#[test]
+fn tools_are_made_without_a_server_or_a_vm() {
+    let above = ["agent", "bridge", "catalog", "cli", "client", "command", "gateway", "node", "registry", "sandbox", "serve", "trust"];
+    none("boot", &trespasses("boot", &above));
 }
 
 #[test]

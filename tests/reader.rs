@@ -1,4 +1,4 @@
-//! Agent code is read by a process of its own, which may end over it: `hyperlight-mcp-reader`.
+//! A separate process, `hyperlight-mcp-reader`, parses agent code. Some code may crash it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::sandbox::{
-    GuestChoice, HostAnswer, HostCall, HostFunctions, HostReply, ParseOwner, ProblemKind, RunControl, RunOutcome, RunRequest, Sandboxes,
-    Stop, Wire,
+    CodeOwner, GuestChoice, GuestFeatures, HostAnswer, HostCall, HostFunctions, HostReply, ParseOwner, ProblemKind, RunControl, RunOutcome,
+    RunRequest, Sandboxes, Stop, Wire,
 };
 use hyperlight_mcp::{Error, Limits};
 
 const WRONG: &str = "export const handler = () => 1 +;";
 
-/// Sandboxes whose reader has a path that no other test's has.
+/// Sandboxes whose reader program has a path that no other test uses.
 struct Scene {
     folder: tempfile::TempDir,
     sandboxes: Sandboxes,
@@ -42,12 +42,21 @@ impl Scene {
 
     fn run_for(&self, owner: &ParseOwner, code: String, timeout: Duration) -> RunOutcome {
         let host = Arc::new(Nobody);
-        let request =
-            RunRequest { code, input: Wire::null(), modules: Arc::new(Vec::new()), host, timeout, stop: Stop::new(), on_log: None };
-        tokio::task::block_in_place(|| self.sandboxes.run_for(owner, request))
+        let request = RunRequest {
+            code,
+            input: Wire::null(),
+            modules: Arc::new(Vec::new()),
+            host,
+            features: GuestFeatures::Basic,
+            timeout,
+            stop: Stop::new(),
+            on_log: None,
+        };
+        let owner = CodeOwner { parse: owner.clone(), ..CodeOwner::default() };
+        tokio::task::block_in_place(|| self.sandboxes.run_for(&owner, request))
     }
 
-    /// The processes that read code for this scene.
+    /// Returns the processes that parse code for this scene.
     fn readers(&self) -> Vec<i32> {
         let path = self.folder.path().to_str().unwrap();
         let is_reader = |entry: &PathBuf| fs::read(entry.join("cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(path));
@@ -69,7 +78,8 @@ impl HostFunctions for Nobody {
     }
 }
 
-/// Code that is deep, that is read again and again, and what hides either behind a slash that could begin a regular expression.
+/// Returns code that is deeply nested, or that a parser reads again and again. In some of it, a slash that could begin a regular expression
+/// hides this.
 fn hostile() -> Vec<String> {
     let mut codes = Vec::new();
     for unit in ["!", "- ", "await ", "a=>", "(", "a<", "A<B<(a=", "(a=", "a?(b):c=>", "a<b,(c),", "\\"] {
@@ -86,7 +96,7 @@ fn hostile() -> Vec<String> {
     codes
 }
 
-/// A few bytes that a parser reads again and again.
+/// Returns a few bytes that a parser reads again and again.
 fn endless() -> String {
     format!("type T = {}y", "A<B<(a=".repeat(40))
 }
@@ -97,7 +107,7 @@ async fn code_that_no_parser_survives_ends_a_look_and_nothing_else() {
     for code in hostile() {
         let started = Instant::now();
         scene.sandboxes.check(&ParseOwner::default(), &code, &[], &|| true).unwrap();
-        // A look has 5 s; what is beyond is the machine's.
+        // One check may take 5 s. Any further time is because of the machine.
         assert!(started.elapsed() < Duration::from_mins(1), "{}", &code[..60]);
     }
     assert!(scene.finds_what_is_wrong());
@@ -106,11 +116,12 @@ async fn code_that_no_parser_survives_ends_a_look_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn code_that_was_not_looked_at_is_judged_by_the_engine() {
     let scene = Scene::new();
-    // Whether the look at the first ends by its time or by its memory is the machine's; the second is too deep for any.
+    // It depends on the machine whether the check of the first code ends because of its time or its memory. The second code is too deep on
+    // any machine.
     for code in [endless(), format!("type T = {}y", "(".repeat(900_000))] {
         let outcome = scene.run(code, Duration::from_mins(2));
         let Err(Error::CodeSyntax { message, .. }) = outcome.value else { panic!("{:?}", outcome.value) };
-        // The engine knows no types, and nobody has taken them out: that is said.
+        // The types were not removed, and the engine does not support them. The message says so.
         let message = message.redacted(&Redactor::new(None, None));
         let message = message.shown();
         assert!(message.contains("TypeScript types, if it has any, were not removed"), "{message}");
@@ -140,7 +151,7 @@ async fn a_run_that_ends_while_its_code_waits_for_a_look_ends_with_its_own_error
         while scene.readers().len() < 2 {
             std::thread::yield_now();
         }
-        // The share of its owner is used up for as long as it goes on.
+        // As long as the other checks run, the owner has no time left.
         let outcome = scene.run_for(&owner, typed.clone(), Duration::from_millis(200));
         assert!(matches!(outcome.value, Err(Error::RunTimeout { limit_ms: 200 })), "{:?}", outcome.value);
         done.store(true, Ordering::Relaxed);
@@ -166,7 +177,7 @@ async fn hostile_code_of_many_owners_keeps_nobody_else_waiting() {
                 }
             });
         }
-        // Each of them has had its share, and is known for it.
+        // Each hostile owner has used up its time and is known for this.
         let mut known = std::collections::BTreeSet::new();
         while known.len() < hostile.len() {
             known.insert(ends.recv().unwrap());
@@ -180,7 +191,7 @@ async fn hostile_code_of_many_owners_keeps_nobody_else_waiting() {
             .collect();
         done.store(true, Ordering::Relaxed);
         waits.sort();
-        // A share is 0.5 s, a look of the others' 5 s.
+        // An owner without time left may use 0.5 s, and any other owner 5 s for each check.
         assert!(waits[2] < Duration::from_secs(3), "{waits:?}");
     });
 }
@@ -191,7 +202,7 @@ async fn what_was_not_looked_at_is_told_apart_from_what_is_fine() {
     let check = |code: &str| scene.sandboxes.check(&ParseOwner::default(), code, &[], &|| true).unwrap();
     assert_eq!(check("export const handler = () => 1"), Some(Vec::new()));
     assert_eq!(check(&endless()), None);
-    // Too deep to begin.
+    // This code is so deep that it is not checked at all.
     assert_eq!(check(&format!("export const handler = () => {}1", "-".repeat(100_000))), None);
 }
 
@@ -202,7 +213,7 @@ async fn a_reader_that_was_ended_is_started_again() {
     let [reader] = scene.readers()[..] else { panic!("one reader: {:?}", scene.readers()) };
     let process = rustix::process::Pid::from_raw(reader).unwrap();
     rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
-    // Ended, and not yet reaped: that is the sandboxes' part.
+    // The process has ended but was not yet reaped, because only the sandboxes do that.
     let stat = || fs::read_to_string(format!("/proc/{reader}/stat")).unwrap();
     while !stat().contains(") Z ") {
         tokio::task::yield_now().await;
@@ -218,7 +229,7 @@ async fn no_reader_is_left_behind() {
     assert_eq!(scene.readers().len(), 1);
     scene.sandboxes.close();
     assert_eq!(scene.readers().len(), 0);
-    // What is asked after that has an answer, and a process for as long as it takes.
+    // A later check is answered too. Its process runs only for that check.
     assert!(scene.finds_what_is_wrong());
     assert_eq!(scene.readers().len(), 0);
 }

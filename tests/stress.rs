@@ -1,4 +1,5 @@
-//! Stress tests of a guest: all cases that tested the shim of the ring-3 guest, on the guest that boots here.
+//! Stress tests of a guest. They contain all cases that tested the C library of the ring-3 guest, and run on the guest that boots on this
+//! machine.
 
 #![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
 
@@ -10,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use hyperlight_mcp::Limits;
 use hyperlight_mcp::sandbox::{
-    Arguments, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome, RunRequest, Sandboxes,
-    Stop, Value, Wire,
+    Arguments, GuestFeatures, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome,
+    RunRequest, Sandboxes, Stop, Value, Wire,
 };
 use serde_json::{Value as Json, json};
 
@@ -19,7 +20,7 @@ use support::{emulated, guest_choice, patience, scaled};
 
 const GOOD: &str = "export const handler = (input) => ({ input, sum: [1, 2, 3].map((x) => x * 1.5).reduce((a, b) => a + b) })";
 
-/// Runs on the runtime of one test, each on the thread that asks for it.
+/// Sandboxes with the runtime of one test. Each run executes on the thread that starts it.
 struct Bench {
     sandboxes: Sandboxes,
     _runtime: tokio::runtime::Runtime,
@@ -54,12 +55,12 @@ impl Bench {
         value(self.sandboxes.run(request(code, input.to_wire(), Arc::new(Echo))))
     }
 
-    /// The code of the error that a run ends with.
+    /// Returns the code of the error with which a run ends.
     fn fails(&self, code: &str) -> &'static str {
         self.run(code).value.unwrap_err().code()
     }
 
-    /// The sandbox is as good as new.
+    /// Checks that the next run works normally.
     fn is_usable(&self) {
         assert_eq!(self.evaluate_with(GOOD, &Value::from("x")), json!({ "input": "x", "sum": 9 }));
     }
@@ -72,6 +73,7 @@ fn request(code: &str, input: Wire, host: Arc<dyn HostFunctions>) -> RunRequest 
         input,
         modules: Arc::new(vec![GuestModule { name: "test".into(), functions: vec![function("echo"), function("meet")] }]),
         host,
+        features: GuestFeatures::Basic,
         timeout: patience() * 3,
         stop: Stop::new(),
         on_log: None,
@@ -93,7 +95,7 @@ impl HostFunctions for Echo {
     }
 }
 
-/// Two guests in the middle of their work, each of which goes on when the other has come as far.
+/// A host function for two guests. Each call waits until both guests have called it.
 #[derive(Default)]
 struct Meeting {
     arrivals: Mutex<usize>,
@@ -101,7 +103,7 @@ struct Meeting {
 }
 
 impl HostFunctions for Meeting {
-    /// Blocks, as each of the two has a thread of its own.
+    /// May block, because each of the two guests has a separate thread.
     fn start(self: Arc<Self>, _: HostCall, _: &RunControl) -> HostAnswer {
         let mut arrivals = self.arrivals.lock().unwrap();
         *arrivals += 1;
@@ -142,11 +144,12 @@ fn a_stack_without_end_is_an_error_and_the_next_run_is_fine() {
         assert_eq!(bench.fails("const f = (n) => f(n + 1) + 1; export const handler = () => f(0)"), "ERR_GUEST_THREW");
         bench.is_usable();
     }
-    // The program itself can catch it, and go on.
+    // The program itself can catch the error and continue.
     let code =
         "export const handler = () => { const f = () => f() + 1; try { f() } catch (e) { return [e instanceof Error, [3, 1, 2].sort()] } }";
     assert_eq!(bench.evaluate(code), json!([true, [1, 2, 3]]));
-    // Recursion in the engine's own C code: the parser of JSON and of regular expressions, a sort's callback, a getter.
+    // These programs recurse in the engine's C code: in the parsers of JSON and regular expressions, in the callback of a sort, and in a
+    // getter.
     for code in [
         "export const handler = () => JSON.parse('['.repeat(1e6))",
         "export const handler = () => new RegExp('('.repeat(1e6))",
@@ -220,7 +223,7 @@ fn long_strings_cross_whole_both_ways() {
 fn an_input_and_a_value_of_four_mebibytes_cross_whole() {
     let bench = Bench::new();
     let pattern: String = ('!'..='~').filter(|character| !matches!(character, '"' | '\\')).collect();
-    // Two bytes are the quotes.
+    // The two quotes need two bytes.
     let text: String = pattern.chars().cycle().take(4 * 1024 * 1024 - 2).collect();
     assert_eq!(bench.evaluate_with("export const handler = (text) => text", &Value::from(text.as_str())), json!(text));
     let code = "export const handler = () => { const bytes = new Uint8Array(4_000_000); for (let i = 0; i < bytes.length; i += 4096) bytes[i] = i / 4096; return bytes }";
@@ -251,7 +254,7 @@ fn two_threads_of_many_runs_carry_nothing_over() {
     });
 }
 
-/// Stays in floating-point registers while the other guest runs: what is not saved on the way out and in, shows.
+/// Keeps values in floating-point registers while the other guest runs. If a register is not saved and restored, the result is wrong.
 const SINES: &str = "import { meet } from 'host:test';
     export const handler = ({ from, step, rounds }) => {
         let sum = 0, product = 1, x = from;
@@ -321,7 +324,8 @@ fn deep_json_crosses_and_what_is_too_deep_is_an_error() {
     assert_eq!(bench.evaluate_with(code, &Value::from(nested(100))), nested(100));
     let code = "const count = (x) => x.length ? 1 + count(x[0]) : 1; export const handler = () => count(JSON.parse('['.repeat(500) + ']'.repeat(500)))";
     assert_eq!(bench.evaluate(code), json!(500));
-    // It leaves the guest as text; that no reader here takes it apart beyond 128 levels is the reader's own error.
+    // The value leaves the guest as text. If the nesting is deeper than 128 levels, parsing that text fails here, which is not an error of
+    // the guest.
     for levels in [200, 1_000_000] {
         let code = format!("export const handler = () => {{ let x = []; for (let i = 0; i < {levels}; i++) x = [x]; return x }}");
         let read = bench.run(&code).value.and_then(Value::from_wire);

@@ -1,7 +1,8 @@
-//! Definitions of the tools for a model: a name, a description with one example, and a JSON Schema.
+//! The definitions of the tools for a model: a name, a description with one example, and a JSON Schema.
 //!
-//! The schemas use only keywords that `OpenAI`'s strict mode, Anthropic and the AI SDK all accept. Each property is required, and an optional
-//! one may be `null`. Other properties are not allowed. There are no limits such as `minimum`, as one of the providers would refuse them.
+//! The schemas use only keywords that `OpenAI`'s strict mode, Anthropic and the AI SDK all accept. Each property is required, and optional
+//! ones may be `null`. Other properties are not allowed. There are no limits such as `minimum`, because one of the providers would refuse
+//! them.
 
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
@@ -23,17 +24,17 @@ pub enum Tool {
     RemoveServer,
 }
 
-/// Definition of a tool in the form that a model's provider takes.
+/// The definition of a tool, in the form that a model's provider accepts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolDefinition {
     pub name: &'static str,
     pub description: String,
-    /// JSON Schema of the arguments.
+    /// The JSON Schema of the arguments.
     pub input_schema: Json,
 }
 
-/// Actions of `manage_mcp`. No action approves a server.
+/// The actions of `manage_mcp`. No action approves a server.
 pub(super) const ACTIONS: [&str; 8] = ["list", "info", "enable", "disable", "test", "reload", "propose", "help"];
 
 const RUN_FIELDS: [Field; 3] = [
@@ -124,7 +125,7 @@ const REMOVE_FIELDS: [Field; 1] =
     [Field { name: "server", kind: Kind::Text, required: true, description: "The server's name, as add_mcp_server gave it." }];
 
 impl Tool {
-    /// All tools, in the order in which a model should read about them.
+    /// All tools, in the order in which they are presented to a model.
     pub const ALL: [Self; 9] = [
         Self::RunJavascript,
         Self::Search,
@@ -137,7 +138,7 @@ impl Tool {
         Self::RemoveServer,
     ];
 
-    /// Returns whether the tool changes the servers that its agent has added. Such tools are offered only where the operator says so.
+    /// Returns whether the tool changes servers that its agent has added. Such tools are offered only if the operator enables them.
     pub(super) fn manages_own(self) -> bool {
         matches!(self, Self::AddServer | Self::UpdateServer | Self::RemoveServer)
     }
@@ -175,7 +176,7 @@ impl Tool {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
-    /// Returns a sentence that tells a person what the tool may do.
+    /// Returns a sentence for a person that describes what the tool may do.
     pub(super) fn may(self) -> &'static str {
         match self {
             Self::RunJavascript => {
@@ -206,8 +207,8 @@ impl Tool {
         }
     }
 
-    /// Returns the definition of the tool. `errors` sets how the description explains a failed call. `servers` is a text about the servers
-    /// to append.
+    /// Returns the definition of the tool. `errors` selects how the description explains failed calls. `servers` is a text about the
+    /// servers that is appended to the description of `run_javascript`.
     ///
     /// ```
     /// use hyperlight_mcp::{agent::Tool, bridge::ToolErrors};
@@ -217,16 +218,27 @@ impl Tool {
     /// ```
     #[must_use]
     pub fn definition(self, max_result_tokens: usize, errors: ToolErrors, servers: Option<&str>) -> ToolDefinition {
-        let mut description = self.description(max_result_tokens, errors);
+        self.definition_with(max_result_tokens, errors, servers, &[])
+    }
+
+    /// Returns the definition, with the hosts that code may fetch from.
+    pub(super) fn definition_with(
+        self,
+        max_result_tokens: usize,
+        errors: ToolErrors,
+        servers: Option<&str>,
+        hosts: &[String],
+    ) -> ToolDefinition {
+        let mut description = self.description(max_result_tokens, errors, hosts);
         if let (Self::RunJavascript, Some(servers)) = (self, servers) {
             description = format!("{description}\n\n{servers}");
         }
         ToolDefinition { name: self.name(), description, input_schema: schema(self.fields()) }
     }
 
-    fn description(self, max_result_tokens: usize, errors: ToolErrors) -> String {
+    fn description(self, max_result_tokens: usize, errors: ToolErrors, hosts: &[String]) -> String {
         match self {
-            Self::RunJavascript => run_description(max_result_tokens, errors),
+            Self::RunJavascript => run_description(max_result_tokens, errors, hosts),
             Self::Search => "Finds tools of the MCP servers by what they do. Gives their modules, signatures and purposes, the best first. Call the tools \
                 from code with run_javascript. Example: {\"query\": \"weather forecast\", \"limit\": 3, \"servers\": null}"
                 .to_owned(),
@@ -255,10 +267,15 @@ impl Tool {
     }
 }
 
-fn run_description(max_result_tokens: usize, errors: ToolErrors) -> String {
+fn run_description(max_result_tokens: usize, errors: ToolErrors, hosts: &[String]) -> String {
     let failed = match errors {
         ToolErrors::Return => "A call that fails returns { error }: check for it.",
         ToolErrors::Throw => "A call that fails throws an Error.",
+    };
+    let network = if hosts.is_empty() {
+        "There is no network, no file system".to_owned()
+    } else {
+        format!("The code has fetch, for these hosts alone: {}. There is no other network, no file system", hosts.join(", "))
     };
     format!(
         "Runs JavaScript or TypeScript in a sandbox where each enabled MCP server is a module of synchronous functions. Write an ES module with a function \
@@ -266,7 +283,7 @@ fn run_description(max_result_tokens: usize, errors: ToolErrors) -> String {
         describe_mcp_tools). Many calls at once: \
         await Promise.all(cities.map((location) => get_forecast.async({{ location }}))). {failed} Loop, filter and join in the code and return only what is needed: a result is cut at about {max_result_tokens} tokens, \
         and says how a later run reads the whole. \
-        There is no network, no file system and no npm package in the sandbox, and nothing of one run is there for the next. Example: {{\"code\": \
+        {network} and no npm package in the sandbox, and nothing of one run is there for the next. Example: {{\"code\": \
         \"import {{ get_forecast }} from \\\"host:mcp-weather\\\";\\nexport const handler = ({{ cities }}) => cities.map((location) => \
         get_forecast({{ location }}).temperature);\", \"input\": \"{{\\\"cities\\\":[\\\"Oslo\\\"]}}\", \"timeoutMs\": null}}"
     )
@@ -293,6 +310,14 @@ fn property(field: &Field) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tool_that_runs_code_names_the_hosts_that_code_may_fetch_from() {
+        let described = |hosts: &[String]| Tool::RunJavascript.definition_with(8_000, ToolErrors::Return, None, hosts).description;
+        assert!(described(&[]).contains("There is no network, no file system"));
+        let some = described(&["a.example".to_owned(), "*.b.example".to_owned()]);
+        assert!(some.contains("The code has fetch, for these hosts alone: a.example, *.b.example. There is no other network"), "{some}");
+    }
 
     #[test]
     fn every_schema_is_strict() {

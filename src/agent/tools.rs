@@ -1,4 +1,4 @@
-//! Carries out a model's tool calls: checks the arguments, does the work with the gateway, and limits the answer to a budget.
+//! Executes a model's tool calls: checks the arguments, does the work with the gateway, and limits the size of the answer.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::error::{Error, Result};
 use crate::gateway::{Agent, ApprovalRead, CodeReport, RunOptions, Sandbox};
 use crate::registry::ServerStatus;
 use crate::results::{MIN_RESULT_TOKENS, fit_json};
-use crate::sandbox::{ParseOwner, Stop, Value};
+use crate::sandbox::{CodeOwner, Stop, Value};
 
-/// Number of simultaneous calls of tools that do not run code.
+/// The maximum number of simultaneous calls of tools that do not run code.
 const MAX_CALLS: usize = 16;
-/// Number of tokens of an answer that are reserved for a hint.
+/// The number of tokens of an answer that are reserved for a hint.
 const MARGIN_TOKENS: usize = 40;
 
-/// Tools of one model, for one agent and one sandbox. Runs wait in a queue whose length the options set.
+/// The tools of one model, for one agent and one sandbox. Runs wait in a queue whose maximum length is an option.
 ///
 /// ```no_run
 /// # async fn example(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
@@ -41,8 +41,8 @@ const MARGIN_TOKENS: usize = 40;
 pub struct AgentTools {
     pub(super) agent: Agent,
     sandbox: OnceCell<Arc<Sandbox>>,
-    /// Owner of code checks that are made before the sandbox exists.
-    parse_owner: ParseOwner,
+    /// The owner of code that is checked before the sandbox exists.
+    code_owner: CodeOwner,
     options: AgentOptions,
     tools: Vec<Tool>,
     max_result_tokens: usize,
@@ -53,7 +53,7 @@ pub struct AgentTools {
 }
 
 impl AgentTools {
-    /// Makes the tools. Code runs in `sandbox`. If it is `None`, a sandbox is made at the first run.
+    /// Creates the tools. Code runs in `sandbox`. If it is `None`, a sandbox is created at the first run.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION`.
@@ -65,7 +65,7 @@ impl AgentTools {
             return Err(Error::InvalidOption { method: METHOD, problem: problem.into() });
         }
         Ok(Self {
-            parse_owner: agent.new_parse_owner(),
+            code_owner: agent.new_code_owner(),
             agent,
             sandbox: OnceCell::new_with(sandbox),
             tools: options.tools()?,
@@ -78,7 +78,7 @@ impl AgentTools {
         })
     }
 
-    /// Returns the definitions of the tools for a model. Uses the last known approvals and reads no file.
+    /// Returns the definitions of the tools for a model. Uses the cached approvals and reads no file.
     ///
     /// # Errors
     /// With `describe_servers`: `ERR_INVALID_OPTION` for a budget that is too small, `ERR_APPROVAL_STORE`, `ERR_PLUGIN_OFF`.
@@ -90,21 +90,22 @@ impl AgentTools {
             }),
             None => None,
         };
-        let definition = |tool: &Tool| tool.definition(self.max_result_tokens, self.errors(), servers.as_deref());
+        let hosts = self.agent.hosts_of_runs();
+        let definition = |tool: &Tool| tool.definition_with(self.max_result_tokens, self.errors(), servers.as_deref(), &hosts);
         Ok(self.tools.iter().map(definition).collect())
     }
 
     /// Returns the definition of a tool, without a text about the servers.
     pub(super) fn definition(&self, tool: Tool) -> ToolDefinition {
-        tool.definition(self.max_result_tokens, self.errors(), None)
+        tool.definition_with(self.max_result_tokens, self.errors(), None, &self.agent.hosts_of_runs())
     }
 
-    /// Returns the tools that the options include.
+    /// Returns the tools that the options select.
     pub(super) fn chosen(&self) -> &[Tool] {
         &self.tools
     }
 
-    /// Carries out a tool call. A failure is returned as an answer: `{ "error": { "code", "message", "hint"?, … } }`.
+    /// Executes a tool call. A failure is returned as an answer: `{ "error": { "code", "message", "hint"?, … } }`.
     ///
     /// # Errors
     /// Only `ERR_ABORTED`.
@@ -112,11 +113,11 @@ impl AgentTools {
         self.execute_with(name, arguments, ExecuteOptions { stop: stop.clone(), ..ExecuteOptions::default() }).await
     }
 
-    /// Carries out a tool call as [`AgentTools::execute`] does, with callbacks for this call alone. Tools of one agent may serve several
-    /// conversations: the question of one then never reaches the person of another.
+    /// Executes a tool call like [`AgentTools::execute`], with callbacks only for this call. The tools of one agent may serve several
+    /// conversations; with these callbacks, a question of one conversation never reaches the person of another.
     ///
     /// # Errors
-    /// `ERR_ABORTED`, and nothing else.
+    /// Only `ERR_ABORTED`.
     pub async fn execute_with(&self, name: &str, arguments: &Json, options: ExecuteOptions) -> Result<Json> {
         let answer = match self.answer(name, arguments, options).await {
             Ok(answer) => answer,
@@ -140,7 +141,7 @@ impl AgentTools {
             () = stop.stopped() => Err(stop.error("tool call", 0)),
             answer = self.agent.unless_closed(self.query_or_manage(tool, given)) => answer,
         }?;
-        // Declarations are sanitised when they are built. They may also be longer than the limit for other texts.
+        // Declarations are sanitised when they are created. They may also be longer than the limit on other texts.
         Ok(if tool == Tool::Describe { answer } else { self.agent.shown_to_model(&answer) })
     }
 
@@ -186,11 +187,11 @@ impl AgentTools {
         Ok(run.report)
     }
 
-    /// Checks code on a thread that may block, as the check of long code takes time. Fails if the caller stopped the run or its time is
-    /// over, as an unfinished check says nothing about the code.
+    /// Checks code on a blocking thread, because checking long code takes time. Returns an error if the caller stopped the run or its time
+    /// is over, because an unfinished check says nothing about the code.
     async fn check(&self, code: String, timeout_ms: Option<u64>, stop: &Stop) -> Result<CodeReport> {
         let (agent, sandbox, stop) = (self.agent.clone(), self.sandbox.get().cloned(), stop.clone());
-        let owner = self.parse_owner.clone();
+        let owner = self.code_owner.parse.clone();
         let deadline = timeout_ms.map(|timeout_ms| Instant::now() + Duration::from_millis(timeout_ms));
         blocking(move || {
             let wanted = || stop.reason().is_none() && deadline.is_none_or(|deadline| Instant::now() < deadline);
@@ -204,7 +205,7 @@ impl AgentTools {
         .await
     }
 
-    /// Returns the sandbox, and makes it if there is none. After a failure, the next call tries again.
+    /// Returns the sandbox. Creates it if there is none. After a failure, the next call tries again.
     async fn sandbox(&self) -> Result<Arc<Sandbox>> {
         let agent = self.agent.clone();
         let make = || blocking(move || agent.sandbox(ToolErrors::default(), None));
@@ -231,7 +232,7 @@ impl AgentTools {
         Ok(json!({ "tools": hits }))
     }
 
-    /// Returns TypeScript declarations as one string. A model can read code within a JSON string.
+    /// Returns TypeScript declarations as one string, because a model can read code in a JSON string.
     fn describe(&self, given: &ToolArguments) -> Result<Json> {
         let names = given.texts("names").unwrap_or_default();
         let described: Result<Vec<_>> = names.iter().map(|name| self.declared(name)).collect();
@@ -251,7 +252,7 @@ impl AgentTools {
         let statuses = self.agent.servers()?;
         let modules = if statuses.iter().all(|status| status.source.kind.is_there_without_a_task()) { Vec::new() } else { self.modules()? };
         let is_operator = self.agent.is_operator();
-        // A server that no task has attached does not exist for a model, and neither does a variant of other agents.
+        // A server that no task has attached does not exist for a model. This is also true of a variant of other agents.
         let is_there = |status: &&ServerStatus| {
             let module = || format!("host:mcp-{}", status.variant_of.as_ref().unwrap_or(&status.name));
             let is_foreign = is_operator && status.variant_of.is_some();
@@ -266,7 +267,7 @@ impl AgentTools {
         Ok(json!({ "servers": lines }))
     }
 
-    /// Returns the modules that a run has.
+    /// Returns the specifiers of the modules that a run can import.
     fn modules(&self) -> Result<Vec<String>> {
         let modules = match self.sandbox.get() {
             Some(sandbox) => sandbox.list_modules(),
@@ -288,7 +289,7 @@ impl AgentTools {
     }
 }
 
-/// Takes a permit, or fails at once with `ERR_BUSY`.
+/// Takes a permit. Returns `ERR_BUSY` immediately if there is none.
 fn place<'a>(places: &'a Semaphore, what: &'static str, limit: usize) -> Result<SemaphorePermit<'a>> {
     places.try_acquire().map_err(|_| Error::Busy { what, limit })
 }

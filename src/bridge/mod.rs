@@ -1,10 +1,12 @@
-//! Offers MCP servers as host modules: a value of the guest becomes a tool call, and the tool's result becomes a value of the guest.
+//! Offers MCP servers as host modules. It converts values of the guest to tool calls, and results of tools to values of the guest.
 //!
-//! Only this module depends on both the sandbox and MCP. A call arrives on the run's thread, its tool is looked up in the approved
-//! manifest, it is sent within the run's deadline, and its result is converted and limited before it enters the guest.
+//! Only this module depends on both the sandbox and MCP. A call arrives on the run's thread. Its tool is looked up in the approved
+//! manifest, and the call is sent within the run's deadline. The result is converted and limited before the guest gets it.
 
+mod answer_form;
 mod arguments;
 mod discovery;
+mod fetch;
 mod modules;
 mod parallel;
 mod resources_and_prompts;
@@ -14,9 +16,11 @@ mod server_calls;
 mod shape;
 mod warnings;
 
+pub(crate) use answer_form::AnswerKind;
 pub use arguments::tool_arguments;
 pub(crate) use arguments::{check_sendable, inexact};
 pub use discovery::{ToolFinder, ToolMatch, ToolQuery, ToolSearch};
+pub use fetch::{FETCH_MODULE, FetchCalls};
 pub(crate) use modules::guest_modules;
 pub use modules::{CatalogEntry, MCP_MODULE, module_name, server_module};
 pub use resources_and_prompts::{

@@ -6,7 +6,9 @@ use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+pub use super::approve_args::{Approve, Revoke};
 use super::audit::Audit;
+pub use super::boot::Boot;
 use super::grants::{AsAgent, Grant, SearchAs, Toolboxes, Ungrant};
 use super::own::args::{Add, Set, Unset};
 use crate::bridge::ToolErrors;
@@ -104,6 +106,8 @@ pub enum CliCommand {
     Resolve(Resolve),
     /// Serve the approved servers to an MCP host, on stdio or over HTTP
     Serve(Box<Serve>),
+    /// Make tools from a prompt, and serve them
+    Boot(Box<Boot>),
     /// Write TypeScript declarations of all tools, for an editor
     Types(Types),
     /// Copy servers from other programs' configs
@@ -120,31 +124,6 @@ pub enum CliCommand {
     Doctor,
     /// Print a script for completion in a shell
     Completion(Completion),
-}
-
-/// Arguments of `approve`.
-#[derive(Debug, Clone, Args)]
-pub struct Approve {
-    /// Servers by name [default: all that need approval]
-    #[arg(value_name = "SERVER")]
-    pub servers: Vec<String>,
-    /// The code of this package that brings servers
-    #[arg(long, value_name = "NAME", conflicts_with = "servers")]
-    pub provider: Option<String>,
-    /// Approve exactly the request that has this digest
-    #[arg(long, value_name = "DIGEST")]
-    pub digest: Option<String>,
-}
-
-/// Arguments of `revoke`.
-#[derive(Debug, Clone, Args)]
-pub struct Revoke {
-    /// The server's name in the config
-    #[arg(value_name = "SERVER", required_unless_present = "provider")]
-    pub server: Option<String>,
-    /// The code of this package that brings servers
-    #[arg(long, value_name = "NAME", conflicts_with = "server")]
-    pub provider: Option<String>,
 }
 
 /// Arguments of `logs`.
@@ -274,7 +253,7 @@ pub struct Run {
     pub as_agent: AsAgent,
 }
 
-/// The way in which a script gets the error of a tool.
+/// How a script gets the error of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Errors {
     Return,
@@ -379,7 +358,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns the word for the scope on the command line.
+    /// Returns the word for the scope as it is written on the command line.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -389,7 +368,7 @@ impl Scope {
     }
 }
 
-/// The words for the programs on the command line.
+/// The words for the programs as they are written on the command line.
 impl ValueEnum for Program {
     fn value_variants<'a>() -> &'a [Self] {
         &Self::ALL
@@ -437,6 +416,9 @@ mod tests {
         assert!(problem("revoke").contains("SERVER"));
         assert!(problem("revoke a --provider b").contains("--provider"));
         assert!(problem("approve a --provider b").contains("--provider"));
+        assert!(problem("approve --agent a").contains("--fetch"));
+        assert!(problem("approve a --fetch b.example").contains("--fetch"));
+        assert!(problem("revoke a --fetch").contains("--fetch"));
         assert!(problem("serve --names hyphen").contains("--direct"));
         assert!(problem("serve --direct --names dots").contains("hyphen"));
     }

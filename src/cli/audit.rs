@@ -1,4 +1,4 @@
-//! The command `audit`: prints what was approved, changed, connected and called, writes it into a file, and verifies it.
+//! The command `audit`: prints what was approved, changed, connected and called, exports it to a file, or verifies it.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::store::audit::{AuditKind, AuditQuery, AuditReport, AuditRow};
 
 /// Number of rows that are printed if no limit is given.
 const PRINTED: usize = 1_000;
-/// Time between two reads with `--follow`.
+/// Time between two readings with `--follow`.
 const INTERVAL: Duration = Duration::from_millis(300);
 
 /// Arguments of `audit`.
@@ -102,7 +102,7 @@ pub(super) async fn audit(session: &Session, arguments: &Audit) -> Result<Exit, 
     }
 }
 
-/// Prints rows as they come. Each line is a separate JSON document, as the output never ends.
+/// Prints rows when they are written. Each line is a separate JSON document, because the output has no end.
 async fn follow(session: &Session, gateway: &Gateway, query: AuditQuery) -> Result<Exit, CliError> {
     let mut next = query;
     loop {
@@ -152,14 +152,14 @@ fn kind(word: &str) -> Result<AuditKind, String> {
     AuditKind::named(word).ok_or_else(|| format!("write one of {}", known()))
 }
 
-/// Parses a time: some minutes, hours or days ago, or a date with time and zone. Returns milliseconds since 1970.
+/// Parses a time: a number of minutes, hours or days before now, or a date with time and zone. Returns milliseconds since 1970.
 fn moment(text: &str) -> Result<u64, String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     moment_at(text, u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn moment_at(text: &str, now: u64) -> Result<u64, String> {
-    let wrong = || "write a time like 30m, 12h or 7d, which is so long ago, or like 2026-01-31T08:00:00Z".to_owned();
+    let wrong = || "write an age (30m, 12h or 7d), or a time like 2026-01-31T08:00:00Z".to_owned();
     let seconds = match text.chars().last() {
         Some('s') => 1,
         Some('m') => 60,

@@ -1,4 +1,4 @@
-//! The commands `grant`, `ungrant` and `toolboxes`, and the option `--agent`: which agent may use what.
+//! The commands `grant`, `ungrant` and `toolboxes`, and the option `--agent`: the rules for which agent may use what.
 
 use clap::Args;
 use serde_json::json;
@@ -6,12 +6,12 @@ use serde_json::json;
 use super::Exit;
 use super::error::CliError;
 use super::session::Session;
-use crate::command::Search;
+use crate::command::{Search, one_line};
 use crate::error::Result;
 use crate::gateway::{Agent, Gateway, IdentityOptions};
 use crate::registry::{GrantInfo, GrantList, GrantSource};
 
-/// The agent for which a command looks at servers.
+/// The option `--agent`. With it, a command sees and uses only what this agent is granted.
 #[derive(Debug, Clone, Default, Args)]
 pub struct AsAgent {
     /// See and use only what this agent is granted
@@ -64,7 +64,7 @@ pub struct Toolboxes {
     pub remove: bool,
 }
 
-/// Returns the agent of this name, which asks the person at the terminal. Without a name, the operator's own agent.
+/// Returns the agent with this name. The agent asks the person at the terminal. Without a name, returns the operator's own agent.
 pub(super) fn agent_of(session: &Session, gateway: &Gateway, as_agent: &AsAgent) -> Result<Agent> {
     match &as_agent.agent {
         None => Ok(gateway.clone().into()),
@@ -109,7 +109,8 @@ pub(super) fn toolboxes(session: &Session, arguments: &Toolboxes) -> std::result
 fn list_text(session: &Session, list: &GrantList) -> String {
     let style = &session.terminal.out;
     let source = |source: GrantSource| if source == GrantSource::Config { "config" } else { "made at run time" }.to_owned();
-    let toolboxes = list.toolboxes.iter().map(|toolbox| vec![toolbox.name.clone(), toolbox.patterns.join(" "), source(toolbox.source)]);
+    let toolboxes =
+        list.toolboxes.iter().map(|toolbox| vec![toolbox.name.clone(), one_line(&toolbox.patterns.join(" ")), source(toolbox.source)]);
     let agents = list.agents.iter().map(|agent| vec![agent.agent.clone(), named(&agent.toolboxes), source(agent.source)]);
     let mut text = String::new();
     if list.toolboxes.is_empty() {

@@ -1,13 +1,16 @@
 //! The program `hyperlight-mcp` for a person in a shell. It runs in the native addon: `bin/hyperlight-mcp.mjs` passes the arguments to it.
 
 mod approve;
+mod approve_args;
 mod args;
 mod ask;
 mod audit;
+mod boot;
 mod check;
 mod doctor;
 mod edit;
 mod error;
+mod fetch;
 mod files;
 mod follow;
 mod grants;
@@ -45,14 +48,15 @@ use grants::AsAgent;
 use session::Session;
 
 pub use args::Program;
+pub use boot::{ModelClient, ModelSettings};
 pub use import::{FoundServer, Secret, found_in};
 pub use terminal::{Screens, json_text};
 pub use values::milliseconds;
 
-/// Time that servers get to end by themselves after Ctrl-C.
+/// Time that servers have to end by themselves after Ctrl-C.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// Time that `serve` gets to end after a signal: requests under way may end, and the last answers leave.
+/// Time that `serve` has to end after a signal, so that current requests can end and the last answers can be sent.
 const SERVE_ENDING: Duration = Duration::from_secs(15);
 
 /// Result of the program. It decides the exit code.
@@ -96,6 +100,8 @@ pub struct ProcessContext {
     pub launch: Option<Launch>,
     /// Runs the code of provider packages. `None` if the program does not run in Node.
     pub provider_loader: Option<Arc<dyn ProviderLoader>>,
+    /// Asks the model of `boot`. `None` if the program does not run in Node.
+    pub model: Option<Arc<dyn ModelClient>>,
 }
 
 /// Absolute paths with which this program was started.
@@ -107,7 +113,7 @@ pub struct Launch {
     pub script: PathBuf,
 }
 
-/// Runs the command until it is done or stopped. `words` are the arguments without the program's name.
+/// Runs the command until it ends or is stopped. `words` are the arguments without the program's name.
 pub async fn main(words: Vec<String>, context: ProcessContext, stop: Stop) -> Exit {
     let wants_json = words.iter().any(|word| word == "--json");
     let all = std::iter::once("hyperlight-mcp".to_owned()).chain(words.iter().cloned());
@@ -136,14 +142,14 @@ pub async fn main(words: Vec<String>, context: ProcessContext, stop: Stop) -> Ex
     if is_interrupted(&stop) { Exit::Interrupted } else { written(&session.terminal, exit) }
 }
 
-/// Returns `Exit::Failed` if standard output could not be written, else `exit`.
+/// Returns `Exit::Failed` if standard output could not be written, and otherwise `exit`.
 fn written(terminal: &terminal::Terminal, exit: Exit) -> Exit {
     let Some(terminal::OutputEnd::Failed(problem)) = terminal.output_end() else { return exit };
     terminal.note(command::Tone::Bad, "hyperlight-mcp:", &format!("standard output cannot be written: {problem}"));
     if exit == Exit::Done { Exit::Failed } else { exit }
 }
 
-/// Prints the help or the version if the person asked for it, else the usage error.
+/// Prints the help or the version if the person asked for it, and otherwise the usage error.
 fn unparsed(terminal: &terminal::Terminal, error: &clap::Error, words: &[String], wants_json: bool) -> Exit {
     if !error.use_stderr() {
         terminal.print(&error.render().to_string());
@@ -161,17 +167,17 @@ fn unparsed(terminal: &terminal::Terminal, error: &clap::Error, words: &[String]
     Exit::Usage
 }
 
-/// Waits for a signal that ends the command. A run first gets time to end by itself, so that its logs are printed, and so does `serve`, so that
-/// requests under way are answered. Other commands end at once.
+/// Waits for a signal that ends the command. A run then gets some time to end by itself, so that its logs are printed. `serve` also gets
+/// some time, so that current requests are answered. Other commands end at once.
 async fn stop_of(command: &CliCommand, stop: &Stop) {
     stop.stopped().await;
     if !is_interrupted(stop) {
-        // Only the deadline of a run has passed, and the run itself reports this.
+        // Only the deadline of a run has passed. The run itself reports this.
         std::future::pending::<()>().await;
     }
     match command {
         CliCommand::Run(_) => tokio::time::sleep(ENDING).await,
-        CliCommand::Serve(_) => tokio::time::sleep(SERVE_ENDING).await,
+        CliCommand::Serve(_) | CliCommand::Boot(_) => tokio::time::sleep(SERVE_ENDING).await,
         _ => {}
     }
 }
@@ -190,6 +196,7 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
         CliCommand::Enable(server) => own::enable(session, &server.server).await,
         CliCommand::List(as_agent) => servers_as(session, &Command::List, as_agent).await,
         CliCommand::Info(server) => servers(session, &Command::Info(server.clone())).await,
+        CliCommand::Revoke(Revoke { fetch: true, agent, .. }) => fetch::revoke(session, agent.as_deref()),
         CliCommand::Revoke(Revoke { provider: Some(provider), .. }) => providers::revoke(session, provider).await,
         CliCommand::Revoke(Revoke { server, .. }) => {
             servers(session, &Command::Revoke(Server { server: server.clone().unwrap_or_default() })).await
@@ -202,12 +209,16 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
         CliCommand::Approve(Approve { provider: Some(provider), digest, .. }) => {
             providers::approve(session, provider, digest.as_deref()).await
         }
+        CliCommand::Approve(Approve { fetch: Some(hosts), agent, private_hosts, digest, .. }) => {
+            fetch::approve(session, agent.as_deref(), hosts, private_hosts, digest.as_deref()).await
+        }
         CliCommand::Approve(arguments) => approve::approve(session, arguments).await,
         CliCommand::Audit(arguments) => audit::audit(session, arguments).await,
         CliCommand::Run(arguments) => run::run(session, arguments).await,
         CliCommand::Check(arguments) => check::check(session, arguments).await,
         CliCommand::Resolve(arguments) => resolve::resolve(session, arguments).await,
         CliCommand::Serve(arguments) => Box::pin(serve::serve(session, arguments)).await,
+        CliCommand::Boot(arguments) => Box::pin(boot::boot(session, arguments)).await,
         CliCommand::Types(arguments) => types::types(session, arguments),
         CliCommand::Import(arguments) => import::import(session, arguments).await,
         CliCommand::Install(arguments) => install::install(session, arguments),
@@ -220,12 +231,12 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
     }
 }
 
-/// Carries out a command that `gateway.command` in Node also has.
+/// Carries out a command that is also available through `gateway.command` in Node.
 async fn servers(session: &Session, command: &Command) -> Result<Exit, CliError> {
     servers_as(session, command, &AsAgent::default()).await
 }
 
-/// Carries out such a command with the eyes of an agent.
+/// Carries out a command that is also available through `gateway.command` in Node. Shows only what an agent sees.
 async fn servers_as(session: &Session, command: &Command, as_agent: &AsAgent) -> Result<Exit, CliError> {
     session.check_config()?;
     let gateway = session.open()?;

@@ -1,4 +1,4 @@
-//! State that all commands share: the options, the terminal, and the open gateway.
+//! The state that all commands share: the options, the terminal, and the open gateway.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use super::next_command::NextCommand;
 use super::terminal::Terminal;
 use crate::command::Tone;
 use crate::error::{Error, Result};
+use crate::fetch::AllowedHosts;
 use crate::gateway::{Agent, Callbacks, EventListener, Gateway, GatewayOptions};
 use crate::registry::ServerStatus;
 use crate::sandbox::Stop;
@@ -21,11 +22,11 @@ use crate::text::sanitise_text;
 use crate::trust::AllowedWrites;
 
 const MAX_EVENT_CHARS: usize = 1_000;
-/// Example of a config, shown if there is no config.
+/// An example of a config. It is shown if there is no config.
 const EXAMPLE: &str =
     r#"{ "mcpServers": { "everything": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-everything"] } } }"#;
 
-/// State of one execution of the program.
+/// The state of one run of the program.
 pub(super) struct Session {
     global: Global,
     pub(super) next_command: NextCommand,
@@ -46,7 +47,7 @@ impl Session {
         self.global.json
     }
 
-    /// Returns whether a person at the terminal can be asked. Returns false with `--json`.
+    /// Returns whether a person at the terminal can be asked. This is false with `--json`.
     pub(super) fn can_ask(&self) -> bool {
         self.context.screens.can_ask() && !self.json()
     }
@@ -60,7 +61,7 @@ impl Session {
         options
     }
 
-    /// Fails if there is no config. The message says how to make one.
+    /// Fails if there is no config. The message explains how to create one.
     pub(super) fn check_config(&self) -> std::result::Result<(), CliError> {
         let path = self.options().default_config();
         if self.global.config.is_some() || path.exists() {
@@ -85,8 +86,9 @@ impl Session {
         self.open_enabled(self.asking(AllowedWrites::default()), servers)
     }
 
-    /// Opens the gateway and the agent of a script, and enables only these servers, or all approved ones. A person at the terminal is offered the
-    /// approval of those of them that are not approved, and of those that the script needs. Servers are named as the agent knows them.
+    /// Opens the gateway and the agent of a script. Enables the servers in `servers`, or all approved ones if it is `None`. Before that,
+    /// asks the person at the terminal to approve servers that are not approved yet: the servers in `servers`, or the servers for which
+    /// `needs` is true if `servers` is `None`. Servers are named as the agent's code names them.
     pub(super) async fn open_for_script(
         &self,
         servers: Option<&[String]>,
@@ -111,7 +113,8 @@ impl Session {
         Ok((gateway, agent))
     }
 
-    /// Opens the gateway for a host: nobody is asked at this terminal, as standard input is the host's. No server but `servers` is ever enabled.
+    /// Opens the gateway for a host. Nobody is asked at this terminal, because the host uses standard input. If `servers` is given, no
+    /// other server is ever enabled.
     pub(super) fn open_served(&self, servers: Option<&[String]>, watch: bool) -> Result<Gateway> {
         let mut options = self.options();
         options.watch = watch;
@@ -119,7 +122,19 @@ impl Session {
         self.open_enabled(options, servers)
     }
 
-    /// Opens the gateway for what is in the state folder, without the servers of the config. A wrong config does not matter.
+    /// Opens the gateway, which allows these hosts private addresses.
+    ///
+    /// # Errors
+    /// A usage error for a text that is no host.
+    pub(super) fn open_with_private_hosts(&self, hosts: &[String]) -> std::result::Result<Gateway, CliError> {
+        let mut options = self.options();
+        let parsed = AllowedHosts::parse(hosts.iter().map(String::as_str));
+        options.fetch_private_hosts = parsed.map_err(|problem| CliError::Usage(format!("--private-hosts: {problem}")))?;
+        Ok(self.open_enabled(options, None)?)
+    }
+
+    /// Opens the gateway for the contents of the state folder, without the servers of the config. So it works even if the config has
+    /// errors.
     pub(super) fn open_state(&self) -> Result<Gateway> {
         let mut options = self.options();
         options.config_path = None;
@@ -127,7 +142,26 @@ impl Session {
         self.open_enabled(options, None)
     }
 
-    /// Returns options with which the person at the terminal is asked.
+    /// Opens the gateway for tools that are made from a prompt: without the servers of the config. Prints what the tools' code logs.
+    pub(super) fn open_boot(&self) -> Result<Gateway> {
+        let mut options = self.options();
+        options.config_path = None;
+        options.config = Some(json!({ "mcpServers": {} }));
+        options.trace = true;
+        let (terminal, next_command) = (Arc::clone(&self.terminal), self.next_command.clone());
+        options.on_event = Some(Arc::new(move |event| match event["type"].as_str() {
+            Some("server-log") => {
+                let text = sanitise_text(event["data"].as_str().unwrap_or_default(), MAX_EVENT_CHARS);
+                terminal.note(Tone::Quiet, "log:", &text);
+            }
+            _ => tell(&terminal, &next_command, &event),
+        }));
+        let gateway = Gateway::open(options)?;
+        let _ = self.gateway.set(gateway.clone());
+        Ok(gateway)
+    }
+
+    /// Returns options for a gateway that asks the person at the terminal.
     fn asking(&self, allowed: AllowedWrites) -> GatewayOptions {
         let mut options = self.options();
         let person = Person { terminal: Arc::clone(&self.terminal), can_ask: self.can_ask(), allowed };
@@ -137,7 +171,7 @@ impl Session {
         options
     }
 
-    /// Returns the person at the terminal, once a gateway is open that may ask them.
+    /// Returns the person at the terminal, once a gateway is open that may ask this person.
     pub(super) fn person(&self) -> Option<Arc<dyn Callbacks>> {
         self.person.get().cloned()
     }
@@ -156,13 +190,13 @@ impl Session {
         Ok(gateway)
     }
 
-    /// Returns a listener that prints events on standard error: warnings as lines, calls as progress.
+    /// Returns a listener that prints events on standard error: warnings as lines, and calls as progress.
     fn listener(&self) -> EventListener {
         let (terminal, next_command) = (Arc::clone(&self.terminal), self.next_command.clone());
         Arc::new(move |event| tell(&terminal, &next_command, &event))
     }
 
-    /// Closes the gateway. Kills the servers that do not end in time.
+    /// Closes the gateway. If the servers do not end in time, kills them.
     pub(super) async fn end(&self, patience: Duration) {
         if let Some(gateway) = self.gateway.get() {
             let patience = if self.stop.reason().is_some() { patience } else { 3 * patience };
@@ -174,8 +208,8 @@ impl Session {
     }
 }
 
-/// Returns the name by which the agent's code knows a server that is listed for the agent. `None` for variants of other agents, which are listed for the
-/// operator.
+/// Returns the name by which the agent's code knows a server in the agent's list. Returns `None` for variants of other agents, which are
+/// only in the operator's list.
 pub(super) fn name_in_code<'s>(agent: &Agent, server: &'s ServerStatus) -> Option<&'s str> {
     match &server.variant_of {
         None => Some(&server.name),
@@ -186,12 +220,27 @@ pub(super) fn name_in_code<'s>(agent: &Agent, server: &'s ServerStatus) -> Optio
 /// Enables these servers, or all approved ones.
 fn enable(gateway: &Gateway, servers: Option<&[String]>) -> Result<()> {
     let known: Vec<ServerStatus> = gateway.servers()?;
-    match servers {
-        Some(names) => names.iter().try_for_each(|name| gateway.enable(name)),
-        None => known.iter().filter(|server| server.approved).try_for_each(|server| match gateway.enable(&server.name) {
+    let has_approved_variant = |name: &String| known.iter().any(|server| server.approved && server.variant_of.as_ref() == Some(name));
+    let enable_named = |name: &String| match gateway.enable(name) {
+        Err(Error::NotApproved { .. }) if has_approved_variant(name) => {
+            gateway.enable_variants(name);
+            Ok(())
+        }
+        other => other,
+    };
+    let enable_known = |server: &ServerStatus| match &server.variant_of {
+        Some(server) => {
+            gateway.enable_variants(server);
+            Ok(())
+        }
+        None => match gateway.enable(&server.name) {
             Err(Error::ServerDisabled { .. }) => Ok(()),
             other => other,
-        }),
+        },
+    };
+    match servers {
+        Some(names) => names.iter().try_for_each(enable_named),
+        None => known.iter().filter(|server| server.approved).try_for_each(enable_known),
     }
 }
 
@@ -240,7 +289,7 @@ fn tell(terminal: &Terminal, next_command: &NextCommand, event: &Json) {
             if !changes.is_empty() {
                 let text = sanitise_text(&changes.join("; "), MAX_EVENT_CHARS);
                 let advice = next_command.with("approve");
-                terminal.note(Tone::Good, "config:", &format!("read again. {text}. To approve what is new: {advice}"));
+                terminal.note(Tone::Good, "config:", &format!("read again: {text}. To approve new servers: {advice}"));
             }
         }
         "connected" => terminal.progress(&format!("{}: connected", server())),

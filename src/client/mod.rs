@@ -1,9 +1,10 @@
 //! Live connections to MCP servers. Only this module uses the rmcp crate, and only this module starts server processes.
 //!
 //! - `pool`: the open connections, their users, and the time at which each is closed
-//! - `connection`: one live connection with its handshake and its requests
+//! - `connection`: one live connection, with its handshake and its requests
 //! - `inbound`: the notifications and requests that the server sends
 //! - `stdio`, `http`: the two transports; `wire`: parsing of messages
+//! - `local`: servers within this process
 //! - `oauth`: tokens for servers that are reached over HTTP
 //! - `proxies`: the proxies of this process
 //! - `clock`: the time limits of calls
@@ -12,6 +13,7 @@ mod clock;
 mod connection;
 mod http;
 mod inbound;
+mod local;
 mod oauth;
 mod pool;
 mod proxies;
@@ -29,10 +31,11 @@ pub use connection::resource_changes::Watch;
 pub use connection::resources_and_prompts::{Completed, ResourceOrPromptRequest};
 pub use connection::tools::ToolRequest;
 pub use http::{HttpTarget, TokenFuture, TokenSource};
-pub use inbound::caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, Reply, Sampling};
+pub use inbound::caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, Reply, Sampling, SentRequest, TraceFields};
 pub use inbound::form::{Form, FormProblem};
 pub use inbound::notification::{LogData, Notice};
 pub use inbound::owner::RequestOwner;
+pub use local::LocalTools;
 pub use oauth::{
     AuthorizationPrompt, CheckApproved, Credential, Grant, IssuerPrompt, OAuth, OAuthContext, OAuthSettings, OnSecret, SigningAlgorithm,
     TokenStore,

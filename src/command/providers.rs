@@ -1,4 +1,4 @@
-//! The command `providers`: lists the providers, shows what the approval of a package's code is about, and approves it by its digest.
+//! The command `providers`: lists the providers, shows the approval request for a package's code, and approves the request by its digest.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ const NAMES: usize = 16;
 const WARNING: &str = "The code of a package runs with all rights of this program, at each start. Approve it only if you trust who made it. \
     The servers that it brings do not start until you approve each of them.";
 
-/// Carries out `providers`. A model gets names, states and counts alone, and approves nothing.
+/// Carries out `providers`. A model gets only names, states and counts, and cannot approve anything.
 pub(super) async fn providers(gateway: &Gateway, arguments: &Providers, style: &Style, speaker: Speaker) -> Result<Outcome> {
     let Providers { provider, digest } = arguments;
     match (speaker, provider, digest) {
@@ -28,7 +28,7 @@ pub(super) async fn providers(gateway: &Gateway, arguments: &Providers, style: &
             Outcome::for_model(&json!({ "providers": gateway.providers().iter().map(told).collect::<Vec<_>>() }))
         }
         (Speaker::Model, Some(_), _) => {
-            let problem = "only a person may read and approve what a provider's code is: ask the person to type /mcp providers";
+            let problem = "only a person may read and approve a provider's code: ask the person to type /mcp providers";
             Err(Error::InvalidOption { method: METHOD, problem: problem.into() })
         }
         (Speaker::Person, Some(name), None) => {
@@ -50,7 +50,7 @@ pub(super) async fn providers(gateway: &Gateway, arguments: &Providers, style: &
     }
 }
 
-/// Formats a provider whose code a person has just approved. `approve` gives the command that approves a server.
+/// Formats a provider whose code a person has just approved. `approve` returns the command that approves a server.
 pub(crate) fn provider_approved_text(status: &ProviderStatus, approve: &dyn Fn(&str) -> String) -> String {
     if let Some(problem) = &status.problem {
         return format!("{}: {}: {problem}\n", status.name, status.state.as_str());
@@ -63,7 +63,7 @@ pub(crate) fn provider_approved_text(status: &ProviderStatus, approve: &dyn Fn(&
     text
 }
 
-/// Formats the list of providers. `approve` gives the command that shows the request of one.
+/// Formats the list of providers. `approve` returns the command that shows the request of a provider.
 pub(crate) fn provider_list_text(all: &[ProviderStatus], style: &Style, approve: &dyn Fn(&str) -> String) -> String {
     if all.is_empty() {
         return "the config names no providers, and none was found\n".to_owned();
@@ -105,7 +105,7 @@ pub(crate) fn provider_request_text(request: &ProviderRequest, style: &Style) ->
     }
     field("folder", folder);
     field("runs", file);
-    field("covers", &format!("all files of the folder: {files}, {bytes} bytes. What they import from elsewhere is refused"));
+    field("covers", &format!("all {files} files of the folder, {bytes} bytes. Imports from outside of it are refused"));
     field("digest", digest);
     text.push_str(&style.wrapped("", WARNING));
     text

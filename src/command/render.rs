@@ -1,4 +1,4 @@
-//! Formats the results of commands for people. Texts of servers are already sanitised; errors are sanitised here.
+//! Formats the results of commands for people. The texts of servers are already sanitised. Errors are sanitised here.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::request::quoted;
 use super::text::{Style, Tone, date_time, one_line};
 use crate::bridge::ToolMatch;
 use crate::config::ServerSource;
-use crate::gateway::{ConnectionReport, LogLine, ReloadReport, ServerDetails, ServerInfo, ServerLimits, ToolDetails, TransportKind};
+use crate::gateway::{ConnectionReport, LogLine, ReloadReport, ServerDetails, ServerInfo, ServerLimits, ToolDetails};
 use crate::registry::{ServerState, ServerStatus};
 use crate::sandbox::Problem;
 use crate::text::sanitise_line;
@@ -49,13 +49,13 @@ fn source_text(source: &ServerSource) -> String {
     sanitise_line(&source.to_string(), MAX_ERROR_CHARS)
 }
 
-/// Names the servers of the same name that are not used.
+/// Returns a text that names the servers which this server hides.
 fn hidden_text(server: &ServerStatus) -> Option<String> {
     let hidden: Vec<_> = server.hides.iter().map(source_text).collect();
     (!hidden.is_empty()).then(|| format!("hides the server of this name of {}", hidden.join(", and of ")))
 }
 
-/// Names the variables without which the server does not start.
+/// Returns a text that names the missing variables without which the server cannot be started.
 fn missing_text(server: &ServerStatus) -> Option<String> {
     (!server.missing.is_empty()).then(|| format!("not ready, as these variables are not set: {}", server.missing.join(", ")))
 }
@@ -64,7 +64,7 @@ pub(super) fn list_text(servers: &[ServerStatus], style: &Style) -> String {
     if servers.is_empty() {
         return "no servers are configured\n".to_owned();
     }
-    // Where all servers are of the operator's config, nobody has to read that of each.
+    // If all servers are from the operator's config, the column with the source is omitted.
     let has_sources = servers.iter().any(|server| !server.source.is_operators_config());
     let row = |server: &ServerStatus| {
         let columns = vec![
@@ -147,10 +147,10 @@ pub(super) fn info_text(info: &ServerInfo, style: &Style) -> String {
     text
 }
 
-/// Formats what starts a server, its filters and its limits.
+/// Formats the command or address of a server, its filters and its limits.
 fn details_text(details: &ServerDetails, style: &Style) -> String {
     let field = |name: &str, text: &str| style.field(name, NAMES, &one_line(text));
-    let mut text = field("  transport", if details.transport == TransportKind::Stdio { "stdio" } else { "http" });
+    let mut text = field("  transport", details.transport.as_str());
     if let Some(command) = &details.command {
         let words: Vec<String> = std::iter::once(command).chain(details.args.iter().flatten()).map(|word| quoted(word)).collect();
         text += &field("  command", &words.join(" "));
@@ -168,7 +168,7 @@ fn details_text(details: &ServerDetails, style: &Style) -> String {
         ("  no prompts", Some(&details.deny_prompts)),
     ];
     for (name, list) in lists {
-        // A list of what is allowed may be empty, and then nothing is.
+        // An empty list of allowed names is shown as well, because it means that nothing is allowed.
         if let Some(list) = list.filter(|list| !list.is_empty() || name.contains("only")) {
             let names = if list.is_empty() { "none".to_owned() } else { list.join(", ") };
             text += &field(name, &names);

@@ -1,11 +1,13 @@
 //! A server as the config defines it. It still contains its `${…}` placeholders, which are replaced when the server is started.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
 use super::filters::UriFilter;
+use super::generated::GeneratedTools;
 use super::oauth::OAuthDefinition;
 use super::pattern::ServerRef;
 use super::source::ServerSource;
@@ -64,14 +66,14 @@ impl ArgumentCheck {
     }
 }
 
-/// Limits the concurrent calls of a server: `parallel` and `maxParallelCalls` in the config.
+/// Limits how many calls of a server may run at the same time: `parallel` and `maxParallelCalls` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Parallel {
     /// The gateway's limit `limits.maxParallelCalls` applies.
     #[default]
     AsLimited,
     AtMost(usize),
-    /// One call at a time, in the order in which the code makes them.
+    /// One call at a time, in the order of the calls in the code.
     No,
 }
 
@@ -132,9 +134,9 @@ pub enum Transport {
     Stdio {
         command: String,
         arguments: Vec<String>,
-        /// Names and values as the config contains them. Values may be secrets.
+        /// Names and values as they are in the config. Values may be secrets.
         environment: Vec<(String, SecretString)>,
-        /// Variables that are `null` in the config. The child gets none of them, from any source.
+        /// Variables that are `null` in the config. The child process gets none of them, whatever other source sets them.
         removed_environment: Vec<String>,
         working_directory: Option<String>,
         environment_file: Option<String>,
@@ -146,19 +148,21 @@ pub enum Transport {
         /// The settings for access tokens, if the config has any.
         oauth: Option<Box<OAuthDefinition>>,
     },
+    /// Tools that were made from a prompt. They run in micro-VMs of this process.
+    Generated(Arc<GeneratedTools>),
 }
 
 /// Selects the server's tools, or its prompts, by their raw names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolFilter {
-    /// If there is a list, only these names exist. An empty list allows nothing.
+    /// The only names that exist. `None` admits all names, and an empty list admits none.
     pub allow: Option<Vec<String>>,
-    /// Names that do not exist even if `allow` contains them.
+    /// Names that are hidden even if `allow` contains them.
     pub deny: Vec<String>,
 }
 
 impl ToolFilter {
-    /// Returns whether the filter lets a tool through.
+    /// Returns whether the filter admits a tool.
     ///
     /// ```
     /// use hyperlight_mcp::config::ToolFilter;
@@ -183,7 +187,7 @@ impl ToolFilter {
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent setting of the config")]
 pub struct ServerDefinition {
     pub name: String,
-    /// Who brought the server. It is part of the approval.
+    /// The source that added the server. It is part of the approval.
     pub source: ServerSource,
     pub transport: Transport,
     pub filter: ToolFilter,
@@ -193,11 +197,11 @@ pub struct ServerDefinition {
     pub connect_timeout_ms: Option<u64>,
     pub disabled: bool,
     pub confirm: Confirm,
-    /// The approval covers the executable's content too.
+    /// True if the approval also covers the content of the executable.
     pub pin_executable: bool,
-    /// The approval covers the values of the environment and the headers too.
+    /// True if the approval also covers the values of the environment and the headers.
     pub pin_values: bool,
-    /// The connection is never closed to make room for another server's.
+    /// True if the connection is never closed to make room for the connection of another server.
     pub pinned: bool,
     /// Overrides the gateway's `schemaViolations`.
     pub schema_violations: Option<SchemaViolations>,
@@ -206,71 +210,75 @@ pub struct ServerDefinition {
     pub parallel: Parallel,
     pub resource_filter: UriFilter,
     pub prompt_filter: ToolFilter,
-    /// Permits `http://` to other machines than this one.
+    /// True if `http://` to machines other than this one is permitted.
     pub allow_insecure_http: bool,
-    /// The server asks people. While a caller that can answer makes a call, the connection serves only that caller.
+    /// True if the server asks questions to people. During a call of a caller that can answer, the connection serves only that caller.
     pub elicits: bool,
-    /// Idle time after which the connection is closed. `None` keeps the connection open as long as the gateway.
+    /// Idle time in milliseconds after which the connection is closed. `None` keeps the connection open as long as the gateway.
     pub idle_timeout_ms: Option<u64>,
-    /// Interval of the keep-alive pings. `None` sends no pings.
+    /// Interval of the keep-alive pings in milliseconds. `None` sends no pings.
     pub keep_alive_ms: Option<u64>,
     /// Overrides `limits.maxCallTimeoutMs`.
     pub max_call_timeout_ms: Option<u64>,
-    /// The protocol version to use. `None` negotiates the version.
+    /// The protocol version to use. `None` negotiates the version with the server.
     pub protocol_version: Option<ProtocolVersion>,
     /// Folders that the server receives when it asks for roots. If empty, the server receives an empty list.
     pub roots: Vec<String>,
-    /// Default answers for this server's `${input:…}` placeholders, by the input's id. They apply if nobody answers.
+    /// Default answers for this server's `${input:…}` placeholders, by the input's id. A default applies if nobody answers.
     pub input_defaults: Vec<(String, SecretString)>,
     /// The questions of this server's `${input:…}` placeholders: the input's id and its `description`.
     pub input_descriptions: Vec<(String, String)>,
     /// Ids of the inputs that must not be shown while a person types them.
     pub secret_inputs: Vec<String>,
-    /// Words in the text of a task that ask for the server: `keywords` in the config. Each is unique, as the config writes it.
+    /// Words that select the server if they are in the text of a task: `keywords` in the config. Each word is unique, and spelled as in the
+    /// config.
     pub keywords: Vec<String>,
-    /// Abilities of the server, for tasks that ask for it and for the policy of providers: `capabilities` in the config. Each is unique.
+    /// Abilities of the server: `capabilities` in the config. A task can request a server by them, and the policy of providers checks them.
+    /// Each ability is unique.
     pub capabilities: Vec<String>,
-    /// Variables of this process that the server needs: `envRequired` of a provider's definition, always empty for an entry of the config. A
-    /// server that lacks one is not ready.
+    /// Variables of this process that the server needs: `envRequired` in a provider's definition. Always empty for an entry of the config.
+    /// If one is not set, the server is not ready.
     pub required_environment: Vec<String>,
-    /// The words of a provider's definition about the server, or of the catalogue's. They are for people and decide nothing.
+    /// The description of the server from a provider's definition or from the catalogue. It is for people and decides nothing.
     pub description: Option<String>,
     pub origin: Origin,
 }
 
 impl ServerDefinition {
-    /// Returns the name by which runs know the server: the registry's name without its mark.
+    /// Returns the name by which runs know the server: the name in the registry without its mark (the suffix that distinguishes variants
+    /// and servers of tasks).
     #[must_use]
     pub fn given_name(&self) -> &str {
         marked_name(&self.name).0
     }
 
-    /// Returns the server as patterns of grants know it. The name of a server that a task brings has a mark behind it, which is not a part of it.
+    /// Returns the server in the form that patterns of grants use. Patterns match its name without the mark of a variant or of a task's
+    /// server.
     #[must_use]
     pub fn as_granted(&self) -> ServerRef<'_> {
         ServerRef::of(&self.name, &self.source)
     }
 
-    /// Returns the key under which approvals, tokens and facts of the server are kept: [`ServerSource::key`].
+    /// Returns the key under which approvals, tokens and other data of the server are stored: [`ServerSource::key`].
     #[must_use]
     pub fn key(&self) -> String {
         self.source.key(&self.name)
     }
 }
 
-/// The position of a server in its config, for problems that appear only when the server is started.
+/// The position of a server in its config. Needed for problems that are found only when the server is started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
     file: String,
     field: String,
-    /// Positions by the field's path below the server: `env.TOKEN`, `args[1]`.
+    /// Positions of the fields, by their paths below the server: `env.TOKEN`, `args[1]`.
     positions: BTreeMap<String, (usize, usize)>,
-    /// The places of values that a profile sets, by the same paths.
+    /// The places of values that a profile sets, by the same kind of paths.
     pub(super) elsewhere: BTreeMap<String, SettingPlace>,
 }
 
 impl Origin {
-    /// Creates the origin of a server that has no config file, such as one that the agent provides. Errors contain `file` and `field`.
+    /// Creates the origin of a server that has no config file, for example one that the agent provides. Errors contain `file` and `field`.
     ///
     /// ```
     /// let origin = hyperlight_mcp::config::Origin::new("config", "mcpServers.weather");
@@ -301,7 +309,7 @@ impl Origin {
     pub(super) fn problem(&self, key: &str, problem: impl Into<String>) -> Problem {
         match self.elsewhere.get(key) {
             Some(place) if place.file == self.file => return Problem::new(&place.field, place.position, problem),
-            // The entry is in another file, whose name stands before the problem.
+            // The profile is in another file, whose name is written before the problem.
             Some(place) => return Problem::new(Problem::new("", place.position, &place.field).in_file(&place.file), None, problem),
             None => {}
         }
@@ -314,12 +322,12 @@ impl Origin {
     }
 }
 
-/// A server whose entry has errors. It is listed and cannot run.
+/// A server whose entry has errors. It is listed, but cannot run.
 #[derive(Debug, Clone)]
 pub struct InvalidServer {
     /// The name for display: cut to 64 characters, with marks in place of invisible characters. It never equals the name of a valid server.
     pub name: String,
-    /// Who brought the server.
+    /// The source that added the server.
     pub source: ServerSource,
     /// `ERR_CONFIG_INVALID` with all problems of the entry.
     pub error: Error,
@@ -332,7 +340,7 @@ pub struct InputDefinition {
     pub description: Option<String>,
     /// `password` in the config. The value must not be shown while a person types it.
     pub secret: bool,
-    /// The value that the question suggests.
+    /// The default answer that the question suggests.
     pub default: Option<SecretString>,
 }
 
@@ -358,7 +366,7 @@ pub(crate) fn inputs_of_text(text: &str) -> Vec<String> {
     Template::parse(text).map(|template| template.inputs().map(ToOwned::to_owned).collect()).unwrap_or_default()
 }
 
-/// Returns the ids of the inputs in a transport, each once.
+/// Returns the ids of the inputs in a transport. Each id appears once.
 pub(super) fn inputs_in(transport: &Transport) -> Vec<String> {
     let texts: Vec<&str> = match transport {
         Transport::Stdio { environment, .. } => environment.iter().map(|(_, value)| value.expose_secret()).collect(),
@@ -367,6 +375,7 @@ pub(super) fn inputs_in(transport: &Transport) -> Vec<String> {
             let oauth = oauth.iter().flat_map(|oauth| oauth.texts());
             [url.as_str()].into_iter().chain(headers).chain(oauth).collect()
         }
+        Transport::Generated(_) => Vec::new(),
     };
     let mut ids: Vec<String> = Vec::new();
     for id in texts.into_iter().flat_map(inputs_of_text) {

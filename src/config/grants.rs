@@ -1,5 +1,5 @@
-//! Reads `toolboxes`, `agents` and `defaultGrant`: which agent may use what. A mistake in these sections makes the whole config unusable, as nobody
-//! could say what an agent may do with the rest.
+//! Reads `toolboxes`, `agents` and `defaultGrant`: the rules for which agent may use what. A mistake in one of these sections makes the
+//! whole config unusable, because the remaining sections would no longer express what an agent may use.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,18 @@ use super::pattern::Pattern;
 use super::profiles::ProfileDefinition;
 use super::tree::{Entry, Node};
 use super::variant::variants_of;
+use crate::fetch::{AllowedHost, AllowedHosts};
 use crate::text::{Position, Problem, displayed, nearest};
 
-/// The most patterns of one toolbox.
+/// Maximum number of patterns in one toolbox.
 pub const MAX_PATTERNS: usize = 256;
 const MAX_NAME_CHARS: usize = 64;
-const AGENT_KEYS: [&str; 2] = ["toolboxes", "profiles"];
+const AGENT_KEYS: [&str; 3] = ["toolboxes", "profiles", "fetch"];
+const FETCH_KEYS: [&str; 1] = ["hosts"];
+/// The most hosts of one list.
+pub const MAX_FETCH_HOSTS: usize = 64;
 
-/// What an agent without an entry of its own is granted: `defaultGrant` in the config.
+/// The grant of an agent that has no entry of its own: `defaultGrant` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DefaultGrant {
@@ -31,21 +35,24 @@ pub enum DefaultGrant {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolboxDefinition {
     pub patterns: Vec<Pattern>,
-    /// Where it is defined: `config.json:3:5: toolboxes.readers`.
+    /// The place of the definition: `config.json:3:5: toolboxes.readers`.
     pub place: String,
 }
 
 /// An agent of the config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentDefinition {
-    /// Names of toolboxes in their order. `None` if the entry does not say: then the default counts.
+    /// Names of toolboxes, in the order of the config. `None` if the entry does not contain the key. Then a grant of the store or the
+    /// default applies.
     pub toolboxes: Option<Vec<String>>,
-    /// Names of profiles. `None` if the entry does not say.
+    /// Names of profiles. `None` if the entry does not contain the key.
     pub profiles: Option<Vec<String>>,
+    /// The hosts that code of the agent may fetch from, if a person approves them. `None` if the entry does not say: then there are none.
+    pub fetch: Option<AllowedHosts>,
     pub place: String,
 }
 
-/// What the config says about agents.
+/// The sections of the config about agents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GrantSettings {
     pub toolboxes: BTreeMap<String, ToolboxDefinition>,
@@ -54,7 +61,7 @@ pub struct GrantSettings {
     pub profiles: BTreeMap<String, ProfileDefinition>,
 }
 
-/// Checks a name of a toolbox or an agent, which must be able to stand in a line of a log.
+/// Checks the name of a toolbox or an agent. The name must be suitable for one line of a log.
 ///
 /// # Errors
 /// Returns the rule that the name breaks.
@@ -90,10 +97,10 @@ pub fn parse_patterns(texts: &[String]) -> Result<Vec<Pattern>, (usize, String)>
     texts.iter().enumerate().map(|(index, text)| Pattern::parse(text).map_err(|problem| (index, problem))).collect()
 }
 
-/// The sections of one config, while they are read.
+/// Reads the sections about agents of one config, and collects their problems.
 pub(super) struct GrantReader<'a> {
     pub(super) file: &'a str,
-    /// The inputs to which values of profiles can refer.
+    /// The inputs that values of profiles can refer to.
     pub(super) inputs: &'a Inputs,
     pub(super) settings: GrantSettings,
     pub(super) problems: Vec<Problem>,
@@ -113,7 +120,7 @@ impl<'a> GrantReader<'a> {
         problem.in_file(self.file)
     }
 
-    /// Returns the entries of an object, or notes that the node is none.
+    /// Returns the entries of an object. If the node is not an object, records a problem.
     pub(super) fn entries<'t>(&mut self, field: &str, node: &'t Node) -> &'t [Entry] {
         node.entries().unwrap_or_else(|| {
             self.problem(field, node.position, "must be an object");
@@ -121,7 +128,7 @@ impl<'a> GrantReader<'a> {
         })
     }
 
-    /// Returns the texts of a list, or notes what is wrong.
+    /// Returns the texts of a list. Records a problem for everything that is not a text.
     pub(super) fn texts(&mut self, field: &str, node: &Node) -> Vec<String> {
         let Some(items) = node.items() else {
             self.problem(field, node.position, "must be a list of strings");
@@ -171,11 +178,12 @@ impl<'a> GrantReader<'a> {
             if let Err(problem) = check_label(&entry.name) {
                 self.problem(&field, entry.position, problem);
             }
-            let mut agent = AgentDefinition { toolboxes: None, profiles: None, place: self.place(&field, entry.position) };
+            let mut agent = AgentDefinition { toolboxes: None, profiles: None, fetch: None, place: self.place(&field, entry.position) };
             for Entry { name, position, node } in self.entries(&field, &entry.node) {
                 match name.as_str() {
                     "toolboxes" => agent.toolboxes = Some(self.texts(&format!("{field}.toolboxes"), node)),
                     "profiles" => agent.profiles = Some(self.texts(&format!("{field}.profiles"), node)),
+                    "fetch" => agent.fetch = Some(self.fetch(&format!("{field}.fetch"), node)),
                     other => self.unknown_key(&field, other, *position, &AGENT_KEYS),
                 }
             }
@@ -183,7 +191,34 @@ impl<'a> GrantReader<'a> {
         }
     }
 
-    /// Notes each toolbox and profile that an agent names and that the config does not define. Called when all sections are read.
+    /// Reads the hosts that code of an agent may fetch from, or notes what is wrong.
+    fn fetch(&mut self, field: &str, node: &Node) -> AllowedHosts {
+        let mut hosts = Vec::new();
+        for Entry { name, position, node } in self.entries(field, node) {
+            if name != "hosts" {
+                self.unknown_key(field, name, *position, &FETCH_KEYS);
+                continue;
+            }
+            let field = format!("{field}.hosts");
+            let texts = self.texts(&field, node);
+            if texts.len() > MAX_FETCH_HOSTS {
+                self.problem(&field, node.position, format!("a list has at most {MAX_FETCH_HOSTS} hosts"));
+            }
+            for (index, text) in texts.iter().enumerate() {
+                match text.parse::<AllowedHost>() {
+                    Ok(host) => hosts.push(host),
+                    Err(problem) => {
+                        let position = node.items().and_then(|items| items.get(index)).and_then(|item| item.position);
+                        self.problem(format!("{field}[{index}]"), position, problem.to_string());
+                    }
+                }
+            }
+        }
+        hosts.into_iter().collect()
+    }
+
+    /// Records a problem for each toolbox or profile that an agent names and the config does not define. Must be called after all sections
+    /// were read.
     pub(super) fn check_references(&mut self, agents: Option<&Node>) {
         let known: [(&str, &str, Vec<String>); 2] = [
             ("toolboxes", "toolbox", self.settings.toolboxes.keys().cloned().collect()),
@@ -204,7 +239,7 @@ impl<'a> GrantReader<'a> {
         }
     }
 
-    /// Notes the profiles of an agent of which two set something differently.
+    /// Records a problem if two profiles of an agent set the same thing differently.
     fn check_conflicts(&mut self, agent: &Entry) {
         let Some(chosen) = agent.node.get("profiles") else { return };
         let names = chosen.items().unwrap_or_default().iter().filter_map(Node::text);
@@ -240,6 +275,13 @@ mod tests {
     }
 
     #[test]
+    fn the_hosts_of_an_agent_are_read_in_their_normal_form() {
+        let settings = settings(r#"{ "agents": { "r": { "fetch": { "hosts": ["b.example:443", "A.example", "a.example"] } }, "s": {} } }"#);
+        assert_eq!(settings.agents["r"].fetch.as_ref().unwrap().texts(), ["a.example", "b.example:443"]);
+        assert_eq!(settings.agents["s"].fetch, None);
+    }
+
+    #[test]
     fn a_mistake_makes_the_whole_config_unusable_and_is_named_with_its_place() {
         for (text, told) in [
             (r#"{ "toolboxes": [] }"#, "c.json:1:16: toolboxes: must be an object"),
@@ -252,6 +294,12 @@ mod tests {
             (
                 r#"{ "agents": { "r": { "toolboxes": ["reader"] } }, "toolboxes": { "readers": [] } }"#,
                 "c.json:1:36: agents.r.toolboxes[0]: the config has no toolbox \"reader\"; did you mean \"readers\"?",
+            ),
+            (r#"{ "agents": { "r": { "fetch": ["a.example"] } } }"#, "agents.r.fetch: must be an object"),
+            (r#"{ "agents": { "r": { "fetch": { "host": [] } } } }"#, "agents.r.fetch.host: this key is unknown; did you mean hosts?"),
+            (
+                r#"{ "agents": { "r": { "fetch": { "hosts": ["a.example", "*"] } } } }"#,
+                "c.json:1:56: agents.r.fetch.hosts[1]: \"*\" is not a host",
             ),
             (r#"{ "agents": null }"#, "agents: must be an object"),
         ] {

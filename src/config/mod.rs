@@ -1,13 +1,14 @@
 //! Reads the operator's config. The result is a list of [`ServerDefinition`]s, or errors that name file, line, column and field.
 //!
-//! The module `tree` parses the text and keeps the position of each value. The modules `parse`, `server`, `inputs` and `rules` read servers and
-//! inputs from the tree and report all problems of each one. Placeholders are parsed at the same time ([`Template`]), but replaced only when a
-//! server is started ([`resolve_command`], [`resolve_http`]).
+//! The module `tree` parses the text and keeps the position of each value. The modules `parse`, `server`, `inputs` and `rules` read servers
+//! and inputs from the tree, and report all problems of each server and input. Placeholders are parsed at the same time ([`Template`]), but
+//! replaced only when a server is started ([`resolve_command`], [`resolve_http`]).
 
 mod address;
 mod definition;
 mod env_file;
 mod filters;
+mod generated;
 mod grants;
 mod inputs;
 mod inserted_value;
@@ -46,7 +47,10 @@ pub use definition::{
 };
 pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
 pub use filters::{UriFilter, UriMatcher, covers};
-pub use grants::{AgentDefinition, DefaultGrant, GrantSettings, MAX_PATTERNS, ToolboxDefinition, check_label, parse_patterns};
+pub use generated::{GeneratedSecret, GeneratedTool, GeneratedTools};
+pub use grants::{
+    AgentDefinition, DefaultGrant, GrantSettings, MAX_FETCH_HOSTS, MAX_PATTERNS, ToolboxDefinition, check_label, parse_patterns,
+};
 pub use inserted_value::{InsertedValue, Source};
 pub use loaders::loads_code;
 pub(crate) use loaders::loads_code_by_its_start;

@@ -23,7 +23,7 @@ fn server(oauth: &str) -> ServerDefinition {
 fn definition(oauth: &str) -> OAuthDefinition {
     match server(oauth).transport {
         Transport::Http { oauth, .. } => *oauth.unwrap(),
-        Transport::Stdio { .. } => panic!("it has a url"),
+        Transport::Stdio { .. } | Transport::Generated(_) => panic!("it has a url"),
     }
 }
 

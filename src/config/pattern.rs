@@ -6,28 +6,28 @@ use super::grants::check_label;
 use super::source::{ServerSource, SourceKind};
 use crate::text::{has_invisible, is_server_name, marked_name};
 
-/// The longest pattern, in bytes.
+/// Maximum length of a pattern in bytes.
 const MAX_PATTERN_BYTES: usize = 1_000;
 const FORM: &str = "must be server/tool, like \"weather/*\", \"github/list_*\" or \"!github/delete_*\"";
 const RESOURCE: &str = "resource:";
 const PROMPT: &str = "prompt:";
 const TOOL: &str = "tool:";
-/// The beginning of a pattern for a server that an agent has added: `agent:researcher:my-files/*`.
+/// The prefix of a pattern for a server that an agent has added: `agent:researcher:my-files/*`.
 const AGENT: &str = "agent:";
 
-/// A server as patterns know it.
+/// A server in the form that patterns are matched with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerRef<'a> {
-    /// The name that patterns match: that in the registry, without its mark.
+    /// The name that patterns are matched with: the name in the registry, without its mark.
     pub name: &'a str,
-    /// The name in the registry. Profiles distinguish a server from its variants.
+    /// The name in the registry. Profiles use it to distinguish a server from its variants.
     pub registry_name: &'a str,
-    /// The agent that has added the server; an empty text for the operator's own agent. `None`: no agent has added it.
+    /// The agent that has added the server. An empty text means the operator's own agent. `None` if no agent has added the server.
     pub added_by: Option<&'a str>,
 }
 
 impl<'a> ServerRef<'a> {
-    /// Describes a server of a source.
+    /// Creates the reference to a server of this source.
     #[must_use]
     pub fn of(registry_name: &'a str, source: &'a ServerSource) -> Self {
         let added_by = (source.kind == SourceKind::Agent).then(|| source.name.as_deref().unwrap_or_default());
@@ -35,7 +35,7 @@ impl<'a> ServerRef<'a> {
     }
 }
 
-/// Describes a server of this name that no agent has added.
+/// Creates the reference to a server that no agent has added.
 impl<'a> From<&'a str> for ServerRef<'a> {
     fn from(registry_name: &'a str) -> Self {
         Self { name: marked_name(registry_name).0, registry_name, added_by: None }
@@ -48,7 +48,7 @@ impl<'a> From<&'a String> for ServerRef<'a> {
     }
 }
 
-/// Something of a server that a pattern can name, by its raw name.
+/// An item of a server that a pattern can match, by its raw name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item<'a> {
     Tool(&'a str),
@@ -58,7 +58,7 @@ pub enum Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// Reads an item as a pattern names it: a tool's name, or `tool:`, `resource:` or `prompt:` before the name.
+    /// Parses an item in the notation of patterns: a tool's name, or a name after `tool:`, `resource:` or `prompt:`.
     ///
     /// ```
     /// use hyperlight_mcp::config::Item;
@@ -79,19 +79,20 @@ impl<'a> Item<'a> {
 /// The servers that a pattern matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Servers {
-    /// Servers by a name with wildcards. Such a pattern allows nothing of a server that an agent has added: the agent chooses the name, and would
-    /// get what was granted of another server.
+    /// Servers whose name matches a text with wildcards. Such a pattern never allows anything of a server that an agent has added: the
+    /// agent chooses the name, and could choose one for which another server was granted.
     Named(String),
-    /// The one server of this name that this agent has added.
+    /// The one server with this name that this agent has added.
     Added { agent: String, server: String },
 }
 
 impl Servers {
     fn parse(text: &str) -> Result<Self, String> {
         let Some(added) = text.strip_prefix(AGENT) else {
-            // A wildcard may stand for any part of a name, so it is checked as a letter.
+            // A `*` may replace any part of a name, so the name is not checked as a whole: each character is checked as a character within
+            // a name.
             let is_well_formed = !text.is_empty() && text.chars().all(|next| next == '*' || is_server_name(&format!("a{next}")));
-            let problem = || format!("{FORM}; a server's name has small letters, digits, \"-\", and here \"*\"");
+            let problem = || format!("{FORM}; a server's name may have lowercase letters, digits and \"-\"; a pattern may also have \"*\"");
             return is_well_formed.then(|| Self::Named(text.to_owned())).ok_or_else(problem);
         };
         let (agent, server) = added.split_once(':').unwrap_or_default();
@@ -112,17 +113,17 @@ impl Servers {
 /// The items of a server that a pattern matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Items {
-    /// `*`: everything of the server.
+    /// `*`: all items of the server.
     All,
-    /// Tools by a name with wildcards.
+    /// Tools whose names match a text with wildcards.
     Tools(String),
-    /// Resources by a filter with one entry: an entry of `allow`, or of `deny` in a denying pattern.
+    /// Resources that match a filter with one entry: in `allow`, or in `deny` if the pattern denies.
     Resources(UriFilter),
-    /// Prompts by a name with wildcards.
+    /// Prompts whose names match a text with wildcards.
     Prompts(String),
 }
 
-/// A pattern of a toolbox. It allows, or with a leading `!` denies, what it matches.
+/// A pattern of a toolbox. It allows the items that it matches, or denies them if it begins with `!`.
 ///
 /// ```
 /// use hyperlight_mcp::config::{Item, Pattern};
@@ -176,32 +177,33 @@ impl Pattern {
         &self.text
     }
 
-    /// Returns whether the pattern denies what it matches.
+    /// Returns whether the pattern denies the items that it matches.
     #[must_use]
     pub fn denies(&self) -> bool {
         self.denies
     }
 
-    /// Returns the number of characters without the `!`.
+    /// Returns the length of the pattern in characters, without the `!`.
     #[must_use]
     pub fn length(&self) -> usize {
         self.text.chars().count() - usize::from(self.denies)
     }
 
-    /// Returns whether the pattern is for this server.
+    /// Returns whether the pattern matches this server.
     #[must_use]
     pub fn matches_server(&self, server: ServerRef<'_>) -> bool {
         self.servers.matches(server, self.denies)
     }
 
-    /// Returns whether the pattern is for every item of this server.
+    /// Returns whether the pattern matches every item of this server.
     #[must_use]
     pub fn matches_all_of(&self, server: ServerRef<'_>) -> bool {
         self.items == Items::All && self.matches_server(server)
     }
 
-    /// Returns whether the pattern is for this item. A denying pattern for resources matches every spelling of its URI, and an allowing one only
-    /// URIs that are written as it is, like `denyResources` and `allowResources` of a server.
+    /// Returns whether the pattern matches this item. A denying pattern for resources matches every spelling of its URI. An allowing
+    /// pattern matches only URIs that are written in the same way. This is the same as for `denyResources` and `allowResources` of a
+    /// server.
     #[must_use]
     pub fn matches(&self, server: ServerRef<'_>, item: Item<'_>) -> bool {
         self.matches_server(server)
@@ -215,7 +217,7 @@ impl Pattern {
 }
 
 impl std::fmt::Display for Item<'_> {
-    /// Writes the item as a pattern names it.
+    /// Writes the item in the notation of patterns.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Tool(name) if [TOOL, RESOURCE, PROMPT].iter().any(|prefix| name.starts_with(prefix)) || *name == "*" => {
@@ -228,11 +230,12 @@ impl std::fmt::Display for Item<'_> {
     }
 }
 
-/// Returns whether a text matches a pattern in which `*` stands for any text. Takes at most the product of both lengths.
+/// Returns whether a text matches a pattern in which `*` means any text. The time is at most proportional to the product of both lengths.
 fn matches_text(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut at, mut next) = (0, 0);
-    // Where to go on if the text after the last `*` does not match: the `*`, and the first byte that it does not stand for yet.
+    // Where to continue if the text after the last `*` does not match: the position of the `*`, and the first byte of the text that the `*`
+    // does not cover yet.
     let mut retry: Option<(usize, usize)> = None;
     while next < text.len() {
         if pattern.get(at) == Some(&b'*') {
@@ -329,7 +332,7 @@ mod tests {
         assert_eq!([Pattern::parse("!a/é").unwrap().length(), Pattern::parse("a/é").unwrap().length()], [3, 3]);
     }
 
-    /// Does the same as [`matches_text`], written as the definition says it.
+    /// Does the same as [`matches_text`], in the form of the definition.
     fn matches_by_definition(pattern: &[u8], text: &[u8]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),

@@ -1,4 +1,5 @@
-//! Reads `profiles`: named sets of servers, each with overrides that narrow it, or that make it a variant. A mistake makes the whole config unusable, as in `grants`.
+//! Reads `profiles`: named sets of servers. A profile can restrict each of its servers, or change it and so make it a variant. A mistake
+//! makes the whole config unusable, as in `grants`.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +23,10 @@ const KEYS: [&str; 11] = [
     "env",
     "headers",
 ];
-/// Keys of a server that decide what would be started, and that a profile cannot set.
+/// Keys of a server that decide what is started. A profile cannot set them.
 const STARTING_KEYS: [&str; 7] = ["command", "args", "envFile", "cwd", "url", "oauth", "roots"];
 
-/// The restrictions that profiles put on one server, and what they change of it. All filters must admit an item.
+/// The restrictions of profiles for one server, and their changes to it. An item must be admitted by all filters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     pub tools: Vec<ToolFilter>,
@@ -34,16 +35,16 @@ pub struct Overrides {
     pub call_timeout_ms: Option<u64>,
     pub max_call_timeout_ms: Option<u64>,
     pub confirm: Option<Confirm>,
-    /// With any of them, the server becomes a variant.
+    /// Changes to the server. If there are any, the server becomes a variant.
     pub changes: Changes,
 }
 
 /// A profile of the config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileDefinition {
-    /// The servers that the profile has, by name.
+    /// The servers in the profile, by name.
     pub servers: BTreeMap<String, Overrides>,
-    /// Where it is defined: `config.json:3:5: profiles.staging`.
+    /// The place of the definition: `config.json:3:5: profiles.staging`.
     pub place: String,
 }
 
@@ -106,7 +107,7 @@ impl GrantReader<'_> {
                 other if STARTING_KEYS.contains(&other) => self.problem(
                     key,
                     *position,
-                    "a profile sets env and headers, and nothing else of what is started or reached: define a second server with it under another name, and name that one here",
+                    "a profile can change env and headers, but no other key that decides what is started or reached: define a second server with this key under another name, and list that server in the profile",
                 ),
                 other => self.unknown_key(field, other, *position, &KEYS),
             }
@@ -186,7 +187,7 @@ mod tests {
         for (text, told) in [
             (
                 r#"{ "profiles": { "p": { "servers": { "a": { "command": "x" } } } } }"#,
-                "c.json:1:44: profiles.p.servers.a.command: a profile sets env and headers, and nothing else",
+                "c.json:1:44: profiles.p.servers.a.command: a profile can change env and headers, but no other key",
             ),
             (r#"{ "profiles": { "p": { "servers": { "a": { "timeout": 1 } } } } }"#, "this key is unknown; did you mean timeoutMs?"),
             (r#"{ "profiles": { "p": { "servers": { "a": { "timeoutMs": 0 } } } } }"#, "at least 1"),

@@ -1,4 +1,4 @@
-//! Finds the variables that a server needs and that are not set, before anything is started.
+//! Finds the variables that a server needs but that are not set, before anything is started.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,9 @@ use secrecy::ExposeSecret as _;
 use super::definition::{ServerDefinition, Transport};
 use super::template::{Part, Placeholder, Template};
 
-/// Returns the names of variables that the server needs and that the environment does not have: those of placeholders without a default, and those
-/// that its definition requires. Each name once, in the order of the entry. A server with such a variable does not start.
+/// Returns the names of variables that the server needs and that the environment does not contain: variables of placeholders without a
+/// default, and variables that the server's definition requires. Each name appears once, required variables first. A server that lacks such
+/// a variable cannot be started.
 ///
 /// ```
 /// use hyperlight_mcp::config::{missing_variables, parse_text};
@@ -24,7 +25,7 @@ pub fn missing_variables(server: &ServerDefinition, environment: &BTreeMap<Strin
             missing.push(name.to_owned());
         }
     };
-    // A required variable that is empty is as good as none: the server could not use it.
+    // A required variable with an empty value is treated as missing, because the server could not use it.
     let is_empty = |name: &String| environment.get(name).is_none_or(String::is_empty);
     server.required_environment.iter().filter(|name| is_empty(name)).for_each(|name| note(name));
     for text in texts_of(server).into_iter().filter(|text| text.contains("${")) {
@@ -40,7 +41,7 @@ pub fn missing_variables(server: &ServerDefinition, environment: &BTreeMap<Strin
     missing
 }
 
-/// Returns the texts of an entry that may have placeholders of variables.
+/// Returns the texts of an entry that may contain placeholders of variables.
 fn texts_of(server: &ServerDefinition) -> Vec<&str> {
     match &server.transport {
         Transport::Stdio { environment, .. } => environment.iter().map(|(_, value)| value.expose_secret()).collect(),
@@ -48,6 +49,7 @@ fn texts_of(server: &ServerDefinition) -> Vec<&str> {
             let headers = headers.iter().map(|(_, value)| value.expose_secret());
             [url.as_str()].into_iter().chain(headers).chain(oauth.iter().flat_map(|oauth| oauth.texts())).collect()
         }
+        Transport::Generated(_) => Vec::new(),
     }
 }
 

@@ -1,35 +1,38 @@
-//! The source of a server: who brought it. Sources are ordered by their precedence.
+//! The source of a server: the config, agent, package or task that brought it. Sources are ordered by precedence.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// The kind of a source. A kind that comes earlier here hides servers of the same name from later ones.
+/// The kind of a source. A server of an earlier kind hides servers with the same name of later kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceKind {
     /// A task's own request.
     Task,
-    /// The operator's config. With a name: the config of another program, which is a layer under the operator's.
+    /// The operator's config. If the source has a name, it is the config of another program, which is a layer under the operator's config.
     #[default]
     Config,
-    /// A package, or the agent's author, by a provider.
+    /// The author of the agent, by a provider that the agent's code registers. Readers see the kind `provider`. Only the keys differ.
+    #[serde(rename = "provider")]
+    Registered,
+    /// A package, by a provider.
     Provider,
     /// Tools that were made from a prompt.
     Generated,
-    /// The definitions that are shipped with hyperlight-mcp.
+    /// The catalogue of definitions that is shipped with hyperlight-mcp.
     Catalogue,
-    /// An agent, at run time. It comes last, as its servers do not exist for others and must take no name from them.
+    /// An agent, at run time. This kind is last, because such servers do not exist for others and must not hide servers of other sources.
     Agent,
 }
 
 impl SourceKind {
-    /// Returns whether servers of this kind are there without a task that attaches them.
+    /// Returns whether servers of this kind are available without a task that requests them.
     #[must_use]
     pub fn is_there_without_a_task(self) -> bool {
         match self {
-            Self::Config | Self::Agent => true,
-            Self::Task | Self::Provider | Self::Generated | Self::Catalogue => false,
+            Self::Config | Self::Agent | Self::Generated => true,
+            Self::Task | Self::Registered | Self::Provider | Self::Catalogue => false,
         }
     }
 
@@ -44,18 +47,27 @@ impl SourceKind {
             Self::Task => "task",
             Self::Config => "config",
             Self::Agent => "agent",
-            Self::Provider => "provider",
+            Self::Registered | Self::Provider => "provider",
             Self::Generated => "generated",
             Self::Catalogue => "catalogue",
         }
     }
+
+    /// Returns the word for this kind in keys. Each kind has its own word, so that an approval for a package does not apply to the agent's code under
+    /// the same name.
+    fn key_word(self) -> &'static str {
+        match self {
+            Self::Registered => "registered",
+            Self::Task | Self::Config | Self::Agent | Self::Provider | Self::Generated | Self::Catalogue => self.as_str(),
+        }
+    }
 }
 
-/// Who brought a server. The default is the operator's config.
+/// The source of a server. The default is the operator's config.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 pub struct ServerSource {
     pub kind: SourceKind,
-    /// The name of the agent, the provider, the program whose config it is, or the task.
+    /// The name of the agent, the provider, the program that owns the config, or the task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -73,26 +85,28 @@ impl ServerSource {
         *self == Self::default()
     }
 
-    /// Returns the key under which approvals, tokens and facts of a server of this source are kept, so that no other source inherits them. It is
-    /// the bare name for the operator's config, and begins with the source for all others. A server's name contains no `:`.
+    /// Returns the key under which approvals, tokens and other data of a server from this source are stored, so that a server from another
+    /// source does not inherit them. For the operator's config, the key is the name itself. For any other source, the key begins with the
+    /// source. A server's name contains no `:`.
     ///
     /// ```
     /// use hyperlight_mcp::config::{ServerSource, SourceKind};
     /// assert_eq!(ServerSource::default().key("files"), "files");
     /// assert_eq!(ServerSource::named(SourceKind::Provider, "acme").key("acme--files"), "provider:acme:acme--files");
+    /// assert_eq!(ServerSource::named(SourceKind::Registered, "acme").key("acme--files"), "registered:acme:acme--files");
     /// ```
     #[must_use]
     pub fn key(&self, server: &str) -> String {
         if self.is_operators_config() {
             return server.to_owned();
         }
-        // The name is free text, so a colon in it is escaped: no two sources have the same key.
+        // The name is any text, so a colon in it is escaped. Otherwise two sources could have the same key.
         let name = self.name.as_deref().unwrap_or_default().replace('%', "%25").replace(':', "%3A");
-        format!("{}:{name}:{server}", self.kind.as_str())
+        format!("{}:{name}:{server}", self.kind.key_word())
     }
 }
 
-/// Returns the name of the server whose key this is ([`ServerSource::key`]).
+/// Returns the name of the server with this key ([`ServerSource::key`]).
 ///
 /// ```
 /// use hyperlight_mcp::config::{ServerSource, SourceKind, server_of_key};
@@ -104,7 +118,7 @@ pub fn server_of_key(key: &str) -> &str {
     key.rsplit(':').next().unwrap_or(key)
 }
 
-/// Names the source in a sentence: `the config`, `the provider "acme"`.
+/// Writes the source for use in a sentence: `the config`, `the provider "acme"`.
 impl fmt::Display for ServerSource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match (self.kind, &self.name) {
@@ -112,6 +126,7 @@ impl fmt::Display for ServerSource {
             (SourceKind::Config, None) => "the config",
             (SourceKind::Task, _) => "the task",
             (SourceKind::Agent, _) => "the agent",
+            (SourceKind::Registered, _) => "the registered provider",
             (SourceKind::Provider, _) => "the provider",
             (SourceKind::Generated, _) => "the generated tools",
             (SourceKind::Catalogue, _) => "the catalogue",
@@ -129,8 +144,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_source() -> impl Strategy<Value = ServerSource> {
-        let kinds =
-            [SourceKind::Task, SourceKind::Config, SourceKind::Agent, SourceKind::Provider, SourceKind::Generated, SourceKind::Catalogue];
+        let kinds = [
+            SourceKind::Task,
+            SourceKind::Config,
+            SourceKind::Agent,
+            SourceKind::Registered,
+            SourceKind::Provider,
+            SourceKind::Generated,
+            SourceKind::Catalogue,
+        ];
         (prop::sample::select(kinds.to_vec()), prop::option::of("[a:%/-]{0,4}")).prop_map(|(kind, name)| ServerSource { kind, name })
     }
 

@@ -1,5 +1,5 @@
-//! Variants of servers: what profiles change of what a server runs, or of what it is sent. A variant is a server of its own, as two environments must
-//! never share a process. Everything here is a pure function of the config.
+//! Variants of servers: a profile can change what a server runs, or what is sent to it. The result is a separate server, because two
+//! environments must never share a process. Everything in this module is a pure function of the config.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,12 +16,12 @@ use super::tree::{Entry, Node, Value};
 use crate::error::Error;
 use crate::text::{PROFILE_SIGN, Position, Problem, displayed, with_mark};
 
-/// Something of a server's entry that a profile can set, and that changes what runs or what is sent.
+/// A part of a server's entry that a profile can set, and that changes what is run or sent.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Setting {
     /// A variable of the server's environment.
     Variable(String),
-    /// A header, in lower case, as names of headers are case-insensitive.
+    /// A header, in lower case, because header names are case-insensitive.
     Header(String),
 }
 
@@ -44,10 +44,10 @@ impl fmt::Display for Setting {
     }
 }
 
-/// The value that a profile gives a setting, with its place in the config.
+/// A value that a profile sets, with its place in the config.
 #[derive(Debug, Clone)]
 pub struct SetValue {
-    /// `None`: the server gets no variable of this name.
+    /// The value. `None` if the server must not get a variable of this name.
     value: Option<SecretString>,
     place: SettingPlace,
 }
@@ -56,7 +56,7 @@ pub struct SetValue {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SettingPlace {
     pub(super) file: String,
-    /// `profiles.staging.servers.weather.env.TOKEN`.
+    /// The path of the field, such as `profiles.staging.servers.weather.env.TOKEN`.
     pub(super) field: String,
     pub(super) position: Option<Position>,
 }
@@ -75,15 +75,16 @@ impl PartialEq for SetValue {
 
 impl Eq for SetValue {}
 
-/// The settings that a profile changes of one server.
+/// The settings of one server that a profile changes.
 pub type Changes = BTreeMap<Setting, SetValue>;
 
-/// Two profiles that set something of one server differently. Neither can count, as the order of profiles does not matter.
+/// Two profiles that set the same setting of one server to different values. Neither value can be used, because the order of profiles has
+/// no meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileConflict {
     pub server: String,
     pub setting: Setting,
-    /// The names of the profiles, in the order of the alphabet.
+    /// The names of the profiles, in alphabetical order.
     pub profiles: [String; 2],
 }
 
@@ -99,20 +100,20 @@ impl fmt::Display for ProfileConflict {
     }
 }
 
-/// A server with the changes of some profiles. All agents with these profiles share it.
+/// A server with the changes of one or more profiles. All agents with these profiles share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variant {
-    /// The name of the server that is changed.
+    /// The name of the changed server.
     server: String,
-    /// The names of the profiles that change something of the server.
+    /// The names of the profiles that change the server.
     profiles: BTreeSet<String>,
     changes: Changes,
 }
 
-/// Returns the variants of a stack of profiles, by the name of the server that each changes. The order of the profiles does not matter.
+/// Returns the variants that a set of profiles makes, by the name of the changed server. The order of the profiles does not matter.
 ///
 /// # Errors
-/// The first conflict, in the order of servers and settings.
+/// The first conflict, in the order of server names and settings.
 ///
 /// ```
 /// use hyperlight_mcp::config::{parse_text, variants_of};
@@ -154,23 +155,23 @@ pub fn variants_of<'p>(
 }
 
 impl Variant {
-    /// Returns the name of the server that is changed.
+    /// Returns the name of the changed server.
     #[must_use]
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// Returns the registry's name of the variant: the server's, and those of the profiles that change it, in the order of the alphabet.
+    /// Returns the variant's name in the registry: the server's name, and the names of the profiles that change it in alphabetical order.
     #[must_use]
     pub fn name(&self) -> String {
         let profiles: Vec<&str> = self.profiles.iter().map(String::as_str).collect();
         with_mark(&self.server, &profiles.join(&PROFILE_SIGN.to_string()))
     }
 
-    /// Returns the variant of a server. `inputs` are those to which its placeholders can refer.
+    /// Returns the variant of a server. `inputs` are the inputs that its placeholders can refer to.
     ///
     /// # Errors
-    /// `ERR_CONFIG_INVALID` if the server has nothing of the kind that a profile sets, such as a header of a process.
+    /// `ERR_CONFIG_INVALID` if the server cannot have the setting that a profile sets, such as a header of a server that is a process.
     pub fn of(&self, base: &ServerDefinition, inputs: &[InputDefinition]) -> Result<ServerDefinition, Error> {
         let mut server = ServerDefinition { name: self.name(), ..base.clone() };
         let mut problems = Vec::new();
@@ -209,19 +210,20 @@ fn apply(setting: &Setting, set: &SetValue, transport: &mut Transport) -> Result
             Ok(())
         }
         (Setting::Variable(_), Transport::Http { .. }) => Err("the server is reached by its url, and has no environment: set headers"),
+        (_, Transport::Generated(_)) => Err("the server was made from a prompt, and has neither an environment nor headers"),
         (Setting::Header(_), Transport::Stdio { .. }) => Err("the server is a process, and gets no headers: set env"),
     }
 }
 
 impl Origin {
-    /// Notes that a value is not in the server's own entry, but in a profile.
+    /// Records that a value comes from a profile and not from the server's own entry.
     fn place_elsewhere(&mut self, key: &str, place: &SettingPlace) {
         self.elsewhere.insert(key.to_owned(), place.clone());
     }
 }
 
 impl GrantReader<'_> {
-    /// Reads the variables that a profile sets. `null` is a variable that the server does not get.
+    /// Reads the variables that a profile sets. With `null`, the server does not get the variable.
     pub(super) fn variables(&mut self, field: &str, node: &Node, changes: &mut Changes) {
         for Entry { name, position, node } in self.entries(field, node) {
             let key = format!("{field}.{}", displayed(name));

@@ -8,7 +8,7 @@ use crate::text::sanitise_line;
 const MAX_ISSUER_BYTES: usize = 200;
 const MAX_PROBLEM_BYTES: usize = 500;
 
-/// The step of an authorization that needs a person, and for which the agent gave no callback.
+/// The step of an authorization that needs a person, and for which the agent provided no callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingCallback {
     /// A person must allow the access in a browser.
@@ -24,7 +24,7 @@ impl Display for MissingCallback {
                 "Give onAuthorize(url): it shows the URL to a person, and where no browser runs on this machine it returns the URL to which the browser was redirected. Without a person: put a token into the config's headers.Authorization, or set oauth.grant to \"client_credentials\" with oauth.clientId and oauth.clientSecret or oauth.privateKey"
             }
             Self::Issuer => {
-                "The server itself has named that authorization server, and no login and no credential of the config was sent to it. If it is the one that knows the client of the config, set oauth.issuer to it in the config; or give onIssuer(question), which asks a person"
+                "The server itself named that authorization server, so no login and no credential of the config was sent to it. If the config's client is registered there, set oauth.issuer to it in the config; or give onIssuer(question), which asks a person"
             }
         })
     }

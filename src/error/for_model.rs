@@ -1,5 +1,5 @@
-//! The message of an error for a model, if nobody has approved the texts that the error quotes. A fixed sentence replaces an untrusted
-//! message.
+//! The message of an error for a model that must not read texts which nobody has approved. A fixed sentence replaces a message that quotes
+//! untrusted text.
 
 use super::Error;
 use crate::text::is_server_name;
@@ -29,12 +29,20 @@ impl Error {
             Self::ResponseTooLarge { .. } => "an answer was larger than it may be",
             Self::ApprovalStore { .. } => "the approvals cannot be used, and nothing is approved",
             Self::Store { .. } => "the store cannot be used, and nothing is approved or granted",
+            Self::BootModel { .. } => "the model that makes the tools gave no answer",
+            Self::BootRefused { .. } => "the model that makes the tools refused",
+            Self::BootPlan { .. } => "the plan of the tools cannot be used",
+            Self::BootHandler { .. } => "the code of a tool cannot be used",
+            Self::BootCache { .. } => "the cache of made tools cannot be used",
+            Self::BootNotCached { .. } => "the cache has no tools of this prompt",
             Self::Io { .. } => "the operating system refused something",
             Self::Internal(_) => "hyperlight-mcp has a defect",
             Self::ProviderDigestChanged { .. } | Self::UnknownProvider { .. } | Self::Provider { .. } => {
                 "only the user can see and approve providers"
             }
-            // For a model, what it is not granted does not exist.
+            Self::FetchNotApproved { .. } => "the user has not approved the hosts that this code may fetch from",
+            Self::FetchDigestChanged { .. } => "only the user can approve hosts",
+            // For a model, an item that was not granted to it does not exist.
             Self::NotGranted { instead, .. } => return instead.for_model(),
             Self::GrantInConfig { .. } => "the config says which agent may use what",
             Self::ProfileConflict { .. } => "two profiles of this agent contradict each other: the user has to choose one of them",
@@ -71,6 +79,9 @@ impl Error {
             | Self::ValueTooManyParts { .. }
             | Self::NotSaved { .. }
             | Self::UnknownSession { .. }
+            | Self::UnknownCall { .. }
+            | Self::InvalidRequest { .. }
+            | Self::MalformedAnswer { .. }
             | Self::CodeTooLarge { .. }
             | Self::CodeSyntax { .. }
             | Self::NoHandler
@@ -89,13 +100,17 @@ impl Error {
             | Self::Busy { .. }
             | Self::TooManyProposals { .. }
             | Self::PluginOff
+            | Self::BootPrompt { .. }
+            | Self::BootSecret { .. }
+            | Self::BootNoTools
             | Self::PluginNotApproved { .. } => return self.to_string(),
         }
         .to_owned()
     }
 
-    /// Returns the message for agent code. The code gets the results of approved servers, so it also gets the words of such a server about a failure, and
-    /// the command that a person has approved. Texts of the config, of files, of the system and of other servers are replaced, as for a model.
+    /// Returns the message for agent code. The code gets the results of approved servers. So it also gets an approved server's own text
+    /// about a failure, and the command that a person has approved. Texts of the config, of files, of the operating system and of other
+    /// servers are replaced, as for a model.
     #[must_use]
     pub fn for_guest(&self) -> String {
         match self {

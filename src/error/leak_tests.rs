@@ -1,4 +1,4 @@
-//! Every variant of [`Error`] with a secret in each text field: neither an error that nobody redacted nor a redacted one shows it.
+//! Tests every variant of [`Error`] with a secret in each text field. The error must not show the secret, whether it was redacted or not.
 
 use super::{Error, ErrorText, MissingCallback, OwnText};
 use crate::redact::Redactor;
@@ -6,7 +6,7 @@ use crate::text::Problem;
 
 const SECRET: &str = "correct-horse-battery";
 
-/// Text that quotes the secret, of any type that a field can have.
+/// Returns a text that quotes the secret, in any type that a field can have.
 fn quoted<T: From<String>>() -> T {
     format!("it says {SECRET} there").into()
 }
@@ -15,7 +15,7 @@ fn problems() -> Vec<Problem> {
     vec![Problem { field: quoted(), line: Some(1), column: Some(1), problem: quoted() }]
 }
 
-/// The kind of text in an error. Only words of this crate can be read before redaction.
+/// The kind of text in an error. Only text of this crate can be read before redaction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Holds {
     Foreign,
@@ -26,6 +26,7 @@ use Holds::{Foreign, Nothing, Own};
 
 /// Returns an error of each variant. `Error::code` names every variant in a `match`, and the test below compares the number of codes.
 // long: one line for each variant.
+#[allow(clippy::too_many_lines)]
 fn every_variant() -> Vec<(Holds, Error)> {
     let server = || "weather".to_owned();
     let lack = MissingCallback::Page;
@@ -56,6 +57,8 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Foreign, Error::ProfileConflict { problem: quoted() }),
         (Nothing, Error::DigestChanged { server: server() }),
         (Foreign, Error::ProviderDigestChanged { provider: quoted() }),
+        (Foreign, Error::FetchNotApproved { agent: quoted(), hosts: quoted(), reason: quoted(), command: quoted() }),
+        (Foreign, Error::FetchDigestChanged { agent: quoted() }),
         (Foreign, Error::UnknownProvider { provider: quoted(), known: vec![quoted()] }),
         (Foreign, Error::Provider { provider: quoted(), problem: quoted() }),
         (Foreign, Error::UnknownTool { server: server(), tool: quoted(), meant: Some(quoted()), known: vec![quoted()] }),
@@ -85,6 +88,8 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Foreign, Error::AuthorizationFailed { server: server(), issuer: Some(quoted()), problem: quoted() }),
         (Foreign, Error::Protocol { server: server(), tool: quoted(), code: 1, message: quoted() }),
         (Foreign, Error::UnusableAnswer { server: server(), tool: quoted(), problem: quoted() }),
+        (Foreign, Error::MalformedAnswer { server: server(), request: quoted(), problem: OwnText::from("2") }),
+        (Own, Error::MalformedAnswer { server: server(), request: quoted(), problem: quoted() }),
         (Foreign, Error::ResponseTooLarge { what: quoted(), size: OwnText::from("2"), limit: 1, limit_name: "l" }),
         (Own, Error::ResponseTooLarge { what: quoted(), size: quoted(), limit: 1, limit_name: "l" }),
         (Foreign, Error::OutputSchema { server: server(), tool: quoted(), problem: quoted() }),
@@ -95,6 +100,8 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Nothing, Error::ValueTooManyParts { limit: 1 }),
         (Foreign, Error::NotSaved { id: quoted(), max_age_ms: 1, max_bytes: 1 }),
         (Nothing, Error::UnknownSession { problem: "p" }),
+        (Nothing, Error::UnknownCall { field: "f", problem: "p" }),
+        (Own, Error::InvalidRequest { problem: quoted() }),
         (Nothing, Error::CodeTooLarge { size: 2, limit: 1 }),
         (Foreign, Error::CodeSyntax { message: quoted(), line, column }),
         (Nothing, Error::NoHandler),
@@ -117,6 +124,15 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Nothing, Error::TooManyProposals { what: "servers", limit: 1 }),
         (Nothing, Error::PluginOff),
         (Nothing, Error::PluginNotApproved { problem: "p" }),
+        (Own, Error::BootPrompt { problem: quoted() }),
+        (Foreign, Error::BootModel { problem: quoted() }),
+        (Foreign, Error::BootRefused { what: quoted(), reason: quoted() }),
+        (Nothing, Error::BootNoTools),
+        (Foreign, Error::BootPlan { problem: quoted() }),
+        (Foreign, Error::BootHandler { tool: quoted(), problem: quoted() }),
+        (Own, Error::BootSecret { name: quoted(), problem: quoted() }),
+        (Foreign, Error::BootCache { path: quoted(), problem: quoted() }),
+        (Foreign, Error::BootNotCached { path: quoted() }),
         (Foreign, Error::Io { what: OwnText::from("a thread"), problem: quoted() }),
         (Own, Error::Io { what: quoted(), problem: quoted() }),
         (Own, Error::Internal(quoted())),
@@ -130,7 +146,7 @@ fn redactor() -> Redactor {
     redactor
 }
 
-/// All that a program can read of an error: its message, its fields, and the message for a model.
+/// Returns everything that a program can read of an error: its message, its fields, and the message for a model.
 fn readable(error: &Error) -> String {
     format!("{error} {error:?} {}", error.for_model())
 }

@@ -1,8 +1,8 @@
-//! The error of the whole crate. Each variant has a stable code, and a message that names the server, tool, field or limit
-//! and says what to do. `Error::code` becomes `error.code` in Node.
+//! The error type of the whole crate. Each variant has a stable code. Its message names the server, tool, field or limit, and says what to
+//! do. In Node, `Error::code` becomes `error.code`.
 //!
-//! The message of an error has foreign text (of a server, a guest, a file or the operating system) only after [`Error::redacted`]. Before that,
-//! `[not redacted]` stands in its place. `redaction.rs` says how the compiler enforces this for new fields.
+//! The message of an error contains foreign text (from a server, a guest, a file or the operating system) only after [`Error::redacted`].
+//! Before that, it contains `[not redacted]` instead. `redaction.rs` explains how the compiler enforces this for new fields.
 
 mod authorization;
 mod code;
@@ -12,6 +12,8 @@ mod foreign_text;
 mod known_names;
 #[cfg(test)]
 mod leak_tests;
+#[cfg(test)]
+mod message_tests;
 mod redaction;
 
 pub use authorization::MissingCallback;
@@ -52,7 +54,7 @@ pub enum Error {
     #[error("there is no server \"{}\" {place}{}", sanitise_line(.server, MAX_NAME_CHARS), known_names(meant(.server, .known), .known, ""))]
     UnknownServer { server: String, place: &'static str, known: Vec<ErrorText> },
 
-    /// The server may not run, because a person has not approved it or the approval no longer holds.
+    /// The server may not run, because no person has approved it or the approval is no longer valid.
     #[error(
         "server \"{server}\" is not approved: {reason}. Show approvalRequest(\"{server}\") to a person, then call approve(\"{server}\", digest)"
     )]
@@ -68,15 +70,15 @@ pub enum Error {
 
     /// A model asked to enable, test or propose a server that a person has disabled in this gateway.
     #[error(
-        "server \"{server}\" was disabled by a person: only a person can enable it again, by /mcp enable {server}, or the agent's own code by enable(\"{server}\")"
+        "server \"{server}\" was disabled by a person. A model cannot enable it again: a person can, with /mcp enable {server}, or the program that runs the agent, with enable(\"{server}\")"
     )]
     DisabledByPerson { server: String },
 
-    /// The model of one agent wants something that concerns all agents.
+    /// An agent's model requests something that affects all agents.
     #[error("{what} is for the operator alone: {problem}. Ask the user to do it")]
     OperatorOnly { what: &'static str, problem: &'static str },
 
-    /// The agent's toolboxes do not have the item. A model gets the text of `instead`: for it, the item does not exist.
+    /// The agent's toolboxes do not allow the item. A model gets the text of `instead`, because for a model the item does not exist.
     #[error("agent \"{}\" may not use {server}/{}: {}", .agent.shown(), .item.shown(), .reason.shown())]
     NotGranted { agent: ErrorText, server: String, item: ErrorText, reason: ErrorText, instead: Box<Self> },
 
@@ -84,21 +86,21 @@ pub enum Error {
     #[error("there is no toolbox \"{}\"{}", .toolbox.shown(), known_names(meant(.toolbox.shown(), .known), .known, ""))]
     UnknownToolbox { toolbox: ErrorText, known: Vec<ErrorText> },
 
-    /// A toolbox or a grant of the config was to be changed at run time.
+    /// Somebody tried to change a toolbox or a grant of the config at run time.
     #[error("{} is defined in the config, and can be changed only there: {}", .what.shown(), .place.shown())]
     GrantInConfig { what: ErrorText, place: ErrorText },
 
-    /// Two profiles of one agent set something of a server differently.
+    /// Two profiles of one agent set the same setting of a server differently.
     #[error("{}", .problem.shown())]
     ProfileConflict { problem: ErrorText },
 
-    /// The digest that was approved is not the current one: the config or the server changed after the request was shown.
+    /// The approved digest is not the current one, because the config or the server changed after the request was shown.
     #[error(
         "the approved digest of server \"{server}\" is out of date, as its config or its tools have changed: show approvalRequest(\"{server}\") again and approve its new digest"
     )]
     DigestChanged { server: String },
 
-    /// The digest of a package that was approved is not the current one: its files changed after the request was shown.
+    /// The approved digest of a package is not the current one, because its files changed after the request was shown.
     #[error(
         "the approved digest of the provider \"{}\" is out of date, as its package has changed: show providerRequest(\"{}\") again and approve its new digest",
         .provider.shown(), .provider.shown()
@@ -109,11 +111,11 @@ pub enum Error {
     #[error("there is no provider \"{}\"{}", sanitise_line(.provider.shown(), MAX_NAME_CHARS), known_names(None, .known, "; providers() lists them"))]
     UnknownProvider { provider: ErrorText, known: Vec<ErrorText> },
 
-    /// A provider cannot be approved: it is no package, is denied, or its package cannot be read.
+    /// A provider cannot be approved: it is not a package, it is denied, or its package cannot be read.
     #[error("the provider \"{}\" cannot be approved: {}", .provider.shown(), .problem.shown())]
     Provider { provider: ErrorText, problem: ErrorText },
 
-    /// The server has no such tool, or its filters hide it.
+    /// The server has no such tool, or the filters of the config hide it.
     #[error(
         "server \"{server}\" has no approved tool \"{}\"{}",
         sanitise_line(.tool.shown(), MAX_NAME_CHARS),
@@ -125,7 +127,7 @@ pub enum Error {
     #[error(
         "no approved tool has the name \"{}\"{}",
         sanitise_line(.name.shown(), MAX_NAME_CHARS),
-        known_names(meant(.name.shown(), .known), .known, "; toolInfo(server, tool) tells the names of a tool")
+        known_names(meant(.name.shown(), .known), .known, "; toolInfo(server, tool) shows the names of a tool")
     )]
     UnknownDirectName { name: ErrorText, known: Vec<ErrorText> },
 
@@ -151,9 +153,9 @@ pub enum Error {
     )]
     ToolVanished { server: String, tool: ErrorText },
 
-    /// No approved resource has this URI, and no approved template matches it; or the filters hide it.
+    /// No approved resource has this URI and no approved template matches it, or the filters hide it.
     #[error(
-        "server \"{server}\" has no approved resource \"{}\": it must be one that is listed, or follow a template that is{}",
+        "server \"{server}\" has no approved resource \"{}\", and no approved template matches it{}",
         sanitise_line(.uri.shown(), MAX_NAME_CHARS),
         known_names(meant(.uri.shown(), .known), .known, "; resources() lists them")
     )]
@@ -166,7 +168,7 @@ pub enum Error {
     )]
     ResourceChanged { server: String, uri: ErrorText },
 
-    /// The server has no such prompt, or its filters hide it.
+    /// The server has no such prompt, or the filters of the config hide it.
     #[error(
         "server \"{server}\" has no approved prompt \"{}\"{}",
         sanitise_line(.prompt.shown(), MAX_NAME_CHARS),
@@ -181,11 +183,22 @@ pub enum Error {
     )]
     PromptChanged { server: String, prompt: ErrorText },
 
-    /// A person did not allow the call, or nobody could be asked.
+    /// A run asked for hosts to fetch from that no person has approved for its agent.
+    #[error("{} may not fetch from {}: {}. A person approves them with: {}", .agent.shown(), .hosts.shown(), .reason.shown(), .command.shown())]
+    FetchNotApproved { agent: ErrorText, hosts: ErrorText, reason: ErrorText, command: ErrorText },
+
+    /// The digest of hosts that was approved is not that of these hosts.
+    #[error(
+        "the digest is not that of these hosts for {}: show fetchApproval({{ hosts }}) again and approve its new digest",
+        .agent.shown()
+    )]
+    FetchDigestChanged { agent: ErrorText },
+
+    /// A person did not permit the call, or no person could be asked.
     #[error("{server}.{} was not called: {}", .tool.shown(), .reason.shown())]
     CallDenied { server: String, tool: ErrorText, reason: ErrorText },
 
-    /// The server uses a transport that is known, but not built in.
+    /// The server uses a transport that is known, but not supported by this build.
     #[error("server \"{server}\": {problem}")]
     UnsupportedTransport { server: String, problem: OwnText },
 
@@ -251,11 +264,15 @@ pub enum Error {
     #[error("{server}.{}: its answer cannot be used: {}. The server may have carried out the call", .tool.shown(), .problem.shown())]
     UnusableAnswer { server: String, tool: ErrorText, problem: ErrorText },
 
-    /// An answer is larger than the guest or the wire may receive.
+    /// The server answered, but the answer does not have the form of a result. The server may have executed the call.
+    #[error("the answer of server \"{server}\" to {} is malformed: {problem}. The server may have carried out the call", .request.shown())]
+    MalformedAnswer { server: String, request: ErrorText, problem: OwnText },
+
+    /// An answer is larger than the limit of the guest or of the connection.
     #[error("{} has {size} bytes; the limit is {limit} ({limit_name})", .what.shown())]
     ResponseTooLarge { what: ErrorText, size: OwnText, limit: usize, limit_name: &'static str },
 
-    /// A result breaks the approved schema of its tool, and the config makes that an error.
+    /// A result violates the approved output schema of its tool, and the config makes that an error.
     #[error(
         "the result of {server}.{} breaks the tool's own outputSchema: {}. To accept such results anyway, set \"schemaViolations\": \"warn\" for the server",
         .tool.shown(),
@@ -267,7 +284,7 @@ pub enum Error {
     #[error("the arguments of {} have {size} bytes; the limit maxArgumentBytes is {limit}", .what.shown())]
     ArgumentsTooLarge { what: ErrorText, size: usize, limit: usize },
 
-    /// The arguments of a call are not an object, or break the tool's inputSchema.
+    /// The arguments of a call are not an object, or violate the tool's inputSchema.
     #[error("the arguments of {} are not valid: {}", .what.shown(), .problem.shown())]
     InvalidArguments { what: ErrorText, problem: ErrorText },
 
@@ -281,7 +298,7 @@ pub enum Error {
     )]
     ValueTooLarge { size: usize, limit: usize },
 
-    /// The run's value has too many parts.
+    /// The run's value has too many parts (lists, objects, keys and short texts).
     #[error(
         "the value that the handler returned has too many lists, objects, keys and short texts; the limit maxValueParts is {limit}. Return less, return it as one text with JSON.stringify, or raise limits.maxValueParts"
     )]
@@ -289,16 +306,24 @@ pub enum Error {
 
     /// No value is saved under the handle that was passed to `saved`.
     #[error(
-        "nothing is saved as \"{}\" here: no run of this sandbox gave that handle, or its value is older than {max_age_ms} ms (limits.maxSavedAgeMs), or newer ones took its room (limits.maxSavedBytes is {max_bytes}). Run the code again that made the value, and return less of it",
+        "nothing is saved as \"{}\" here: no run of this sandbox gave that handle, or its value is older than {max_age_ms} ms (limits.maxSavedAgeMs), or newer ones took its room (limits.maxSavedBytes is {max_bytes}). Run the code that made the value again, and return less of it",
         sanitise_line(.id.shown(), MAX_NAME_CHARS)
     )]
     NotSaved { id: ErrorText, max_age_ms: u64, max_bytes: usize },
 
-    /// A handle of saved values is not known here.
+    /// The `session` handle, under which a caller's values are saved, is not known in this gateway.
     #[error(
-        "session: {problem}. What was saved under it cannot be read here: call again with session null, and run the code again that made the value"
+        "session: {problem}. Values that were saved under it cannot be read here: call again with session null, and run the code that made the value again"
     )]
     UnknownSession { problem: &'static str },
+
+    /// A task, or a call that waits for its client, is unknown.
+    #[error("{field}: {problem}")]
+    UnknownCall { field: &'static str, problem: &'static str },
+
+    /// The message of a host is not a valid request.
+    #[error("{problem}")]
+    InvalidRequest { problem: OwnText },
 
     /// The run's code is too large.
     #[error("the code has {size} bytes; the limit maxCodeBytes is {limit}")]
@@ -316,11 +341,11 @@ pub enum Error {
     #[error("{}: {}{}", .name.shown(), .message.shown(), at(*.line, *.column))]
     GuestThrew { name: ErrorText, message: ErrorText, stack: ErrorText, line: Option<u32>, column: Option<u32> },
 
-    /// The handler's value cannot leave the guest.
+    /// The handler's value cannot be passed out of the guest.
     #[error("the handler's value cannot leave the sandbox: {}. Return plain data: JSON values and Uint8Array", .problem.shown())]
     InvalidValue { problem: ErrorText },
 
-    /// The handler's promise can never settle: nothing is left that could resolve it.
+    /// The handler's promise can never settle, because nothing is left that could resolve it.
     #[error(
         "the handler's promise never settles: no timer, call or microtask is left that could resolve it. Return the value, or resolve the promise"
     )]
@@ -354,11 +379,11 @@ pub enum Error {
     #[error("a host module cannot be named \"{name}\": {problem}")]
     NameTaken { name: OwnText, problem: OwnText },
 
-    /// A function of the agent's own host module threw.
+    /// A function of the agent's own host module threw an error.
     #[error("{}: {}", .function.shown(), .message.shown())]
     HostFunction { function: ErrorText, message: ErrorText },
 
-    /// A tool reports in its result that it failed. `message` is its server's own text.
+    /// A tool reports a failure in its result. `message` is the text of its server.
     #[error("the tool \"{}\" of server \"{server}\" failed: {}", .tool.shown(), .message.shown())]
     ToolFailed { server: String, tool: ErrorText, message: ErrorText },
 
@@ -375,7 +400,7 @@ pub enum Error {
     Busy { what: &'static str, limit: usize },
 
     /// An agent has as many servers, or has proposed as many changes, as it may.
-    #[error("an agent can have {limit} {what}")]
+    #[error("an agent can have at most {limit} {what}")]
     TooManyProposals { what: &'static str, limit: usize },
 
     /// The gateway is a plugin that is switched off.
@@ -386,7 +411,46 @@ pub enum Error {
     #[error("the plugin is not approved: {problem}. Look at its manifest(), then approve(manifest.digest)")]
     PluginNotApproved { problem: &'static str },
 
-    /// The operating system refused something.
+    /// There is no prompt to make tools from.
+    #[error("no tools can be made from this prompt: {problem}. Describe the tools in a text, with the URLs of their documentation")]
+    BootPrompt { problem: OwnText },
+
+    /// The model that plans and writes tools cannot be reached, or answers with an error.
+    #[error("the model that makes the tools gave no answer: {}. Check the provider, its address and its key, and start again", .problem.shown())]
+    BootModel { problem: ErrorText },
+
+    /// The model refuses to plan or to write tools.
+    #[error("the model refused to {}: {}. Describe other tools, or use another model", .what.shown(), .reason.shown())]
+    BootRefused { what: ErrorText, reason: ErrorText },
+
+    /// The model planned no tool.
+    #[error("the model planned no tool, asked twice. Say which tools there should be, and name the URLs of their documentation")]
+    BootNoTools,
+
+    /// The model's plan cannot be used, also after a second try.
+    #[error("the model's plan of the tools cannot be used, asked twice: {}. Describe the tools more exactly, or use another model", .problem.shown())]
+    BootPlan { problem: ErrorText },
+
+    /// The model's code of a tool cannot be used, also after a second try.
+    #[error(
+        "the model's code of the tool \"{}\" cannot be used, asked twice: {}. Describe the tool more exactly, or use another model",
+        .tool.shown(), .problem.shown()
+    )]
+    BootHandler { tool: ErrorText, problem: ErrorText },
+
+    /// A secret of generated tools cannot be used.
+    #[error("the secret {name} cannot be used: {problem}")]
+    BootSecret { name: OwnText, problem: OwnText },
+
+    /// The folder of made tools cannot be used.
+    #[error("the cache {} cannot be used: {}. Name another folder, or go without a cache", .path.shown(), .problem.shown())]
+    BootCache { path: ErrorText, problem: ErrorText },
+
+    /// Tools are to be taken from the cache alone, and it has none of this prompt.
+    #[error("the cache {} has no tools of this prompt and these secrets: start once without locked", .path.shown())]
+    BootNotCached { path: ErrorText },
+
+    /// The operating system refused an operation.
     #[error("{what}: {}", .problem.shown())]
     Io { what: OwnText, problem: ErrorText },
 
@@ -399,7 +463,8 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Returns `ERR_UNKNOWN_TOOL`, with the raw name that was probably meant. `known` has pairs of a raw name and its identifier in code.
+    /// Returns `ERR_UNKNOWN_TOOL`, with the raw name that was probably meant. `known` contains pairs of a raw name and its identifier in
+    /// code.
     ///
     /// ```
     /// let error = hyperlight_mcp::Error::unknown_tool("weather", "get_forcast", [("get-forecast", "get_forecast")]);
@@ -424,59 +489,11 @@ impl Error {
     }
 }
 
-/// Returns the position in a script as the end of a message, as far as it is known.
+/// Returns the position in a script as the end of a message. Omits the parts that are not known.
 fn at(line: Option<u32>, column: Option<u32>) -> String {
     match (line, column) {
         (Some(line), Some(column)) => format!(" (line {line}, column {column})"),
         (Some(line), None) => format!(" (line {line})"),
         _ => String::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_names_the_server_and_the_way_out() {
-        let error = Error::NotApproved { server: "weather".into(), reason: "nobody has approved it".into() };
-        assert!(error.to_string().contains("\"weather\""));
-        assert!(error.to_string().contains("approvalRequest"));
-    }
-
-    #[test]
-    fn a_name_that_there_is_not_says_what_was_meant_and_what_there_is() {
-        let server = |server: &str| Error::UnknownServer { server: server.into(), place: "here", known: vec!["weather".into()] };
-        assert_eq!(server("wether").in_full(), "there is no server \"wether\" here: did you mean \"weather\"? There are: weather");
-        assert_eq!(server("files").in_full(), "there is no server \"files\" here; there are: weather");
-        let prompt = Error::UnknownPrompt { server: "s".into(), prompt: "p".into(), known: Vec::new() };
-        assert!(prompt.to_string().ends_with("; there are none"), "{prompt}");
-    }
-
-    #[test]
-    fn a_tool_is_found_by_what_it_is_called_in_code() {
-        let known = [("天気", "__"), ("明日", "___9f1b2c"), ("get-forecast", "get_forecast"), ("pid", "pid")];
-        let meant = |tool: &str| match Error::unknown_tool("s", tool, known) {
-            Error::UnknownTool { meant, .. } => meant,
-            other => panic!("{other}"),
-        };
-        assert_eq!(meant("___9f1b2c").as_ref().map(ErrorText::in_full).as_deref(), Some("明日"));
-        assert_eq!(meant("getForecast").as_ref().map(ErrorText::in_full).as_deref(), Some("get-forecast"));
-        // A filter hides this tool, so it is not suggested.
-        assert_eq!(meant("pid"), None);
-    }
-
-    #[test]
-    fn a_list_of_names_is_bounded() {
-        let names: Vec<String> = (0..1_000).map(|number| format!("tool{number}")).collect();
-        let text = Error::unknown_tool("s", "x", names.iter().map(|name| (name.as_str(), name.as_str()))).in_full();
-        assert!(text.ends_with("tool19 and 980 more; search or tools() lists them"), "{text}");
-    }
-
-    #[test]
-    fn a_position_is_shown_as_far_as_it_is_known() {
-        assert_eq!(at(Some(3), Some(5)), " (line 3, column 5)");
-        assert_eq!(at(Some(3), None), " (line 3)");
-        assert_eq!(at(None, None), "");
     }
 }

@@ -1,14 +1,14 @@
 //! Redacts errors before they leave the crate.
 //!
-//! Two rules make it impossible to leak a secret by forgetting this step:
+//! Two rules ensure that a secret does not leak if somebody forgets this step:
 //!
 //! - Foreign text in an error is closed ([`ErrorText`], [`ErrorProblems`]). An error that was not redacted shows a placeholder in its place, at
 //!   every exit: in Node, at the command line, in the guest, in events and in traces.
 //! - [`Redact`] is not implemented for `String`. The macro below names every field of every variant, so a new field that can hold text does
 //!   not compile until its author has chosen [`ErrorText`] or [`OwnText`] for it.
 //!
-//! A second error type that only redaction produces would also report a forgotten redaction at compile time. It would double the signature of
-//! every function between a server and the exits, and a closed field protects the secret just as well.
+//! There could be a second error type that only redaction produces. Then the compiler would also report a forgotten redaction. But this
+//! would double the signature of every function between a server and the exits, and a closed field protects the secret just as well.
 
 use super::{Error, ErrorProblems, ErrorText, MissingCallback, OwnText};
 use crate::redact::Redactor;
@@ -18,7 +18,7 @@ trait Redact {
     fn redact_with(self, redactor: &Redactor) -> Self;
 }
 
-/// Implements [`Redact`] for the types of text, all of which go through the redactor.
+/// Implements [`Redact`] for the text types. All of them go through the redactor.
 macro_rules! redacted_text {
     ($($text:ty),*) => { $(impl Redact for $text {
         fn redact_with(self, redactor: &Redactor) -> Self {
@@ -46,7 +46,7 @@ impl Redact for Box<Error> {
     }
 }
 
-/// Implements [`Redact`] for types that hold no untrusted text: fixed texts and figures.
+/// Implements [`Redact`] for types that contain no untrusted text: fixed texts and numbers.
 macro_rules! unchanged_by_redaction {
     ($($kind:ty),*) => { $(impl Redact for $kind {
         fn redact_with(self, _redactor: &Redactor) -> Self {
@@ -56,7 +56,8 @@ macro_rules! unchanged_by_redaction {
 }
 unchanged_by_redaction!(&'static str, usize, u64, u32, i64, MissingCallback);
 
-/// Redacts a field. A field named `server` stays as it is: it holds the name of a server in the config, or the name that a caller asked for.
+/// Redacts a field. A field named `server` is not changed: it contains the name of a server in the config, or the name that a caller asked
+/// for.
 macro_rules! redact_field {
     (server $value:ident $redactor:ident) => {
         $value
@@ -66,7 +67,7 @@ macro_rules! redact_field {
     };
 }
 
-/// Takes the error apart without `..` and builds it again, so that a new variant or field does not compile until it is listed.
+/// Destructures the error without `..` and builds it again. So a new variant or field does not compile until it is listed.
 macro_rules! redacted {
     ($error:expr, $redactor:ident, $($variant:ident { $($field:ident),* })*) => {
         match $error {
@@ -75,13 +76,14 @@ macro_rules! redacted {
             Error::NoHandler => Error::NoHandler,
             Error::NeverSettles => Error::NeverSettles,
             Error::PluginOff => Error::PluginOff,
+            Error::BootNoTools => Error::BootNoTools,
         }
     };
 }
 
 impl Error {
-    /// Returns the error with its texts redacted and sanitised, so that they can be read: they have no secrets, no invisible text and no terminal
-    /// control. Names of servers stay as they are.
+    /// Returns the error with its texts redacted and sanitised, so that they can be read: they contain no secrets, no invisible text and no
+    /// control sequences for terminals. Names of servers are not changed.
     // Long: one line for each variant.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
@@ -103,6 +105,8 @@ impl Error {
             ProfileConflict { problem }
             DigestChanged { server }
             ProviderDigestChanged { provider }
+            FetchNotApproved { agent, hosts, reason, command }
+            FetchDigestChanged { agent }
             UnknownProvider { provider, known }
             Provider { provider, problem }
             UnknownTool { server, tool, meant, known }
@@ -129,6 +133,7 @@ impl Error {
             AuthorizationFailed { server, issuer, problem }
             Protocol { server, tool, code, message }
             UnusableAnswer { server, tool, problem }
+            MalformedAnswer { server, request, problem }
             ResponseTooLarge { what, size, limit, limit_name }
             OutputSchema { server, tool, problem }
             ArgumentsTooLarge { what, size, limit }
@@ -138,6 +143,8 @@ impl Error {
             ValueTooManyParts { limit }
             NotSaved { id, max_age_ms, max_bytes }
             UnknownSession { problem }
+            UnknownCall { field, problem }
+            InvalidRequest { problem }
             CodeTooLarge { size, limit }
             CodeSyntax { message, line, column }
             GuestThrew { name, message, stack, line, column }
@@ -156,6 +163,14 @@ impl Error {
             TooManyProposals { what, limit }
             Busy { what, limit }
             PluginNotApproved { problem }
+            BootPrompt { problem }
+            BootSecret { name, problem }
+            BootModel { problem }
+            BootRefused { what, reason }
+            BootPlan { problem }
+            BootHandler { tool, problem }
+            BootCache { path, problem }
+            BootNotCached { path }
             Io { what, problem }
         }
     }
@@ -163,12 +178,12 @@ impl Error {
 
 #[cfg(test)]
 impl Error {
-    /// Returns the error with readable texts, for tests without secrets.
+    /// Returns the error with readable texts. For tests without secrets.
     pub(crate) fn opened(self) -> Self {
         self.redacted(&Redactor::new(None, None))
     }
 
-    /// Returns the full message, for tests.
+    /// Returns the full message. For tests.
     pub(crate) fn in_full(&self) -> String {
         self.clone().opened().to_string()
     }

@@ -1,4 +1,4 @@
-//! An agent: one caller of the gateway, and everything that belongs to this caller alone.
+//! An agent: one caller of the gateway, with the state that belongs to this caller alone.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,39 +21,42 @@ use crate::config::{ServerDefinition, check_label};
 use crate::error::{Error, Result};
 use crate::registry::{AgentId, source_of};
 use crate::results::SavedValues;
-use crate::sandbox::ParseOwner;
+use crate::sandbox::CodeOwner;
 
-/// The operator's own agent.
+/// The id of the operator's own agent.
 const OPERATOR: AgentId = AgentId(0);
 
 /// Options of an agent.
 #[derive(Default)]
 pub struct IdentityOptions {
-    /// Callbacks for the questions about the agent's calls. The gateway's are not asked in their place: they belong to the operator.
+    /// Callbacks that answer questions about the agent's calls. If there are none, the gateway's callbacks do not replace them, because
+    /// those belong to the operator.
     pub callbacks: Option<Arc<dyn Callbacks>>,
-    /// The listener of events of the agent's calls, and of resources to which it has subscribed. Default: the gateway's.
+    /// The listener for events of the agent's calls and of the resources to which it has subscribed. Default: the gateway's listener.
     pub on_event: Option<EventListener>,
     pub name_origin: NameOrigin,
-    /// Names of the profiles that the agent takes up. Once the config has profiles, an agent without any has no server. Default: those of the
+    /// Names of the agent's profiles. If the config has profiles, an agent without a profile has no servers. Default: the profiles in the
     /// agent's entry in the config.
     pub profiles: Option<Vec<String>>,
-    /// The share of the code parser that the agent's code takes, with all other agents that have the same one. Default: shares of its own.
-    pub parse_owner: Option<ParseOwner>,
+    /// The owner of the agent's code. Agents with the same owner use one share of the code parser, and the same compute slots. Default: the
+    /// agent and its sandboxes have shares of their own, and no limit of guests that execute.
+    pub code_owner: Option<CodeOwner>,
 }
 
-/// Who chose the name of an agent.
+/// The origin of an agent's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NameOrigin {
-    /// The operator, or a token of the operator's: grants for this name are for the agent.
+    /// The operator chose the name, or a token that the operator issued contains it. Grants for this name apply to the agent.
     #[default]
     Operator,
-    /// The agent's own client. The name is for logs only: a client must not get the grants of another agent by its name.
+    /// The agent's own client chose the name. The name is only used in logs: a client must not get the grants of another agent by using its
+    /// name.
     Client,
 }
 
-/// One caller of a gateway. It sees what it is granted of the servers that are approved and enabled. What people allowed its calls for the session, its sandboxes with their saved values, its
-/// callbacks, its subscriptions and its model's decisions to enable or disable a server are its own, and end with it. Connections and approvals
-/// are shared with all other agents. All clones are one agent.
+/// One caller of a gateway. It sees those approved and enabled servers that it is granted. It has its own permissions for the session,
+/// sandboxes with saved values, callbacks and subscriptions, and its model's decisions to enable or disable a server. All of these end with
+/// the agent. Connections and approvals are shared with all other agents. Clones of this value are the same agent.
 ///
 /// ```no_run
 /// # async fn example(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
@@ -74,29 +77,29 @@ pub struct Agent {
 pub(super) struct Identity {
     pub(super) id: AgentId,
     pub(super) name: Option<Arc<str>>,
-    /// The name by which grants know the agent.
+    /// The name under which grants apply to the agent. `None` if the agent's client chose the name.
     pub(super) granted_name: Option<String>,
-    /// Names of the profiles that it was opened with.
+    /// Names of the profiles with which the agent was opened.
     pub(super) profiles: Vec<String>,
     pub(super) callbacks: CallbackChain,
     pub(super) listener: Option<EventListener>,
-    /// Answers "for the session".
+    /// Calls that a person allowed for the session.
     pub(super) allowed_calls: AllowedCalls,
-    /// Items that the agent was refused and of which the operator was told, as `server/item`.
+    /// Items that were refused to the agent and reported to the operator, as `server/item`.
     pub(super) refused: Mutex<BTreeSet<String>>,
-    /// Values that the agent's sandboxes have saved.
+    /// Values that runs of the agent's sandboxes have saved.
     saved: Mutex<Vec<Weak<Mutex<SavedValues>>>>,
-    /// Identifies the agent to the code parser where it has no sandbox.
-    pub(super) parse_owner: ParseOwner,
-    /// Identifies the agent's sandboxes and tools too, if the agent is one of several of one caller.
-    shared_parse_owner: Option<ParseOwner>,
+    /// The owner of code that the agent parses outside of a sandbox.
+    pub(super) code_owner: CodeOwner,
+    /// The owner of code in the agent's sandboxes and tools, if several agents of one caller share it.
+    shared_code_owner: Option<CodeOwner>,
     pub(super) closed: CancellationToken,
-    /// Its runs and calls, for which its end waits.
+    /// Running runs and calls. `close` waits for them.
     pub(super) work: TaskTracker,
     core: Weak<Core>,
 }
 
-/// The agents of one gateway that have not ended, and the number of the next.
+/// The open agents of one gateway, and the number for the next agent.
 pub(super) struct Agents {
     open: Mutex<BTreeMap<AgentId, Weak<Identity>>>,
     next: AtomicU64,
@@ -117,28 +120,28 @@ impl Agents {
         self.open.lock().remove(&id);
     }
 
-    /// Returns the agent of this number, if it has not ended.
+    /// Returns the agent with this number, if it is open.
     pub(super) fn get(&self, id: AgentId) -> Option<Arc<Identity>> {
         self.open.lock().get(&id).and_then(Weak::upgrade)
     }
 
-    /// Returns the oldest agent of this name that has not ended.
+    /// Returns the oldest open agent of this name.
     pub(super) fn named(&self, name: &str) -> Option<Arc<Identity>> {
         self.all().into_iter().find(|identity| identity.name() == Some(name))
     }
 
-    /// Returns the agents that have not ended, besides the operator's own.
+    /// Returns the open agents, without the operator's own.
     pub(super) fn all(&self) -> Vec<Arc<Identity>> {
-        // Whoever gets them must not hold the lock when it drops them: the last handle of an agent removes it from the list.
+        // The lock must be released before the caller drops these values: dropping the last handle of an agent locks the list to remove it.
         self.open.lock().values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Returns the numbers of all agents that have not ended, the operator's own among them.
+    /// Returns the numbers of all open agents, including the operator's own.
     pub(super) fn ids(&self) -> Vec<AgentId> {
         std::iter::once(OPERATOR).chain(self.open.lock().keys().copied()).collect()
     }
 
-    /// Takes back what persons have allowed any agent for the session, of one server.
+    /// Removes the session permissions of all agents for calls of one server.
     pub(super) fn forget_allowed_calls(&self, server: &str) {
         for identity in &self.all() {
             identity.allowed_calls.forget(server);
@@ -147,12 +150,12 @@ impl Agents {
 }
 
 impl Identity {
-    /// Returns the owner of the code of a new sandbox, or of the agent's tools.
-    pub(super) fn new_parse_owner(&self) -> ParseOwner {
-        self.shared_parse_owner.clone().unwrap_or_default()
+    /// Returns the owner of code for a new sandbox, or for the agent's tools.
+    pub(super) fn new_code_owner(&self) -> CodeOwner {
+        self.shared_code_owner.clone().unwrap_or_default()
     }
 
-    /// Makes the operator's own agent, whose callbacks are the gateway's.
+    /// Creates the operator's own agent. It uses the gateway's callbacks.
     pub(super) fn operator(core: Weak<Core>, callbacks: CallbackChain, closed: &CancellationToken) -> Arc<Self> {
         let options = IdentityOptions::default();
         Arc::new(Self::new(OPERATOR, None, core, callbacks, options, closed))
@@ -166,10 +169,10 @@ impl Identity {
         options: IdentityOptions,
         closed: &CancellationToken,
     ) -> Self {
-        let IdentityOptions { callbacks: _, on_event: listener, name_origin, profiles, parse_owner: shared_parse_owner } = options;
+        let IdentityOptions { callbacks: _, on_event: listener, name_origin, profiles, code_owner: shared_code_owner } = options;
         let profiles = profiles.unwrap_or_default();
-        let (allowed_calls, saved, parse_owner, work) =
-            (AllowedCalls::default(), Mutex::default(), shared_parse_owner.clone().unwrap_or_default(), TaskTracker::new());
+        let (allowed_calls, saved, code_owner, work) =
+            (AllowedCalls::default(), Mutex::default(), shared_code_owner.clone().unwrap_or_default(), TaskTracker::new());
         let granted_name = name.as_deref().map(str::to_owned).filter(|_| name_origin == NameOrigin::Operator);
         Self {
             id,
@@ -181,35 +184,35 @@ impl Identity {
             listener,
             allowed_calls,
             saved,
-            parse_owner,
-            shared_parse_owner,
+            code_owner,
+            shared_code_owner,
             closed: closed.child_token(),
             work,
             core,
         }
     }
 
-    /// Notes the saved values of a sandbox, which end with the agent.
+    /// Records the saved values of a sandbox, so that they are cleared when the agent ends.
     pub(super) fn keep_saved(&self, of_sandbox: &Arc<Mutex<SavedValues>>) {
         let mut all = self.saved.lock();
         all.retain(|saved| saved.strong_count() > 0);
         all.push(Arc::downgrade(of_sandbox));
     }
 
-    /// Returns the size of the values that the agent's sandboxes have saved.
+    /// Returns the total size of the values that the agent's sandboxes have saved.
     fn saved_bytes(&self, now: Instant) -> usize {
         let all: Vec<_> = self.saved.lock().iter().filter_map(Weak::upgrade).collect();
         all.iter().map(|saved| saved.lock().size(now)).sum()
     }
 
-    /// Forgets what people allowed its calls, and the saved values.
+    /// Removes the agent's call permissions and saved values.
     fn forget(&self) {
         self.allowed_calls.forget_all();
         self.forget_saved();
         self.saved.lock().clear();
     }
 
-    /// Forgets the saved values. Runs can save others.
+    /// Removes the saved values. Later runs can save new ones.
     fn forget_saved(&self) {
         let all: Vec<_> = self.saved.lock().iter().filter_map(Weak::upgrade).collect();
         for saved in all {
@@ -217,12 +220,13 @@ impl Identity {
         }
     }
 
-    /// Returns the name that the agent was given. The operator's own agent has none.
+    /// Returns the name that was given to the agent. The operator's own agent has no name.
     pub(super) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Returns the source of the servers that the agent adds. `None`: it can have none, as nobody but an MCP host has named it.
+    /// Returns the source of the servers that the agent adds. Returns `None` if the agent can add no servers, because only an MCP host
+    /// chose its name.
     pub(super) fn own_source(&self) -> Option<ServerSource> {
         if self.is_operator() {
             return Some(source_of(None));
@@ -235,12 +239,12 @@ impl Identity {
         self.id == OPERATOR
     }
 
-    /// Fails once the agent, or its gateway, is closed.
+    /// Returns an error if the agent or its gateway is closed.
     pub(super) fn check_open(&self) -> Result<()> {
         if self.closed.is_cancelled() { Err(self.closed_error()) } else { Ok(()) }
     }
 
-    /// The error of whatever is asked of an agent that is closed.
+    /// Returns the error for requests to a closed agent.
     pub(super) fn closed_error(&self) -> Error {
         let gateway_is_open = self.core.upgrade().is_some_and(|core| core.check_open().is_ok());
         Error::Closed { what: if gateway_is_open { "agent" } else { "gateway" } }
@@ -250,7 +254,7 @@ impl Identity {
 impl Drop for Identity {
     fn drop(&mut self) {
         if let Some(core) = self.core.upgrade() {
-            // Of an agent that was closed, the servers have ended.
+            // If the agent was closed, `close` has already closed its servers.
             let servers = if self.closed.is_cancelled() { BTreeSet::new() } else { core.servers_by_profiles(self) };
             core.forget_agent(self.id);
             core.end_left_soon(servers);
@@ -259,7 +263,7 @@ impl Drop for Identity {
 }
 
 impl Core {
-    /// Forgets what was kept for an agent. Servers are asked in the background to send no more updates that only this agent wanted.
+    /// Removes the state that was kept for an agent. A background task ends the subscriptions at the servers that only this agent had.
     fn forget_agent(self: &Arc<Self>, id: AgentId) {
         self.agents.remove(id);
         self.registry.forget_agent(id);
@@ -269,11 +273,11 @@ impl Core {
 
 impl Agent {
     /// Returns the owner of the code that the agent's tools check.
-    pub(crate) fn new_parse_owner(&self) -> ParseOwner {
-        self.identity.new_parse_owner()
+    pub(crate) fn new_code_owner(&self) -> CodeOwner {
+        self.identity.new_code_owner()
     }
 
-    /// Makes an agent of a gateway.
+    /// Opens an agent of a gateway.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` for a name that is not well-formed, `ERR_PROFILE_CONFLICT`, `ERR_CLOSED`.
@@ -291,18 +295,18 @@ impl Agent {
         Ok(Self { core: Arc::clone(core), identity })
     }
 
-    /// Returns the name that the agent was given. The operator's own agent has none.
+    /// Returns the name that was given to the agent. The operator's own agent has no name.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.identity.name()
     }
 
-    /// Returns what the agent is granted now.
+    /// Returns the agent's present grants.
     pub(super) fn granted(&self, read: ApprovalRead) -> Result<Arc<Granted>> {
         self.core.granted(&self.identity, read).map_err(|error| self.core.redacted(error))
     }
 
-    /// Returns the definition of a server of which the agent may know, while the gateway is open.
+    /// Returns the definition of a server that is visible to the agent, while the gateway is open.
     pub(super) fn known_server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
         self.core.check_open()?;
         let granted = self.granted(ApprovalRead::Fresh)?;
@@ -311,33 +315,34 @@ impl Agent {
         if exists { Ok(server) } else { Err(self.core.redacted(self.core.unknown_server(name, &granted))) }
     }
 
-    /// Returns the size of the values that the agent's sandboxes have saved and still hold.
+    /// Returns the total size of the values that the agent's sandboxes have saved and not yet dropped.
     pub(crate) fn saved_bytes(&self, now: Instant) -> usize {
         self.identity.saved_bytes(now)
     }
 
-    /// Forgets the values that the agent's sandboxes have saved.
+    /// Removes the values that the agent's sandboxes have saved.
     pub(crate) fn forget_saved(&self) {
         self.identity.forget_saved();
     }
 
-    /// Returns the limits of the saved values of one sandbox: their size and their age.
+    /// Returns the maximum size and the maximum age of the saved values of one sandbox.
     pub(crate) fn saved_limits(&self) -> (usize, Duration) {
         (self.core.limits.max_saved_bytes, Duration::from_millis(self.core.limits.max_saved_age_ms))
     }
 
-    /// Returns the limit on the values in one value (`limits.maxValueParts`).
+    /// Returns the maximum number of parts of one value (`limits.maxValueParts`).
     pub(crate) fn max_value_parts(&self) -> usize {
         self.core.limits.max_value_parts
     }
 
-    /// Begins to close: what is asked of the agent from now on fails, and pending requests end.
+    /// Starts to close the agent: new requests fail, and pending requests end.
     pub fn begin_close(&self) {
         self.identity.closed.cancel();
     }
 
-    /// Ends the runs, calls and sandboxes of the agent with `ERR_CLOSED`, waits for that, and forgets what people allowed its calls, its saved values and
-    /// subscriptions. Servers stay connected for other agents. A server that only agents with its profiles have ends with the last of them.
+    /// Ends the runs, calls and sandboxes of the agent with `ERR_CLOSED`, and waits until they have ended. Then discards its call
+    /// permissions, saved values and subscriptions. Closes servers that it had through profiles, unless another open agent has them through
+    /// profiles or the operator's own agent uses them. All other servers stay connected.
     pub async fn close(&self) {
         self.begin_close();
         self.identity.work.close();
@@ -348,7 +353,7 @@ impl Agent {
         self.core.end_left(servers).await;
     }
 
-    /// Does work that ends with the agent, and for which the agent's end waits.
+    /// Does work until the agent is closed. `close` waits until the work has ended.
     pub(crate) async fn unless_closed<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let _work = self.identity.work.token();
         tokio::select! {
@@ -359,7 +364,7 @@ impl Agent {
     }
 }
 
-/// Refuses profiles that do not exist, or that the config has chosen already.
+/// Refuses profiles that do not exist, and profiles that differ from those in the agent's entry in the config.
 fn check_profiles(core: &Core, name: &str, options: &IdentityOptions) -> Result<()> {
     let Some(profiles) = &options.profiles else { return Ok(()) };
     let settings = core.grants.settings();
@@ -378,7 +383,7 @@ fn check_profiles(core: &Core, name: &str, options: &IdentityOptions) -> Result<
     }
 }
 
-/// Refuses a name that could not stand in a log line or a file name.
+/// Refuses a name that is not safe in a log line or a file name.
 fn check_name(name: &str) -> Result<()> {
     check_label(name).map_err(|problem| Error::InvalidOption { method: "Gateway.agent", problem: problem.into() })
 }

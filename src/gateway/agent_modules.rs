@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use super::fetch::RunFetches;
 use super::run_end::RunEnd;
 use crate::bridge::{ServerCalls, ToolErrors};
 use crate::catalog::{AgentFunction, AgentModuleInfo, is_identifier};
@@ -13,9 +14,9 @@ use crate::sandbox::{
     Arguments, GuestModule, GuestModules, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, Value,
 };
 
-/// A host module that the agent implements.
+/// A host module that the agent's program implements.
 pub trait AgentModule: Send + Sync {
-    /// Returns the function names that agent code imports.
+    /// Returns the names of the functions that agent code can import.
     fn functions(&self) -> Vec<String>;
 
     /// Describes the module to models. `name` is the name under which it is imported.
@@ -31,7 +32,7 @@ pub trait AgentModule: Send + Sync {
 /// All modules of the agent, by name.
 pub(super) type AgentModules = BTreeMap<String, Arc<dyn AgentModule>>;
 
-/// Refuses a module whose name is reserved or in use, or that agent code could not import.
+/// Refuses a module whose name is reserved or in use, and a module that agent code could not import.
 pub(super) fn check(name: &str, module: &dyn AgentModule, known: &AgentModules) -> Result<()> {
     let taken = |problem: &str| Err(Error::NameTaken { name: name.into(), problem: problem.into() });
     if name == "mcp" || name.starts_with("mcp-") {
@@ -60,7 +61,7 @@ pub(super) fn check(name: &str, module: &dyn AgentModule, known: &AgentModules) 
     }
 }
 
-/// Returns the agent's modules in the form that the guest uses.
+/// Converts the agent's modules to the form that the guest uses.
 pub(super) fn agent_guest_modules(modules: &AgentModules) -> Vec<GuestModule> {
     modules.iter().map(|(name, module)| agent_guest_module(name, module.as_ref())).collect()
 }
@@ -70,9 +71,11 @@ fn agent_guest_module(name: &str, module: &dyn AgentModule) -> GuestModule {
     GuestModule { name: name.to_owned(), functions: module.functions().into_iter().map(function).collect() }
 }
 
-/// The host of one run's calls, which calls the servers or the agent's functions.
+/// The host side of one run's calls. It forwards each call to a server or to one of the agent's functions.
 pub(super) struct RunHost {
     pub(super) servers: Arc<ServerCalls>,
+    /// `None` if the code of the run has no `fetch`.
+    pub(super) fetches: Option<RunFetches>,
     pub(super) agent: AgentModules,
     pub(super) end: RunEnd,
     pub(super) max_argument_bytes: usize,
@@ -97,7 +100,7 @@ impl GuestModules for RunHost {
 }
 
 impl RunHost {
-    /// Returns the arguments of a call, or an error if they are too large or invalid.
+    /// Returns the arguments of a call, or an error if the arguments are too large or invalid.
     fn agent_arguments(&self, what: &str, arguments: Arguments) -> Result<Vec<Value>> {
         let (what, limit) = (what.to_owned(), self.max_argument_bytes);
         let arguments = match arguments {
@@ -134,7 +137,11 @@ impl RunHost {
 impl HostFunctions for RunHost {
     fn start(self: Arc<Self>, call: HostCall, control: &RunControl) -> HostAnswer {
         let this = Arc::clone(&self);
-        self.end.answer(|| if this.servers.owns(&call.module) { this.servers.start(call, control) } else { this.start_agents(call) })
+        self.end.answer(|| match &this.fetches {
+            Some(fetches) if RunFetches::owns(&call.module) => fetches.start(call),
+            _ if this.servers.owns(&call.module) => Arc::clone(&this.servers).start(call, control),
+            _ => this.start_agents(call),
+        })
     }
 }
 
@@ -145,7 +152,7 @@ impl RunHost {
             Some(module) => self.agent_call(module.as_ref(), call),
             None => Err(Error::HostFunction { function: call.module.into(), message: "there is no such module".into() }),
         };
-        // An error of the agent's own function is always thrown in the guest, like an exception of any function.
+        // An error of the agent's own function is always thrown in the guest, whatever `toolErrors` says about server calls.
         let servers = Arc::clone(&self.servers);
         let reply =
             move |outcome: Result<Value>| outcome.map_or_else(|error| ToolErrors::Throw.reply(&servers.clean(error)), HostReply::Value);

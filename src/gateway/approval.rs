@@ -1,4 +1,4 @@
-//! The two stages of approval: the requests, and their approval.
+//! The two stages of approval (command and manifest): the requests that a person sees, and their approval.
 
 use parking_lot::MutexGuard;
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ impl Gateway {
         self.approval_request_as(name, Decider::Person).await
     }
 
-    /// Returns the request on behalf of a person or a model. A model gets no request for a server that a person has disabled.
+    /// Returns the approval request on behalf of a person or a model. A model gets no request for a server that a person has disabled.
     ///
     /// # Errors
     /// The errors of [`Self::approval_request`], and `ERR_DISABLED_BY_PERSON` for a model.
@@ -34,8 +34,8 @@ impl Gateway {
         self.unless_disabled(name, decider, self.request(name)).await.map_err(|error| self.core.redacted(error))
     }
 
-    /// Does work on behalf of a person or a model. A model's work is refused if a person has disabled the server, and ends if they disable it
-    /// meanwhile.
+    /// Does work on behalf of a person or a model. If a person has disabled the server, a model's work is refused. If a person disables it
+    /// during the work, the work ends.
     pub(super) async fn unless_disabled<T>(&self, name: &str, decider: Decider, work: impl Future<Output = Result<T>>) -> Result<T> {
         if decider == Decider::Person {
             return work.await;
@@ -69,8 +69,9 @@ impl Gateway {
         Ok(ApprovalRequest::Manifest(Box::new(request)))
     }
 
-    /// Approves a server. With a digest, approves exactly the request that has this digest, and starts nothing. Without one, starts the server and
-    /// approves both stages as they are now. The approval is valid for `valid_for`; `None` means until it is revoked.
+    /// Approves a server. With a digest, approves exactly the request that has this digest, and starts nothing. Without a digest, starts
+    /// the server and approves both stages in their present state. The approval is valid for the duration `valid_for`; `None` means until
+    /// it is revoked.
     ///
     /// # Errors
     /// `ERR_DIGEST_CHANGED` if no shown request has the digest, or the request has changed since; `ERR_NOT_APPROVED` if the approval was revoked
@@ -79,7 +80,7 @@ impl Gateway {
         self.approve_by(AuditParty::Person, name, digest, valid_for).await
     }
 
-    /// Approves on behalf of a person or of a setting, which the audit tells apart.
+    /// Approves a server on behalf of a person or of a setting. The audit records which of the two it was.
     pub(super) async fn approve_by(&self, party: AuditParty, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let outcome = self.approve_request(party, name, digest, valid_for).await;
         self.core.registry.approval_changed(name);
@@ -88,7 +89,8 @@ impl Gateway {
         if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
             self.core.server_facts.note(&server.key(), &self.core.subject(&server).digest, |server_facts| server_facts.changed.clear());
             if let Ok(ApprovalStatus::Full(manifest)) = self.core.approval_status(&server) {
-                // Computes the names that runs import. For very many tools this takes a moment, so the next run should not have to do it.
+                // Computes the names that runs import. This takes noticeable time for very many tools, so it is done here and not in the
+                // next run.
                 manifest.identifiers();
             }
         }
@@ -98,7 +100,7 @@ impl Gateway {
     async fn approve_request(&self, party: AuditParty, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let server = self.server(name)?;
         let approvals = &self.core.trust.approvals;
-        // Read first, so that this approval does not undo a revocation that happens during the following steps.
+        // The basis is read first, so that this approval does not undo a revocation that happens during the following steps.
         let basis = approvals.basis(&server.key())?;
         let subject = self.core.full_subject(&server).await?;
         let Some(digest) = digest else {
@@ -118,7 +120,7 @@ impl Gateway {
         }
     }
 
-    /// Writes an approval on a thread that may wait for a lock and a disk.
+    /// Stores the approval of a command, on a thread that may wait for a lock and for the disk.
     async fn record_command(
         &self,
         party: AuditParty,
@@ -150,8 +152,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Revokes the approval and ends what is live: pending calls fail with `ERR_NOT_APPROVED`. The server's process is ended before the store is
-    /// written, because the process may be what prevents writing.
+    /// Revokes the approval, and ends the server's connection and requests: pending calls fail with `ERR_NOT_APPROVED`. The server's
+    /// process is ended before the store is written, because the process may be the reason why writing fails.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`; `ERR_APPROVAL_STORE` if the revocation could not be written. It is still valid in this gateway until the gateway is
@@ -159,11 +161,11 @@ impl Gateway {
     pub async fn revoke(&self, name: &str) -> Result<()> {
         self.core.check_open()?;
         self.core.registry.make_variant_named(name);
-        // An entry that has become invalid can still have an approval, which a person may want to revoke.
+        // An entry that has become invalid can still have an approval. A person may want to revoke that.
         let key = match self.core.registry.server(name) {
             Err(error @ Error::UnknownServer { .. }) => return Err(self.core.redacted(error)),
             Ok(server) => server.key(),
-            // Entries with errors are of the operator's config only.
+            // Only the operator's config can have entries with errors.
             Err(_) => ServerSource::default().key(name),
         };
         self.core.trust.approvals.withhold(&key);
@@ -177,7 +179,7 @@ impl Gateway {
             recorded.and(forgotten)
         });
         let recorded = recorded.await;
-        // Also if it could not be written: it holds in this gateway.
+        // The revocation is recorded even if it could not be stored, because it is valid in this gateway.
         self.core.audit.record(AuditEvent::Revocation { server: name.to_owned(), by: AuditParty::Person });
         recorded.map_err(|error| self.core.redacted(error))
     }
@@ -190,7 +192,7 @@ impl Gateway {
         self.enable_as(name, Decider::Person)
     }
 
-    /// Hides the server from runs, and ends what is live.
+    /// Disables the server: runs no longer see it, and its connection and requests end.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`.
@@ -198,14 +200,14 @@ impl Gateway {
         self.disable_as(name, Decider::Person).await
     }
 
-    /// Reads the live manifest. Returns it whole, and after the config's filters.
+    /// Reads the manifest from the running server. Returns it unfiltered, and filtered by the config.
     async fn discover(&self, server: &Arc<ServerDefinition>) -> Result<(Arc<Manifest>, Arc<Manifest>)> {
         let live = self.connect(server).await?.manifest().await?;
         let manifest = Arc::new(filter_manifest(server, &live));
         Ok((live, manifest))
     }
 
-    /// Fails if no stage of the server's approval is valid, so that nothing of it may be started.
+    /// Returns an error if no stage of the server's approval is valid. Then the server must not be started.
     pub(super) fn check_startable(&self, server: &ServerDefinition) -> Result<()> {
         self.core.approval_status(server)?.require_command(&server.name)
     }
@@ -219,7 +221,7 @@ impl Agent {
     /// Enables the server on behalf of a person or a model.
     ///
     /// # Errors
-    /// The errors of [`Gateway::enable`], and `ERR_DISABLED_BY_PERSON` where a model asks.
+    /// The errors of [`Gateway::enable`], and for a model `ERR_DISABLED_BY_PERSON`.
     pub fn enable_as(&self, name: &str, decider: Decider) -> Result<()> {
         self.identity.check_open()?;
         self.check_exists(name)?;
@@ -231,7 +233,7 @@ impl Agent {
         self.core.approval_status(&server).map_err(|error| self.core.redacted(error))?.require_full(name)?;
         let was_disabled = self.core.registry.is_disabled_by_person(name);
         self.core.registry.enable(name, decider, self.identity.id)?;
-        // A program that enables its servers when it starts decides nothing new.
+        // Programs enable their servers at each start. Without a change, this is no decision to record.
         if was_disabled || decider == Decider::Model {
             self.core.record_decision(name, ServerChange::Enabled, self.identity.name.clone(), decider);
         }
@@ -249,7 +251,7 @@ impl Agent {
         let server = self.known_server(name)?;
         let name = server.name.as_str();
         match decider {
-            Decider::Person => self.core.end(name, EndReason::Disabled).await,
+            Decider::Person => self.core.disable(name).await,
             Decider::Model => self.core.end_for(name, &self.identity).await,
         }
         self.core.record_decision(name, ServerChange::Disabled, self.identity.name.clone(), decider);

@@ -1,4 +1,4 @@
-//! What the gateway records in the audit, and how the audit is read.
+//! Records events of the gateway in the audit, and reads the audit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub(super) fn open(store: &Arc<Store>, options: &GatewayOptions, grants: &GrantS
     let told = events.clone();
     let on_problem = move |error: Error| {
         let error = error.redacted(&told.redactor);
-        told.warn(format!("the audit cannot be written now, so what happens is kept in memory, within limits: {error}"));
+        told.warn(format!("the audit cannot be written now, so a limited number of entries is kept in memory: {error}"));
     };
     let options = AuditOptions {
         max_bytes: options.limits.max_audit_bytes,
@@ -43,7 +43,7 @@ pub(super) fn open(store: &Arc<Store>, options: &GatewayOptions, grants: &GrantS
     Audit::open(store, options)
 }
 
-/// Records a request when it has ended, also if its caller has given it up and nobody waits for its answer.
+/// Records a request in the audit when this value is dropped. So requests whose caller stopped waiting are recorded too.
 pub(super) struct RecordedRequest<'a> {
     core: &'a Core,
     server: &'a Arc<str>,
@@ -59,7 +59,7 @@ impl<'a> RecordedRequest<'a> {
         Self { core, server, request, scope: requester.scope, started, outcome: CallOutcome::Cancelled, result_bytes: None }
     }
 
-    /// Notes the outcome, and records the request.
+    /// Sets the outcome, and records the request.
     pub(super) fn end(mut self, outcome: &Result<Json>) {
         match outcome {
             Ok(result) => {
@@ -107,12 +107,12 @@ impl Core {
         self.audit.record(AuditEvent::Server { server: server.to_owned(), change, agent, source: None, by: decider.into() });
     }
 
-    /// Records that a person has approved or revoked the code of a package that brings servers.
+    /// Records that a person has approved or revoked the code of a package that provides servers.
     pub(super) fn record_provider(&self, package: String, decision: ProviderDecision) {
         self.audit.record(AuditEvent::Provider { package, decision, by: AuditParty::Person });
     }
 
-    /// Records toolboxes that an agent was given, with their patterns as they are now, or that were taken from it.
+    /// Records that toolboxes were granted to an agent, with their present patterns, or taken from it.
     pub(super) fn record_grants(&self, agent: &str, toolboxes: &[String], change: GrantChange) {
         let grants = self.grants_now(ApprovalRead::Cached).ok();
         let patterns = |toolbox: &String| {
@@ -126,13 +126,13 @@ impl Core {
         }
     }
 
-    /// Records that a toolbox was made, changed or removed.
+    /// Records that a toolbox was added, changed or removed.
     pub(super) fn record_toolbox(&self, toolbox: &str, patterns: Option<&[String]>, change: GrantChange) {
         let (subject, patterns) = (Some(toolbox.to_owned()), patterns.map(<[String]>::to_vec));
         self.audit.record(AuditEvent::Grant(GrantRecord { agent: None, subject, patterns, change, by: AuditParty::Person }));
     }
 
-    /// Records what a changed config says about grants, if it is not what the one before said.
+    /// Records the grants of a changed config, if they differ from those of the earlier config.
     pub(super) fn record_config_grants(&self, before: &GrantSettings, now: &GrantSettings) {
         let changes = grant_records::changes(before, now);
         if !changes.is_empty() {
@@ -141,7 +141,7 @@ impl Core {
         }
     }
 
-    /// Records what a changed config has changed.
+    /// Records the servers that a changed config has added, changed or removed.
     pub(super) fn record_reload(&self, report: &ReloadReport) {
         let changes =
             [(ServerChange::Added, &report.added), (ServerChange::Changed, &report.changed), (ServerChange::Removed, &report.removed)];
@@ -155,7 +155,8 @@ impl Core {
 }
 
 impl Gateway {
-    /// Reads the last rows of the audit that fit, the oldest first. It has those of all gateways with the same state folder.
+    /// Returns the last rows of the audit that match the query, the oldest first. The audit contains the rows of all gateways with the same
+    /// state folder.
     ///
     /// ```no_run
     /// # async fn example(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
@@ -174,7 +175,7 @@ impl Gateway {
         self.of_audit(move |audit| audit.rows(&query)).await
     }
 
-    /// Verifies that each row of the audit is as it was written, and that none is missing, new or in another place.
+    /// Verifies the audit: that no row was changed, removed, added or moved.
     ///
     /// # Errors
     /// `ERR_STORE`, `ERR_CLOSED`.

@@ -1,4 +1,4 @@
-//! The approval status of servers: whether they are approved, enabled and unchanged.
+//! The availability of servers: whether they are approved, enabled, and visible to an agent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::registry::{AgentId, Presence};
 use crate::trust::ApprovalStatus;
 
-/// An agent, and what it is granted.
+/// An agent, and its grants.
 #[derive(Clone, Copy)]
 pub(super) struct Viewer<'a> {
     pub(super) id: AgentId,
@@ -21,16 +21,16 @@ pub(super) struct Viewer<'a> {
 }
 
 impl Core {
-    /// The part of a server's approved manifest that an agent may use, if the server is enabled for the agent.
+    /// Returns the part of a server's approved manifest that an agent may use. Returns an error if the server is not enabled for the agent.
     pub(super) fn usable(&self, server: &ServerDefinition, viewer: &Viewer<'_>) -> Result<Arc<Manifest>> {
         self.check_plugin_on()?;
-        // Another source may have taken the name meanwhile: what is granted to whoever added a server is not that source's.
+        // A server of another source may have taken the name since. Grants for an added server do not apply to that server.
         if viewer.granted.has_lost_name_to(server.as_granted()) || !self.may_use(server, viewer) {
             return Err(self.unknown_server(&server.name, viewer.granted));
         }
         let approved = match self.approval_status(server)? {
             ApprovalStatus::Full(approved) => approved,
-            // Its name is the choice of another agent, and nobody has approved it.
+            // Another agent chose the server's name, and nobody has approved the server. So the error must not reveal that it exists.
             _ if viewer.granted.is_of_another(server.as_granted()) => return Err(self.unknown_server(&server.name, viewer.granted)),
             other => other.require_full(&server.name)?,
         };
@@ -38,12 +38,12 @@ impl Core {
         if self.registry.is_enabled(&server.name, viewer.id) { Ok(manifest) } else { Err(self.not_enabled(&server.name)) }
     }
 
-    /// The operator's own agent, which is granted everything.
+    /// Returns the operator's own agent as a viewer. It is granted everything.
     pub(super) fn operator_viewer(&self) -> Viewer<'_> {
         Viewer { id: self.people.operator.id, granted: &self.grants.everything }
     }
 
-    /// Returns the approved manifest of a server as it was read last. Reads nothing.
+    /// Returns the approved manifest of a server from the cache. Reads no files.
     pub(super) fn last_approved(&self, server: &ServerDefinition) -> Option<Arc<Manifest>> {
         match self.approval_status_by(server, ApprovalRead::Cached) {
             Ok(ApprovalStatus::Full(manifest)) => Some(manifest),
@@ -51,8 +51,8 @@ impl Core {
         }
     }
 
-    /// Returns whether a person or a model may hear what the server asks and tells: both stages are approved, and it is enabled for at least
-    /// one agent.
+    /// Returns whether a server's questions and messages may reach a person or a model: both stages are approved, and the server is enabled
+    /// for at least one agent.
     pub(super) fn may_send_messages(&self, name: &str) -> bool {
         // The cheapest check comes first.
         self.is_enabled_for_any(name)
@@ -64,7 +64,7 @@ impl Core {
                 .is_ok_and(|approval_status| matches!(approval_status, ApprovalStatus::Full(_)))
     }
 
-    /// Returns whether an agent may use a server, as far as that depends on who brought it.
+    /// Returns whether an agent may use a server. Only the server's origin decides this here, not its approval.
     pub(super) fn may_use(&self, server: &ServerDefinition, viewer: &Viewer<'_>) -> bool {
         let server = server.as_granted();
         if viewer.id == self.people.operator.id {
@@ -76,7 +76,7 @@ impl Core {
         }
     }
 
-    /// Returns whether at least one agent that has not ended sees the server.
+    /// Returns whether the server is enabled for at least one open agent.
     pub(super) fn is_enabled_for_any(&self, name: &str) -> bool {
         self.registry.is_enabled_for_any(name, &self.agents.ids())
     }
@@ -91,7 +91,8 @@ impl Core {
         }
     }
 
-    /// Returns the reason as an agent may know it.
+    /// Returns the same reason in a form that is safe for the agent: an unknown server is reported with only the names that the agent may
+    /// see.
     pub(super) fn refusal_for(&self, name: &str, granted: &Granted) -> Error {
         match self.refusal(name) {
             Error::UnknownServer { .. } => self.unknown_server(name, granted),
@@ -105,8 +106,8 @@ impl Core {
         if disabled { Error::ServerDisabled { server } } else { Error::NotEnabled { server } }
     }
 
-    /// The manifests of the servers that a run of an agent sees which starts now, by the names that the run has for them: of each, what is approved
-    /// and granted. `attached` are the servers that a task adds to those that are always there.
+    /// Returns the manifests of the servers that a run sees if an agent starts it now, by the names that the run uses. Each manifest
+    /// contains what is both approved and granted. `attached` are the servers that a task adds to those that are always available.
     pub(super) fn visible_servers(&self, viewer: &Viewer<'_>, attached: &AttachedServers) -> Result<BTreeMap<String, Arc<Manifest>>> {
         self.visible_servers_by(viewer, attached, ApprovalRead::Fresh)
     }
@@ -131,8 +132,8 @@ impl Core {
         Ok(visible)
     }
 
-    /// The enabled servers that an agent has, by the names by which its code knows them: those that are always there, and those that its task attaches,
-    /// which take the place of others of their name.
+    /// Returns the enabled servers of an agent, by the names that its code uses. These are the servers that are always available, and those
+    /// that its task attaches. An attached server replaces another of the same name.
     fn servers_of(&self, viewer: &Viewer<'_>, attached: &AttachedServers) -> BTreeMap<String, Arc<ServerDefinition>> {
         let Viewer { id, granted } = *viewer;
         let identity = self.agents.get(id);
@@ -147,27 +148,27 @@ impl Core {
     }
 }
 
-/// Returns whether a server exists for an agent, as far as that depends on who brought it. For the operator, those of all agents do.
+/// Returns whether a server exists for an agent, according to its origin. For the operator, the servers of all agents exist.
 pub(super) fn exists_for(server: ServerRef<'_>, identity: &Identity, granted: &Granted) -> bool {
     identity.is_operator() || is_for(server, identity, granted)
 }
 
-/// Returns whether an agent may use a server, as far as that depends on who brought it: what an agent has added is for agents of its name, and for
-/// those that the operator has granted it by name.
+/// Returns whether an agent may use a server, according to its origin. A server that an agent has added is for agents of that name, and for
+/// agents to which the operator has granted it by name.
 fn is_for(server: ServerRef<'_>, identity: &Identity, granted: &Granted) -> bool {
     let own = if identity.is_operator() { Some("") } else { identity.granted_name.as_deref() };
     server.added_by.is_none() || server.added_by == own || granted.has_addition(server)
 }
 
-/// The servers that a task attaches: the names by which its runs know them, with the registry's names.
+/// The servers that a task attaches: maps the names that its runs use to the names in the registry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct AttachedServers(pub(super) BTreeMap<String, String>);
 
-/// Returns whether a server of this source is there without a task, for an agent of this name; `None` is the operator's own agent.
+/// Returns whether a server of this source is available without a task, for an agent of this name. `None` is the operator's own agent.
 pub(super) fn presence(server: &str, source: &ServerSource, agent: Option<&str>, granted: &Granted) -> Presence {
     match source.kind {
-        SourceKind::Config => Presence::Always,
+        SourceKind::Config | SourceKind::Generated => Presence::Always,
         SourceKind::Agent if source.name.as_deref() == agent || granted.has_addition(ServerRef::of(server, source)) => Presence::Always,
-        SourceKind::Agent | SourceKind::Task | SourceKind::Provider | SourceKind::Generated | SourceKind::Catalogue => Presence::OnRequest,
+        SourceKind::Agent | SourceKind::Task | SourceKind::Registered | SourceKind::Provider | SourceKind::Catalogue => Presence::OnRequest,
     }
 }

@@ -1,4 +1,5 @@
-//! Callbacks that ask a person or a model. The run's own callback is used first, then the sandbox's, then the gateway's.
+//! Callbacks that ask a person or a model. The callbacks of the run are tried first, then those of the sandbox, then those of the gateway
+//! or agent.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -21,52 +22,55 @@ use crate::sandbox::{Pause, RunControl};
 use crate::telemetry::TraceContext;
 use crate::trust::{ApprovalRequest, Decision};
 
-/// A question to a person before a call.
+/// A question to a person whether a call may be sent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalQuestion {
     pub server: String,
-    /// The tool's name as the server gives it.
+    /// The tool's name as the server defines it. For any other request, its method.
     pub tool: String,
+    /// The method of the request: `tools/call` for a tool. A server chooses the names of its tools, and not this.
+    #[serde(skip)]
+    pub method: &'static str,
     pub args: Map<String, Json>,
     /// The reason why this call needs an approval.
     pub reason: String,
-    /// The number of the run. Missing for a call without a run.
+    /// The number of the run. Absent for a call without a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<u64>,
 }
 
-/// A question that a server asks a person, in the form for the agent.
+/// A question of a server to a person, in the form for the agent's program.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ElicitationQuestion {
     #[serde(flatten)]
     pub elicitation: Elicitation,
-    /// The number of the run. Missing for a call without a run.
+    /// The number of the run. Absent for a call without a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<u64>,
 }
 
-/// A question that a server asks a model, in the form for the agent.
+/// A question of a server to a model, in the form for the agent's program.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SamplingQuestion {
     #[serde(flatten)]
     pub sampling: Sampling,
-    /// The number of the run. Missing for a call without a run.
+    /// The number of the run. Absent for a call without a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<u64>,
 }
 
-/// Asks a person to authorize this program at a server.
+/// A question to a person to authorize this program at a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuthorizationQuestion {
     pub server: String,
-    /// The authorization server, at which the person logs in.
+    /// The authorization server at which the person logs in.
     pub issuer: String,
 }
 
-/// A question whether a credential of the config may be sent to an authorization server that the MCP server named.
+/// A question whether a credential from the config may be sent to an authorization server. The MCP server named that authorization server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IssuerQuestion {
@@ -76,10 +80,11 @@ pub struct IssuerQuestion {
     pub credential: Credential,
 }
 
-/// An answer that may take a person's time.
+/// A future answer. It may wait for a person.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
-/// Questions that an agent may answer. A method returns `None` if the agent cannot answer; then the next callbacks are used.
+/// Questions that an agent's program may answer. A method returns `None` if these callbacks cannot answer; then the next callbacks are
+/// tried.
 pub trait Callbacks: Send + Sync {
     /// Asks whether a call may be sent.
     fn approve_call(&self, question: &ApprovalQuestion) -> Option<Answer<Decision>> {
@@ -87,7 +92,8 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
-    /// Says what a person can do where no callback can ask about a call, in place of advice for an agent's author.
+    /// Returns advice for a person, for error messages about calls that no callback can ask about. It replaces the default advice for the
+    /// agent's author.
     fn advice(&self) -> Option<&'static str> {
         None
     }
@@ -97,7 +103,7 @@ pub trait Callbacks: Send + Sync {
         false
     }
 
-    /// Asks a person a server's question.
+    /// Asks a person the question of a server.
     fn elicit(&self, question: &ElicitationQuestion) -> Option<Answer<ElicitationAnswer>> {
         let _ = question;
         None
@@ -108,13 +114,14 @@ pub trait Callbacks: Send + Sync {
         false
     }
 
-    /// Asks a model a server's question.
+    /// Asks a model the question of a server.
     fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {
         let _ = question;
         None
     }
 
-    /// Asks for the folders of the host that made the call, as URIs. A server is told those within the folders that the config lets it know.
+    /// Asks for the folders of the host that made the call, as URIs. A server learns those of them that are within the folders that the
+    /// config allows.
     fn roots(&self) -> Option<Answer<Vec<String>>> {
         None
     }
@@ -124,8 +131,8 @@ pub trait Callbacks: Send + Sync {
         false
     }
 
-    /// Shows a page at which a person grants access. Returns the URL to which the browser was redirected at the end, if the agent knows it. Returns
-    /// `None` if the browser runs on this machine; then the gateway's own listener receives the redirect.
+    /// Shows a page on which a person grants access. The answer is the URL of the final redirect, if the agent's program knows it. The
+    /// answer is `None` if the browser runs on this machine; then the gateway's own listener receives the redirect.
     fn authorize(&self, url: &str, question: &AuthorizationQuestion) -> Option<Answer<Option<String>>> {
         let _ = (url, question);
         None
@@ -147,36 +154,36 @@ pub trait Callbacks: Send + Sync {
         false
     }
 
-    /// Asks whether a server may run, or be used, exactly as the request shows it.
+    /// Asks whether a server may be started or used, exactly as the request shows.
     fn approve_server(&self, request: &ApprovalRequest) -> Option<Answer<bool>> {
         let _ = request;
         None
     }
 
-    /// Returns the value of `${input:id}` for the server that is started.
+    /// Returns the value of `${input:id}` for a server that is being started.
     fn input(&self, id: &str, description: &str, server: &str) -> Option<Answer<SecretString>> {
         let _ = (id, description, server);
         None
     }
 }
 
-/// Callbacks, the innermost first. Questions about a call (its approval, a server's forms and samplings) go to the caller. Questions about a
-/// connection (inputs, authorization) are asked once for all agents, of the operator.
+/// A list of callbacks, the innermost first. Questions about a call (its approval, a server's forms and sampling requests) go to the
+/// caller. Questions about a connection (inputs, authorization) are asked once for all agents, and go to the operator.
 #[derive(Clone, Default)]
 pub struct CallbackChain {
     caller: Vec<Arc<dyn Callbacks>>,
-    /// `None`: the caller is the operator.
+    /// The operator's callbacks. `None` if the caller is the operator.
     operator: Option<Vec<Arc<dyn Callbacks>>>,
 }
 
 impl CallbackChain {
-    /// Returns this chain with other callbacks before it.
+    /// Returns this chain with `inner` as its new innermost callbacks.
     #[must_use]
     pub fn within(&self, inner: Option<Arc<dyn Callbacks>>) -> Self {
         Self { caller: inner.into_iter().chain(self.caller.iter().cloned()).collect(), operator: self.operator.clone() }
     }
 
-    /// The chain of an agent of an operator who has this chain.
+    /// Returns the chain for an agent. This chain is the operator's.
     #[must_use]
     pub fn for_agent(&self, agent: Option<Arc<dyn Callbacks>>) -> Self {
         Self { caller: agent.into_iter().collect(), operator: Some(self.operators().to_vec()) }
@@ -243,27 +250,27 @@ impl CallbackChain {
     }
 }
 
-/// The number of the next scope. Scopes have numbers so that a question of one scope does not reach another.
+/// The number of the next scope. The numbers keep a question of one scope from reaching another scope.
 static SCOPES: AtomicU64 = AtomicU64::new(1);
 
-/// The scope of a call: its callbacks, its listener, and what people allowed and denied its run.
+/// The scope of a call: its callbacks, its listener, and the calls that a person allowed or denied for its run.
 pub(super) struct CallScope {
     pub(super) number: u64,
     /// The agent that makes the call.
     pub(super) identity: Arc<Identity>,
-    /// What the agent was granted when the run or call began.
+    /// The agent's grants when the run or call began.
     pub(super) granted: Arc<Granted>,
     pub(super) callbacks: CallbackChain,
     pub(super) run_id: Option<u64>,
-    /// The place in a trace of what the scope does.
+    /// The trace context of the scope's work.
     pub(super) trace: Option<TraceContext>,
-    /// The listener of the scope's events, instead of the gateway's.
+    /// The listener for the scope's events, which replaces the gateway's.
     pub(super) listener: Option<EventListener>,
-    /// Calls that people allowed for the rest of the run.
+    /// Calls that a person allowed for the rest of the run.
     pub(super) allowed_calls: AllowedCalls,
-    /// Servers and tools that are denied for the rest of the run, whatever the arguments are.
+    /// Server and tool pairs that are denied for the rest of the run, for any arguments.
     denied: Mutex<BTreeSet<(String, String)>>,
-    /// The maximum number of questions of a run, of all kinds. `None` for calls without a run.
+    /// The maximum number of questions of a run, of all kinds together. `None` for calls without a run.
     max_questions: Option<usize>,
     questions: AtomicUsize,
     asking: tokio::sync::Mutex<()>,
@@ -271,7 +278,8 @@ pub(super) struct CallScope {
 }
 
 impl CallScope {
-    /// `callbacks`: the agent's, or its sandbox's. `inner`: those of the call or run itself. `listener`: default the agent's.
+    /// Creates a scope. `callbacks` are those of the agent or of its sandbox. `inner` are those of the call or run itself. `listener`
+    /// defaults to the agent's.
     pub(super) fn new(
         identity: &Arc<Identity>,
         granted: Arc<Granted>,
@@ -302,7 +310,7 @@ impl CallScope {
         }
     }
 
-    /// Sets the place in a trace.
+    /// Sets the trace context.
     pub(super) fn with_trace(self, trace: Option<TraceContext>) -> Self {
         Self { trace, ..self }
     }
@@ -321,7 +329,7 @@ impl CallScope {
         }
     }
 
-    /// Adds a warning to the outcome, if it does not have that warning yet.
+    /// Adds a warning to the outcome, unless the outcome already has it.
     pub(super) fn warn(&self, warning: String) {
         let mut warnings = self.warnings.lock();
         if !warnings.contains(&warning) {
@@ -347,7 +355,7 @@ impl CallScope {
     }
 }
 
-/// Pauses a run's clock, if there is a run.
+/// Pauses the clock of a run, if there is a run.
 pub(super) fn pause(control: Option<&RunControl>) -> Option<Pause> {
     control.map(RunControl::pause)
 }
@@ -385,7 +393,14 @@ mod tests {
     #[test]
     fn the_innermost_that_can_answer_is_asked() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let question = ApprovalQuestion { server: "s".into(), tool: "t".into(), args: Map::new(), reason: "r".into(), run_id: None };
+        let question = ApprovalQuestion {
+            server: "s".into(),
+            tool: "t".into(),
+            method: "tools/call",
+            args: Map::new(),
+            reason: "r".into(),
+            run_id: None,
+        };
         let ask = |chain: &CallbackChain| chain.approve_call(&question).map(|answer| runtime.block_on(answer).unwrap());
         let gateway = CallbackChain::default().within(Some(Arc::new(Says(Decision::Deny))));
         let run = gateway.within(None).within(Some(Arc::new(Says(Decision::Once))));
@@ -401,7 +416,7 @@ mod tests {
         let agent = operator.for_agent(None);
         assert!(operator.can_elicit() && !agent.can_elicit());
         assert!(agent.within(Some(Arc::new(Operator))).can_elicit());
-        // A question about a connection does, and no other is asked.
+        // A question about a connection reaches the operator's callbacks, and no others.
         let input = |chain: &CallbackChain| chain.input("token", "", "s").map(|answer| runtime.block_on(answer).unwrap());
         assert_eq!(input(&agent).unwrap().expose_secret(), "of the operator");
         assert!(input(&CallbackChain::default().for_agent(Some(Arc::new(Operator)))).is_none());

@@ -1,7 +1,9 @@
-//! The caller of a request as a connection sees it: the callbacks of its run, its sandbox and the gateway, and the listener of its events.
+//! The caller of a request, in the form that a connection uses: the callbacks of its run, its sandbox and the gateway, and the listener for
+//! its events.
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value as Json;
 
 use super::callbacks::{AuthorizationQuestion, CallScope, ElicitationQuestion, IssuerQuestion, SamplingQuestion};
@@ -9,51 +11,58 @@ use super::core::Core;
 use super::events::{Event, Events};
 use super::form::shown_form;
 use crate::client::{
-    AuthorizationPrompt, Caller, Elicitation, ElicitationAnswer, IssuerPrompt, LogData, Notice, Question, Reply, Sampling,
+    AuthorizationPrompt, Caller, Elicitation, ElicitationAnswer, IssuerPrompt, LogData, Notice, Question, Reply, Sampling, SentRequest,
+    TraceFields,
 };
 use crate::error::ForeignText;
 use crate::redact::Redactor;
 use crate::sandbox::RunControl;
 use crate::telemetry::TraceContext;
 
-/// The maximum characters of a server's question that a person is shown.
+/// The maximum length in characters of a server's question when it is shown to a person.
 const MAX_MESSAGE_CHARS: usize = 4_000;
 
 pub(super) struct ScopeCaller {
     pub(super) scope: Arc<CallScope>,
     pub(super) events: Events,
-    /// The run, whose clock is paused while a person is asked.
+    /// The run. Its clock is paused while a person is asked.
     pub(super) control: Option<RunControl>,
-    /// The place in a trace that the server is told.
+    /// The trace context that is sent to the server.
     pub(super) trace: Option<TraceContext>,
+    /// How the last request was sent, for its span.
+    pub(super) sent: SentNote,
 }
+
+/// A note of how a request was sent.
+pub(super) type SentNote = Arc<Mutex<Option<SentRequest>>>;
 
 impl Core {
     /// Returns the caller of requests in a scope.
     pub(super) fn caller(&self, scope: &Arc<CallScope>, control: Option<&RunControl>) -> Arc<dyn Caller> {
-        self.traced_caller(scope, control, scope.trace)
+        self.traced_caller(scope, control, scope.trace.clone(), SentNote::default())
     }
 
-    /// Returns the caller of one request in a scope, which has a place of its own in a trace.
+    /// Returns the caller of one request in a scope. The request has its own trace context.
     pub(super) fn traced_caller(
         &self,
         scope: &Arc<CallScope>,
         control: Option<&RunControl>,
         trace: Option<TraceContext>,
+        sent: SentNote,
     ) -> Arc<dyn Caller> {
-        Arc::new(ScopeCaller { scope: Arc::clone(scope), events: self.events.clone(), control: control.cloned(), trace })
+        Arc::new(ScopeCaller { scope: Arc::clone(scope), events: self.events.clone(), control: control.cloned(), trace, sent })
     }
 }
 
 impl ScopeCaller {
-    /// Counts a server's question, if it can be asked. Returns `None` if the run has reached its maximum.
+    /// Counts a server's question, if the scope can ask it. Returns `None` if the run has reached the maximum.
     fn may_ask(&self, server: &str, can_ask: bool) -> Option<()> {
         let counted = if can_ask { self.scope.count_question() } else { Ok(()) };
         counted.map_err(|reason| self.scope.warn(format!("a question of server \"{server}\" was declined: {reason}"))).ok()
     }
 
-    /// Makes a question readable for a person. A URL is not changed, because it is opened and not read. Fails for a form that a person would see
-    /// otherwise than it is answered.
+    /// Makes a question readable for a person. A URL is not changed, because it is opened and not read. Returns an error if a form could
+    /// not be shown exactly as it is answered.
     fn readable(&self, mut elicitation: Elicitation) -> Result<Elicitation, String> {
         let redactor = &self.events.redactor;
         let clean = |text: &str| redactor.readable_question(text, MAX_MESSAGE_CHARS);
@@ -67,7 +76,7 @@ impl ScopeCaller {
         Ok(elicitation)
     }
 
-    /// Tells that a question was cancelled because it could not be shown.
+    /// Sends an event that a question was cancelled because it could not be shown.
     fn tell_cancelled(&self, server: &str, reason: &str) {
         let event = Event::ElicitationCancelled { server: server.to_owned(), reason: format!("its form cannot be shown: {reason}") };
         self.events.send(&event);
@@ -127,8 +136,13 @@ impl Caller for ScopeCaller {
         self.scope.callbacks.confirm_issuer(&IssuerQuestion { server, issuer, client_id, credential })
     }
 
-    fn traceparent(&self) -> Option<String> {
-        self.trace.map(|trace| trace.to_string())
+    fn trace(&self) -> Option<TraceFields> {
+        let trace = self.trace.as_ref()?;
+        Some(TraceFields { traceparent: trace.to_string(), tracestate: trace.state().map(str::to_owned) })
+    }
+
+    fn sent(&self, request: SentRequest) {
+        *self.sent.lock() = Some(request);
     }
 
     fn notice(&self, server: &str, tool: &str, notice: &Notice) {

@@ -1,5 +1,5 @@
-//! Views of the servers' tools: declarations, descriptions, search, a part of a system prompt. They show approved and enabled servers from their
-//! approved manifests, and start no server.
+//! Views of the servers' tools: declarations, descriptions, search, and a part of a system prompt. They show the approved manifests of
+//! approved and enabled servers, and start no server.
 
 use serde::Serialize;
 
@@ -12,17 +12,19 @@ use super::granted::granted_name;
 use super::sandbox::Sandbox;
 use super::server_details::ServerDetails;
 use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
-use crate::catalog::{AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording};
+use crate::catalog::{
+    AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording, estimate_tokens,
+};
 use crate::error::{Error, Result};
 use crate::registry::ServerStatus;
 use crate::sandbox::{GuestModule, Importable, ParseOwner, Problem, StillWanted};
 use crate::text::{sanitise_line, sanitise_text};
 use crate::trust::ApprovalStatus;
 
-/// The default size limit, in tokens, of the text about the servers in a system prompt.
+/// The default limit, in tokens, for the text about the servers in a system prompt.
 pub const DEFAULT_BUDGET_TOKENS: usize = 2_000;
 
-/// A server's status, its settings and, if it is approved, its offer.
+/// A server's status, its settings, and its offer if the server is approved.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerInfo {
@@ -30,7 +32,7 @@ pub struct ServerInfo {
     pub status: ServerStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offer: Option<ServerOffer>,
-    /// `None` for a model, and for an entry with an error.
+    /// The server's settings. `None` for a model, and for an entry with an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Box<ServerDetails>>,
 }
@@ -40,13 +42,13 @@ pub struct ServerInfo {
 pub struct CodeReport {
     /// True if no problem was found.
     pub ok: bool,
-    /// False if the code is nested too deeply or its parser takes too long. Such code was not checked.
+    /// False if the code was not checked, because it is nested too deeply or its parser took too long.
     pub looked: bool,
     pub problems: Vec<Problem>,
 }
 
 impl Core {
-    /// Returns the style of declarations: how texts are shortened for models, and in which form failures appear.
+    /// Returns the style of declarations: how texts are shortened for models, and how failed calls are declared.
     pub(super) fn declaration_style(&self, errors: ToolErrors) -> DeclarationStyle {
         let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: self.limits.max_description_chars };
         let failures = match errors {
@@ -56,7 +58,7 @@ impl Core {
         DeclarationStyle { wording, failures }
     }
 
-    /// Returns the catalogue of what an agent sees.
+    /// Returns the catalogue of the modules that an agent sees.
     fn catalog(
         &self,
         agent: &Identity,
@@ -96,7 +98,7 @@ impl Core {
         let viewer = Viewer { id: identity.id, granted: &granted };
         let servers = self.visible_servers(&viewer, attached).map_err(|error| self.redacted(error))?;
         let modules: Vec<_> = guest_modules(&servers).iter().chain(agent).map(Importable::from).collect();
-        // Counts the check as a run of the plugin's period, so that switching the plugin off ends it.
+        // The check counts as a run, so that it ends when the plugin is switched off.
         let period = self.check_plugin_on()?;
         let _run = period.runs.token();
         let is_wanted = || wanted() && !period.ended.is_cancelled() && !identity.closed.is_cancelled();
@@ -135,7 +137,7 @@ impl Agent {
         self.list_modules_by(ApprovalRead::Fresh)
     }
 
-    /// Lists the modules. `approval_read` selects the approvals on disk, or those that were read last.
+    /// Lists the modules. `approval_read` selects the approvals on disk or those in the cache.
     ///
     /// # Errors
     /// The errors of [`Agent::list_modules`].
@@ -153,7 +155,7 @@ impl Agent {
         self.catalog(errors)?.module_info(name).map_err(|error| self.core.redacted(error))
     }
 
-    /// Returns a tool by its raw name or its identifier.
+    /// Returns a tool, by the name that the server gives it or by its identifier in code.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`, and the errors of [`Agent::declarations`].
@@ -168,7 +170,7 @@ impl Agent {
         Ok(ToolInfo { direct_names, ..info })
     }
 
-    /// Returns a server's status and, if it is approved, its offer: what a model may read of it.
+    /// Returns a server's status and, if the server is approved, its offer: the information about it that a model may read.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
@@ -198,7 +200,7 @@ impl Agent {
         Ok(ServerInfo { status, offer, details: None })
     }
 
-    /// Returns the tools that match a query best, the best first.
+    /// Returns the tools that match a query best, the best match first.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` for a query without a word; `ERR_UNKNOWN_SERVER`; and the errors of [`Agent::list_modules`].
@@ -210,61 +212,84 @@ impl Agent {
     /// Returns a part of a system prompt that describes the modules to a model, within a budget of tokens.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` where the budget is too small for anything; and the errors of [`Agent::list_modules`].
+    /// `ERR_INVALID_OPTION` if the budget is too small for any text; and the errors of [`Agent::list_modules`].
     pub fn system_message(&self, budget_tokens: Option<usize>, errors: ToolErrors) -> Result<String> {
         self.system_message_by(budget_tokens, errors, ApprovalRead::Fresh)
     }
 
-    /// Returns the part of a system prompt. `approval_read` selects the approvals on disk, or those that were read last.
+    /// Returns the part of a system prompt. `approval_read` selects the approvals on disk or those in the cache.
     ///
     /// # Errors
     /// The errors of [`Agent::system_message`].
     pub fn system_message_by(&self, budget_tokens: Option<usize>, errors: ToolErrors, approval_read: ApprovalRead) -> Result<String> {
         let catalog = self.catalog_by(errors, approval_read);
         self.core.refresh_if_cached(approval_read);
-        catalog?.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(error))
+        let hosts = self.core.hosts_of_runs(&self.identity);
+        with_hosts(&hosts, budget_tokens, |budget| catalog?.system_message(budget)).map_err(|error| self.core.redacted(error))
     }
 
-    /// Checks code without running it, with the modules of the servers.
+    /// Checks code against the modules of the servers, without running it.
     ///
     /// # Errors
     /// The errors of [`Agent::list_modules`], and `ERR_CODE_TOO_LARGE`.
     pub fn check(&self, code: &str) -> Result<CodeReport> {
-        self.check_while(&self.identity.parse_owner, code, &|| true)
+        self.check_while(&self.identity.code_owner.parse, code, &|| true)
     }
 
-    /// Checks code within an owner's share of the parser's capacity. The check ends as soon as `wanted` returns false.
+    /// Checks code within the parser share of `owner`. The check ends as soon as `wanted` returns false.
     pub(crate) fn check_while(&self, owner: &ParseOwner, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
         self.core.check(&self.identity, &AttachedServers::default(), owner, code, &[], wanted)
     }
 }
 
-/// The same views as the agent's, with the agent's own modules.
+/// Adds a sentence about the hosts that code may fetch from. It is part of the budget.
+fn with_hosts(hosts: &[String], budget_tokens: Option<usize>, message: impl FnOnce(usize) -> Result<String>) -> Result<String> {
+    let budget = budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS);
+    if hosts.is_empty() {
+        return message(budget);
+    }
+    let sentence = format!("Code has `fetch`, for these hosts alone: {}.\n", hosts.join(", "));
+    let message = message(budget.saturating_sub(estimate_tokens(&sentence)))?;
+    let gap = if message.is_empty() { "" } else { "\n" };
+    Ok(format!("{message}{gap}{sentence}"))
+}
+
+/// The same views as those of [`Agent`]. They also show the agent's own modules.
 impl Sandbox {
+    /// Returns the same as [`Agent::declarations`], with the agent's own modules.
+    ///
     /// # Errors
     /// The errors of [`Agent::declarations`].
     pub fn declarations(&self, name: Option<&str>, errors: Option<ToolErrors>) -> Result<String> {
         self.catalog(errors)?.declarations(name).map_err(|error| self.core.redacted(error))
     }
 
+    /// Returns the same as [`Agent::list_modules`], with the agent's own modules.
+    ///
     /// # Errors
     /// The errors of [`Agent::list_modules`].
     pub fn list_modules(&self) -> Result<Vec<ModuleSummary>> {
         Ok(self.catalog(None)?.list_modules())
     }
 
+    /// Returns the same as [`Agent::module_info`]. The module can also be one of the agent's own.
+    ///
     /// # Errors
     /// The errors of [`Agent::module_info`].
     pub fn module_info(&self, name: &str, errors: Option<ToolErrors>) -> Result<ModuleInfo> {
         self.catalog(errors)?.module_info(name).map_err(|error| self.core.redacted(error))
     }
 
+    /// Returns the same as [`Agent::system_message`], with the agent's own modules.
+    ///
     /// # Errors
     /// The errors of [`Agent::system_message`].
     pub fn system_message(&self, budget_tokens: Option<usize>, errors: Option<ToolErrors>) -> Result<String> {
         self.system_message_by(budget_tokens, errors, ApprovalRead::Fresh)
     }
 
+    /// Returns the same as [`Agent::system_message_by`], with the agent's own modules.
+    ///
     /// # Errors
     /// The errors of [`Agent::system_message`].
     pub fn system_message_by(
@@ -275,14 +300,17 @@ impl Sandbox {
     ) -> Result<String> {
         let catalog = self.catalog_by(errors, approval_read);
         self.core.refresh_if_cached(approval_read);
-        // The error of the catalog names the gateway's method, so it is replaced by the sandbox's.
+        // The error of the catalogue names the gateway's method, so that name is replaced by the sandbox's method.
         let ours = |error: Error| match error {
             Error::InvalidOption { problem, .. } => Error::InvalidOption { method: "Sandbox.systemMessage", problem },
             other => other,
         };
-        catalog?.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(ours(error)))
+        let hosts = self.core.hosts_of_runs(&self.identity);
+        with_hosts(&hosts, budget_tokens, |budget| catalog?.system_message(budget)).map_err(|error| self.core.redacted(ours(error)))
     }
 
+    /// Checks code against the modules of the servers and the agent's own, without running it.
+    ///
     /// # Errors
     /// The errors of [`Agent::check`].
     pub fn check(&self, code: &str) -> Result<CodeReport> {
@@ -293,7 +321,7 @@ impl Sandbox {
     pub(crate) fn check_while(&self, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
         let modules = agent_guest_modules(&self.modules());
         let attached = self.attached(ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?;
-        let report = self.core.check(&self.identity, &attached, &self.parse_owner, code, &modules, &|| wanted() && !self.is_closed());
+        let report = self.core.check(&self.identity, &attached, &self.code_owner.parse, code, &modules, &|| wanted() && !self.is_closed());
         if self.is_closed() { Err(Error::Closed { what: "sandbox" }) } else { report }
     }
 
@@ -306,7 +334,7 @@ impl Sandbox {
         self.core.catalog(&self.identity, &attached, self.module_infos(), errors.unwrap_or(self.tool_errors), approval_read)
     }
 
-    /// Does the same as [`Agent::search_tools`], with the servers of the sandbox's task.
+    /// Does the same as [`Agent::search_tools`], and also finds tools of the servers that the sandbox's task attaches.
     ///
     /// # Errors
     /// The errors of [`Agent::search_tools`].

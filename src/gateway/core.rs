@@ -1,4 +1,4 @@
-//! The state that a gateway and its sandboxes share.
+//! The state that a gateway shares with its agents and sandboxes.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,6 +15,7 @@ use super::callbacks::{CallScope, CallbackChain};
 use super::checks::CheckDefaults;
 use super::config_source::ConfigSource;
 use super::events::Events;
+use super::fetch::FetchState;
 use super::granted::{GrantState, Granted};
 use super::inputs::Answers;
 use super::observer::session;
@@ -37,37 +38,38 @@ use crate::store::audit::Audit;
 use crate::telemetry::Telemetry;
 use crate::trust::{ApprovalStore, Executables};
 
-/// The values for the inputs of one server, by id.
+/// The values of one server's inputs, by input id.
 pub(super) type Inputs = BTreeMap<String, SecretString>;
 
 /// The shared state of one gateway.
 pub(super) struct Core {
     pub(super) registry: Registry,
-    /// The source of the config, which each reload reads again.
+    /// The source of the config. Each reload reads it again.
     pub(super) source: ConfigSource,
-    /// Locked while the config is read again, so that a config that was read earlier never replaces a later one.
+    /// Locked during a reload of the config, so that an older config never replaces a newer one.
     pub(super) reloading: tokio::sync::Mutex<()>,
-    /// The database of everything that is remembered about decisions.
+    /// The database of all decisions that must be remembered.
     pub(super) store: Arc<Store>,
-    /// What has happened: `core.audit.record(…)`.
+    /// The record of events: `core.audit.record(…)`.
     pub(super) audit: Audit,
     pub(super) telemetry: Telemetry,
     pub(super) trust: TrustState,
     pub(super) added: AddedServers,
     pub(super) grants: GrantState,
+    pub(super) fetch: FetchState,
     pub(super) connections: Connections,
     pub(super) requests: RequestState,
     pub(super) people: People,
-    /// Agents besides the operator's own.
+    /// The open agents, without the operator's own.
     pub(super) agents: Agents,
-    /// Servers that the operator's own runs and calls have used, so that they stay connected where no agent has them any more.
+    /// Servers that the operator's own runs and calls have used. They stay connected even if no agent has them any more.
     pub(super) used_by_operator: Mutex<BTreeSet<String>>,
     pub(super) sandboxes: Sandboxes,
     pub(super) runs: RunDefaults,
     pub(super) limits: Arc<Limits>,
     pub(super) surroundings: Surroundings,
     pub(super) closed: CancellationToken,
-    /// Work of others that ends with the gateway, and for which its end waits.
+    /// Work outside of the gateway that must end with it. `close` waits for it.
     pub(super) attached: TaskTracker,
     pub(super) plugin_switch: PluginSwitch,
     pub(super) redactor: Arc<Redactor>,
@@ -75,40 +77,40 @@ pub(super) struct Core {
     pub(super) server_facts: ServerFactsStore,
     pub(super) tokens: TokenStore,
     pub(super) providers: Providers,
-    /// This core, for work that must not keep the gateway alive.
+    /// A weak reference to this core, for work that must not keep the gateway alive.
     pub(super) weak: Weak<Core>,
 }
 
-/// The approvals, and the state that approvals are compared with.
+/// The approvals, and the state with which approvals are compared.
 pub(super) struct TrustState {
     pub(super) approvals: ApprovalStore,
     pub(super) approval_cache: ApprovalCache,
     pub(super) executables: Arc<Executables>,
-    /// Manifests that a person was shown and has not approved yet, by server. Each has the digest of the command under which it was read.
+    /// Manifests that a person has seen but not yet approved, by server. Each has the digest of the command with which it was read.
     pub(super) shown: Mutex<HashMap<String, (String, Arc<Manifest>)>>,
 }
 
-/// Requests that are under way, the lasting subscriptions, and the servers of tasks.
+/// The pending requests, the subscriptions, and the servers that tasks have added.
 #[derive(Default)]
 pub(super) struct RequestState {
     pub(super) slots: CallSlots,
     pub(super) subscriptions: Subscriptions,
-    /// The servers that tasks have brought.
+    /// The servers that tasks have added.
     pub(super) tasks: BroughtServers,
 }
 
-/// The callbacks through which this gateway asks people, and their answers.
+/// The callbacks with which this gateway asks people, and their answers.
 pub(super) struct People {
     pub(super) callbacks: CallbackChain,
     /// The operator's own agent.
     pub(super) operator: Arc<Identity>,
-    /// The scope of what no call asks for: tests of a connection, questions of a server outside of any call.
+    /// The scope for work that belongs to no call, such as connection tests and questions of a server outside of calls.
     pub(super) session: Arc<CallScope>,
-    /// Answers for `${input:…}`. The lock is held while a person answers, so that nobody is asked for an input twice.
+    /// Answers for `${input:…}`. Locked while a person answers, so that nobody is asked for the same input twice.
     pub(super) inputs: tokio::sync::Mutex<Answers>,
 }
 
-/// Defaults for sandboxes and runs, and helpers that they share.
+/// Defaults for runs, and the checks that runs share.
 pub(super) struct RunDefaults {
     pub(super) checks: CheckDefaults,
     pub(super) max_result_tokens: Option<usize>,
@@ -129,7 +131,7 @@ impl Core {
         self.registry.server(name).map_err(|error| self.redacted(error))
     }
 
-    /// Fails if the gateway is closed.
+    /// Returns an error if the gateway is closed.
     pub(super) fn check_open(&self) -> Result<()> {
         if self.closed.is_cancelled() { Err(Error::Closed { what: "gateway" }) } else { Ok(()) }
     }

@@ -1,9 +1,10 @@
-//! Ends everything that is live for a server: pending requests, permissions for more calls, subscriptions and its process.
+//! Ends everything that is active for a server: pending requests, call permissions, subscriptions and its process.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -14,11 +15,12 @@ use crate::blocking::blocking;
 use crate::error::{Error, Result};
 use crate::trust::ApprovalStatus;
 
-/// The time for which the end of a gateway waits until the audit is written.
+/// The maximum time that `close` waits until the audit is written.
 const AUDIT_ENDING: Duration = Duration::from_secs(2);
-/// The time for which it waits until the last spans are exported.
+/// The maximum time that `close` waits until the last spans are exported.
 const TELEMETRY_ENDING: Duration = Duration::from_secs(1);
-/// The same for the audit where the JavaScript environment is torn down, which blocks the end of the process.
+/// The maximum time that `kill` waits until the audit is written. It is short, because it delays the end of the process when the JavaScript
+/// environment is torn down.
 const AUDIT_KILLING: Duration = Duration::from_millis(500);
 
 /// The reason why a server is ended.
@@ -28,7 +30,7 @@ pub(super) enum EndReason {
     Retired,
     /// Another process revoked the approval, or the approval has expired.
     ApprovalLost,
-    /// A person has disabled it.
+    /// A person has disabled it, or the server of which it is a variant. The registry has noted that before.
     Disabled,
     /// The server's entry in the config changed. Its subscriptions are kept, and are renewed if they are still approved.
     Reconfigured,
@@ -37,13 +39,13 @@ pub(super) enum EndReason {
 }
 
 impl Core {
-    /// Ends what is live for a server. When this function returns, everything but the process has ended; the returned future waits for the process.
+    /// Ends everything that is active for a server. When this function returns, all of it except the process has ended; the returned future
+    /// waits for the process.
     pub(super) fn end(&self, name: &str, why: EndReason) -> impl Future<Output = ()> {
         match why {
             EndReason::Retired => self.registry.retire(name),
-            // Requests under way end with the connection and then check the approval themselves.
-            EndReason::ApprovalLost => {}
-            EndReason::Disabled => self.registry.disable(name),
+            // Pending requests end with the connection. Then they check the approval themselves.
+            EndReason::ApprovalLost | EndReason::Disabled => {}
             EndReason::Reconfigured | EndReason::SwitchedOff => self.registry.interrupt(name),
         }
         self.forget_allowed_calls(name);
@@ -53,13 +55,21 @@ impl Core {
         self.connections.close(name)
     }
 
-    /// Takes back what persons have allowed agents for the session.
+    /// Disables a server for a person, with the variants about which no person has decided. Returns when their processes have ended.
+    pub(super) async fn disable(&self, name: &str) {
+        let hidden = self.registry.disable(name);
+        let ended: Vec<_> = hidden.iter().map(|name| self.end(name, EndReason::Disabled)).collect();
+        futures::future::join_all(ended).await;
+    }
+
+    /// Removes the session permissions of all agents for calls of a server.
     pub(super) fn forget_allowed_calls(&self, name: &str) {
         self.people.operator.allowed_calls.forget(name);
         self.agents.forget_allowed_calls(name);
     }
 
-    /// Ends what is live of a server for one agent, whose model has disabled it. The process ends with the last agent that sees the server.
+    /// Ends everything that is active for a server and one agent, because the agent's model has disabled the server. The process is ended
+    /// if the server is not enabled for any other agent.
     pub(super) async fn end_for(self: &Arc<Self>, name: &str, identity: &Identity) {
         self.registry.disable_for(name, identity.id);
         identity.allowed_calls.forget(name);
@@ -69,7 +79,7 @@ impl Core {
         }
     }
 
-    /// Ends what is live for a server whose approval has expired or was revoked by another process.
+    /// Ends everything that is active for a server, if its approval has expired or another process has revoked it.
     pub(super) async fn end_if_unapproved(&self, name: &str) {
         if self.is_unapproved(name) {
             self.end(name, EndReason::ApprovalLost).await;
@@ -83,16 +93,16 @@ impl Core {
     }
 }
 
-/// The bond of other work to a gateway.
+/// A link between a gateway and other work that must end with it.
 pub(crate) struct Attached {
     /// Cancelled when the gateway closes. The work must end soon after.
     pub(crate) closed: CancellationToken,
-    /// The end of the gateway waits until this is dropped.
+    /// The gateway's `close` waits until this value is dropped.
     pub(crate) until_dropped: TaskTrackerToken,
 }
 
 impl Core {
-    /// Waits for the work of others that ends with the gateway.
+    /// Waits for the attached work to end.
     pub(super) async fn end_attached(&self) {
         self.attached.close();
         self.attached.wait().await;
@@ -100,7 +110,7 @@ impl Core {
 }
 
 impl Gateway {
-    /// Attaches work of others that ends with the gateway.
+    /// Attaches other work, which must end with the gateway.
     ///
     /// # Errors
     /// `ERR_CLOSED`.
@@ -110,18 +120,23 @@ impl Gateway {
         Ok(Attached { closed: self.core.closed.clone(), until_dropped })
     }
 
-    /// Redacts an error of other work for this gateway.
+    /// Redacts an error of attached work.
     pub(crate) fn redacted(&self, error: Error) -> Error {
         self.core.redacted(error)
     }
 
-    /// Begins to close: new requests are refused, and pending requests end.
+    /// Registers a secret of attached work for redaction.
+    pub(crate) fn keep_secret(&self, secret: &SecretString) {
+        self.core.redactor.add([secret]);
+    }
+
+    /// Starts to close the gateway: new requests are refused, and pending requests end.
     pub fn begin_close(&self) {
         self.core.closed.cancel();
         self.core.sandboxes.close();
     }
 
-    /// Closes the gateway: ends its runs, calls, connections and processes, and writes what is left of the audit.
+    /// Closes the gateway: ends its runs, calls, connections and processes, and writes the rest of the audit.
     pub async fn close(&self) {
         self.begin_close();
         self.core.end_attached().await;
@@ -132,7 +147,7 @@ impl Gateway {
         let core = Arc::clone(&self.core);
         let closed = blocking(move || {
             core.audit.close(AUDIT_ENDING);
-            // The last connection merges the journal into the database, which takes a moment.
+            // Closing the last connection to the database merges the journal into it, which takes noticeable time.
             core.store.close();
             Ok(())
         });
@@ -141,12 +156,14 @@ impl Gateway {
         }
     }
 
-    /// Releases resources that the last run still used. Must be called when nothing of the gateway runs any more.
+    /// Releases the resources that the last run still used. Must be called when no work of the gateway is running.
     pub fn release(&self) {
         self.core.sandboxes.end();
+        self.core.fetch.fetcher().end();
     }
 
-    /// Sends SIGKILL to every server without waiting. It is used when the JavaScript environment is torn down. Only the audit may take a moment.
+    /// Sends SIGKILL to every server without waiting for its end. Used when the JavaScript environment is torn down. Only writing the audit
+    /// can take a short time.
     pub fn kill(&self) {
         self.begin_close();
         self.core.connections.kill_all();

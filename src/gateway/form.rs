@@ -1,5 +1,5 @@
-//! Prepares a server's form for a person. The form that a person sees is the form that is answered: names, choices and defaults are shown unchanged, and a
-//! form in which one of them cannot be shown unchanged is not shown.
+//! Prepares a server's form for a person. The person sees exactly the form that is answered: names, choices and defaults are shown
+//! unchanged. If one of them cannot be shown unchanged, the form is not shown.
 
 use serde_json::{Map, Value as Json};
 
@@ -9,14 +9,15 @@ use crate::text::{has_invisible, is_unseen};
 
 /// Maximum length of a name in a message.
 const MAX_NAME_CHARS: usize = 80;
-/// Keywords whose values are sent to the server, or decide about an answer.
+/// Schema keywords whose values are sent to the server, or decide whether an answer is valid.
 const EXACT: [&str; 6] = ["enum", "const", "default", "required", "type", "format"];
 
-/// Returns the form's schema for a person, with readable titles and descriptions of at most `max_chars`.
+/// Returns the form's schema for a person. Titles and descriptions are made readable, and have at most `max_chars` characters.
 ///
 /// # Errors
-/// The reason why a name, a choice or a default cannot be shown unchanged: it has a secret of a config, or characters that nobody sees. Without
-/// them, a person would agree to something else than is sent. The same is true of an integer that JavaScript cannot hold, in a bound too.
+/// The reason why a name, a choice or a default cannot be shown unchanged: it contains a secret of a config, or invisible characters.
+/// Otherwise a person would agree to something that differs from what is sent. An integer that JavaScript cannot represent exactly is an
+/// error too, even in a bound.
 pub(super) fn shown_form(redactor: &Redactor, schema: &Json, max_chars: usize) -> Result<Json, String> {
     if inexact_integer(schema).is_some() {
         return Err("the form has an integer that JavaScript shows with other digits".to_owned());
@@ -52,7 +53,7 @@ impl Shown<'_> {
             .collect()
     }
 
-    /// Returns the schema of a field, of the items of a list, or of a choice.
+    /// Returns the shown schema of a field, of the items of a list, or of a choice.
     fn schema(&self, schema: &Json, field: &str) -> Result<Json, String> {
         match schema {
             Json::Object(keywords) => {
@@ -76,7 +77,7 @@ impl Shown<'_> {
         self.exact_text(name, "the form").map(|()| (name.to_owned(), value))
     }
 
-    /// Checks that a value is shown as it is.
+    /// Checks that a value can be shown unchanged.
     fn exact(&self, json: &Json, field: &str) -> Result<(), String> {
         match json {
             Json::String(text) => self.exact_text(text, field),
@@ -91,7 +92,7 @@ impl Shown<'_> {
 
     fn exact_text(&self, text: &str, field: &str) -> Result<(), String> {
         if has_unseen(text) {
-            return Err(format!("{field} has a name, a choice or a default with characters that nobody sees"));
+            return Err(format!("{field} has a name, a choice or a default with invisible characters"));
         }
         if self.redactor.without_secrets(text) != text {
             return Err(format!("{field} has a name, a choice or a default with a secret of the config"));
@@ -102,7 +103,7 @@ impl Shown<'_> {
     fn readable(&self, json: &Json) -> Json {
         match json {
             Json::String(text) => Json::String(self.redactor.readable_question(text, self.max_chars)),
-            // A number is shown like a text, if it is a secret.
+            // A number that is a secret is redacted like a text.
             Json::Number(number) if self.redactor.without_secrets(&number.to_string()) != number.to_string() => {
                 Json::String(self.redactor.readable_question(&number.to_string(), self.max_chars))
             }
@@ -111,7 +112,8 @@ impl Shown<'_> {
     }
 }
 
-/// Returns whether a text has control characters or invisible characters. Line breaks, tabs, and characters that an emoji or a script needs are none.
+/// Returns whether a text has control characters or invisible characters. Line breaks, tabs, and characters that an emoji or a script needs
+/// do not count.
 fn has_unseen(text: &str) -> bool {
     let is_blank = |character: char| matches!(character, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{2800}');
     let has_lone_return = text.replace("\r\n", "\n").contains('\r');

@@ -1,8 +1,10 @@
-//! Records about grants for the audit: who may call what, as the config says it, and what has changed in it. Pure functions of the settings.
+//! Audit records about grants: which agent may call what according to the config, and what changed between two configs. All functions are
+//! pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::{DefaultGrant, GrantSettings, Pattern};
+use crate::fetch::AllowedHosts;
 use crate::store::audit::{AuditParty, GrantChange, GrantRecord};
 
 /// Returns all grants of a config.
@@ -10,7 +12,7 @@ pub(super) fn listing(settings: &GrantSettings) -> Vec<GrantRecord> {
     changes(&GrantSettings::default(), settings)
 }
 
-/// Returns the differences between the grants of two configs: toolboxes and profiles first, then agents, then the default.
+/// Returns the differences between the grants of two configs. The order is: toolboxes and profiles, agents, default grant.
 pub(super) fn changes(before: &GrantSettings, now: &GrantSettings) -> Vec<GrantRecord> {
     let (old, new) = (named_sets(before), named_sets(now));
     let mut records: Vec<_> = names(&old, &new).filter_map(|name| set_change(name, old.get(name), new.get(name))).collect();
@@ -28,14 +30,14 @@ pub(super) fn changes(before: &GrantSettings, now: &GrantSettings) -> Vec<GrantR
     records
 }
 
-/// A toolbox or a profile: what the record shows, and all that decides.
+/// A toolbox or a profile: the patterns that a record shows, and a text with the other settings that affect its grants.
 #[derive(PartialEq)]
 struct NamedSet {
     patterns: Vec<String>,
     decides: String,
 }
 
-/// Returns the toolboxes, and the profiles under `profile:` and their name. No toolbox has such a name.
+/// Returns the toolboxes by name, and the profiles as `profile:` and their name. No toolbox can have such a name.
 fn named_sets(settings: &GrantSettings) -> BTreeMap<String, NamedSet> {
     let texts = |patterns: &[Pattern]| patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect();
     let toolboxes = settings.toolboxes.iter();
@@ -52,12 +54,13 @@ fn profile_name(name: &str) -> String {
     format!("profile:{name}")
 }
 
-/// Returns the toolboxes and profiles of each agent, in their order. Agents are absent about which the config says nothing.
+/// Returns the toolboxes, profiles and hosts of each agent, in their order. Leaves out agents for which the config sets none.
 fn lists_of_agents(settings: &GrantSettings) -> BTreeMap<String, Vec<String>> {
-    let said = settings.agents.iter().filter(|(_, agent)| agent.toolboxes.is_some() || agent.profiles.is_some());
+    let said = settings.agents.iter().filter(|(_, agent)| agent.toolboxes.is_some() || agent.profiles.is_some() || agent.fetch.is_some());
     let lists = said.map(|(name, agent)| {
         let profiles = agent.profiles.iter().flatten().map(|profile| profile_name(profile));
-        (name.clone(), agent.toolboxes.iter().flatten().cloned().chain(profiles).collect())
+        let hosts = agent.fetch.iter().flat_map(AllowedHosts::texts).map(|host| format!("fetch:{host}"));
+        (name.clone(), agent.toolboxes.iter().flatten().cloned().chain(profiles).chain(hosts).collect())
     });
     lists.collect()
 }
@@ -77,7 +80,8 @@ fn set_change(name: &str, old: Option<&NamedSet>, new: Option<&NamedSet>) -> Opt
     Some(GrantRecord { agent: None, subject: Some(name.to_owned()), patterns, change, by: AuditParty::Config })
 }
 
-/// Returns what was taken from an agent, and then all that it has, as the order of its toolboxes decides too.
+/// Returns the records of what was taken from an agent, and then of everything that it has now. All of it is listed because the order of
+/// toolboxes matters too.
 fn agent_changes(agent: &str, old: Option<&Vec<String>>, new: Option<&Vec<String>>, sets: &BTreeMap<String, NamedSet>) -> Vec<GrantRecord> {
     if old == new {
         return Vec::new();
@@ -93,7 +97,7 @@ fn agent_changes(agent: &str, old: Option<&Vec<String>>, new: Option<&Vec<String
     let mut records: Vec<_> = old.into_iter().flatten().filter(is_gone).map(|name| record(Some(name), GrantChange::Ungranted)).collect();
     records.extend(new.into_iter().flatten().map(|name| record(Some(name), GrantChange::Granted)));
     match new {
-        // An empty list grants nothing, and is another thing than no list.
+        // An empty list grants nothing. This differs from having no list.
         Some(new) if new.is_empty() => records.push(record(None, GrantChange::Granted)),
         None if records.is_empty() => records.push(record(None, GrantChange::Ungranted)),
         _ => {}
@@ -148,6 +152,8 @@ mod tests {
         assert_eq!(told(FIRST, &narrower), ["changed profile:p [a/*]"]);
         let order = FIRST.replace(r#"["r", "w"]"#, r#"["w", "r"]"#);
         assert_eq!(told(FIRST, &order), ["one granted w [a/w !a/x]", "one granted r [a/*]"]);
+        let hosts = r#"{ "agents": { "a": { "toolboxes": [], "fetch": { "hosts": ["x.example"] } } } }"#;
+        assert_eq!(told("{}", hosts), ["a granted fetch:x.example"]);
         let empty = |agent: &str| format!(r#"{{ "agents": {{ "a": {agent} }} }}"#);
         assert_eq!(told("{}", &empty(r#"{ "toolboxes": [] }"#)), ["a granted"]);
         assert_eq!(told(&empty(r#"{ "toolboxes": [] }"#), &empty("{}")), ["a ungranted"]);

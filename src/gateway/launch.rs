@@ -25,7 +25,8 @@ use crate::sandbox::RunControl;
 use crate::trust::{Approval, Subject, locate_program};
 
 impl Core {
-    /// Prepares the launch of a server whose command is approved. Asks for inputs. Reports a changed program, or refuses it if it is pinned.
+    /// Prepares the launch of a server whose command is approved. Asks for inputs. If the program has changed, sends an event, or refuses
+    /// the launch if the program is pinned.
     pub(super) async fn launch(
         &self,
         server: &Arc<ServerDefinition>,
@@ -33,8 +34,11 @@ impl Core {
         control: Option<&RunControl>,
     ) -> Result<Launch> {
         self.check_approved(server, &read_env_file)?;
+        if let Transport::Generated(tools) = &server.transport {
+            return self.launch_generated(server, tools, self.caller(scope, control));
+        }
         let inputs = self.ask_inputs(server, &scope.callbacks, control).await?;
-        // Another process may have revoked the approval while a person typed.
+        // Another process may have revoked the approval while a person typed an answer.
         let (subject, command) = self.approved_command(server, &inputs, &read_env_file)?;
         if let Some(remote) = resolve_http(server, &self.surroundings, &inputs)? {
             return self.launch_http(server, remote, self.caller(scope, control));
@@ -47,8 +51,8 @@ impl Core {
         self.launch_of(server, Target::Process { command, program }, clock, self.caller(scope, control))
     }
 
-    /// Checks the approval, and returns its subject and the command. The environment file is read once: the bytes that `pinValues` compares with the
-    /// approval are those that the process gets, however often the file changes meanwhile.
+    /// Checks the approval, and returns its subject and the command. The environment file is read only once. So the process gets exactly
+    /// the bytes that `pinValues` compares with the approval, even if the file changes at the same time.
     fn approved_command(
         &self,
         server: &ServerDefinition,
@@ -56,16 +60,17 @@ impl Core {
         read_file: ReadFile<'_>,
     ) -> Result<(Subject, Option<ResolvedCommand>)> {
         let content = OnceCell::new();
-        // An entry names at most one environment file, and no input is part of its path.
+        // An entry names at most one environment file, and that path contains no inputs, so one cell is enough.
         let read_once = |path: &Path| {
             let content: &std::result::Result<Vec<u8>, String> = content.get_or_init(|| read_file(path).map_err(|error| error.to_string()));
             content.clone().map_err(io::Error::other)
         };
         let subject = self.check_approved(server, &read_once)?;
-        // A server whose approval is not limited to a folder starts outside the workspace, so that new files in the workspace cannot change it.
+        // A server whose approval is not limited to a folder starts outside the workspace, so that new files in the workspace cannot change
+        // what it does.
         let locality = locality(subject.folder.as_ref());
         if server.pin_values {
-            // Values that could not be compared are not part of the digest.
+            // If values cannot be compared, they are not part of the digest. Then this call returns an error.
             self.pinned_values(server, locality, &read_once)?;
         }
         Ok((subject, resolve_command(server, &self.surroundings, inputs, locality, read_once)?))
@@ -89,7 +94,13 @@ impl Core {
         self.launch_of(server, Target::Http(target), clock, caller)
     }
 
-    fn launch_of(&self, server: &ServerDefinition, target: Target, clock: ConnectClock, caller: Arc<dyn Caller>) -> Result<Launch> {
+    pub(super) fn launch_of(
+        &self,
+        server: &ServerDefinition,
+        target: Target,
+        clock: ConnectClock,
+        caller: Arc<dyn Caller>,
+    ) -> Result<Launch> {
         let roots = resolve_roots(server, &self.surroundings)?;
         let redactor = Arc::clone(&self.redactor);
         let (server_logs, key) = (self.events.server_logs.clone(), server.key());
@@ -108,7 +119,7 @@ impl Core {
         })
     }
 
-    /// Returns a function that fails if the approval is no longer valid. Another process may revoke it while a person is at a browser.
+    /// Returns a function that checks whether the approval is still valid. Another process may revoke it while a person uses a browser.
     fn approval_check(&self, server: &Arc<ServerDefinition>) -> CheckApproved {
         let (core, server) = (Weak::clone(&self.weak), Arc::clone(server));
         Arc::new(move || {
@@ -117,7 +128,7 @@ impl Core {
         })
     }
 
-    /// Returns the subject of a valid approval.
+    /// Returns the subject of a valid approval. Returns an error if no approval is valid.
     pub(super) fn check_approved(&self, server: &ServerDefinition, read_file: ReadFile<'_>) -> Result<Subject> {
         let mut current_subject = None;
         let judge = |approval: &Approval| current_subject.insert(self.current_subject_with(server, approval, read_file)).clone();
@@ -126,42 +137,43 @@ impl Core {
         current_subject.ok_or_else(|| Error::Internal("a valid approval was not checked".into()))
     }
 
-    /// Registers secrets for redaction: values from outside the config, and literals that look secret, in arguments too.
+    /// Registers secrets for redaction: values from outside of the config, and literals that look secret, including those in arguments.
     fn register_secrets(&self, server: &ServerDefinition, command: &ResolvedCommand) {
         self.redactor.add(redactable(&command.secrets));
         let in_arguments: Vec<SecretString> = secrets_of_arguments(&command.arguments).into_iter().map(SecretString::from).collect();
         self.redactor.add(&in_arguments);
         let Transport::Stdio { environment, .. } = &server.transport else { return };
-        // The values as the process gets them: a literal may be a placeholder's default, or have a variable in it.
+        // The values are checked as the process gets them, because a literal may be the default of a placeholder or may contain a variable.
         let names: BTreeSet<&String> = environment.iter().map(|(name, _)| name).collect();
         let own: Vec<_> = command.environment.iter().filter(|(name, _)| names.contains(name)).collect();
         self.redactor.add(own.iter().filter(|(name, value)| is_secret(name, value.expose_secret())).map(|(_, value)| value));
         self.learn_within(own.iter().map(|(_, value)| value.expose_secret()));
     }
 
-    /// Registers the secrets of a server over HTTP for redaction.
+    /// Registers the secrets of an HTTP server for redaction.
     fn learn_remote_secrets(&self, remote: &ResolvedHttp) {
         let ResolvedHttp { url, headers, oauth: _, secrets } = remote;
-        // Every header value may be a credential, whatever the header's name is.
+        // A header value may be a credential whatever the header's name is.
         let values = headers.iter().filter(|(name, value)| is_redactable(name, value.expose_secret())).map(|(_, value)| value);
         self.redactor.add(values.chain(redactable(secrets)));
         self.learn_within([url].into_iter().chain(headers.iter().map(|(_, value)| value)).map(SecretString::expose_secret));
     }
 
-    /// Registers the parts of literal texts that are secrets: the password of an address, or a key in its path or query. A server that repeats its
-    /// request or its command line in an error then tells them to nobody.
+    /// Registers secrets inside of texts: the password in an address, or a key in its path or query. So they are redacted if a server
+    /// repeats its request or its command line in an error.
     fn learn_within<'t>(&self, texts: impl IntoIterator<Item = &'t str>) {
         let secrets: Vec<SecretString> = texts.into_iter().flat_map(secrets_within).map(SecretString::from).collect();
         self.redactor.add(&secrets);
     }
 
-    /// Returns the file that the command starts. Refuses another program than the approved one if the config pins it, and reports it otherwise.
+    /// Returns the path of the program that the command starts. If the program is not the approved one, refuses it if the config pins it,
+    /// and otherwise sends an event.
     async fn approved_program(&self, server: &ServerDefinition, subject: Subject, command: &ResolvedCommand) -> Result<PathBuf> {
         let known = self.trust.approvals.approval(&server.key())?.and_then(|approval| approval.executable);
         let program = locate_program(&command.command, &search_path(command), &command.working_directory);
         let (executables, path) = (Arc::clone(&self.trust.executables), program.clone());
         let found = blocking(move || Ok(path.and_then(|path| executables.at(&path)))).await?;
-        // The environment of the real command may lead to another program than the one that was looked at before.
+        // The environment of the real command may lead to a different program than the one that was checked before.
         let subject = Subject { executable: found.clone(), ..subject };
         self.trust.approvals.approval_status(&subject)?.require_command(&server.name)?;
         if let Some((known, found)) = known.zip(found).filter(|(known, found)| known != found) {
@@ -181,19 +193,20 @@ impl Core {
     }
 }
 
-/// Returns a listener that registers each new token of a server for redaction at once. Every value that it gets is a secret, so no rule checks its look.
-/// The authorization server chooses the tokens, and how often there is a new one, so only the latest ones are kept.
+/// Returns a listener that registers each new token of a server for redaction immediately. Every value that it receives is a secret, so no
+/// rules are applied to decide this. The authorization server determines the tokens and how often they change, so only the latest ones are
+/// kept.
 fn register_token(redactor: &Arc<Redactor>, server: &str) -> OnSecret {
     let tokens = redactor.holder(server);
     Arc::new(move |secret| tokens.add(secret))
 }
 
-/// Returns the values in a server's settings that must be redacted.
+/// Returns the values in a server's settings that have to be redacted.
 fn redactable(secrets: &[InsertedValue]) -> impl Iterator<Item = &SecretString> {
     secrets.iter().filter(|secret| secret.is_redactable()).map(|secret| &secret.value)
 }
 
-/// Returns the folders in which the server's program is searched: its own PATH, or the default folders of execvp(3).
+/// Returns the folders in which the server's program is searched: those of its own PATH, or the default folders of execvp(3).
 pub(super) fn search_path(command: &ResolvedCommand) -> OsString {
     let own = command.environment.iter().find(|(name, _)| name == "PATH");
     own.map_or_else(|| OsString::from("/bin:/usr/bin"), |(_, value)| OsString::from(value.expose_secret()))
@@ -213,7 +226,7 @@ mod tests {
     use super::*;
     use crate::gateway::{Gateway, GatewayOptions};
 
-    /// A gateway with one server, `a`.
+    /// A gateway with one server named `a`.
     struct Scene {
         folder: tempfile::TempDir,
         gateway: Gateway,
@@ -252,7 +265,7 @@ mod tests {
             path
         }
 
-        /// Approves the program, replaces it after its command was checked, and returns the outcome of the last check.
+        /// Approves the program, replaces it after its command was checked, and returns the result of checking the program again.
         async fn replaced_program(&self) -> Result<PathBuf> {
             let core = &self.gateway.core;
             self.write_program("ours");
@@ -273,7 +286,7 @@ mod tests {
         let (good, evil) = (b"MODE=good".to_vec(), b"MODE=good\nNODE_OPTIONS=--require=/evil.js".to_vec());
         scene.approve(&core.subject_with(&scene.server, None, &|_| Ok(good.clone())));
         let readings = Cell::new(0);
-        // The file changes as soon as it was read.
+        // The file changes after the first read.
         let changing = |_: &Path| {
             readings.set(readings.get() + 1);
             Ok(if readings.get() == 1 { good.clone() } else { evil.clone() })

@@ -1,4 +1,4 @@
-//! The gateway: the one object that an agent holds. It owns the other modules' objects and connects them.
+//! The gateway: the object that an agent's program uses. It owns the objects of the other modules and connects them.
 
 mod added_servers;
 mod agent;
@@ -19,7 +19,9 @@ mod direct;
 mod drift;
 mod ending;
 mod events;
+mod fetch;
 mod form;
+mod generated;
 mod grant_records;
 mod grant_rows;
 mod granted;
@@ -74,6 +76,7 @@ pub use callbacks::{
 pub use catalog::{CodeReport, ServerInfo};
 pub(crate) use ending::Attached;
 pub use events::{Event, EventListener};
+pub use fetch::RunFetch;
 pub use model_tools::ApprovedServer;
 pub use open_gateways::OpenGateways;
 pub use options::{EnableAtOpen, GatewayOptions};
@@ -93,6 +96,7 @@ use self::availability::Viewer;
 use self::checks::CheckDefaults;
 use self::core::{Core, People, RequestState, RunDefaults, TrustState};
 use self::events::Events;
+use self::fetch::FetchState;
 use self::granted::GrantState;
 use self::observer::CoreObserver;
 use self::plugin_switch::PluginSwitch;
@@ -108,9 +112,9 @@ use crate::error::{Error, Result};
 use crate::redact::Redactor;
 use crate::registry::{Decider, Entry, Registry};
 use crate::sandbox::{HypervisorReport, Stop};
-use crate::store::Store;
+use crate::store::{Kind, Store};
 use crate::telemetry::{Telemetry, TraceContext};
-use crate::text::sanitise_line;
+use crate::text::{sanitise_line, variant_of};
 use crate::trust::{ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
 
 const MAX_NAME_CHARS: usize = 200;
@@ -128,14 +132,14 @@ pub struct ConnectionReport {
     pub era: String,
     pub server_name: String,
     pub server_version: String,
-    /// The names of the tools as the server gives them, after the config's filters.
+    /// The names of the tools as the server defines them, after the config's filters.
     pub tools: Vec<String>,
-    /// Names in the config's filters that the server does not have.
+    /// Names in the config's filters that match nothing in the server.
     pub warnings: Vec<String>,
 }
 
 impl ConnectionReport {
-    /// Returns the report for a model. It has the number of tools but not their names, because no person has approved them.
+    /// Returns the report for a model. It contains the number of tools but not their names, because no person has approved the names.
     #[must_use]
     pub fn for_model(&self) -> Json {
         let Self { server, connect_ms, era, server_name: _, server_version: _, tools, warnings: _ } = self;
@@ -143,21 +147,21 @@ impl ConnectionReport {
     }
 }
 
-/// Tells a test of a connection what to do with a live one.
+/// The action of a connection test on a connection that is already open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reconnect {
     Yes,
-    /// Calls may be pending on a live connection.
+    /// Keeps the open connection, because calls may be pending on it.
     No,
 }
 
-/// The reader of a request's error.
+/// The reader of a request's error messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Audience {
-    /// A model, or the code of one. What its agent is not granted does not exist for it.
+    /// A model, or code that a model wrote. Items that are not granted do not exist for it.
     #[default]
     Model,
-    /// The author of the agent, who is told what is not granted, and which toolbox has it.
+    /// The author of the agent. Errors say which items are not granted, and which toolbox contains them.
     Author,
 }
 
@@ -166,17 +170,17 @@ pub enum Audience {
 pub struct CallOptions {
     /// The time limit. The default and the maximum are the server's limit, or `limits.callTimeoutMs`.
     pub timeout_ms: Option<u64>,
-    /// Callbacks that are called before the gateway's.
+    /// Callbacks that are tried before the agent's.
     pub callbacks: Option<Arc<dyn Callbacks>>,
-    /// The listener of this call's events, instead of the gateway's.
+    /// The listener for this call's events, which replaces the agent's.
     pub on_event: Option<EventListener>,
-    /// The trace that the call belongs to. Its server gets it too.
+    /// The trace context of the call. It is also sent to the server.
     pub trace: Option<TraceContext>,
     pub audience: Audience,
 }
 
-/// MCP servers and their approvals, in the hands of an operator: the one who decides what may run. It dereferences to the operator's own agent,
-/// so that it can do all that an [`Agent`] can. Cheap to clone: all clones are one gateway.
+/// MCP servers and their approvals, for the operator: the person or program that decides what may run. Dereferences to the operator's own
+/// agent, so that all methods of [`Agent`] can be called. Clones are cheap, and all clones are the same gateway.
 #[derive(Clone)]
 pub struct Gateway {
     own: Agent,
@@ -191,7 +195,7 @@ impl Deref for Gateway {
 }
 
 impl From<Gateway> for Agent {
-    /// The operator's own agent.
+    /// Returns the operator's own agent.
     fn from(gateway: Gateway) -> Self {
         gateway.own
     }
@@ -207,20 +211,20 @@ impl WeakGateway {
         self.0.upgrade().map(|core| Gateway::of(&core))
     }
 
-    /// Returns whether the gateway is there no longer. Its memory is kept until this handle is dropped.
+    /// Returns whether the gateway no longer exists. Its memory is kept until this handle is dropped.
     fn is_gone(&self) -> bool {
         self.0.strong_count() == 0
     }
 }
 
 impl Gateway {
-    /// Reads the config and the approvals. Starts no process.
+    /// Opens a gateway: reads the config and the approvals. Starts no server. Runs the code of approved provider packages.
     ///
     /// # Errors
     /// `ERR_CONFIG_…`, `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_STORE`, `ERR_APPROVAL_STORE`.
     #[expect(clippy::needless_pass_by_value, reason = "the gateway takes over the options")]
     pub fn open(options: GatewayOptions) -> Result<Self> {
-        // No secret is known yet.
+        // At this point no secret is known.
         let surroundings = options.surroundings().map_err(|error| error.redacted(&Redactor::new(None, None)))?;
         let redactor = Arc::new(Redactor::new(Some(&surroundings.user_home), Some(&surroundings.workspace_folder)));
         Self::open_with(&options, surroundings, &redactor).map_err(|error| error.redacted(&redactor))
@@ -264,6 +268,7 @@ impl Gateway {
             requests: RequestState::default(),
             people: People::new(core, callbacks, &grants.everything, &closed),
             grants,
+            fetch: FetchState::new(options.fetch_private_hosts.clone()),
             agents: Agents::default(),
             used_by_operator: Mutex::default(),
             sandboxes: options.sandboxes(&limits),
@@ -285,7 +290,7 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Begins the work of a gateway whose config was read.
+    /// Completes the opening of a gateway after its config was read.
     fn begin(&self, options: &GatewayOptions, warnings: Vec<String>) -> Result<()> {
         let core = Arc::downgrade(&self.core);
         self.core.events.server_logs.find_keys_by(move |name| Some(core.upgrade()?.registry.entry(name).ok()?.source().key(name)));
@@ -295,6 +300,8 @@ impl Gateway {
         if let Err(error) = self.core.grants_now(ApprovalRead::Fresh) {
             self.core.events.warn(format!("agents can use nothing, as the grants cannot be read: {}", self.core.redacted(error)));
         }
+        // Later, the texts for a model use what was read last. A problem is reported by the store itself.
+        let _ = self.core.store.rows(Kind::Fetch);
         self.enable_at_open(&options.enable)?;
         self.propose_at_open();
         if options.watch {
@@ -303,22 +310,23 @@ impl Gateway {
         Ok(())
     }
 
-    /// The handle of a gateway that is open.
+    /// Returns a handle of an open gateway.
     fn of(core: &Arc<Core>) -> Self {
         Self { own: Agent { core: Arc::clone(core), identity: Arc::clone(&core.people.operator) } }
     }
 
-    /// Makes an agent: a caller with callbacks, permissions for its session, sandboxes, subscriptions and decisions of its own. Two agents of one name are
-    /// two agents.
+    /// Opens an agent: a caller with its own callbacks, session permissions, sandboxes, subscriptions and decisions. Two agents with the
+    /// same name are separate agents.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for a name that is not well-formed and a profile that the config does not have, `ERR_PROFILE_CONFLICT` for two profiles that
-    /// set something of one server differently, `ERR_GRANT_IN_CONFIG` for other profiles than those of the agent's entry, `ERR_CLOSED`.
+    /// `ERR_INVALID_OPTION` for a name that is not well-formed or a profile that the config does not have, `ERR_PROFILE_CONFLICT` if two
+    /// profiles contain different values of one setting of a server, `ERR_GRANT_IN_CONFIG` if the profiles differ from those in the agent's
+    /// entry, `ERR_CLOSED`.
     pub fn agent(&self, name: &str, options: IdentityOptions) -> Result<Agent> {
         Agent::open(&self.core, name, options)
     }
 
-    /// Reports whether this machine can run a guest, and if it cannot, the reason. Boots a guest to find out, and blocks meanwhile.
+    /// Reports whether this machine can run a guest, and the reason if it cannot. Boots a guest to find out. Blocks.
     #[must_use]
     pub fn hypervisor(&self) -> HypervisorReport {
         self.core.sandboxes.report(&self.core.redactor)
@@ -330,7 +338,7 @@ impl Gateway {
         WeakGateway(Arc::downgrade(&self.core))
     }
 
-    /// Connects to the server anew and reports the result.
+    /// Closes the connection to the server, connects again and reports the result.
     ///
     /// # Errors
     /// `ERR_NOT_APPROVED`, `ERR_SERVER_DISABLED`, and the errors of connecting.
@@ -338,7 +346,7 @@ impl Gateway {
         self.test_as(name, Decider::Person).await
     }
 
-    /// Connects anew on behalf of a person or a model. A server that a person has disabled is not started for a model.
+    /// Connects again on behalf of a person or a model. For a model, a server is not started if a person has disabled it.
     ///
     /// # Errors
     /// The errors of [`Self::test`], and `ERR_DISABLED_BY_PERSON` for a model.
@@ -346,7 +354,7 @@ impl Gateway {
         self.connected_as(name, decider, Reconnect::Yes).await
     }
 
-    /// Connects on behalf of a person or a model, anew or only if there is no live connection.
+    /// Connects on behalf of a person or a model. `reconnect` selects whether an open connection is replaced.
     async fn connected_as(&self, name: &str, decider: Decider, reconnect: Reconnect) -> Result<ConnectionReport> {
         let report = self.unless_disabled(name, decider, self.connection_report(name, reconnect));
         report.await.map_err(|error| self.core.redacted(error))
@@ -373,8 +381,8 @@ impl Gateway {
         })
     }
 
-    /// Reads the last lines of a server's log, the oldest first, from all gateways with the same state folder. The log has the server's standard
-    /// error, its connections and its calls, without arguments and results.
+    /// Reads the last lines of a server's log, the oldest first, from all gateways with the same state folder. The log contains the
+    /// server's standard error, its connections and its calls, but no arguments or results.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`.
@@ -388,9 +396,15 @@ impl Gateway {
         let names: Vec<String> = match enable {
             EnableAtOpen::None => return Ok(()),
             EnableAtOpen::Named(names) => names.clone(),
-            EnableAtOpen::Approved => self.core.registry.servers().iter().map(|server| server.name.clone()).collect(),
+            // Variants follow their servers.
+            EnableAtOpen::Approved => {
+                let names = self.core.registry.servers().into_iter().map(|server| server.name.clone());
+                names.filter(|name| variant_of(name).is_none()).collect()
+            }
         };
         for name in names {
+            // A variant may be approved where the server itself is not.
+            self.enable_variants(&name);
             match self.enable(&name) {
                 Err(error @ (Error::NotApproved { .. } | Error::ServerDisabled { .. } | Error::ConfigInvalid { .. })) => {
                     tracing::info!("{error}");
@@ -401,7 +415,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Sends a warning for each problem of the config that does not prevent opening.
+    /// Sends a warning for each problem in the config that does not prevent opening.
     fn warn_at_open(&self, warnings: Vec<String>) {
         let invalid = self.core.registry.entries().into_iter().filter_map(|entry| match entry {
             Entry::Invalid(server) => {
@@ -430,7 +444,7 @@ impl Gateway {
     }
 }
 
-/// Opens the store, and what is approved in it.
+/// Opens the store, and the approvals in it.
 fn open_store(options: &GatewayOptions, events: &Events) -> Result<(Arc<Store>, TrustState)> {
     let incidents = events.clone();
     let on_incident: IncidentListener = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
@@ -445,7 +459,7 @@ fn open_store(options: &GatewayOptions, events: &Events) -> Result<(Arc<Store>, 
 }
 
 impl Agent {
-    /// Makes a sandbox. The first call boots the guest and blocks meanwhile.
+    /// Creates a sandbox. The first call boots the guest. Blocks.
     ///
     /// # Errors
     /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
@@ -453,7 +467,7 @@ impl Agent {
         self.sandbox_with(SandboxOptions { tool_errors, callbacks, ..SandboxOptions::default() })
     }
 
-    /// Makes a sandbox with all options. The first call boots the guest and blocks meanwhile.
+    /// Creates a sandbox, with all options. The first call boots the guest. Blocks.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
@@ -464,10 +478,10 @@ impl Agent {
         Sandbox::new(self, options).map(Arc::new).map_err(|error| self.core.redacted(error))
     }
 
-    /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server.
+    /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server, also if the tool reports an error.
     ///
     /// # Errors
-    /// All failures other than an answer: refusals, time-outs, crashes, protocol errors.
+    /// Every failure without an answer: refusals, time-outs, crashes, protocol errors.
     pub async fn call_tool(&self, name: &str, tool: &str, arguments: Map<String, Json>, options: CallOptions, stop: &Stop) -> Result<Json> {
         self.identity.check_open()?;
         check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)

@@ -1,4 +1,4 @@
-//! Options of a gateway, and the objects that are made from them.
+//! Options of a gateway, and the objects that are created from them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use super::events::EventListener;
 use super::providers::ProviderLoader;
 use crate::config::{ArgumentCheck, SchemaViolations, Surroundings};
 use crate::error::{Error, Result};
+use crate::fetch::AllowedHosts;
 use crate::limits::Limits;
 use crate::sandbox::{GuestChoice, Sandboxes, WarmVms};
 
@@ -29,57 +30,61 @@ pub enum EnableAtOpen {
 /// Options of [`super::Gateway::open`].
 #[derive(Clone)]
 pub struct GatewayOptions {
-    /// The path of the config file. Default `~/.hyperagent/config.json`; if that file does not exist, there are no servers.
+    /// The path of the config file. Default: `~/.hyperagent/config.json`. If the default file does not exist, there are no servers.
     pub config_path: Option<PathBuf>,
-    /// The content of the config, instead of a file.
+    /// The content of the config. It replaces a file.
     pub config: Option<Json>,
-    /// True if a config file that has changed is read again by itself.
+    /// True if a changed config file is read again automatically.
     pub watch: bool,
-    /// The only servers that may be enabled, also after a change of the config: all others count as disabled by a person. `None`: any server.
+    /// The names of the only servers that may be enabled, even after the config changes. All others count as disabled by a person. `None`:
+    /// any server may be enabled.
     pub only: Option<Vec<String>>,
-    /// The folder for approvals, tokens and logs. Default `~/.hyperagent/hyperlight-mcp`.
+    /// The folder for approvals, tokens and logs. Default: `~/.hyperagent/hyperlight-mcp`.
     pub state_dir: Option<PathBuf>,
-    /// The folder that `${workspaceFolder}` stands for. Default: the working directory.
+    /// The folder that replaces `${workspaceFolder}`. Default: the working directory.
     pub workspace_folder: Option<PathBuf>,
     pub enable: EnableAtOpen,
     pub limits: Limits,
     pub guest: GuestChoice,
-    /// VMs that are started in advance for the next runs.
+    /// The VMs that are started in advance for later runs.
     pub warm: WarmVms,
-    /// The folder that keeps the guest's snapshot between processes, created with mode 0700. With `None`, no snapshot is kept. Default
-    /// `$XDG_CACHE_HOME/hyperlight-mcp/snapshots`, or `~/.cache/hyperlight-mcp/snapshots`; `None` without a home folder.
+    /// The folder that stores the guest's snapshot between processes, created with mode 0700. `None`: no snapshot is stored. Default:
+    /// `$XDG_CACHE_HOME/hyperlight-mcp/snapshots`, or `~/.cache/hyperlight-mcp/snapshots`; `None` if there is no home folder.
     pub snapshot_dir: Option<PathBuf>,
     /// The path of the program `hyperlight-mcp-watchdog`.
     pub watchdog: PathBuf,
     /// The path of the program `hyperlight-mcp-reader`. Default: in the watchdog's folder.
     pub reader: PathBuf,
-    /// The environment of this process, from which placeholders get their values.
+    /// The environment of this process. Placeholders get their values from it.
     pub environment: BTreeMap<String, String>,
-    /// The tokio runtime of all asynchronous work.
+    /// The tokio runtime for all asynchronous work.
     pub runtime: Handle,
-    /// The listener of events.
+    /// The listener for events.
     pub on_event: Option<EventListener>,
-    /// The handling of results that do not match their tool's outputSchema, for servers whose config does not set it.
+    /// The handling of results that do not match their tool's `outputSchema`, for servers whose config does not set it.
     pub schema_violations: SchemaViolations,
-    /// The handling of calls whose arguments do not match the tool's inputSchema, for servers whose config does not set it.
+    /// The handling of calls whose arguments do not match the tool's `inputSchema`, for servers whose config does not set it.
     pub argument_checks: ArgumentCheck,
-    /// The budget of a run's value in tokens, at least 100. A larger value is cut and saved. With `None`, values are not cut.
+    /// The maximum size of a run's value in tokens, at least 100. A larger value is shortened, and the whole value is saved. `None`: values
+    /// are not shortened.
     pub max_result_tokens: Option<usize>,
-    /// True if each connection and each call is an event as well.
+    /// True if each connection and each call also causes an event.
     pub trace: bool,
-    /// False if the command and the first manifest of a server that an agent adds are approved without a person. `None`: true, unless the variable
-    /// `MCP_REQUIRE_APPROVAL` is `false` or `0`.
+    /// True if a person must approve servers that agents add. False: the command and the first manifest of such a server are approved
+    /// without a person. `None`: true, unless the variable `MCP_REQUIRE_APPROVAL` is `false` or `0`.
     pub require_approval: Option<bool>,
-    /// True if the audit keeps the arguments of calls as they are, without secrets, and not only their digests.
+    /// True if the audit stores the arguments of calls, with secrets removed. False: it stores only their digests.
     pub audit_content: bool,
-    /// Runs the code of provider packages. `None`: there is nothing that could run it.
+    /// Hosts that may have private addresses and need no TLS, if code may fetch from them. Default: none.
+    pub fetch_private_hosts: AllowedHosts,
+    /// The loader that runs the code of provider packages. `None`: such code cannot run.
     pub provider_loader: Option<Arc<dyn ProviderLoader>>,
-    /// Callbacks that are used if neither the run nor the sandbox has them.
+    /// Callbacks that are tried if neither the run nor the sandbox has any.
     pub callbacks: Option<Arc<dyn Callbacks>>,
 }
 
 impl GatewayOptions {
-    /// Returns options with their defaults.
+    /// Returns options with default values.
     ///
     /// ```no_run
     /// # fn open() -> hyperlight_mcp::Result<()> {
@@ -117,6 +122,7 @@ impl GatewayOptions {
             trace: false,
             require_approval: None,
             audit_content: false,
+            fetch_private_hosts: AllowedHosts::none(),
             provider_loader: None,
             callbacks: None,
         }
@@ -149,13 +155,13 @@ impl GatewayOptions {
         self.agent_folder().join("config.json")
     }
 
-    /// Returns the folder of approvals, tokens and logs.
+    /// Returns the folder for approvals, tokens and logs.
     #[must_use]
     pub fn state_folder(&self) -> PathBuf {
         self.state_dir.clone().unwrap_or_else(|| self.agent_folder().join("hyperlight-mcp"))
     }
 
-    /// Returns whether a person must approve what an agent adds. Any other text in the variable than the two for no means yes.
+    /// Returns whether a person must approve servers that agents add. Every value of the variable other than `false` and `0` means yes.
     pub(super) fn requires_approval(&self) -> bool {
         let by_variable = || !self.environment.get("MCP_REQUIRE_APPROVAL").is_some_and(|value| matches!(value.as_str(), "false" | "0"));
         self.require_approval.unwrap_or_else(by_variable)
@@ -185,7 +191,8 @@ impl GatewayOptions {
     }
 }
 
-/// Returns the user's cache folder. The XDG Base Directory Specification requires absolute paths, so relative ones are ignored.
+/// Returns the default folder for snapshots in the user's cache folder. The XDG Base Directory Specification requires absolute paths, so
+/// relative ones are ignored.
 fn cache_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let absolute = |name: &str| environment.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;

@@ -1,4 +1,4 @@
-//! Tells which servers would be in force for an agent and a task, and why, without attaching or starting any.
+//! Reports which servers would be available to an agent and a task, and why, without attaching or starting a server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use crate::registry::{AttachReason, Entry, Hidden};
 pub struct ResolveOptions {
     /// The name of the agent. Default: the operator's own.
     pub agent: Option<String>,
-    /// The task. Default: none, so that only servers are in force that are always there.
+    /// The task. Default: none. Then only the servers are in force that are always available.
     pub task: Option<Task>,
-    /// True for the lines alone, without `mcpServers`.
+    /// True to return only the list of servers, without `mcpServers`.
     pub dry_run: bool,
 }
 
-/// The servers that would be in force.
+/// The servers that would be available.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resolution {
-    /// The entries, by keys that other programs accept. Secrets are names: `${NAME}`. Missing for a dry run.
+    /// The entries, under keys that other programs accept. Secrets are replaced by variables: `${NAME}`. Absent for a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp_servers: Option<Map<String, Json>>,
-    /// One line for each server that is in force, or that was wanted and is left out.
+    /// One line for each server that is in force, and for each that was requested but is left out.
     pub servers: Vec<ResolvedServer>,
     pub warnings: Vec<String>,
 }
@@ -49,24 +49,25 @@ pub struct ResolvedServer {
     /// The key in `mcpServers`: `acme__shared-fs` for `acme--shared-fs`.
     pub key: String,
     pub in_force: bool,
-    /// Why it is in force or left out: a sentence.
+    /// The reason why the server is in force or left out, as a sentence.
     pub reason: String,
-    /// Who brought the server. Missing for a name that no server has.
+    /// The source of the server. Absent if no server has the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<ServerSource>,
-    /// Other sources that have a server of this name, which is not used.
+    /// Other sources with a server of this name, which is therefore not used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hides: Vec<ServerSource>,
-    /// Variables that the server needs and that are not set.
+    /// Variables that the server needs but that are not set.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
 
 impl Gateway {
-    /// Returns the merged `mcpServers` that would be in force for an agent and a task, each server with its reason. Changes nothing, and starts nothing.
+    /// Returns the merged `mcpServers` that would be available to an agent and a task, with a reason for each server. Changes nothing, and
+    /// starts nothing.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION`, `ERR_CONFIG_INVALID` for an entry that the task brings, `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
+    /// `ERR_INVALID_OPTION`, `ERR_CONFIG_INVALID` for an entry that the task defines, `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
     ///
     /// ```no_run
     /// # async fn example(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
@@ -103,7 +104,11 @@ impl Core {
         let mut entries = Map::new();
         for (decided, line) in decided.iter().zip(&resolution.servers).filter(|(_, line)| line.in_force) {
             let Some(server) = decided.definition() else { continue };
-            let entry = resolved_entry(&line.name, server, &self.surroundings, &mut secrets);
+            let Some(entry) = resolved_entry(&line.name, server, &self.surroundings, &mut secrets) else {
+                let problem = "its tools were made from a prompt and run here; another program reaches them through hyperlight-mcp serve";
+                resolution.warnings.push(format!("\"{}\" has no entry for another program: {problem}", line.name));
+                continue;
+            };
             resolution.warnings.extend(entry.warnings);
             resolution.warnings.extend(self.readiness_warnings([(line.name.as_str(), &**server)].into_iter()));
             entries.insert(line.key.clone(), without_secrets(&entry.json, &self.redactor));
@@ -117,7 +122,7 @@ impl Core {
         let name = &decided.decision.server;
         let source = decided.entry.as_ref().map(|entry| entry.source().clone());
         let hides = match &decided.entry {
-            // What a task brings hides everything of its name.
+            // A server of a task hides all other servers of its name.
             Some(entry) if entry.source().kind == SourceKind::Task => {
                 let first = self.registry.entry(name).ok().map(|entry| entry.source().clone());
                 first.into_iter().chain(self.registry.hidden_by(name)).collect()
@@ -135,7 +140,7 @@ impl Core {
     }
 }
 
-/// Says why a server is in force or left out, where it comes from, and what it hides.
+/// Returns a sentence that says why a server is in force or left out, where it comes from, and what it hides.
 fn sentence(decided: &DecidedServer, source: Option<&ServerSource>, hides: &[Hidden]) -> String {
     let decision = &decided.decision;
     let origin = source.map(|source| format!("it comes from {source}"));
@@ -157,7 +162,7 @@ fn sentence(decided: &DecidedServer, source: Option<&ServerSource>, hides: &[Hid
     }
 }
 
-/// Blanks what the redactor knows to be secret, in texts that no rule has found.
+/// Replaces known secrets in texts in which no rule has found a secret.
 fn without_secrets(json: &Json, redactor: &Redactor) -> Json {
     match json {
         Json::String(text) => Json::String(redactor.without_secrets(text).into_owned()),

@@ -1,15 +1,19 @@
-//! Writes a server as an entry of `mcpServers` for another program: secrets as names of variables, folders as paths. Pure functions.
+//! Converts a server to an entry of `mcpServers` for another program: secrets become variables, folders become paths. All functions are
+//! pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use secrecy::ExposeSecret as _;
 use serde_json::{Map, Value as Json, json};
 
 use crate::config::{Part, Placeholder, ServerDefinition, Surroundings, Template, ToolFilter, Transport};
-use crate::redact::{is_secret, secrets_within};
+use crate::redact::{is_key_name, is_secret, is_secret_name, secrets_within};
 use crate::trust::{shown_header, shown_variable};
 
-/// The names of variables that stand for secrets in one document, each with its value.
+/// Schemes of credentials in headers, each with the space after it.
+const SCHEMES: [&str; 3] = ["bearer ", "basic ", "token "];
+
+/// The variables that replace secrets in one document, each with its value.
 pub(super) struct SecretNames<'e> {
     environment: &'e BTreeMap<String, String>,
     given: BTreeMap<String, String>,
@@ -20,7 +24,8 @@ impl<'e> SecretNames<'e> {
         Self { environment, given: BTreeMap::new() }
     }
 
-    /// Returns a variable's placeholder for a secret. A name that stands for another value, here or in the environment, is not used for it.
+    /// Returns a variable's placeholder for a secret. Does not use a name that already has another value, in the document or in the
+    /// environment.
     fn placeholder(&mut self, server: &str, name: &str, secret: &str) -> String {
         let upper = |text: &str| -> String {
             text.trim_start_matches('-')
@@ -40,23 +45,29 @@ impl<'e> SecretNames<'e> {
         self.given.insert(name.clone(), secret.to_owned());
         format!("${{{name}}}")
     }
+
+    /// Records that a variable replaces the secret that is its default. The variable is then not used for another secret.
+    fn note(&mut self, variable: &str, secret: &str) {
+        self.given.entry(variable.to_owned()).or_insert_with(|| secret.to_owned());
+    }
 }
 
 /// An entry for another program.
 pub(super) struct ResolvedEntry {
     pub(super) json: Json,
-    /// What the other program does not do with the entry.
+    /// Settings of the entry that have no effect in the other program, and other limitations.
     pub(super) warnings: Vec<String>,
 }
 
-/// Writes one server. `name` is its name for the reader.
+/// Converts one server. `name` is the name that the reader uses for it. Returns `None` for a generated server, which another program
+/// cannot start.
 pub(super) fn resolved_entry(
     name: &str,
     server: &ServerDefinition,
     surroundings: &Surroundings,
     secrets: &mut SecretNames<'_>,
-) -> ResolvedEntry {
-    let mut writer = Writer { name, surroundings, secrets, hidden: Vec::new() };
+) -> Option<ResolvedEntry> {
+    let mut writer = Writer { name, surroundings, secrets, hidden: Vec::new(), without_default: Vec::new() };
     let json = match &server.transport {
         Transport::Stdio { command, arguments, environment, removed_environment: _, working_directory, environment_file } => {
             let mut entry = json!({ "command": writer.plain("command", command), "args": writer.arguments(arguments) });
@@ -81,14 +92,18 @@ pub(super) fn resolved_entry(
             }
             entry
         }
+        Transport::Generated(_) => return None,
     };
     let hidden = writer.hidden.iter().map(|field| format!("\"{name}\": {field} has a secret, which the program must take from a variable"));
-    let warnings =
-        hidden.chain(not_kept(server).into_iter().map(|key| format!("\"{name}\": {key} has no effect in another program"))).collect();
-    ResolvedEntry { json, warnings }
+    let without_default = writer.without_default.iter().map(|(field, variable)| {
+        format!("\"{name}\": the default of ${{{variable}}} in {field} may be a secret, so it is left out: set {variable} for the program")
+    });
+    let not_kept = not_kept(server).into_iter().map(|key| format!("\"{name}\": {key} has no effect in another program"));
+    let warnings = hidden.chain(without_default).chain(not_kept).collect();
+    Some(ResolvedEntry { json, warnings })
 }
 
-/// Returns the settings that protect the server's use here and that another program does not know.
+/// Returns the settings that protect the use of the server here but that other programs do not support.
 fn not_kept(server: &ServerDefinition) -> Vec<&'static str> {
     let is_set = |filter: &ToolFilter| filter.allow.is_some() || !filter.deny.is_empty();
     let oauth = matches!(&server.transport, Transport::Http { oauth: Some(_), .. });
@@ -107,12 +122,14 @@ struct Writer<'w, 'e> {
     name: &'w str,
     surroundings: &'w Surroundings,
     secrets: &'w mut SecretNames<'e>,
-    /// Fields in which a secret was replaced where not every program replaces variables.
+    /// Fields in which a secret was replaced by a variable, although not every program replaces variables there.
     hidden: Vec<String>,
+    /// Fields with a variable whose default was omitted, each with the variable.
+    without_default: Vec<(String, String)>,
 }
 
 impl Writer<'_, '_> {
-    /// Writes a text that should have no secret; a part that is one becomes a variable.
+    /// Converts a text that should contain no secret. If a part of it is a secret, replaces that part by a variable.
     fn plain(&mut self, field: &str, text: &str) -> String {
         let written = self.without_secrets(field, text);
         if written.1 {
@@ -152,7 +169,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// Writes a value that is a secret as a whole, or has placeholders or secret parts.
+    /// Converts a value. A value that is a secret is replaced as a whole. Otherwise, placeholders and secret parts are replaced.
     fn value(&mut self, key: &str, value: &str, is_hidden: bool) -> String {
         if is_hidden && !value.contains("${") {
             return self.secrets.placeholder(self.name, key, value);
@@ -160,41 +177,112 @@ impl Writer<'_, '_> {
         self.without_secrets(key, value).0
     }
 
-    /// Writes a text with its placeholders for another program, and returns whether a secret part became a variable.
+    /// Converts a text with its placeholders for another program. Returns also whether a secret part was replaced by a variable.
     fn without_secrets(&mut self, key: &str, text: &str) -> (String, bool) {
-        let mut written = self.with_placeholders(text);
-        let mut found = false;
-        let mut parts: Vec<String> = secrets_within(&written).into_iter().filter(|secret| !secret.contains("${")).collect();
-        // A secret may be part of a longer one.
+        let mut written = self.with_placeholders(key, text);
+        let mut parts: Vec<String> = secrets_within(&written).into_iter().filter(|secret| !secret.is_empty()).collect();
+        let is_named = is_secret_name(key) || is_key_name(key);
+        if is_named && written.contains("${") && !written.contains("://") && is_secret(key, &written) {
+            parts.push(written.clone());
+        }
+        // Longer secrets are replaced first, because a secret may be part of a longer one.
         parts.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        for secret in parts.iter().filter(|secret| !secret.is_empty()) {
-            if written.contains(secret.as_str()) {
-                let placeholder = self.secrets.placeholder(self.name, key, secret);
-                written = written.replace(secret.as_str(), &placeholder);
-                found = true;
-            }
+        let mut found = false;
+        for secret in &parts {
+            let Some(replacement) = written.contains(secret.as_str()).then(|| self.secret_part(key, secret)).flatten() else { continue };
+            written = written.replace(secret.as_str(), &replacement);
+            found = true;
         }
         (written, found)
     }
 
-    /// Writes folders as paths, and variables and inputs as variables.
-    fn with_placeholders(&self, text: &str) -> String {
+    /// Converts a secret part of a text: variables replace its literal pieces, and its placeholders stay. Returns `None` if it has no literal piece.
+    fn secret_part(&mut self, key: &str, secret: &str) -> Option<String> {
+        if !secret.contains("${") {
+            return Some(self.secrets.placeholder(self.name, key, secret));
+        }
+        let template = Template::parse(secret).ok()?;
+        // A part that begins or ends within a placeholder is not replaced.
+        let is_cut = |text: &str| text.contains(['{', '}']);
+        if template.parts().iter().any(|part| matches!(part, Part::Literal(text) if is_cut(text))) {
+            return None;
+        }
+        let mut found = false;
+        let mut written = String::new();
+        for part in template.parts() {
+            match part {
+                Part::Placeholder { source, .. } => written.push_str(source),
+                Part::Literal(text) => {
+                    // The name of the scheme is public: `Bearer ${TOKEN}`.
+                    let (scheme, rest) = SCHEMES.iter().find_map(|scheme| split_start(text, scheme)).unwrap_or(("", text));
+                    written.push_str(scheme);
+                    if rest.contains(char::is_alphanumeric) {
+                        written.push_str(&self.secrets.placeholder(self.name, &format!("{key} part"), rest));
+                        found = true;
+                    } else {
+                        written.push_str(rest);
+                    }
+                }
+            }
+        }
+        found.then_some(written)
+    }
+
+    /// Replaces placeholders: those of folders by paths, those of variables and inputs by variables. Omits a default that may be a secret.
+    fn with_placeholders(&mut self, key: &str, text: &str) -> String {
         let Ok(template) = Template::parse(text) else { return text.to_owned() };
-        let part = |part: &Part<'_>| match part {
-            Part::Literal(text) => (*text).to_owned(),
-            Part::Placeholder { meaning, .. } => match meaning {
-                Placeholder::WorkspaceFolder => self.surroundings.workspace_folder.display().to_string(),
-                Placeholder::UserHome => self.surroundings.user_home.display().to_string(),
-                Placeholder::Variable { name, default: Some(default) } => format!("${{{name}:-{default}}}"),
-                Placeholder::Variable { name, default: None } => format!("${{{name}}}"),
+        let with_defaults: String = template.parts().iter().map(|part| literal_of(*part)).collect();
+        let around = secrets_within(&with_defaults);
+        let mut written = String::new();
+        for part in template.parts() {
+            let Part::Placeholder { meaning, .. } = part else {
+                written.push_str(literal_of(*part));
+                continue;
+            };
+            match meaning {
+                Placeholder::WorkspaceFolder => written.push_str(&self.surroundings.workspace_folder.display().to_string()),
+                Placeholder::UserHome => written.push_str(&self.surroundings.user_home.display().to_string()),
+                Placeholder::Variable { name, default: Some(default) } if may_be_secret(key, name, default, &around) => {
+                    self.secrets.note(name, default);
+                    self.without_default.push((key.to_owned(), (*name).to_owned()));
+                    written.extend(["${", name, "}"]);
+                }
+                Placeholder::Variable { name, default: Some(default) } => written.extend(["${", name, ":-", default, "}"]),
+                Placeholder::Variable { name, default: None } => written.extend(["${", name, "}"]),
                 Placeholder::Input(id) => {
                     let name = id.chars().map(|next| if next.is_ascii_alphanumeric() { next.to_ascii_uppercase() } else { '_' });
-                    format!("${{{}}}", name.collect::<String>())
+                    written.extend(["${", &name.collect::<String>(), "}"]);
                 }
-            },
-        };
-        template.parts().iter().map(part).collect()
+            }
+        }
+        written
     }
+}
+
+/// Returns the literal text of a part, or the default of its variable.
+fn literal_of(part: Part<'_>) -> &str {
+    match part {
+        Part::Literal(text) => text,
+        Part::Placeholder { meaning: Placeholder::Variable { default: Some(default), .. }, .. } => default,
+        Part::Placeholder { .. } => "",
+    }
+}
+
+/// Returns whether the default of a variable may be a secret, by the names of the field and of the variable, by its form, or because it is a part of
+/// one of the secrets `around` it.
+fn may_be_secret(key: &str, variable: &str, default: &str, around: &BTreeSet<String>) -> bool {
+    let is_masked = |name: &str| shown_variable(name, default) != format!("{name}={default}");
+    !default.is_empty()
+        && (is_secret(&format!("{key} {variable}"), default)
+            || is_masked(key)
+            || is_masked(variable)
+            || around.iter().any(|secret| secret.contains(default) || default.contains(secret.as_str())))
+}
+
+/// Splits a text after the name of a scheme and its space.
+fn split_start<'t>(text: &'t str, scheme: &str) -> Option<(&'t str, &'t str)> {
+    let (start, rest) = text.split_at_checked(scheme.len())?;
+    start.eq_ignore_ascii_case(scheme).then_some((start, rest))
 }
 
 #[cfg(test)]
@@ -210,7 +298,7 @@ mod tests {
             workspace_folder: "/srv/project".into(),
             user_home: "/home/ada".into(),
         };
-        resolved_entry("my-server", &server, &surroundings, &mut SecretNames::new(&surroundings.environment))
+        resolved_entry("my-server", &server, &surroundings, &mut SecretNames::new(&surroundings.environment)).unwrap()
     }
 
     #[test]
@@ -248,5 +336,42 @@ mod tests {
         assert_eq!(json["headers"]["Authorization"], "Bearer ${MY_SERVER_AUTHORIZATION}");
         assert_eq!(json["headers"]["X-Key"], "${KEY}");
         assert!(warnings.iter().any(|warning| warning.contains("a filter of tools")), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_default_that_may_be_a_secret_is_left_out_and_told_and_any_other_stays() {
+        let entry = r#"{ "command": "x", "env": {
+            "API_KEY": "${X:-sk-live-0123456789abcdef}", "PASSWORD": "${P:-swordfish}", "PIN": "${DB_PASSWORD:-1234}", "LEVEL": "${LEVEL:-debug}",
+            "DB": "postgres://${U:-ada}:${W:-horse}@db/${NAME:-main}", "MODE": "a ${API_TOKEN:-correct-horse-battery} b" } }"#;
+        let ResolvedEntry { json, warnings } = resolved(entry, &[]);
+        let expected = json!({
+            "API_KEY": "${X}", "PASSWORD": "${P}", "PIN": "${DB_PASSWORD}", "LEVEL": "${LEVEL:-debug}",
+            "DB": "postgres://${U}:${W}@db/${NAME:-main}", "MODE": "a ${API_TOKEN} b"
+        });
+        assert_eq!(json["env"], expected);
+        let told = "\"my-server\": the default of ${X} in API_KEY may be a secret, so it is left out: set X for the program";
+        assert!(warnings.iter().any(|warning| warning == told) && warnings.len() == 6, "{warnings:?}");
+        let headers =
+            r#"{ "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer ${T:-swordfish}", "X-Mode": "${M:-quiet}" } }"#;
+        let json = resolved(headers, &[]).json;
+        assert_eq!(json["headers"], json!({ "Authorization": "Bearer ${T}", "X-Mode": "${M:-quiet}" }));
+    }
+
+    #[test]
+    fn the_literal_piece_of_a_secret_beside_a_placeholder_is_a_name_too() {
+        let entry = r#"{ "url": "https://example.com/mcp", "headers": {
+            "Authorization": "Bearer sk-0123456789abcdefghij${SUFFIX}", "X-Api-Key": "correct-horse-${REST}", "X-Plain": "v1-${REST}" } }"#;
+        let headers = &resolved(entry, &[]).json["headers"];
+        assert_eq!(headers["Authorization"], "Bearer ${MY_SERVER_AUTHORIZATION_PART}${SUFFIX}");
+        assert_eq!(headers["X-Api-Key"], "${MY_SERVER_X_API_KEY_PART}${REST}");
+        assert_eq!(headers["X-Plain"], "v1-${REST}");
+    }
+
+    #[test]
+    fn a_variable_whose_default_was_left_out_stands_for_no_other_secret() {
+        let entry =
+            r#"{ "command": "x", "env": { "A_KEY": "${B_KEY:-sk-live-0123456789abcdef}", "B_KEY": "sk-live-another-0123456789" } }"#;
+        let json = resolved(entry, &[]).json;
+        assert_eq!(json["env"], json!({ "A_KEY": "${B_KEY}", "B_KEY": "${MY_SERVER_B_KEY}" }));
     }
 }

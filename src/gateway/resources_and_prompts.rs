@@ -1,4 +1,4 @@
-//! Resources and prompts, requested without a guest.
+//! Requests for resources and prompts that no guest makes.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl Agent {
         shown(name, &request, &result, &["contents"], &[]).map_err(|error| self.core.redacted(error))
     }
 
-    /// Fills in a prompt. Returns `{ description?, messages, meta? }`.
+    /// Gets a prompt with its arguments inserted. Returns `{ description?, messages, meta? }`.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_PROMPT`, `ERR_PROMPT_CHANGED`, `ERR_INVALID_ARGUMENTS`, and the errors of a call.
@@ -65,7 +65,7 @@ impl Agent {
     /// Completes an argument of a prompt, or a variable of a resource template. Returns `{ values, total?, hasMore? }`.
     ///
     /// # Errors
-    /// As [`Agent::get_prompt`] and [`Agent::read_resource`].
+    /// The errors of [`Agent::get_prompt`] and [`Agent::read_resource`].
     pub async fn complete(
         &self,
         name: &str,
@@ -85,7 +85,6 @@ impl Agent {
         let completion = shown(name, &request, &completion, &["values"], &["total", "hasMore"]);
         let mut completion = completion.map_err(|error| self.core.redacted(error))?;
         if let Some(values) = completion.get_mut("values").and_then(Json::as_array_mut) {
-            values.retain(Json::is_string);
             values.truncate(MAX_COMPLETIONS);
         }
         Ok(completion)
@@ -100,7 +99,8 @@ impl Agent {
     }
 }
 
-/// Returns the known fields of a result, and its `_meta` without keys of ours. Fields in `lists` must be lists, and must be present.
+/// Returns the known fields of a result, and its `_meta` without this package's own keys. Each field in `lists` must be present and must be
+/// a list.
 fn shown(server: &str, request: &Request, result: &Json, lists: &[&str], others: &[&str]) -> Result<Json> {
     let mut fields = Map::new();
     for name in others {

@@ -1,4 +1,4 @@
-//! The sandbox that an agent holds. It has its own host modules and a queue of runs; runs share no state.
+//! The sandbox that an agent's program uses. It has its own host modules and a queue of runs. Runs share no state.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ use super::availability::{AttachedServers, Viewer};
 use super::callbacks::{CallScope, CallbackChain, Callbacks};
 use super::core::Core;
 use super::events::EventListener;
+use super::fetch::RunFetch;
 use super::granted::Granted;
 use super::plugin_switch::ActivePeriod;
 use super::request::RunRequests;
@@ -27,11 +28,10 @@ use crate::error::{Error, Result};
 use crate::queue::queue_now;
 use crate::redact::Redactor;
 use crate::results::{Omission, SavedValues};
-use crate::sandbox::{LOG_CUT_MARK, LogEntry, LogListener, ParseOwner, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
+use crate::sandbox::{
+    CodeOwner, GuestFeatures, LOG_CUT_MARK, LogEntry, LogListener, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire,
+};
 use crate::telemetry::TraceContext;
-
-/// The niceness of threads that run agent code.
-const RUN_NICENESS: i32 = 5;
 
 /// Options of one run.
 #[derive(Default)]
@@ -40,35 +40,38 @@ pub struct RunOptions {
     pub input: Option<Wire>,
     /// The time limit. The default and the maximum are `limits.runTimeoutMs`.
     pub timeout_ms: Option<u64>,
-    /// The form of failed calls in code. Default: the sandbox's.
+    /// The form in which failed calls appear in code. Default: the sandbox's.
     pub tool_errors: Option<ToolErrors>,
-    /// The budget of the value in tokens, at least 100. A larger value is cut and saved. Default: the sandbox's.
+    /// The maximum size of the run's value in tokens, at least 100. A larger value is shortened, and the whole value is saved. Default: the
+    /// sandbox's.
     pub max_result_tokens: Option<usize>,
-    /// Ends the run from outside.
+    /// Ends the run from outside when it is triggered.
     pub stop: Stop,
-    /// The listener of log entries, which gets each entry when it is written.
+    /// The listener for log entries. It gets each entry when the guest writes it.
     pub on_log: Option<LogListener>,
-    /// The listener of events of the run's calls, instead of the gateway's.
+    /// The listener for events of the run's calls, which replaces the agent's.
     pub on_event: Option<EventListener>,
-    /// Callbacks that are called before the sandbox's and the gateway's.
+    /// Callbacks that are tried before those of the sandbox and of the agent.
     pub callbacks: Option<Arc<dyn Callbacks>>,
-    /// The number of the run, which questions and events name.
+    /// The number of the run in questions and events.
     pub run_id: Option<u64>,
-    /// The trace that the run belongs to.
+    /// The trace context of the run.
     pub trace: Option<TraceContext>,
-    /// The task of the run, besides that of the sandbox. The servers that it brings live until the sandbox is closed, or has another run with a
-    /// task.
+    /// Whether the code may fetch, and from where. Default: as the config says for the sandbox's agent.
+    pub fetch: RunFetch,
+    /// The task of the run, in addition to the sandbox's task. The servers that the task defines exist until the sandbox is closed or
+    /// starts another run with a task.
     pub task: Option<Task>,
 }
 
-/// The outcome of a run with its warnings.
+/// The outcome of a run, with its warnings.
 #[derive(Debug)]
 pub struct RunReport {
     pub outcome: RunOutcome,
     pub warnings: Vec<String>,
-    /// The parts that were cut from the value to fit `max_result_tokens`.
+    /// The parts of the value that were omitted to fit `max_result_tokens`.
     pub omitted: Vec<Omission>,
-    /// The handle with which later runs of the sandbox read the whole value, if it was cut and saved.
+    /// The handle with which later runs of the sandbox can read the whole value, if the value was shortened and saved.
     pub saved_as: Option<String>,
 }
 
@@ -76,15 +79,15 @@ pub struct RunReport {
 #[derive(Default)]
 pub struct SandboxOptions {
     pub tool_errors: ToolErrors,
-    /// The budget of runs that set none. Default: the gateway's.
+    /// The maximum size of values in tokens, for runs that set none. Default: the gateway's.
     pub max_result_tokens: Option<usize>,
-    /// Callbacks that are called before the gateway's.
+    /// Callbacks that are tried before the agent's.
     pub callbacks: Option<Arc<dyn Callbacks>>,
-    /// What all runs of the sandbox are about.
+    /// The task of all runs of the sandbox.
     pub task: Option<Task>,
 }
 
-/// The tasks of a sandbox. Their own servers end with them.
+/// The tasks of a sandbox. The servers that they define end with them.
 #[derive(Default)]
 struct SandboxTasks {
     of_sandbox: Option<Arc<TakenTask>>,
@@ -92,21 +95,21 @@ struct SandboxTasks {
     of_run: Option<Arc<TakenTask>>,
 }
 
-/// Runs agent code, each run in a VM of its own.
+/// Runs agent code, each run in a separate VM.
 pub struct Sandbox {
     pub(super) core: Arc<Core>,
-    /// The agent that the sandbox belongs to.
+    /// The agent to which the sandbox belongs.
     pub(super) identity: Arc<Identity>,
     pub(super) tool_errors: ToolErrors,
     pub(super) max_result_tokens: Option<usize>,
-    /// The whole values that were cut in results of earlier runs.
+    /// The saved whole values of results that were shortened in earlier runs.
     pub(super) saved: Arc<Mutex<SavedValues>>,
-    /// Identifies this sandbox to the code parser, which shares its capacity between owners.
-    pub(super) parse_owner: ParseOwner,
+    /// The owner of this sandbox's code. The code parser and the processors are divided between owners.
+    pub(super) code_owner: CodeOwner,
     callbacks: CallbackChain,
     modules: Mutex<AgentModules>,
     tasks: Mutex<SandboxTasks>,
-    /// Locked by the present run. The lock is fair, so runs start in the order of the calls.
+    /// Locked by the current run. The lock is fair, so runs start in the order of the calls.
     turn: Arc<tokio::sync::Mutex<()>>,
     closed: CancellationToken,
 }
@@ -123,11 +126,11 @@ impl Sandbox {
         let saved = SavedValues::new(core.limits.max_saved_bytes, Duration::from_millis(core.limits.max_saved_age_ms));
         let saved = Arc::new(Mutex::new(saved));
         identity.keep_saved(&saved);
-        let (parse_owner, modules, turn) = (identity.new_parse_owner(), Mutex::default(), Arc::default());
-        Ok(Self { core, identity, tool_errors, max_result_tokens, saved, parse_owner, callbacks, modules, tasks, turn, closed })
+        let (code_owner, modules, turn) = (identity.new_code_owner(), Mutex::default(), Arc::default());
+        Ok(Self { core, identity, tool_errors, max_result_tokens, saved, code_owner, callbacks, modules, tasks, turn, closed })
     }
 
-    /// Adds an agent's own module as `host:<name>` for runs that start afterwards.
+    /// Adds one of the agent's own modules as `host:<name>`, for runs that start later.
     ///
     /// # Errors
     /// `ERR_NAME_TAKEN`; `ERR_INVALID_OPTION` for names that cannot be imported.
@@ -138,8 +141,8 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Runs code. The run takes its place in the queue at once and, when it starts, a thread of its own. A value above `max_result_tokens` is cut,
-    /// and saved for later runs.
+    /// Runs code. The run gets its place in the queue immediately, and a separate thread when it starts. A value above `max_result_tokens`
+    /// is shortened, and the whole value is saved for later runs.
     pub fn run(self: &Arc<Self>, code: String, options: RunOptions) -> impl Future<Output = RunReport> + Send + use<> {
         let budget = options.max_result_tokens;
         let checked = check_budget("Sandbox.run", budget);
@@ -153,12 +156,12 @@ impl Sandbox {
         }
     }
 
-    /// Runs code without cutting its value.
+    /// Runs code without shortening its value.
     pub(super) fn queued(self: &Arc<Self>, code: String, options: RunOptions) -> impl Future<Output = RunReport> + Send + use<> {
         let this = Arc::clone(self);
-        // The place in the queue is taken here, so that runs start in the order of the calls.
+        // The place in the queue is reserved here and not at the first poll, so that runs start in the order of the calls.
         let turn = queue_now(Arc::clone(&self.turn).lock_owned());
-        // The run belongs to the present period of the plugin's switch. It does not run after a later switch-on.
+        // The run belongs to the present on-period of the plugin. If the plugin is switched off and on again, the run does not start.
         let period = self.core.check_plugin_on();
         let work = self.identity.work.token();
         async move {
@@ -187,9 +190,12 @@ impl Sandbox {
             Err(error) => return failed(self.core.redacted(error)),
         };
         let scope = CallScope::new(&self.identity, granted, &self.callbacks, options.callbacks, options.run_id, options.on_event);
-        let scope = Arc::new(scope.with_max_questions(self.core.limits.max_questions).with_trace(traced.context));
+        let scope = Arc::new(scope.with_max_questions(self.core.limits.max_questions).with_trace(traced.context.clone()));
         let end = RunEnd { closed: self.closed.clone(), switched_off: period.ended.clone(), stop: stop.clone() };
-        let prepared = self.take_up(options.task.as_ref()).and_then(|tasks| self.prepare(options.tool_errors, &scope, end, &tasks));
+        let prepared = self.take_up(options.task.as_ref()).and_then(|tasks| {
+            let fetches = self.core.fetches_of_run(&self.identity, &options.fetch, options.run_id, |warning| scope.warn(warning))?;
+            Ok(RunHost { fetches, ..self.prepare(options.tool_errors, &scope, end, &tasks)? })
+        });
         let host = match prepared {
             Ok(host) => Arc::new(host),
             Err(error) => return failed(self.core.redacted(error)),
@@ -200,17 +206,16 @@ impl Sandbox {
             input: options.input.unwrap_or_else(Wire::null),
             modules: Arc::clone(&host) as Arc<_>,
             host: Arc::clone(&host) as Arc<_>,
+            features: if host.fetches.is_some() { GuestFeatures::Fetch } else { GuestFeatures::Basic },
             timeout: Duration::from_millis(options.timeout_ms.unwrap_or(limit_ms).min(limit_ms)),
             stop: stop.clone(),
             on_log: options.on_log.map(|listener| self.redacting(listener)),
         };
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        let (core, parse_owner) = (Arc::clone(&self.core), self.parse_owner.clone());
+        let (core, code_owner) = (Arc::clone(&self.core), self.code_owner.clone());
         let thread = std::thread::Builder::new().name("hyperlight-mcp-run".to_owned()).spawn(move || {
-            // On Linux this is of the calling thread alone. Code that only computes must not keep this program from its other work: deadlines, calls, hosts.
-            let _ = rustix::process::nice(RUN_NICENESS);
-            // `send` fails only if the caller no longer waits.
-            let _ = sender.send(core.sandboxes.run_for(&parse_owner, request));
+            // `send` fails only if the caller has stopped waiting.
+            let _ = sender.send(core.sandboxes.run_for(&code_owner, request));
         });
         if let Err(error) = thread {
             return failed(self.core.redacted(Error::io("a thread for the run", &error)));
@@ -224,7 +229,7 @@ impl Sandbox {
         RunReport { outcome, warnings: warnings.map(|warning| redactor.readable(&warning)).collect(), omitted: Vec::new(), saved_as: None }
     }
 
-    /// Redacts each entry before the listener gets it, because a guest may print secrets.
+    /// Returns a listener that gets redacted entries, because a guest may print secrets.
     fn redacting(&self, listener: LogListener) -> LogListener {
         let redactor = Arc::clone(&self.core.redactor);
         Arc::new(move |entry: &LogEntry| {
@@ -236,7 +241,7 @@ impl Sandbox {
         self.closed.is_cancelled()
     }
 
-    /// Ends pending runs with `ERR_CLOSED`, and waits for their end. The servers that its tasks have brought end.
+    /// Ends pending runs with `ERR_CLOSED`, and waits for their end. Also ends the servers that its tasks define.
     pub async fn close(&self) {
         self.closed.cancel();
         drop(self.turn.lock().await);
@@ -244,7 +249,7 @@ impl Sandbox {
         [of_sandbox, of_run].into_iter().flatten().for_each(|task| task.release());
     }
 
-    /// Takes up the task of a run, and returns the tasks that count for it, the innermost first.
+    /// Registers the servers that a run's task defines, and returns the tasks that apply to the run, the innermost first.
     fn take_up(&self, task: Option<&Task>) -> Result<Vec<Arc<TakenTask>>> {
         let taken = task.map(|task| self.core.take_up("Sandbox.run", task)).transpose()?;
         let mut tasks = self.tasks.lock();
@@ -257,7 +262,7 @@ impl Sandbox {
         Ok(counting)
     }
 
-    /// Attaches what the sandbox's own task wants. The servers of runs' tasks are for those runs alone.
+    /// Attaches the servers for the sandbox's own task. The servers of a run's task are only for that run.
     pub(super) fn attached(&self, approval_read: ApprovalRead) -> Result<AttachedServers> {
         let task: Vec<_> = self.tasks.lock().of_sandbox.clone().into_iter().collect();
         Ok(self.core.attach(&self.identity, &task, approval_read)?.servers)
@@ -279,7 +284,7 @@ impl Sandbox {
         outcome.unwrap_or_else(|_| outcome_of(Error::Internal("a run's thread ended without an outcome".into())))
     }
 
-    /// Prepares the modules that the run can import, when it starts. `tasks` decide which servers it has.
+    /// Prepares the modules that a starting run can import. `tasks` determine which servers it gets.
     fn prepare(&self, tool_errors: Option<ToolErrors>, scope: &Arc<CallScope>, end: RunEnd, tasks: &[Arc<TakenTask>]) -> Result<RunHost> {
         let Attachment { servers: attached, warnings } = self.core.attach(&self.identity, tasks, ApprovalRead::Fresh)?;
         let viewer = Viewer { id: self.identity.id, granted: &scope.granted };
@@ -301,6 +306,7 @@ impl Sandbox {
         let servers = ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, checks, tool_finder);
         Ok(RunHost {
             servers: Arc::new(servers.with_saved(Arc::clone(&self.saved)).with_one_at_a_time(one_at_a_time)),
+            fetches: None,
             agent: self.modules().clone(),
             end,
             max_argument_bytes: limits.max_argument_bytes,
@@ -308,7 +314,7 @@ impl Sandbox {
         })
     }
 
-    /// Returns the definition of a server by the name that a run has for it.
+    /// Returns the definition of a server, given the run's name for it.
     fn definition(&self, name: &str, attached: &AttachedServers, granted: &Granted) -> Option<Arc<ServerDefinition>> {
         self.core.registry.server(granted.registry_name(attached.0.get(name).map_or(name, String::as_str))).ok()
     }
@@ -326,7 +332,7 @@ fn outcome_of(error: Error) -> RunOutcome {
     RunOutcome { value: Err(error), logs: Vec::new(), stats: RunStats::default() }
 }
 
-/// Redacts a log entry. If the entry was cut, an end that may be the beginning of a secret is removed.
+/// Redacts a log entry. If the entry was cut, also removes an end that may be the beginning of a secret.
 fn readable(redactor: &Redactor, entry: &LogEntry) -> LogEntry {
     let LogEntry { level, is_cut, text } = entry;
     let text = match text.strip_suffix(LOG_CUT_MARK).filter(|_| *is_cut) {

@@ -1,5 +1,5 @@
-//! Everything about one server for a person: what starts it, its filters and limits, and its tools with their signatures and schemas. Values of the
-//! environment and of headers are never shown, only their names.
+//! All information about one server for a person: how it is started, its filters and limits, and its tools with their signatures and
+//! schemas. The values of environment variables and headers are never shown, only their names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,20 +16,33 @@ use crate::error::Result;
 use crate::text::sanitise_json;
 use crate::trust::{ApprovalStatus, CommandRequest};
 
-/// Maximum length of a text in a schema.
+/// The maximum length of a text in a schema.
 const MAX_SCHEMA_CHARS: usize = 16 * 1024;
 
-/// The transport of a server, by its name in the config.
+/// The transport of a server, named as in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TransportKind {
-    /// A process of this machine.
+    /// A process on this machine.
     Stdio,
-    /// An address.
+    /// An HTTP address.
     Http,
+    /// Tools that were made from a prompt and run in micro-VMs.
+    Generated,
 }
 
-/// Everything about one server that a person may want to know.
+impl TransportKind {
+    /// Returns the word for this kind.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Http => "http",
+            Self::Generated => "generated",
+        }
+    }
+}
+
+/// All information about one server that a person may want.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerDetails {
@@ -45,15 +58,15 @@ pub struct ServerDetails {
     pub env_file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Names of the variables of the entry, without their values.
+    /// The names of the environment variables in the entry, without their values.
     pub variables: Vec<String>,
-    /// Names of the headers of the entry, without their values.
+    /// The names of the headers in the entry, without their values.
     pub headers: Vec<String>,
     pub confirm: Confirm,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_tools: Option<Vec<String>>,
     pub deny_tools: Vec<String>,
-    /// URIs, exact or with `*` at their end.
+    /// URIs. Each is exact, or a prefix followed by `*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_resources: Option<Vec<String>>,
     pub deny_resources: Vec<String>,
@@ -61,11 +74,11 @@ pub struct ServerDetails {
     pub allow_prompts: Option<Vec<String>>,
     pub deny_prompts: Vec<String>,
     pub limits: ServerLimits,
-    /// The approved tools. Empty before the server is approved.
+    /// The approved tools. Empty if the tools are not approved yet.
     pub tools: Vec<ToolDetails>,
 }
 
-/// The limits that apply to a server: its own, or the gateway's.
+/// The limits that apply to a server. If its entry sets none, the gateway's apply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerLimits {
@@ -85,9 +98,9 @@ pub struct ServerLimits {
 pub struct ToolDetails {
     /// The name that agent code imports.
     pub name: String,
-    /// Raw name of the tool.
+    /// The name that the server gives the tool.
     pub tool: String,
-    /// Signature in one line of TypeScript. A long signature is shortened.
+    /// The signature as one line of TypeScript. A long signature is shortened.
     pub signature: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direct_names: Option<DirectNames>,
@@ -97,7 +110,7 @@ pub struct ToolDetails {
 }
 
 impl Agent {
-    /// Returns a server's status, its settings and, if it is approved, its offer with all tools. The server need not be enabled.
+    /// Returns a server's status, its settings, and its offer with all tools if it is approved. The server need not be enabled.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
@@ -115,6 +128,7 @@ impl Agent {
         let (transport, variables, headers) = match &server.transport {
             Transport::Stdio { environment, .. } => (TransportKind::Stdio, names(environment), Vec::new()),
             Transport::Http { headers, .. } => (TransportKind::Http, Vec::new(), names(headers)),
+            Transport::Generated(_) => (TransportKind::Generated, Vec::new(), Vec::new()),
         };
         let limits = &self.core.limits;
         Ok(ServerDetails {

@@ -7,22 +7,24 @@ use serde_json::Value as Json;
 use super::callbacks::CallScope;
 use super::core::Core;
 use super::request::Request;
-use crate::client::{Completed, ResourceOrPromptRequest};
+use crate::client::{Completed, ResourceOrPromptRequest, SentRequest};
 use crate::config::{ServerDefinition, Transport};
 use crate::error::{Error, Result};
 use crate::telemetry::{Span, SpanKind, TraceContext};
 
 const METHOD: &str = "mcp.method.name";
 const PROTOCOL: &str = "mcp.protocol.version";
+const REQUEST_ID: &str = "jsonrpc.request.id";
+const SESSION_ID: &str = "mcp.session.id";
 const SERVER: &str = "hyperlight_mcp.server";
 const AGENT: &str = "gen_ai.agent.name";
 const RUN: &str = "hyperlight_mcp.run.id";
 const TRANSPORT: &str = "network.transport";
 
-/// Work that may have a span, and the place that what happens within it has.
+/// Work that may have a span, and the trace context for its inner work.
 pub(super) struct Traced {
     span: Option<Span>,
-    /// The span's place; without a span the caller's own, which is passed on.
+    /// The context of the span. Without a span, the caller's context, which is passed on.
     pub(super) context: Option<TraceContext>,
 }
 
@@ -31,15 +33,22 @@ impl Traced {
         Self { context: span.as_ref().and_then(Span::context).or(parent), span }
     }
 
-    /// Notes the version of the protocol of the connection that a request has used, if it came so far.
-    pub(super) fn with_protocol(mut self, version: Option<String>) -> Self {
-        if let (Some(span), Some(version)) = (&mut self.span, version) {
+    /// Sets the protocol version of the connection that a request used, and the names under which it was sent, if the request got that far.
+    pub(super) fn with_exchange(mut self, (version, sent): (Option<String>, Option<SentRequest>)) -> Self {
+        let Some(span) = &mut self.span else { return self };
+        if let Some(version) = version {
             span.set(PROTOCOL, version);
+        }
+        if let Some(SentRequest { id, session }) = sent {
+            span.set(REQUEST_ID, id);
+            if let Some(session) = session {
+                span.set(SESSION_ID, &*session);
+            }
         }
         self
     }
 
-    /// Notes how the work has ended, and ends the span.
+    /// Sets the error, if there was one, and ends the span.
     pub(super) fn end(mut self, error: Option<&str>) {
         if let (Some(span), Some(error)) = (&mut self.span, error) {
             span.fail(error);
@@ -48,20 +57,20 @@ impl Traced {
 }
 
 impl Core {
-    /// Begins the span of a run.
+    /// Starts the span of a run.
     pub(super) fn trace_run(&self, agent: Option<&str>, run_id: Option<u64>, parent: Option<TraceContext>) -> Traced {
-        let mut span = self.telemetry.span(SpanKind::Internal, parent, || "run".to_owned());
+        let mut span = self.telemetry.span(SpanKind::Internal, parent.clone(), || "run".to_owned());
         if let Some(span) = &mut span {
             describe_caller(span, agent, run_id);
         }
         Traced::new(span, parent)
     }
 
-    /// Begins the span of a request. If the request's future is dropped, the span ends as well.
+    /// Starts the span of a request. The span also ends if the request's future is dropped.
     pub(super) fn trace_request(&self, server: &str, request: &Request, scope: &CallScope) -> Traced {
         let target = target(request);
         let name = || target.map_or_else(|| request.method().to_owned(), |(_, target)| format!("{} {target}", request.method()));
-        let mut span = self.telemetry.span(SpanKind::Client, scope.trace, name);
+        let mut span = self.telemetry.span(SpanKind::Client, scope.trace.clone(), name);
         if let Some(span) = &mut span {
             span.set(METHOD, request.method());
             span.set(SERVER, server);
@@ -81,10 +90,11 @@ impl Core {
             }
             describe_caller(span, scope.identity.name.as_deref(), scope.run_id);
         }
-        Traced::new(span, scope.trace)
+        Traced::new(span, scope.trace.clone())
     }
 
-    /// Records a connection that was opened, with the version of its protocol, or could not be, in the time before now.
+    /// Records the span of a connection attempt that has just ended, after it has taken `time`. `outcome` is the protocol version, or the
+    /// error.
     pub(super) fn trace_connection(
         &self,
         server: &ServerDefinition,
@@ -92,7 +102,7 @@ impl Core {
         time: Duration,
         outcome: std::result::Result<String, &Error>,
     ) {
-        let Some(mut span) = self.telemetry.span(SpanKind::Client, scope.trace, || "initialize".to_owned()) else { return };
+        let Some(mut span) = self.telemetry.span(SpanKind::Client, scope.trace.clone(), || "initialize".to_owned()) else { return };
         span.began(time);
         span.set(METHOD, "initialize");
         span.set(SERVER, server.name.as_str());
@@ -105,7 +115,7 @@ impl Core {
     }
 }
 
-/// Returns the type of error of a request, if it has failed.
+/// Returns the error type of a failed request.
 pub(super) fn error_type(outcome: &Result<Json>) -> Option<&str> {
     match outcome {
         Ok(result) => (result.get("isError").and_then(Json::as_bool) == Some(true)).then_some("tool_error"),
@@ -122,7 +132,7 @@ fn describe_caller(span: &mut Span, agent: Option<&str>, run_id: Option<u64>) {
     }
 }
 
-/// Returns what a request is for, if its name has few values, and the attribute for it.
+/// Returns the attribute for the object of a request, and its name. Returns `None` if there may be very many different names.
 fn target(request: &Request) -> Option<(&'static str, &str)> {
     match request {
         Request::CallTool { tool, .. } => Some(("gen_ai.tool.name", tool)),
@@ -137,5 +147,6 @@ fn transport(server: &ServerDefinition) -> &'static str {
     match &server.transport {
         Transport::Stdio { .. } => "pipe",
         Transport::Http { .. } => "tcp",
+        Transport::Generated(_) => "inproc",
     }
 }

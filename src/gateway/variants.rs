@@ -1,8 +1,10 @@
-//! Servers that agents have by their profiles: the variants that the profiles make, and the end of a server's connection with the last agent that has it.
+//! Servers that agents have through their profiles: creates the variants of the profiles, and closes a server's connection when the last
+//! agent with it ends.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::Gateway;
 use super::agent::{Agent, Identity};
 use super::approval_cache::ApprovalRead;
 use super::callbacks::CallScope;
@@ -12,18 +14,26 @@ use crate::client::ConnectionState;
 use crate::config::{ServerDefinition, variants_of};
 use crate::error::Result;
 
+impl Gateway {
+    /// Enables the variants of a server, each as soon as it is approved, and not the server itself. It changes nothing where a person has disabled
+    /// the server or a variant.
+    pub(crate) fn enable_variants(&self, server: &str) {
+        self.core.registry.enable_variants(server);
+    }
+}
+
 impl Agent {
-    /// Returns whether the agent has servers by its profiles. They end with the last agent that has them.
+    /// Returns whether the agent has servers through its profiles. Their connections end with the last agent that has them.
     pub(crate) fn has_servers_by_profiles(&self) -> bool {
         !self.core.servers_by_profiles(&self.identity).is_empty()
     }
 }
 
 impl Core {
-    /// Makes the variants of the profiles that an agent takes up.
+    /// Creates the variants for the profiles of an agent that is being opened.
     ///
     /// # Errors
-    /// `ERR_PROFILE_CONFLICT` if two of them set something of one server differently.
+    /// `ERR_PROFILE_CONFLICT` if two profiles contain different values of one setting of a server.
     pub(super) fn take_up_profiles(&self, profiles: &[String]) -> Result<()> {
         let settings = self.grants.settings();
         let chosen = profiles.iter().filter_map(|name| settings.profiles.get_key_value(name));
@@ -32,18 +42,19 @@ impl Core {
         Ok(())
     }
 
-    /// Returns the registry's names of the servers that an agent has by its profiles. None if nobody can say what it is granted.
+    /// Returns the registry's names of the servers that an agent has through its profiles. Returns none if its grants cannot be read.
     pub(super) fn servers_by_profiles(&self, identity: &Identity) -> BTreeSet<String> {
         let granted = self.granted(identity, ApprovalRead::Cached);
         granted.map(|granted| granted.by_profiles().map(str::to_owned).collect()).unwrap_or_default()
     }
 
-    /// Returns the registry's names of the servers that all open agents have by their profiles.
+    /// Returns the registry's names of the servers that all open agents have through their profiles.
     pub(super) fn held_by_profiles(&self) -> BTreeSet<String> {
         self.agents.all().iter().flat_map(|identity| self.servers_by_profiles(identity)).collect()
     }
 
-    /// Notes that a server is used by a run or a call of the operator's own agent. A test, or the reading of tools for an approval, is no use.
+    /// Records whether the operator's own agent uses a server in a run or a call. A connection test does not count as a use, nor does
+    /// reading the tools for an approval.
     pub(super) fn note_use(&self, server: &ServerDefinition, is_new: bool, scope: &Arc<CallScope>) {
         if self.grants.settings().profiles.is_empty() {
             return;
@@ -57,7 +68,7 @@ impl Core {
         }
     }
 
-    /// Ends the connections of these servers that no open agent has by its profiles, and that the operator's own agent does not use.
+    /// Closes the connections of those servers that no open agent has through its profiles and that the operator's own agent does not use.
     pub(super) async fn end_left(&self, servers: BTreeSet<String>) {
         let held = if servers.is_empty() { BTreeSet::new() } else { self.held_by_profiles() };
         let is_left = |server: &String| {
@@ -69,9 +80,9 @@ impl Core {
         futures::future::join_all(ended.iter().map(|server| self.connections.close(server))).await;
     }
 
-    /// Does the same as [`Self::end_left`] in the background, as JavaScript's thread may be the one that drops an agent.
+    /// Does the same as [`Self::end_left`] in the background, because the JavaScript thread may be the one that drops an agent.
     pub(super) fn end_left_soon(self: &Arc<Self>, servers: BTreeSet<String>) {
-        // Without a runtime the gateway is closed, and its servers have ended.
+        // Without a runtime the gateway is closed, so its servers have ended.
         let Some(runtime) = self.trust.approval_cache.runtime().filter(|_| !servers.is_empty()) else { return };
         let core = Arc::clone(self);
         drop(runtime.spawn(async move { core.end_left(servers).await }));

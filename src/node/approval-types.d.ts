@@ -21,8 +21,8 @@ export interface CommandRequest {
   /** The only folder in which the approval is valid. Present if the entry starts or reads something that differs from folder to folder. */
   workspaceFolder?: string
   /**
-   * The program file that the command resolves to now, and the SHA-256 of its content. Missing if there is no such file, or if its path leads through
-   * `/proc`, where another process finds another file.
+   * The program file that the command resolves to now, and the SHA-256 of its content. Missing if there is no such file, or if its path contains
+   * `/proc`, because another process would find another file there.
    */
   executable?: { path: string; sha256: string }
   envFile?: string
@@ -34,23 +34,27 @@ export interface CommandRequest {
   url?: string
   /** The host of `url` in Unicode, if the host is not ASCII. */
   unicodeHost?: string
-  /** Placeholders from which the host, the port or the scheme of `url` results, like `${HOST}`. Missing if there are none. */
+  /** Placeholders that determine the host, the port or the scheme of `url`, like `${HOST}`. Missing if there are none. */
   hostFrom?: string[]
   /**
-   * The environment variables as `NAME=value`. Variables in `loaders` are shown in full, except the user and password of a registry's URL. Variables in
-   * `redirectors` are shown in full, except the user and password of a proxy. If programs disagree about the host of a value, each host is shown. Of other variables, hosts, paths, numbers, booleans and plain words are shown, and URLs as in `url`, unless the name is the
+   * The environment variables as `NAME=value`. Variables in `loaders` are shown in full, except the user and password of a registry's URL.
+   * Variables in `redirectors` are shown in full, except the user and password of a proxy. If programs disagree about the host of a value, each
+   * host is shown. For other variables, these are shown: hosts, paths, numbers, booleans, plain words, and URLs as in `url`, unless the name is the
    * name of a secret. All other values are masked: at most four characters are shown, and at most a quarter of the value. `${VAR}` is shown as
    * written, and its default is masked like a value.
    */
   environment: string[]
-  /** Names in `environment` of variables that can make a program load or run other code, like `NODE_OPTIONS`, `LD_PRELOAD` or `PATH`. */
+  /** The names of variables in `environment` that can make a program load or run other code, like `NODE_OPTIONS`, `LD_PRELOAD` or `PATH`. */
   loaders: string[]
   /**
-   * Names in `environment` of variables that can send traffic to another machine or weaken its protection, like `HTTPS_PROXY`,
+   * The names of variables in `environment` that can send traffic to another machine or weaken its protection, like `HTTPS_PROXY`,
    * `NODE_TLS_REJECT_UNAUTHORIZED` or `SSL_CERT_FILE`.
    */
   redirectors: string[]
-  /** Defaults of the entry's `${input:id}` placeholders as `id=default`, used if nobody answers. They are masked like the variables that they fill. */
+  /**
+   * Defaults of the entry's `${input:id}` placeholders as `id=default`. They are used if nobody answers. They are masked like the variables that
+   * they fill.
+   */
   inputDefaults?: string[]
   /** The questions of the entry's `${input:id}` placeholders as `id=description`. The approval covers them. */
   inputDescriptions?: string[]
@@ -61,6 +65,8 @@ export interface CommandRequest {
    * such settings.
    */
   oauth?: string[]
+  /** The tools of a generated server, with their code. Invisible characters are written as escapes. Missing for any other server. */
+  generated?: GeneratedTools
   confirm: 'never' | 'writes' | 'always'
   allowTools?: string[]
   denyTools: string[]
@@ -96,13 +102,16 @@ export interface ManifestRequest {
   prompts: PromptSummary[]
   /** Texts that may try to instruct the model instead of describing a tool. */
   findings: Finding[]
-  /** Names in the config's filters (`allowTools`, `denyResources`, …) that the server does not have. */
+  /** Names in the config's filters (`allowTools`, `denyResources`, …) that do not exist in the server. */
   warnings: string[]
   /** Differences from the manifest that was approved before, if there was one. */
   changes?: ManifestChanges
 }
 
-/** Differences from the manifest that was approved before. `added`, `removed` and `changed` list tools; the other kinds are present if they differ. */
+/**
+ * Differences from the manifest that was approved before. `added`, `removed` and `changed` list tools. The other kinds are present only if they
+ * differ.
+ */
 export interface ManifestChanges extends Changes {
   resources?: Changes
   resourceTemplates?: Changes

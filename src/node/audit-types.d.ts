@@ -1,35 +1,37 @@
-/** Selects rows of the audit. All that is given must fit. An unknown key or a wrong type is an error that names the key. */
+/** Selects rows of the audit. A row must match all given fields. An unknown key or a wrong type is an error that names the key. */
 export interface AuditQuery {
   /** Only rows from this time on, in milliseconds since 1970, as `Date.now()` returns it. Default: from the first row on. */
   since?: number
-  /** Only rows of this agent. Default: of all. */
+  /** Only rows of this agent. Default: rows of all agents. */
   agent?: string
-  /** Only rows of this server. Default: of all. */
+  /** Only rows of this server. Default: rows of all servers. */
   server?: string
-  /** Only rows of this tool, by the server's own name for it. Default: of all. */
+  /** Only rows of this tool. The name is the one that the server gives it. Default: rows of all tools. */
   tool?: string
-  /** Only rows of this kind. Default: of all. */
+  /** Only rows of this kind. Default: rows of all kinds. */
   kind?: AuditKind
-  /** The maximum number of rows, at least 1; the last ones are returned. Default 1,000. */
+  /** The maximum number of rows, at least 1. If more rows match, the last ones are returned. Default 1,000. */
   limit?: number
 }
 
 /**
  * The subject of a row. `server`: a server was added, changed, removed, enabled or disabled. `call`: a call of a tool, or another request to a server.
- * `gap`: events are missing here. `damage`: another program has changed the audit before this row.
+ * `fetch`: code in a sandbox has fetched something, or was refused. `gap`: events are missing here. `damage`: another program has changed the audit before this row.
  */
-export type AuditKind = 'approval' | 'revocation' | 'server' | 'grant' | 'connection' | 'call' | 'gap' | 'damage'
+export type AuditKind = 'approval' | 'revocation' | 'server' | 'grant' | 'connection' | 'call' | 'fetch' | 'gap' | 'damage'
 
 /**
- * The action that a row records. `command` and `manifest` are the stages of an approval. `provider`: the code of a package that brings servers was
- * approved. `default`: what agents without a grant get was changed.
- * `config`: the rows that follow, of the same process, say what has changed in the config's grants; if the gateway was just opened, all of them. `queue-full`: events came faster than they could be written.
- * `process-ended`: a process ended without closing its gateway. `head-changed`: the end of the chain was changed, or is older than what was written.
+ * The action that a row records. `command` and `manifest` are the stages of an approval. `provider`: the code of a package that provides servers
+ * was approved. `fetch`: the hosts that code of an agent may fetch from were approved. `default`: the grant of agents without a grant was changed. `config`: the following rows of the same process describe changes of
+ * the grants in the config, or all of these grants if the gateway was just opened. `queue-full`: events came faster than they could be written.
+ * `process-ended`: a process ended without closing its gateway. `head-changed`: the end of the chain was changed, or is older than the rows that
+ * were written.
  */
 export type AuditAction =
   | 'command'
   | 'manifest'
   | 'provider'
+  | 'fetch'
   | 'revoked'
   | 'added'
   | 'changed'
@@ -49,12 +51,12 @@ export type AuditAction =
   | 'process-ended'
   | 'head-changed'
 
-/** The party that has decided something. `setting`: a setting that decides without a person. */
+/** The party that made a decision. `setting`: a setting that decides without a person. */
 export type AuditParty = 'person' | 'model' | 'agent' | 'config' | 'setting'
 
 /** A row of the audit. */
 export interface AuditRow {
-  /** The place in the chain, from 1. */
+  /** The position in the chain, from 1. */
   number: number
   /** Milliseconds since 1970. */
   at: number
@@ -64,28 +66,38 @@ export interface AuditRow {
   server?: string
   /** The tool's name as the server gives it, or the method of another request. */
   tool?: string
-  /** The id of the process that wrote the row; with `process-ended`, of the one that has ended, 0 if that is not known. */
+  /** The id of the process that wrote the row. With `process-ended`, it is the id of the process that has ended, or 0 if that is not known. */
   pid: number
-  /** What has happened, for each kind but `call`. */
+  /** The action, for each kind except `call` and `fetch`. */
   action?: AuditAction
   by?: AuditParty
-  /** The name of the package that brings servers, in a row about its code. */
+  /** The name of the package that provides servers, in a row about its code. */
   provider?: string
   /**
-   * The digest that was approved; the source of a server; the toolbox of a grant, or `profile:` with the name of a profile; `all` or `none` of a default; the
-   * digest of all grants of a config.
+   * The subject of the action. Of an approval: the approved digest. Of a row about a server: its source. Of a grant: the toolbox, or `profile:`
+   * with the name of a profile. Of a default: `all` or `none`. Of a config: the digest of all its grants.
    */
   subject?: string
-  /** The patterns of the toolbox, or the servers of the profile, if they have at most 64 KiB. */
+  /** The patterns of the toolbox, or the servers of the profile, if they have at most 64 KiB; the hosts that were approved for fetch. */
   patterns?: string[]
   /** The number of the run in its process. Missing for a call without a run. */
   runId?: number
+  /** Scheme, host and port that code has fetched from; of a run that was refused, all its hosts. Of rows of the kind `fetch`, like the next four. */
+  host?: string
+  /** The method of a fetch. */
+  method?: string
+  /** The status of the response to a fetch. Missing if there was none. */
+  status?: number
+  /** The bytes of a fetch's body. */
+  sentBytes?: number
+  /** The bytes that were read of the response to a fetch. */
+  receivedBytes?: number
   /**
-   * The outcome of a call: `ok`, `tool-error` (the tool answered with `isError: true`), `cancelled` (its caller has given it up; the server may have carried it
-   * out), or the error's code. Of a connection that failed: the error's code.
+   * The outcome of a fetch: `ok`, `redirected` (the next row has its target), `cancelled`, or the error's code. The outcome of a call: `ok`, `tool-error` (the tool answered with `isError: true`), `cancelled` (the caller has cancelled it, but the server
+   * may have executed it), or the error's code. For a connection that failed, it is the error's code.
    */
   outcome?: string
-  /** The duration of a call, or of opening a connection, in milliseconds. A call's includes the time in which a person was asked. */
+  /** The duration of a call or a fetch, or of opening a connection, in milliseconds. The duration of a call includes the time in which a person was asked. */
   durationMs?: number
   /** The digest of the arguments under the machine's key. Equal arguments have equal digests. */
   argumentsDigest?: string
@@ -95,7 +107,7 @@ export interface AuditRow {
   argumentBytes?: number
   /** The approximate size of the result in bytes: its texts and keys, and 8 for each other value. */
   resultBytes?: number
-  /** The number of events that a gap stands for. Missing if it is not known. */
+  /** The number of missing events, in a row of the kind `gap`. Missing if it is not known. */
   lost?: number
   /** The digest of this row and of all before it, under the machine's key. */
   digest: string
@@ -103,17 +115,17 @@ export interface AuditRow {
 
 /** The result of `Gateway.verifyAudit`. */
 export interface AuditReport {
-  /** True if each row is as it was written, and none is missing, new or in another place. */
+  /** True if each row is unchanged, and if no row is missing, added or in another position. */
   whole: boolean
   rows: number
   /** The number of the first row. Older rows were removed by `limits.maxAuditBytes` or `limits.maxAuditAgeMs`. Missing for an empty audit. */
   first?: number
   /** The number of the last row. Missing for an empty audit. */
   last?: number
-  /** The digest of the last row. Kept elsewhere, it shows later whether this row is still there. Missing for an empty audit. */
+  /** The digest of the last row. If it is stored elsewhere, it shows later whether this row still exists. Missing for an empty audit. */
   head?: string
-  /** The number of rows that tell of a gap. A gap is no damage: events were lost, and the audit says so. */
+  /** The number of rows about gaps. A gap is not damage: events were lost, and the audit reports it. */
   gaps: number
-  /** What is wrong, one sentence each, at most a hundred. */
+  /** The problems, one sentence for each, at most a hundred. */
   problems: string[]
 }

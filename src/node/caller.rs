@@ -1,4 +1,4 @@
-//! A caller of the gateway: the one implementation of the methods that the classes `Gateway` and `Agent` share.
+//! A caller of the gateway. It implements the methods that the classes `Gateway` and `Agent` share.
 
 use std::num::NonZeroU64;
 
@@ -21,16 +21,16 @@ use crate::error::{Error, Result};
 use crate::gateway::{Agent, Audience, CallOptions};
 use crate::sandbox::{Stop, Wire};
 
-/// The operator's own agent, or a named one. Each function gets the name of the method that JavaScript has called, for errors.
+/// The operator's own agent, or a named agent. Each function gets the name of the JavaScript method that was called, for errors.
 #[derive(Clone)]
 pub(super) struct Caller {
     pub(super) core: Core,
     pub(super) agent: Agent,
-    /// The listener of the agent's events. Default: the gateway's.
+    /// The listener for the agent's events. Default: the gateway's.
     pub(super) events: Option<EventSink>,
 }
 
-/// The parts of a call from the glue, as JSON texts. Arguments also have bytes.
+/// The parts of a call from the glue code, as JSON texts. The arguments may also contain bytes.
 pub(super) struct CallParts {
     pub(super) names: String,
     pub(super) arguments: Wire,
@@ -44,15 +44,15 @@ impl CallParts {
         options::read(method, &self.data, &self.callbacks, self.callback_owner)
     }
 
-    /// Reads the options that all calls have, and adds them to the callbacks of the call.
+    /// Parses the options that all calls have, and adds them to `listeners`, which contains the callbacks of the call.
     pub(super) fn call_options(&self, method: &'static str, listeners: CallOptions) -> Result<CallOptions> {
-        let options::CallOptions { timeout_ms, traceparent } = self.options(method)?;
-        let trace = options::trace_of(method, traceparent.as_deref())?;
+        let options::CallOptions { timeout_ms, traceparent, tracestate } = self.options(method)?;
+        let trace = options::trace_of(method, traceparent.as_deref(), tracestate.as_deref())?;
         Ok(CallOptions { trace, ..timed(listeners, timeout_ms) })
     }
 }
 
-/// Returns the error for a name that no tool has. A caller who gives a server has forgotten the tool.
+/// Returns the error for a name that is no tool. If the name is a server's, the error says that the tool's name is missing.
 fn meant_server(method: &'static str, agent: &Agent, name: &str, error: Error) -> Error {
     if matches!(error, Error::UnknownDirectName { .. }) && agent.server_info(name).is_ok() {
         let problem = format!("argument 2: \"{name}\" is a server, so the name of its tool is needed");
@@ -67,7 +67,7 @@ pub(super) fn timed(options: CallOptions, timeout_ms: Option<NonZeroU64>) -> Cal
 }
 
 impl Caller {
-    /// Returns whose callbacks this caller may pass.
+    /// Returns the party whose callbacks this caller may pass.
     pub(super) fn callback_owner(&self) -> CallbackOwner {
         CallbackOwner::of(&self.agent)
     }
@@ -90,7 +90,7 @@ impl Caller {
         method(env, &self.core, &self.agent, name, args, move |agent, arguments| after_events(events.clone(), work(agent, arguments)))
     }
 
-    /// Runs a call that can be aborted and in which the server may ask questions. The array is `[server, what, arguments, options]`.
+    /// Runs a call that can be aborted and during which the server may ask questions. The array is `[server, what, arguments, options]`.
     pub(super) fn call<'env, W>(
         &self,
         env: &'env Env,

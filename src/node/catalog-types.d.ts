@@ -19,7 +19,7 @@ export interface ModuleSummary {
 /** A module with its functions. */
 export interface ModuleInfo extends Omit<ModuleSummary, 'functions'> {
   functions: FunctionInfo[]
-  /** Points that a caller has to know. */
+  /** Facts that a caller has to know. */
   caveats: string[]
   /** Code that imports the module's first function and calls it. */
   example: string
@@ -44,7 +44,7 @@ export interface FunctionInfo {
 
 /** A short description of a parameter. */
 export interface ParameterInfo {
-  /** The name as the schema has it, even if it is not a valid identifier. */
+  /** The name in the schema, even if it is not a valid identifier. */
   name: string
   /** The TypeScript type of the parameter. */
   type: string
@@ -87,7 +87,8 @@ export interface ServerInfo extends ServerStatus {
 
 /** Everything about one server for a person. Values of variables and headers are never returned, only their names. */
 export interface ServerDetails {
-  transport: 'stdio' | 'http'
+  /** `generated`: tools that were made from a prompt and run in micro-VMs of this process. */
+  transport: 'stdio' | 'http' | 'generated'
   command?: string
   args?: string[]
   /** The folder in which the command starts. */

@@ -8,6 +8,7 @@ use napi::bindgen_prelude::{Object, Unknown};
 use napi_derive::napi;
 use serde::Deserialize;
 
+use super::boot::client;
 use super::gateway::{Gateway, watchdog};
 use super::glue;
 use super::providers::loader;
@@ -30,9 +31,10 @@ struct Options {
 
 #[napi]
 impl Gateway {
-    /// Executes a line that a person typed, like `/mcp list` or `list`. `/mcp help` lists the commands. A wrong line does not reject: the result has
-    /// `ok: false`, and `text` describes the error. `/mcp approve NAME` shows the approval request and its digest. `/mcp approve NAME DIGEST`
-    /// approves exactly that request. Pass `speaker: 'model'` for a line that a model may have written; such a line cannot approve anything.
+    /// Executes a line that a person typed, such as `/mcp list` or `list`. `/mcp help` lists the commands. A wrong line does not reject:
+    /// the result has `ok: false`, and `text` describes the error. `/mcp approve NAME` shows the approval request and its digest.
+    /// `/mcp approve NAME DIGEST` approves exactly that request. Pass `speaker: 'model'` for a line that a model may have written; such a
+    /// line cannot approve anything.
     ///
     /// ```js
     /// const { text } = await gateway.command('/mcp list', { color: process.stdout.isTTY, width: process.stdout.columns })
@@ -48,7 +50,8 @@ impl Gateway {
         })
     }
 
-    /// Returns completions of the line's last word: commands, their options, names of servers. Each completion replaces the whole last word.
+    /// Returns completions of the line's last word: commands, their options, and names of servers. Each completion replaces the whole last
+    /// word.
     #[napi(catch_unwind, ts_args_type = "line: string", ts_return_type = "Promise<string[]>")]
     pub fn complete_command<'env>(&self, env: &'env Env, line: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.completeCommand", [Some(line)], |gateway, (line,): (String,)| async move {
@@ -59,9 +62,9 @@ impl Gateway {
     }
 }
 
-/// Runs the program `hyperlight-mcp` on this process's standard streams. Returns a promise of its exit code, and a function that ends the program
-/// like Ctrl-C. `words` is the command line without the program's name. `columns` is the width of the terminal, if there is one. `launch` has the
-/// absolute paths of Node and of the script, for `install`.
+/// Runs the program `hyperlight-mcp` on this process's standard streams. Returns a promise of its exit code, and a function that ends the
+/// program like Ctrl-C. `words` is the command line without the program's name. `columns` is the width of the terminal, if there is one.
+/// `launch` contains the absolute paths of Node and of the script, for `install`. `model.generate` asks the model of `boot`.
 #[cfg_attr(test, allow(dead_code, reason = "napi exports nothing from a test program"))]
 #[napi(catch_unwind, ts_return_type = "[exitCode: Promise<number>, stop: () => void]")]
 pub fn command_line(
@@ -69,6 +72,7 @@ pub fn command_line(
     words: Vec<String>,
     columns: Option<u32>,
     launch: Option<Vec<String>>,
+    model: Option<Unknown>,
 ) -> napi::Result<Vec<Object<'static>>> {
     let core = Core::start().map_err(|error| glue::thrown(env, &error))?;
     let stop = Stop::new();
@@ -81,9 +85,10 @@ pub fn command_line(
         runtime: options.runtime,
         launch: launch_of(launch),
         provider_loader: Some(loader(env)?),
+        model: client(env, model)?,
     };
     let running = AssertUnwindSafe(cli::main(words, context, stop.clone())).catch_unwind();
-    // A panic has already printed its message. The program ends with the exit code of a failure.
+    // The panic's message was already printed. The program ends with the exit code of a failure.
     let work = async move { running.await.unwrap_or(Exit::Failed) };
     let owner = core.clone();
     let native = promise_of(

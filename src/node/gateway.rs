@@ -42,7 +42,7 @@ pub struct Gateway {
 
 #[napi]
 impl Gateway {
-    /// Opens a gateway: reads the config and the approvals. It starts no process and needs no hypervisor.
+    /// Opens a gateway: reads the config and the approvals. It starts no server and needs no hypervisor.
     ///
     /// Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_UNREADABLE`, `ERR_CONFIG_SYNTAX`, `ERR_CONFIG_INVALID`,
     /// `ERR_TOO_MANY_SERVERS`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_APPROVAL_STORE`.
@@ -63,11 +63,11 @@ impl Gateway {
             let events = EventSink::new(context.get(2)?)?;
             core.tell_by(events.clone());
             let handle = core.handle().map_err(|error| glue::thrown(&env, &error))?;
-            let opening = read.map(|options| GatewayOptions {
+            let opening = read.and_then(|options| options.into_gateway_options(watchdog.clone(), handle)).map(|options| GatewayOptions {
                 on_event: events.clone().map(EventSink::event_listener),
                 callbacks: asked,
                 provider_loader: Some(Arc::clone(&provider_loader)),
-                ..options.into_gateway_options(watchdog.clone(), handle)
+                ..options
             });
             let runtime = core.clone();
             let work = blocking(move || opening.and_then(crate::gateway::Gateway::open));
@@ -78,7 +78,8 @@ impl Gateway {
                 |_| 0,
                 move |opened, env| match opened {
                     Ok(inner) => {
-                        // An environment that is torn down with a gateway open (a worker that is terminated) takes the servers with it.
+                        // If an environment is torn down while a gateway is open (for example a worker that is terminated), the servers
+                        // must end too.
                         glue::open_gateways(&env)?.add(inner.downgrade());
                         core.own(inner.clone());
                         let caller = Caller { core, agent: inner.clone().into(), events };
@@ -95,15 +96,15 @@ impl Gateway {
         glue::call(env, "open", FnArgs::from((start, "Gateway.open", options)))
     }
 
-    /// Reports if this machine can run a guest, and if it cannot, the reason. Boots a guest at the first call to find out.
+    /// Reports whether this machine can run a guest, and the reason if it cannot. The first call boots a guest to find out.
     #[napi(catch_unwind, ts_return_type = "Promise<HypervisorReport>")]
     pub fn hypervisor<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.hypervisor", [], |gateway, []: [(); 0]| async move { blocking(move || Ok(gateway.hypervisor())).await })
     }
 
-    /// Returns the status of all servers, in the order of the config; servers whose entry has an error come last. It reads no file. Changes by this
-    /// gateway are visible at once. Changes by another process or on disk are visible shortly after a call; `serverInfo` reads them at once. Throws
-    /// `ERR_APPROVAL_STORE`.
+    /// Returns the status of all servers. First come servers that await a decision, then the others in the order of the config; servers
+    /// whose entry has an error come last. It reads no file. Changes by this gateway are visible immediately. Changes by another process or
+    /// on disk are visible shortly after a call; `serverInfo` reads them immediately. Throws `ERR_APPROVAL_STORE`.
     #[napi(catch_unwind, ts_return_type = "ServerStatus[]")]
     pub fn servers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
         let servers = self.inner.servers_by(ApprovalRead::Cached).map_err(|error| glue::thrown(env, &error))?;
@@ -122,9 +123,9 @@ impl Gateway {
         })
     }
 
-    /// Approves a server. With a digest, approves exactly the request that has this digest, and starts nothing. It then rejects with
-    /// `ERR_DIGEST_CHANGED` if the request has changed since, and with `ERR_NOT_APPROVED` if the approval was revoked meanwhile. Without a digest,
-    /// starts the server, and approves both its command and its manifest as they are now.
+    /// Approves a server. With a digest, approves exactly the request that has this digest, and starts nothing. Then it rejects with
+    /// `ERR_DIGEST_CHANGED` if the request has changed since, and with `ERR_NOT_APPROVED` if the approval was revoked during the call.
+    /// Without a digest, starts the server, and approves both its command and its manifest in their present state.
     ///
     /// ```js
     /// const request = await gateway.approvalRequest('files')
@@ -146,8 +147,9 @@ impl Gateway {
         })
     }
 
-    /// Reads the config again. A changed server loses its connection. It also loses its approval if the change affects what would be started.
-    /// Unchanged servers keep their connections. If the config cannot be read, or is wrong as a whole, it rejects and changes nothing.
+    /// Reads the config again. A changed server loses its connection. It also loses its approval if the change affects what is executed.
+    /// Unchanged servers keep their connections. If the config cannot be read or is invalid as a whole, the call rejects and changes
+    /// nothing.
     ///
     /// Rejects with `ERR_CONFIG_UNREADABLE`, `ERR_CONFIG_SYNTAX`, `ERR_CONFIG_INVALID`, `ERR_TOO_MANY_SERVERS`.
     ///
@@ -159,10 +161,10 @@ impl Gateway {
         self.method(env, "Gateway.reload", [], |gateway, []: [(); 0]| async move { gateway.reload().await })
     }
 
-    /// Returns the merged `mcpServers` that would be in force for an agent and a task, and each server's reason. Secrets are names: `${NAME}`. Changes
-    /// nothing, and starts nothing.
+    /// Returns the merged `mcpServers` that would be available to an agent and a task, with a reason for each server. Secrets are replaced
+    /// by variables: `${NAME}`. Changes nothing, and starts nothing.
     ///
-    /// Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_INVALID` for an entry that the task brings, `ERR_APPROVAL_STORE`.
+    /// Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_INVALID` for an entry that the task defines, `ERR_APPROVAL_STORE`.
     ///
     /// ```js
     /// const { mcpServers, servers } = await gateway.resolve({ task: { text: 'compare two forecasts' } })
@@ -181,8 +183,8 @@ impl Gateway {
         self.method(env, "Gateway.revoke", [Some(name)], |gateway, (name,): (String,)| async move { gateway.revoke(&name).await })
     }
 
-    /// Reads the last rows of the audit that fit, the oldest first: approvals, changes of servers, grants, connections and calls, of all processes with
-    /// the same state folder. Rejects with `ERR_INVALID_OPTION`, `ERR_STORE`.
+    /// Returns the last rows of the audit that match the query, the oldest first: approvals, changes of servers, grants, connections and
+    /// calls, of all processes with the same state folder. Rejects with `ERR_INVALID_OPTION`, `ERR_STORE`.
     ///
     /// ```js
     /// const calls = await gateway.audit({ kind: 'call', since: Date.now() - 3_600_000 })
@@ -202,8 +204,8 @@ impl Gateway {
     }
 
     /// Makes the server available to runs that start from now on. If it is not approved, `onServerApproval` is asked first. Rejects with
-    /// `ERR_NOT_APPROVED` without that callback and after a no, with `ERR_SERVER_DISABLED` if the config has `disabled: true`, and with the errors of
-    /// connecting, as the tools are read before they are approved.
+    /// `ERR_NOT_APPROVED` without that callback or if the answer is no, with `ERR_SERVER_DISABLED` if the config has `disabled: true`, and
+    /// with the errors of connecting, because the tools are read before they are approved.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn enable<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.enable", [Some(name)], |gateway, (name,): (String,)| async move { gateway.enable_asking(&name).await })
@@ -216,20 +218,23 @@ impl Gateway {
         self.method(env, "Gateway.disable", [Some(name)], |gateway, (name,): (String,)| async move { gateway.disable(&name).await })
     }
 
-    /// Connects to the server anew and reports the result. Rejects with `ERR_NOT_APPROVED`, and with the errors of connecting.
+    /// Closes the connection to the server, connects again and reports the result. Rejects with `ERR_NOT_APPROVED`, and with the errors of
+    /// connecting.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<ConnectionReport>")]
     pub fn test<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.test", [Some(name)], |gateway, (name,): (String,)| async move { gateway.test(&name).await })
     }
 
-    /// Creates a sandbox. The first call boots the guest. Rejects with `ERR_NO_HYPERVISOR` if no guest boots; the message gives the reason.
+    /// Creates a sandbox. The first call boots the guest. Rejects with `ERR_NO_HYPERVISOR` if no guest boots; the message contains the
+    /// reason.
     #[napi(catch_unwind, ts_args_type = "options?: SandboxOptions", ts_return_type = "Promise<Sandbox>")]
     pub fn sandbox<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         self.caller.sandbox(env, "Gateway.sandbox", options)
     }
 
-    /// Calls a tool without a guest. Resolves with a `ToolResult` for every answer of the server, also if it has `isError: true`. Rejects for all
-    /// other failures: time-out, crash, refusal, protocol error. With a name of `toolInfo().directNames`, the server is not given.
+    /// Calls a tool without a guest. Resolves with a `ToolResult` for every answer of the server, even if it has `isError: true`. Rejects
+    /// for all other failures: time-out, crash, refusal, protocol error. With a name from `toolInfo().directNames`, the argument `server`
+    /// is left out.
     ///
     /// ```js
     /// const { content } = await gateway.callTool('everything', 'echo', { message: 'hi' })
@@ -237,7 +242,7 @@ impl Gateway {
     /// ```
     #[napi(
         catch_unwind,
-        // The second signature, as napi writes only one for each method.
+        // The text contains a second signature, because napi writes only one for each method.
         ts_args_type = "server: string, tool: string, args?: Record<string, unknown>, options?: CallOptions): Promise<ToolResult>\n  callTool(name: string, args?: Record<string, unknown>, options?: CallOptions",
         ts_return_type = "Promise<ToolResult>"
     )]
@@ -301,7 +306,7 @@ impl Gateway {
     }
 }
 
-/// Returns the path of the watchdog program, which is in the addon's folder.
+/// Returns the path of the watchdog program. It is in the addon's folder.
 pub(super) fn watchdog(env: &Env) -> napi::Result<PathBuf> {
     let addon: String = glue::call(env, "path", FnArgs::from((env.get_module_file_name()?,)))?;
     Ok(PathBuf::from(addon).with_file_name(WATCHDOG))

@@ -20,7 +20,7 @@
   /** The addon's classes. */
   let classes = {};
 
-  /** Describes a thrown value. The value may be anything, also with throwing getters; this function never throws. */
+  /** Describes a thrown value, which may be anything, even an object whose getters throw. This function never throws. */
   function said(thrown, field = "message") {
     try {
       return String(thrown?.[field] ?? thrown).slice(0, MAX_TEXT);
@@ -86,7 +86,7 @@
       error.name = "AbortError";
       if (signal !== undefined) error.cause = apply(reasonOf, signal, []);
     }
-    // The error gets the stack of the call, not of the turn in which the answer came. A custom `prepareStackTrace` may return any type.
+    // The error gets the stack of the call, not of the event-loop turn in which the answer arrived. A custom `prepareStackTrace` may return any type.
     if (typeof trace.stack === "string") {
       const [, ...lines] = trace.stack.split("\n");
       const stack = [`${error.name}: ${message}`, ...lines].join("\n");
@@ -180,7 +180,7 @@
       throw toError({ code: "ERR_ABORTED", message: `the ${what} was aborted`, ...more }, trace, signal);
   }
 
-  /** Calls `stop` when the signal is aborted, or at once if it already is. Returns a function that stops watching. */
+  /** Calls `stop` when the signal is aborted, or immediately if it was aborted before. Returns a function that stops watching. */
   function watch(signal, stop) {
     if (signal === undefined) return () => {};
     if (apply(isAborted, signal, [])) {
@@ -212,9 +212,9 @@
   }
 
   /** Wraps onEvent. An exception or a rejected promise of the listener becomes a process warning and does not end the process. */
-  function sink(onEvent) {
+  function sink(onEvent, name = "onEvent") {
     if (onEvent === undefined) return undefined;
-    const warn = (thrown) => process.emitWarning(`onEvent threw: ${said(thrown, "stack")}`, "HyperlightMcpWarning");
+    const warn = (thrown) => process.emitWarning(`${name} threw: ${said(thrown, "stack")}`, "HyperlightMcpWarning");
     return (events) => {
       for (const event of events) (async () => onEvent(JSON.parse(event)))().catch(warn);
     };
@@ -276,6 +276,38 @@
         return await settle(native, trace, signal);
       } finally {
         release();
+      }
+    },
+
+    /** Makes tools from a prompt. `start(data, callbackNames, sink, functions)` returns [native promise, stop]. */
+    async boot(start, name, options) {
+      const trace = traceOf();
+      const { data, callbacks, signal, input } = split(options, name);
+      if (input !== undefined) data.input = true;
+      const { generate, onProgress } = callbacks;
+      const given = [json(data, name), json(Object.keys(callbacks), name), sink(onProgress, "onProgress")];
+      checkAborted(signal, "boot", trace, {});
+      // Requests that are not answered yet end with the promise, for whatever reason it is settled.
+      const ended = new AbortController();
+      const model = {
+        async generate(request) {
+          try {
+            const text = await generate({ ...request, signal: ended.signal });
+            if (typeof text !== "string") throw new TypeError(`generate must return the model's text, not ${typeof text}`);
+            return text;
+          } catch (thrown) {
+            if (isRefusal(thrown)) return { refused: said(thrown) };
+            throw thrown;
+          }
+        },
+      };
+      const [native, stop] = start(...given, model);
+      const release = watch(signal, stop);
+      try {
+        return await settle(native, trace, signal);
+      } finally {
+        release();
+        ended.abort();
       }
     },
 
@@ -373,7 +405,16 @@
     },
   };
 
-  /** Tells the two forms of a call apart: `callTool(server, tool, args, options)`, and `callTool(name, args, options)`. */
+  /** Returns whether a model has refused to answer. Such an error has `refused: true`. */
+  function isRefusal(thrown) {
+    try {
+      return thrown?.refused === true;
+    } catch {
+      return false;
+    }
+  }
+
+  /** Distinguishes the two forms of a call: `callTool(server, tool, args, options)`, and `callTool(name, args, options)`. */
   function calledTool(method, [first, second, third, fourth]) {
     const hasOneName = method.endsWith(".callTool") && typeof first === "string" && (second == null || typeof second === "object");
     if (hasOneName) return { names: [first], args: second, options: third };

@@ -1,4 +1,5 @@
-//! The class `Agent` for Node, and `Gateway.agent`, which makes one. The methods that it shares with `Gateway` stand beside those.
+//! The class `Agent` for Node, and `Gateway.agent`, which creates one. The methods that it shares with `Gateway` are in the files of those
+//! methods.
 
 use napi::Env;
 use napi::bindgen_prelude::{FnArgs, Object, Unknown};
@@ -16,16 +17,16 @@ use crate::gateway::IdentityOptions;
 
 const AGENT: &str = "Gateway.agent";
 
-/// Options of `Gateway.agent`, besides its callbacks.
+/// The options of `Gateway.agent`, without its callbacks.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct AgentOptions {
     profiles: Option<Vec<String>>,
 }
 
-/// One caller of a gateway, made by `Gateway.agent`. Its `session` answers, sandboxes with their saved values, callbacks, subscriptions and its
-/// model's decisions to enable or disable a server belong to it alone, and end with it. Approvals and connections are shared with the other agents of
-/// the gateway.
+/// One caller of a gateway, created by `Gateway.agent`. It has its own `session` answers, sandboxes with saved values, callbacks and
+/// subscriptions, and its model's decisions to enable or disable a server. All of these end with the agent. Approvals and connections are
+/// shared with the other agents of the gateway.
 ///
 /// ```js
 /// const researcher = gateway.agent('researcher', { onApproval: () => 'once' })
@@ -39,14 +40,14 @@ pub struct Agent {
 
 #[napi]
 impl Agent {
-    /// The name that the agent was given. Two agents may have one name.
+    /// The name that was given to the agent. Two agents may have the same name.
     #[napi(getter)]
     pub fn name(&self) -> String {
         self.caller.agent.name().unwrap_or_default().to_owned()
     }
 
-    /// Does the same as `Gateway.sandbox`. Questions about the sandbox's runs go to the callbacks of the run, the sandbox and the agent, and never to
-    /// the gateway's.
+    /// Does the same as `Gateway.sandbox`. Questions about the sandbox's runs go to the callbacks of the run, the sandbox and the agent,
+    /// and never to those of the gateway.
     #[napi(catch_unwind, ts_args_type = "options?: OfAgent<SandboxOptions>", ts_return_type = "Promise<Sandbox>")]
     pub fn sandbox<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         self.caller.sandbox(env, "Agent.sandbox", options)
@@ -55,7 +56,7 @@ impl Agent {
     /// Does the same as `Gateway.callTool`, on behalf of the agent.
     #[napi(
         catch_unwind,
-        // The second signature, as napi writes only one for each method.
+        // The text contains a second signature, because napi writes only one for each method.
         ts_args_type = "server: string, tool: string, args?: Record<string, unknown>, options?: OfAgent<CallOptions>): Promise<ToolResult>\n  callTool(name: string, args?: Record<string, unknown>, options?: OfAgent<CallOptions>",
         ts_return_type = "Promise<ToolResult>"
     )]
@@ -70,16 +71,17 @@ impl Agent {
         self.caller.call_tool(env, "Agent.callTool", [Some(server), Some(tool), args, options])
     }
 
-    /// Closes the agent: ends its runs, calls and sandboxes with `ERR_CLOSED`, waits for their end, and forgets its `session` answers, saved values
-    /// and subscriptions. Servers stay connected, and other agents are not affected; a server that only agents have by their profiles ends with the last
-    /// of these agents. An agent that is garbage collected leaves nothing either.
+    /// Closes the agent: ends its runs, calls and sandboxes with `ERR_CLOSED`, and waits until they have ended. Then discards its `session`
+    /// answers, saved values and subscriptions. Closes servers that it had through profiles, unless another open agent has them through
+    /// profiles or the operator's own agent uses them. All other servers stay connected. An agent that is garbage collected is cleaned up
+    /// in the same way.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let Caller { core, agent, .. } = self.caller.clone();
         let start = env.create_function_from_closure::<(), Object<'static>, _>("close", move |context| {
             let agent = agent.clone();
             let env = Env::from_raw(context.env.raw());
-            // On JavaScript's thread, so that no call that is made afterwards begins.
+            // This is done on JavaScript's thread, so that no call starts that is made after `close()`.
             agent.begin_close();
             let native = promise(&env, &core, async move {
                 agent.close().await;
@@ -93,9 +95,10 @@ impl Agent {
 
 #[napi]
 impl Gateway {
-    /// Makes an agent: a caller with callbacks, `session` answers, sandboxes, subscriptions and decisions of its model of its own. Nothing of one agent
-    /// is seen by another. The gateway's own methods are those of the operator. `onInput`, `onAuthorize` and `onIssuer` are questions about a
-    /// connection, which all agents share: they are the operator's, and not options of an agent. Two agents of one name are two agents.
+    /// Opens an agent: a caller with its own callbacks, `session` answers, sandboxes and subscriptions, and its model's own decisions. No
+    /// agent sees anything of another agent. The gateway's own methods are those of the operator. `onInput`, `onAuthorize` and `onIssuer`
+    /// are questions about a connection, which all agents share. So they are options of the gateway, and not of an agent. Two agents with
+    /// the same name are separate agents.
     ///
     /// Throws `ERR_INVALID_OPTION`, `ERR_PROFILE_CONFLICT`, `ERR_CLOSED`.
     ///
@@ -114,7 +117,7 @@ impl Gateway {
             let AgentOptions { profiles } = read.map_err(|error| glue::thrown(&env, &error))?;
             let own = EventSink::new(context.get(3)?)?;
             let options = IdentityOptions {
-                parse_owner: None,
+                code_owner: None,
                 callbacks: callbacks(&env, context.get(4)?)?,
                 on_event: own.clone().map(EventSink::event_listener),
                 profiles,

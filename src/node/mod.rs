@@ -1,10 +1,11 @@
-//! The classes for Node, which wrap the crate's gateway: they read options and return promises. Only this module uses napi.
+//! The classes for Node. They wrap the crate's gateway: they parse options and return promises. Only this module uses napi.
 //!
-//! Every asynchronous method starts its work on the gateway's own tokio runtime, which settles a promise. JSON and bytes cross between Rust and Node;
-//! `glue.js` converts them to values and errors.
+//! Every asynchronous method starts its work on the gateway's own tokio runtime, and the work settles a promise. Rust and Node exchange
+//! JSON and bytes; `glue.js` converts them to values and errors.
 
 mod added_servers;
 mod agent;
+mod boot;
 mod call_queue;
 mod callbacks;
 mod caller;
@@ -14,7 +15,9 @@ mod command;
 mod event_loop;
 mod event_queue;
 mod events;
+mod fetch;
 mod gateway;
+mod generated;
 mod glue;
 mod grants;
 mod host_module;

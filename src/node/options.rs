@@ -1,4 +1,4 @@
-//! Reads options from JavaScript. Plain data and the names of callbacks are checked before any work starts.
+//! Parses options from JavaScript. Plain data and the names of callbacks are checked before any work starts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,17 +9,18 @@ use serde_json::{Map, Value as Json};
 use tokio::runtime::Handle;
 
 use crate::bridge::ToolErrors;
-use crate::config::{ArgumentCheck, SchemaViolations};
+use crate::config::{ArgumentCheck, MAX_FETCH_HOSTS, SchemaViolations};
 use crate::error::{Error, ErrorText, Result};
-use crate::gateway::{Agent, EnableAtOpen, GatewayOptions, Task};
+use crate::fetch::AllowedHosts;
+use crate::gateway::{Agent, EnableAtOpen, GatewayOptions, RunFetch, Task};
 use crate::limits::Limits;
 use crate::sandbox::{GuestChoice, Value, WarmVms, Wire};
 use crate::store::audit::{self, AuditKind};
 use crate::telemetry::TraceContext;
 
-/// Callbacks about a call, of whoever makes it.
+/// Callbacks about a call. Every caller may pass them.
 const CALLERS: [&str; 4] = ["onApproval", "onElicit", "onSample", "onEvent"];
-/// Callbacks about a server and its connection, which all agents share.
+/// Callbacks about a server and its connection. Only the operator may pass them, because all agents share connections.
 const OPERATORS: [&str; 4] = ["onInput", "onAuthorize", "onIssuer", "onServerApproval"];
 
 /// The number of rows that `audit` returns if no limit is given.
@@ -38,7 +39,7 @@ impl CallbackOwner {
         if agent.is_operator() { Self::Operator } else { Self::Agent }
     }
 
-    /// Refuses a callback that does not exist, or that this party may not pass.
+    /// Refuses a callback that does not exist or that this party may not pass.
     fn check(self, callback: &str) -> std::result::Result<(), String> {
         let is_operators = OPERATORS.contains(&callback);
         if CALLERS.contains(&callback) || (is_operators && self == Self::Operator) {
@@ -72,13 +73,14 @@ pub(super) struct OpenOptions {
     trace: bool,
     require_approval: Option<bool>,
     audit_content: bool,
+    fetch: GatewayFetch,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "must be a folder, or false")]
 enum SnapshotDir {
     Folder(PathBuf),
-    /// `true` selects the default folder, and `false` none.
+    /// `true` selects the default folder. `false` means that no snapshot is stored.
     Kept(bool),
 }
 
@@ -137,7 +139,48 @@ pub(super) struct RunOptions {
     pub(super) tool_errors: Option<ToolErrors>,
     pub(super) max_result_tokens: Option<usize>,
     pub(super) traceparent: Option<String>,
+    pub(super) tracestate: Option<String>,
     pub(super) task: Option<Task>,
+    pub(super) fetch: Option<FetchOption>,
+}
+
+/// The option `fetch` of a run.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "must be { hosts: [...] }, or false")]
+pub(super) enum FetchOption {
+    Hosts(FetchHosts),
+    /// `false` switches fetch off; `true` means nothing else than the default.
+    Switch(bool),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct FetchHosts {
+    hosts: Vec<String>,
+}
+
+/// Reads the option `fetch` of a run.
+pub(super) fn fetch_of(method: &'static str, given: Option<FetchOption>) -> Result<RunFetch> {
+    match given {
+        None | Some(FetchOption::Switch(true)) => Ok(RunFetch::OfAgent),
+        Some(FetchOption::Switch(false)) => Ok(RunFetch::Off),
+        Some(FetchOption::Hosts(FetchHosts { hosts })) => fetch_hosts(method, "fetch.hosts", &hosts).map(RunFetch::Hosts),
+    }
+}
+
+fn fetch_hosts(method: &'static str, option: &str, hosts: &[String]) -> Result<AllowedHosts> {
+    let wrong = |problem: String| Error::InvalidOption { method, problem: format!("{option}: {problem}").into() };
+    if hosts.len() > MAX_FETCH_HOSTS {
+        return Err(wrong(format!("a list has at most {MAX_FETCH_HOSTS} hosts")));
+    }
+    AllowedHosts::parse(hosts.iter().map(String::as_str)).map_err(|problem| wrong(problem.to_string()))
+}
+
+/// The option `fetch` of a gateway.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct GatewayFetch {
+    allow_private_hosts: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -145,21 +188,34 @@ pub(super) struct RunOptions {
 pub(super) struct CallOptions {
     pub(super) timeout_ms: Option<std::num::NonZeroU64>,
     pub(super) traceparent: Option<String>,
+    pub(super) tracestate: Option<String>,
 }
 
-/// Reads the option `traceparent`.
-pub(super) fn trace_of(method: &'static str, traceparent: Option<&str>) -> Result<Option<TraceContext>> {
-    let wrong = |text| {
-        let problem = format!("traceparent: expected a W3C traceparent like 00-<trace id>-<span id>-01, not \"{text}\"");
-        Error::InvalidOption { method, problem: problem.into() }
+/// Parses the options `traceparent` and `tracestate`.
+pub(super) fn trace_of(method: &'static str, traceparent: Option<&str>, tracestate: Option<&str>) -> Result<Option<TraceContext>> {
+    let wrong = |problem: String| Error::InvalidOption { method, problem: problem.into() };
+    let Some(parent) = traceparent else {
+        return match tracestate {
+            Some(_) => Err(wrong("tracestate: it needs a traceparent beside it".to_owned())),
+            None => Ok(None),
+        };
     };
-    traceparent.map(|text| TraceContext::parse(text).ok_or_else(|| wrong(text))).transpose()
+    let context = TraceContext::parse(parent)
+        .ok_or_else(|| wrong(format!("traceparent: expected a W3C traceparent like 00-<trace id>-<span id>-01, not \"{parent}\"")))?;
+    let Some(state) = tracestate else { return Ok(Some(context)) };
+    let context = context.with_state(state);
+    if context.state().is_none() && !state.is_empty() {
+        let problem = "tracestate: expected a W3C tracestate like key=value,other=value, of at most 32 members and 512 characters";
+        return Err(wrong(problem.to_owned()));
+    }
+    Ok(Some(context))
 }
 
 impl OpenOptions {
-    pub(super) fn into_gateway_options(self, watchdog: PathBuf, runtime: Handle) -> GatewayOptions {
+    pub(super) fn into_gateway_options(self, watchdog: PathBuf, runtime: Handle) -> Result<GatewayOptions> {
         let defaults = GatewayOptions::new(watchdog, runtime);
-        GatewayOptions {
+        Ok(GatewayOptions {
+            fetch_private_hosts: fetch_hosts("Gateway.open", "fetch.allowPrivateHosts", &self.fetch.allow_private_hosts)?,
             snapshot_dir: match self.snapshot_dir {
                 None | Some(SnapshotDir::Kept(true)) => defaults.snapshot_dir.clone(),
                 Some(SnapshotDir::Folder(folder)) => Some(folder),
@@ -185,24 +241,24 @@ impl OpenOptions {
             require_approval: self.require_approval,
             audit_content: self.audit_content,
             ..defaults
-        }
+        })
     }
 }
 
-/// Reads the options of a method, and checks the names of its callbacks.
+/// Parses the options of a method, and checks the names of its callbacks.
 pub(super) fn read<T: DeserializeOwned>(method: &'static str, data: &str, callbacks: &str, callback_owner: CallbackOwner) -> Result<T> {
     check_callbacks(method, callbacks, callback_owner)?;
     from_json(method, data)
 }
 
-/// Checks the names of callbacks, which are a JSON list.
+/// Checks the names of callbacks, given as a JSON list.
 pub(super) fn check_callbacks(method: &'static str, callbacks: &str, callback_owner: CallbackOwner) -> Result<()> {
     let callbacks: Vec<String> = serde_json::from_str(callbacks).map_err(|error| Error::Internal(error.to_string().into()))?;
     let checked = callbacks.iter().try_for_each(|callback| callback_owner.check(callback));
     checked.map_err(|problem| Error::InvalidOption { method, problem: problem.into() })
 }
 
-/// Reads the arguments of a tool or a prompt, which must be one object. Bytes become base64 text, because MCP servers receive JSON.
+/// Parses the arguments of a tool or a prompt, which must be one object. Bytes become base64 text, because MCP servers receive JSON.
 pub(super) fn tool_arguments(what: String, given: Wire) -> Result<Map<String, Json>> {
     match Value::from_wire(given).map(Value::into_json) {
         Ok(Json::Object(arguments)) => Ok(arguments),
@@ -211,7 +267,7 @@ pub(super) fn tool_arguments(what: String, given: Wire) -> Result<Map<String, Js
     }
 }
 
-/// Returns the error for tool arguments that cannot be read.
+/// Returns the error for tool arguments that cannot be parsed.
 pub(super) fn invalid_arguments(what: String, error: Error) -> Error {
     match error {
         Error::InvalidValue { problem } => {
@@ -221,7 +277,7 @@ pub(super) fn invalid_arguments(what: String, error: Error) -> Error {
     }
 }
 
-/// Reads the arguments of a method from a JSON list.
+/// Parses the arguments of a method from a JSON list.
 pub(super) fn arguments<T: DeserializeOwned>(method: &'static str, json: &str) -> Result<T> {
     from_json(method, json)
 }
@@ -231,7 +287,7 @@ fn from_json<T: DeserializeOwned>(method: &'static str, json: &str) -> Result<T>
     serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
         let text = error.into_inner().to_string();
-        // The position in the JSON text is removed, because the caller has not seen that text.
+        // The position in the JSON text is removed, because the caller does not know that text.
         let problem = text.split(" at line ").next().unwrap_or(&text);
         let field = match path.as_str() {
             "." => String::new(),
@@ -241,7 +297,8 @@ fn from_json<T: DeserializeOwned>(method: &'static str, json: &str) -> Result<T>
     })
 }
 
-/// Returns the place of a problem: the field of an argument, or the argument itself. A path in the list of arguments begins with an index.
+/// Returns the place of a problem for a message: the field of an argument, or the argument itself. A path in the list of arguments begins
+/// with an index.
 fn in_arguments(path: &str) -> String {
     match path.strip_prefix('[').and_then(|path| path.split_once(']')) {
         None => format!("{path}: "),

@@ -1,7 +1,7 @@
 // Runs the code of one provider package in a worker thread, and posts its answer: { text } or { problem }. The thread has no environment, no arguments
-// and no streams of this process, and is ended by providers.js. The code has no port to this process, and what it writes is dropped here: Node would
-// read both on its main thread, however much it is. This file keeps the code from importing files outside of its package by mistake: a person
-// approved the digest of the package alone. It is no sandbox: approved code can do what Node can.
+// and no streams of this process, and providers.js ends it. The code has no port to this process, and its output is dropped here, because Node would
+// read any amount of messages and output on its main thread. The code cannot import files outside its package by mistake, because a person has approved
+// only the digest of the package. This is not a sandbox: approved code can do everything that Node can do.
 {
   const threads = require("node:worker_threads");
   const { Writable } = require("node:stream");
@@ -48,9 +48,9 @@
     return text;
   }
 
+  const refuse = (thrown) => post({ problem: String(thrown?.message ?? thrown).slice(0, 1000) });
+  // Node would copy all that was thrown to the main thread, with its buffers.
+  process.setUncaughtExceptionCaptureCallback(refuse);
   post({ starts: true });
-  answer().then(
-    (text) => post({ text }),
-    (thrown) => post({ problem: String(thrown?.message ?? thrown).slice(0, 1000) }),
-  );
+  answer().then((text) => post({ text }), refuse);
 }

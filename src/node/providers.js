@@ -2,7 +2,7 @@
 // glue.js, which passes its functions.
 ({ entriesOf, invalid, json, settle, traceOf }) => {
   // Tests and programs may replace these later.
-  const { setTimeout, clearTimeout } = globalThis;
+  const { setTimeout, clearTimeout, setInterval, clearInterval } = globalThis;
   /** Time for the code of a package, in milliseconds, once its thread has started. */
   const TIME = 2_000;
   /** Time for a thread to start, which takes long on a busy machine. */
@@ -10,15 +10,27 @@
   /** The same limit is in src/registry/providers/definitions.rs. It is checked there as well, in bytes. */
   const MAX_ANSWER = 256 * 1024;
   const RESOURCES = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 16, codeRangeSizeMb: 16, stackSizeMb: 2 };
+  /**
+   * The memory, in bytes, by which the process may grow while the code of one package runs. `RESOURCES` bounds the heap of its thread, and no buffers.
+   * Nothing tells which thread has taken memory, so the code of all packages that runs at that moment is ended.
+   */
+  const MEMORY = 512 * 1024 * 1024;
+  /** The part of each further package whose code runs at the same time. */
+  const FURTHER_MEMORY = 128 * 1024 * 1024;
+  /** The pause between two looks at the memory, in milliseconds. */
+  const LOOK = 20;
+  /** The number of threads that run. */
+  let running = 0;
 
   /**
-   * Runs a file in a thread of its own, and returns its answer as JSON. The thread sends two messages through a port that the code of the package
-   * does not have: `{ starts }`, then `{ text }` or `{ problem }`. Nothing after them is read, so that no flood of messages reaches this thread.
+   * Runs a file in a separate thread, and returns its answer as JSON. The thread sends two messages through a port that the code of the package
+   * does not have: `{ starts }`, then `{ text }` or `{ problem }`. Later messages are not read, so that no flood of messages reaches this thread.
    */
   function inWorker(source, file, folder) {
     const threads = process.getBuiltinModule?.("node:worker_threads");
     if (threads === undefined) throw new Error("the code of packages needs Node 20.16 or newer");
     const { port1: port, port2 } = new threads.MessageChannel();
+    const before = process.memoryUsage.rss();
     const worker = new threads.Worker(source, {
       eval: true,
       name: "hyperlight-mcp-provider",
@@ -32,12 +44,15 @@
       workerData: { file, folder, limit: MAX_ANSWER, port: port2 },
       transferList: [port2],
     });
+    running += 1;
     return new Promise((resolve, reject) => {
       let state = "starting";
       const end = (settlement, value) => {
         if (state === "ended") return;
         state = "ended";
+        running -= 1;
         clearTimeout(timer);
+        clearInterval(looks);
         port.removeAllListeners("message");
         port.close();
         // A thread that is in a system call ends only when the call ends. Nothing waits for it. `terminate` itself keeps the process alive.
@@ -47,6 +62,11 @@
       };
       const fail = (problem) => end(reject, new Error(problem));
       let timer = setTimeout(() => fail("its thread did not start"), START_TIME);
+      const looks = setInterval(() => {
+        const most = MEMORY + (running - 1) * FURTHER_MEMORY;
+        if (process.memoryUsage.rss() - before > most)
+          fail(`the process grew by more than ${most / 1024 / 1024} MiB of memory while it ran`);
+      }, LOOK);
       port.on("message", (message) => {
         if (state === "starting" && message?.starts === true) {
           state = "running";

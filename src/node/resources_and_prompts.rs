@@ -14,7 +14,7 @@ use super::identity::Agent;
 use super::options;
 use crate::gateway::{CallOptions, Completed};
 
-/// The prompt or resource template whose completion JavaScript requests.
+/// The prompt or resource template for which a completion is requested.
 #[derive(Deserialize)]
 #[serde(tag = "type", deny_unknown_fields, expecting = "must be { type: \"ref/prompt\", name } or { type: \"ref/resource\", uri }")]
 enum Reference {
@@ -37,6 +37,7 @@ struct Argument {
 struct CompleteOptions {
     timeout_ms: Option<NonZeroU64>,
     traceparent: Option<String>,
+    tracestate: Option<String>,
     context: Map<String, Json>,
 }
 
@@ -68,8 +69,8 @@ impl Caller {
     fn complete<'env>(&self, env: &'env Env, method: &'static str, args: [Option<Unknown<'env>>; 4]) -> napi::Result<Object<'env>> {
         self.call(env, method, args, move |agent, parts, listeners, stop| async move {
             let (server, reference): (String, Reference) = options::arguments(method, &parts.names)?;
-            let CompleteOptions { timeout_ms, traceparent, context } = parts.options(method)?;
-            let listeners = CallOptions { trace: options::trace_of(method, traceparent.as_deref())?, ..listeners };
+            let CompleteOptions { timeout_ms, traceparent, tracestate, context } = parts.options(method)?;
+            let listeners = CallOptions { trace: options::trace_of(method, traceparent.as_deref(), tracestate.as_deref())?, ..listeners };
             let Argument { name, value } = options::arguments(method, &parts.arguments.json)?;
             let of = match reference {
                 Reference::Prompt { name } => Completed::Prompt(name),
@@ -90,8 +91,8 @@ impl Caller {
 
 #[napi]
 impl Gateway {
-    /// Returns the approved resources of a server, and then its approved resource templates, without those whose URI the
-    /// approval request cuts. Starts no server.
+    /// Returns the approved resources of a server, followed by its approved resource templates. Leaves out those whose URI the approval
+    /// request cuts. Starts no server.
     ///
     /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
     #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<ResourceEntry[]>")]
@@ -99,7 +100,7 @@ impl Gateway {
         self.caller.resources(env, "Gateway.resources", server)
     }
 
-    /// Reads a resource that is listed, or whose URI matches an approved template. `blob` is base64 text.
+    /// Reads a resource that is listed, or whose URI matches an approved template. `blob` in the result is base64 text.
     ///
     /// Rejects with `ERR_UNKNOWN_RESOURCE`, `ERR_RESOURCE_CHANGED`, and with the errors of `callTool`.
     ///
@@ -117,7 +118,7 @@ impl Gateway {
         self.caller.read_resource(env, "Gateway.readResource", [Some(server), Some(uri), None, options])
     }
 
-    /// Returns the approved prompts of a server, without those whose names the approval request cuts. Starts no server.
+    /// Returns the approved prompts of a server. Leaves out those whose names the approval request cuts. Starts no server.
     ///
     /// Rejects with the same errors as `resources`.
     #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<PromptEntry[]>")]
@@ -125,7 +126,7 @@ impl Gateway {
         self.caller.prompts(env, "Gateway.prompts", server)
     }
 
-    /// Fills in a prompt. Arguments are texts; numbers and booleans are converted to text.
+    /// Gets a prompt with its arguments inserted. Arguments are texts; numbers and booleans are converted to text.
     ///
     /// Rejects with `ERR_UNKNOWN_PROMPT`, `ERR_PROMPT_CHANGED`, and with the errors of `callTool`.
     ///
@@ -148,8 +149,8 @@ impl Gateway {
         self.caller.get_prompt(env, "Gateway.getPrompt", [Some(server), Some(name), args, options])
     }
 
-    /// Completes an argument of a prompt, or a variable of a resource template (`uri` is the URI template). `options.context` has the values of
-    /// arguments that were already chosen, by argument name.
+    /// Completes an argument of a prompt, or a variable of a resource template (`uri` is the URI template). `options.context` contains the
+    /// values of arguments that were already chosen, by argument name.
     ///
     /// Rejects with the same errors as `getPrompt` and `readResource`.
     #[napi(
@@ -168,7 +169,7 @@ impl Gateway {
         self.caller.complete(env, "Gateway.complete", [Some(server), Some(reference), Some(argument), options])
     }
 
-    /// Subscribes to a resource: an event `resource-updated` is emitted when the resource changes, also after a reconnect of the server.
+    /// Subscribes to a resource: an event `resource-updated` is sent when the resource changes, even after the server was connected again.
     ///
     /// Rejects with the same errors as `readResource`, and with `ERR_PROTOCOL` if the server does not support subscriptions.
     #[napi(catch_unwind, ts_args_type = "server: string, uri: string", ts_return_type = "Promise<void>")]
@@ -247,13 +248,13 @@ impl Agent {
         self.caller.complete(env, "Agent.complete", [Some(server), Some(reference), Some(argument), options])
     }
 
-    /// Does the same as `Gateway.subscribe`. The event goes to the agent's `onEvent` alone, and to the gateway's if the agent has none.
+    /// Does the same as `Gateway.subscribe`. The event is sent only to the agent's `onEvent`, or to the gateway's if the agent has none.
     #[napi(catch_unwind, ts_args_type = "server: string, uri: string", ts_return_type = "Promise<void>")]
     pub fn subscribe<'env>(&self, env: &'env Env, server: Unknown<'env>, uri: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.caller.subscribe(env, "Agent.subscribe", [Some(server), Some(uri)])
     }
 
-    /// Ends a subscription of the agent. Subscriptions of other agents to the same resource go on.
+    /// Ends a subscription of the agent. Subscriptions of other agents to the same resource continue.
     #[napi(catch_unwind, ts_args_type = "server: string, uri: string", ts_return_type = "Promise<void>")]
     pub fn unsubscribe<'env>(&self, env: &'env Env, server: Unknown<'env>, uri: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.caller.unsubscribe(env, "Agent.unsubscribe", [Some(server), Some(uri)])

@@ -23,10 +23,11 @@ use crate::error::Error;
 use crate::gateway::{RunOptions, RunReport};
 use crate::sandbox::{Stop, StopReason};
 
-/// The number of the next run. Runs are numbered within the process, so that events can name them.
+/// The number of the next run. Runs are numbered in the process, so that events can refer to them.
 static RUNS: AtomicU64 = AtomicU64::new(1);
 
-/// Runs agent code, each run in a micro-VM of its own. Runs of one sandbox wait for each other in order; runs of several sandboxes run in parallel.
+/// Runs agent code, each run in a separate micro-VM. Runs of one sandbox execute one after another; runs of several sandboxes execute in
+/// parallel.
 ///
 /// ```js
 /// const sandbox = await gateway.sandbox()
@@ -38,7 +39,7 @@ pub struct Sandbox {
     core: Core,
     pub(super) inner: Arc<crate::gateway::Sandbox>,
     pub(super) events: Option<EventSink>,
-    /// Whose callbacks its runs may have.
+    /// The party whose callbacks the sandbox's runs may have.
     callback_owner: CallbackOwner,
 }
 
@@ -67,8 +68,8 @@ impl Sandbox {
 
 #[napi]
 impl Sandbox {
-    /// Adds an agent's own module as `host:<name>` for runs that start afterwards. Its functions may be synchronous or return a promise; the guest
-    /// calls them synchronously. Arguments and results are JSON and `Uint8Array`.
+    /// Adds one of the agent's own modules as `host:<name>`, for runs that start later. Its functions may be synchronous or return a
+    /// promise; the guest calls them synchronously. Arguments and results are JSON and `Uint8Array`.
     ///
     /// Throws `ERR_NAME_TAKEN` for `mcp`, `mcp-…` and names in use, and `ERR_INVALID_OPTION` for names that cannot be imported.
     ///
@@ -86,8 +87,8 @@ impl Sandbox {
         self.inner.host_module(&name, Arc::new(module)).map_err(|error| glue::thrown(&env, &error))
     }
 
-    /// Runs an ES module or a plain script. The code must define a function `handler(input)`, exported or not, or a default export; the function may
-    /// be async. Each run starts with a fresh state. If the run fails, the error has `logs`, `warnings` and `stats`.
+    /// Runs an ES module or a plain script. The code must define a function `handler(input)`, exported or not, or a default export; the
+    /// function may be async. Each run starts with a new state. If the run fails, the error has `logs`, `warnings` and `stats`.
     ///
     /// Rejects with `ERR_CODE_SYNTAX`, `ERR_NO_HANDLER`, `ERR_GUEST_THREW`, `ERR_INVALID_VALUE`, `ERR_NEVER_SETTLES`,
     /// `ERR_RUN_TIMEOUT`, `ERR_ABORTED`, `ERR_CLOSED`, `ERR_GUEST_MEMORY`, and with the code of an exceeded limit, like `ERR_VALUE_TOO_LARGE`.
@@ -126,7 +127,7 @@ impl Sandbox {
         glue::call(env, "run", FnArgs::from((start, "Sandbox.run", code, options)))
     }
 
-    /// Closes the sandbox: ends pending runs with `ERR_CLOSED`, and waits for their end.
+    /// Closes the sandbox: ends pending runs with `ERR_CLOSED`, and waits until they have ended.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let (core, inner) = (self.core.clone(), Arc::clone(&self.inner));
@@ -145,7 +146,7 @@ impl Sandbox {
 
 type Prepared = crate::error::Result<(String, RunOptions)>;
 
-/// Reads the arguments `(code, data, callbackNames, sink, asked, inputJson, inputBlobs)` from the glue.
+/// Reads the arguments `(code, data, callbackNames, sink, asked, inputJson, inputBlobs)` from the glue code.
 fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop, callback_owner: CallbackOwner) -> napi::Result<Prepared> {
     let asked = callbacks(context.env, context.get(4)?)?;
     let input = wire_of(context, 5)?;
@@ -153,10 +154,11 @@ fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop
     let read = options::read::<options::RunOptions>("Sandbox.run", &context.get::<String>(1)?, &context.get::<String>(2)?, callback_owner);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let traced = read.and_then(|given| {
-        let trace = options::trace_of("Sandbox.run", given.traceparent.as_deref())?;
-        Ok((given, trace))
+        let trace = options::trace_of("Sandbox.run", given.traceparent.as_deref(), given.tracestate.as_deref())?;
+        let fetch = options::fetch_of("Sandbox.run", given.fetch)?;
+        Ok((options::RunOptions { fetch: None, ..given }, trace, fetch))
     });
-    Ok(traced.map(|(given, trace)| {
+    Ok(traced.map(|(given, trace, fetch)| {
         let options = RunOptions {
             input: Some(input),
             timeout_ms: given.timeout_ms.map(std::num::NonZeroU64::get),
@@ -169,12 +171,13 @@ fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop
             run_id: Some(run),
             trace,
             task: given.task,
+            fetch,
         };
         (code, options)
     }))
 }
 
-/// Returns the list `[promise, stop]` for the glue.
+/// Returns the list `[promise, stop]` for the glue code.
 pub(super) fn started(env: &Env, native: Object, stop: Stop) -> napi::Result<Vec<Object<'static>>> {
     let stop = env.create_function_from_closure::<(), (), _>("stop", move |_| {
         stop.stop(StopReason::Aborted);

@@ -34,6 +34,8 @@ struct ServeOptions {
     allow_writes: Vec<String>,
     agent: Option<String>,
     direct: Option<DirectOption>,
+    /// The only server whose tools are served, under their own names.
+    only: Option<String>,
     names: NameStyle,
 }
 
@@ -88,7 +90,8 @@ impl ServeOptions {
     }
 
     fn split(self) -> Result<(serve::ServeOptions, Transport)> {
-        let Self { http, stdio, token_file, tls, oauth, allowed_hosts, allowed_origins, limits, allow_writes, agent, direct, names } = self;
+        let Self { http, stdio, token_file, tls, oauth, allowed_hosts, allowed_origins, limits, allow_writes, agent, direct, only, names } =
+            self;
         let of_http = [
             ("tokenFile", token_file.is_some()),
             ("tls", tls.is_some()),
@@ -97,7 +100,15 @@ impl ServeOptions {
             ("allowedOrigins", allowed_origins.is_some()),
             ("limits", limits.is_some()),
         ];
-        let direct = direct.map_or(Direct::Off, Direct::from);
+        let direct = match (only, direct) {
+            (Some(_), Some(_)) => {
+                return Err(invalid(
+                    "only and direct exclude each other: with only, one server's tools are served under their own names".into(),
+                ));
+            }
+            (Some(server), None) => Direct::Only(server),
+            (None, direct) => direct.map_or(Direct::Off, Direct::from),
+        };
         let options = serve::ServeOptions { allow_writes: AllowedWrites::read(&allow_writes), agent, direct, names };
         let Some(address) = http else {
             if stdio == Some(false) {
@@ -138,7 +149,7 @@ fn invalid(problem: String) -> Error {
     Error::InvalidOption { method: METHOD, problem: problem.into() }
 }
 
-/// Gives the error of a wrong option the name that the method has in Node.
+/// Replaces the method and option names in an error about an invalid option by those that are used in Node.
 fn renamed(error: Error, before: &str) -> Error {
     match error {
         Error::InvalidOption { method: "Gateway.agent", problem } => invalid(format!("agent: {problem}")),
@@ -147,7 +158,7 @@ fn renamed(error: Error, before: &str) -> Error {
     }
 }
 
-/// A gateway that is being served, made by `Gateway.serve`. Node does not exit as long as something is served.
+/// A gateway that is being served, created by `Gateway.serve`. Node does not exit while a gateway is being served.
 ///
 /// ```js
 /// const served = await gateway.serve({ http: 0 })
@@ -162,21 +173,21 @@ pub struct ServedGateway {
 
 #[napi]
 impl ServedGateway {
-    /// The address of the MCP endpoint, as `http://127.0.0.1:8080/mcp`. Missing over standard input and output.
+    /// The URL of the MCP endpoint, for example `http://127.0.0.1:8080/mcp`. `undefined` over standard input and output.
     #[napi(getter, ts_return_type = "string | undefined")]
     pub fn url(&self) -> Either<String, ()> {
         self.inner.url().map_or(Either::B(()), |url| Either::A(url.to_owned()))
     }
 
-    /// Resolves when nothing is served any more: after `close()` or `gateway.close()`, and over standard input and output also when the host has gone.
-    /// Rejects with `ERR_IO` if the host did not speak the protocol.
+    /// Resolves when serving has ended: after `close()` or `gateway.close()`, and over standard input and output also when the host has
+    /// closed its end. Rejects with `ERR_IO` if the host did not speak the protocol.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn ended<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         method(env, &self.core, &self.inner, "ServedGateway.ended", [], |served, []: [(); 0]| async move { served.ended().await })
     }
 
-    /// Ends serving. New requests are refused with status 503; those under way get `limits.drainMs` (5 s over standard input and output), and are
-    /// cancelled afterwards. The gateway itself stays open. A second call waits for the first.
+    /// Ends serving. New requests are refused with status 503. Requests in progress may continue for `limits.drainMs` (5 s over standard
+    /// input and output), and are then cancelled. The gateway itself stays open. A second call waits for the first.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         method(env, &self.core, &self.inner, "ServedGateway.close", [], |served, []: [(); 0]| async move {
@@ -188,13 +199,14 @@ impl ServedGateway {
 
 #[napi]
 impl Gateway {
-    /// Serves the gateway to MCP hosts, as `npx hyperlight-mcp serve` does: each client is an agent of its own, with the tools of `agentTools()`. All
-    /// approved servers are enabled, also those that are approved later, but for those that `disable()` has hidden. Without options, it serves one
-    /// host on standard input and output of this process; then `console.log` would break the protocol, so log with `console.error`. Over HTTP it may
-    /// be called several times. Questions about a call go to the host that made it, and not to the callbacks of the gateway.
+    /// Serves the gateway to MCP hosts, like `npx hyperlight-mcp serve`: each client is a separate agent with the tools of `agentTools()`.
+    /// All approved servers are enabled, including those that are approved later, except those that `disable()` has hidden. Without
+    /// options, it serves one host on standard input and output of this process; then `console.log` would break the protocol, so log with
+    /// `console.error`. Over HTTP it may be called several times. Questions about a call go to the host that made it, and not to the
+    /// callbacks of the gateway.
     ///
-    /// Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a server in `allowWrites` or `direct`, `ERR_IO` for a file that cannot be read and a port that is in
-    /// use, `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
+    /// Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a server in `allowWrites` or `direct`, `ERR_IO` for a file that cannot
+    /// be read or a port that is in use, `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
     ///
     /// ```js
     /// const served = await gateway.serve({ http: 8080 })
@@ -231,7 +243,7 @@ impl Gateway {
     }
 }
 
-/// Keeps Node and the gateway alive until serving ends: a promise that is pending does, and nobody else may hold one.
+/// Keeps Node and the gateway alive until serving ends, by a pending promise. It is needed because the program may keep no other reference.
 fn keep_alive(env: &Env, core: &Core, served: serve::ServedGateway) -> napi::Result<()> {
     let owner = core.clone();
     let ended = async move {

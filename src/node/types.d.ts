@@ -29,54 +29,54 @@ export interface Limits {
   maxConnections: number
   /**
    * The time to connect to a server: from the start of its process, or its first HTTP request, until all its lists (tools, resources, prompts) are
-   * read. Time in which a person is asked does not count. Default 10,000; 120,000 for `npx`, `uvx`, `docker`.
+   * read. The time in which a person is asked does not count. Default 10,000; 120,000 for `npx`, `uvx`, `docker`.
    */
   connectTimeoutMs: number
-  /** The time of one tool call, at most the time that is left of the run. Default 30,000. */
+  /** The time limit of one tool call. If less time is left of the run, that is the limit. Default 30,000. */
   callTimeoutMs: number
   /** The maximum time of a tool call whose server reports progress. Each progress report restarts `callTimeoutMs`, up to this limit. Default 300,000. */
   maxCallTimeoutMs: number
-  /** The time of one run, from its own start. Default 60,000. */
+  /** The time limit of one run. It counts from the start of the run, without the time in the queue. Default 60,000. */
   runTimeoutMs: number
   /** The maximum number of failed reconnects in a row, for each server. Default 3. */
   maxReconnects: number
-  /** The maximum number of calls of one server that run at the same time, from all callers together. Further calls wait. Default 128. */
+  /** The maximum number of simultaneous calls to one server, from all callers together. Further calls wait. Default 128. */
   maxParallelCalls: number
   /**
    * The maximum number of questions that one run may ask a person or a model: approvals of calls, and questions of servers. Further
    * questions are denied. Default 100.
    */
   maxQuestions: number
-  /** The size of a tool's result as the guest gets it. Default 1 MiB. */
+  /** The maximum size of a tool's result in the form that the guest gets. Default 1 MiB. */
   maxResponseBytes: number
-  /** The size of a call's arguments as JSON. Default 1 MiB. */
+  /** The maximum size of a call's arguments as JSON. Default 1 MiB. */
   maxArgumentBytes: number
-  /** The size of a run's input. Default 4 MiB. */
+  /** The maximum size of a run's input. Default 4 MiB. */
   maxInputBytes: number
-  /** The size of the value that a run returns. Default 4 MiB. */
+  /** The maximum size of the value that a run returns. Default 4 MiB. */
   maxValueBytes: number
   /**
-   * The number of parts of the value that a run returns. Node reads the whole value in one turn of its event loop, and its parts decide how long
-   * that takes. A list, an object, and a text of at most 10 characters that is new in the value count 1; a key that is new after the keys before it
-   * in its object counts 3. Rows with the same keys count them once. Default 400,000.
+   * The maximum number of parts of the value that a run returns. Node converts the whole value in one turn of its event loop, and the number of
+   * parts determines the time for this. These count as 1: a list, an object, and a text of at most 10 characters that has not occurred in the value
+   * before. A key counts as 3 if it is new after the keys before it in its object. Rows with the same keys count these keys once. Default 400,000.
    */
   maxValueParts: number
-  /** The size of a run's code. Default 1 MiB. */
+  /** The maximum size of a run's code. Default 1 MiB. */
   maxCodeBytes: number
-  /** The size of a run's log, all entries together. A longer log is cut, and a mark says so. Default 256 KiB. */
+  /** The maximum size of a run's log, with all its entries. A longer log is cut, and a mark says so. Default 256 KiB. */
   maxLogBytes: number
   /**
    * The total size of the values that a sandbox keeps for its later runs (see `RunOptions.maxResultTokens`). The oldest values are removed first.
    * Default 16 MiB.
    */
   maxSavedBytes: number
-  /** The time for which a sandbox keeps such a value. Default 3,600,000. */
+  /** The time for which a sandbox keeps a value for its later runs. Default 3,600,000. */
   maxSavedAgeMs: number
   /** The size of the guest's heap. Default 64 MiB, at least 8 MiB. */
   guestHeapBytes: number
-  /** The length of a description that a model may read, in characters. Default 2,000. */
+  /** The maximum length of a description that a model may read, in characters. Default 2,000. */
   maxDescriptionChars: number
-  /** The size of all rows of the audit. The oldest rows are removed. Default 64 MiB. */
+  /** The maximum size of all rows of the audit. The oldest rows are removed first. Default 64 MiB. */
   maxAuditBytes: number
   /** The age of the oldest row of the audit: 90 days. Older rows are removed. Default 7,776,000,000. */
   maxAuditAgeMs: number
@@ -91,17 +91,21 @@ export interface LogEntry {
   text: string
 }
 
-/** Options of `Gateway.agent`. `onEvent` gets the events of the agent's runs, calls and subscriptions; default: the gateway's. */
+/** Options of `Gateway.agent`. `onEvent` gets the events of the agent's runs, calls and subscriptions. Default: the gateway's `onEvent`. */
 export interface AgentOptions extends CallerCallbacks {
   /**
-   * Names of profiles of the config: the agent has only their servers, each as narrow as all of them say. Default: those of the agent's entry in the
-   * config. Once the config has profiles, an agent without any has no server. A name that the config does not have is `ERR_INVALID_OPTION`, and two
-   * profiles that set one variable or header of a server differently are `ERR_PROFILE_CONFLICT`.
+   * Names of profiles of the config. The agent has only the servers of these profiles. If several profiles have a server, the filters of all of
+   * them apply to it, and the shortest time limit and the strictest `confirm`. Default: the profiles in the agent's entry of the config. If the
+   * config has profiles, an agent without profiles has no server. A name that the config does not have fails with `ERR_INVALID_OPTION`. Two
+   * profiles that set the same variable or header of a server to different values fail with `ERR_PROFILE_CONFLICT`.
    */
   profiles?: string[]
 }
 
-/** VMs that are started in advance, so that a run does not wait for its start. Each run has a VM of its own, which is destroyed after the run. */
+/**
+ * VMs that are started in advance, so that a run does not have to wait for the start of a VM. Each run has a separate VM, which is destroyed after
+ * the run.
+ */
 export interface WarmVms {
   /** The maximum number of VMs that are kept ready; 0 for none. Default 2. */
   vms: number
@@ -121,15 +125,19 @@ export interface GatewayOptions extends Callbacks {
   /** The content of the config, instead of a file. */
   config?: object
   /**
-   * Reads a config file that has changed again by itself, as `reload()` does. An event `config-reloaded` tells the outcome; a config that cannot be
-   * used changes nothing, and is a `warning`. A server that is new in the config still needs approval. Has no meaning with `config`. Default false.
+   * Reads the config file again when it changes, as `reload()` does. An event `config-reloaded` reports the result. A config that cannot be used
+   * changes nothing, and a `warning` reports it. A server that is new in the config still needs approval. Has no effect with `config`.
+   * Default false.
    */
   watch?: boolean
   /** The folder for approvals and manifests. Default `~/.hyperagent/hyperlight-mcp`, created with mode 0700. */
   stateDir?: string
-  /** The folder that `${workspaceFolder}` stands for. Servers whose entry has a relative path start in this folder. Default: the working directory. */
+  /** The value of `${workspaceFolder}`. Servers whose entry has a relative path start in this folder. Default: the working directory. */
   workspaceFolder?: string
-  /** Servers to enable when the gateway opens, if their approval is still valid. Default: none. */
+  /**
+   * Servers to enable when the gateway opens, if their approval is still valid. The variants that profiles make of a server are enabled with it, each
+   * if it is approved. Default: none.
+   */
   enable?: string[] | 'approved'
   /** Limits of this gateway. Defaults: see `Limits`. */
   limits?: Partial<Limits>
@@ -160,45 +168,50 @@ export interface GatewayOptions extends Callbacks {
   /** Also emits an event for each connection and each call. Default false. */
   trace?: boolean
   /**
-   * True if a person must approve what an agent adds or changes. With `false`, the command and the first manifest of a server that an agent adds are
-   * approved without one; a change, and an entry with placeholders, with variables that load code or redirect traffic, or with an address that is not
-   * `https:` with a public name still ask. Default: true, unless the environment variable `MCP_REQUIRE_APPROVAL` is `false` or `0`.
+   * True if a person must approve each server that an agent adds or changes. With `false`, the command and the first manifest of an added server
+   * are approved without a person. A person must still approve a changed server, and an entry with one of these: placeholders, variables that load
+   * code or redirect traffic, or an address that is not `https:` with a public name. Default: true, unless the environment variable
+   * `MCP_REQUIRE_APPROVAL` is `false` or `0`.
    */
   requireApproval?: boolean
   /**
-   * The audit also keeps the arguments of each call, without secrets, if they have at most 64 KiB. Otherwise it keeps only their digest under the
-   * machine's key. Default false.
+   * True to store the arguments of each call in the audit, without secrets, if they have at most 64 KiB. Otherwise, only their digest under the
+   * machine's key is stored. Default false.
    */
   auditContent?: boolean
+  /** What `fetch` in agent code may do. Code has no `fetch` unless a run or its agent has approved hosts. */
+  fetch?: GatewayFetch
 }
 
 /**
- * A change of a server that an agent has added. Fields that are missing stay as they are. `confirm`, `disabled`, `envFile`, `oauth` and other keys of
+ * A change of a server that an agent has added. Fields that are missing do not change. `confirm`, `disabled`, `envFile`, `oauth` and other keys of
  * the config cannot be set.
  */
 export interface ServerChange {
-  /** The display name: 1 to 64 visible characters. It says nothing about the server, and its name stays where this changes. */
+  /**
+   * The display name: 1 to 64 visible characters. It is free text and may be wrong. The server's name does not change if the display name changes.
+   */
   name?: string
   /** The program that starts the server. */
   command?: string
   args?: string[]
-  /** Variables of the server's environment. They are merged with those that there are; `null` removes one. They are never returned. */
+  /** Variables of the server's environment. They are merged with the existing ones; `null` removes a variable. Their values are never returned. */
   env?: Record<string, string | null>
   /** The folder in which the command starts. */
   cwd?: string
-  /** The address of a server behind Streamable HTTP, in place of a command. */
+  /** The URL of a server that uses Streamable HTTP, instead of a command. */
   url?: string
-  /** Headers for the URL. They are merged with those that there are; `null` removes one. They are never returned. */
+  /** Headers for the URL. They are merged with the existing ones; `null` removes a header. Their values are never returned. */
   headers?: Record<string, string | null>
-  /** The only tools that exist. */
+  /** The tools that the server may offer. All other tools are hidden. */
   allowTools?: string[]
-  /** Tools that do not exist. */
+  /** The tools that are hidden. */
   denyTools?: string[]
   /** The time limit of a call, in milliseconds. */
   timeoutMs?: number
 }
 
-/** A server to add: with a display name, and with either a command or a URL. */
+/** A server to add. It has a display name, and either a command or a URL. */
 export type NewServer = ServerChange & { name: string }
 
 /** Options of `Gateway.approve`. */
@@ -207,31 +220,32 @@ export interface ApproveOptions {
   validForMs?: number
 }
 
-/** The result of `Gateway.reload`. All lists but `warnings` hold names of servers. */
+/** The result of `Gateway.reload`. All lists except `warnings` contain names of servers. */
 export interface ReloadReport {
   added: string[]
   removed: string[]
   /** Servers whose entry changed. Their connections were closed. If the change affects what would be started, the server needs approval again. */
   changed: string[]
-  /** Servers whose entry has an error; `servers()` gives the error. */
+  /** Servers whose entry has an error. `servers()` reports the error. */
   invalid: string[]
   warnings: string[]
 }
 
 /**
- * A task: what runs are about. It attaches servers besides those that are always there, which are those of the config and those that the agent has added
- * for itself. A server that may not be used is not attached, and `warnings` of the run say why. A model never gives a task.
+ * A task that describes what runs have to do. It attaches additional servers to them. Without a task, runs can use the servers of the config and
+ * those that the agent has added for itself. A server that may not be used is not attached, and the run's `warnings` contain the reason. A model
+ * can never set a task.
  */
 export interface Task {
   /**
-   * The task in words, at most 64 KiB. It attaches each server that has one of its words as a keyword or a capability: whole words, in any case.
-   * Default: no text.
+   * The text of the task, at most 64 KiB. A server is attached if one of its keywords or capabilities occurs in the text as a whole word, in upper
+   * or lower case. Default: no text.
    */
   text?: string
   /**
-   * The servers that the task needs: names, and entries of its own as in the config, like `{ weather: { command: 'npx', args: [] } }`. An entry hides
-   * servers of its name from the task's runs, needs approval like any other, and ends with the sandbox. Its name in `servers()` and for `approve()` is
-   * `weather@task-…`, with a digest of the entry. At most 256. Default: none.
+   * The servers that the task needs: names of servers, and entries as in the config, like `{ weather: { command: 'npx', args: [] } }`. An entry
+   * hides other servers of its name from the task's runs, needs a separate approval, and ends with the sandbox. In `servers()` and for `approve()`,
+   * its name is `weather@task-…`, with a digest of the entry. At most 256. Default: none.
    */
   servers?: (string | Record<string, unknown>)[] | Record<string, unknown>
   /** Capabilities: each server that has one of them is attached. At most 256. Default: none. */
@@ -242,22 +256,22 @@ export interface Task {
 export interface ResolveOptions {
   /** The name of the agent. Default: the operator's own. */
   agent?: string
-  /** The task. Default: none, so that only servers are in force that are always there. */
+  /** The task. Default: none, so only servers that need no task are available. */
   task?: Task
-  /** True for the lines alone, without `mcpServers`. Default false. */
+  /** True to return only the lines, without `mcpServers`. Default false. */
   dryRun?: boolean
 }
 
-/** The servers that would be in force for an agent and a task. */
+/** The servers that would be available to an agent and a task. */
 export interface Resolution {
   /**
-   * The entries, by keys that other programs accept. Secrets are names of variables: `${NAME}`. Filters, `confirm` and approvals are not part of an entry:
-   * the program that reads it does not know them. Missing with `dryRun`.
+   * The entries, with keys that other programs accept. Secrets are replaced by names of variables: `${NAME}`. An entry contains no filters, no
+   * `confirm` and no approval, because other programs do not support them. Missing with `dryRun`.
    */
   mcpServers?: Record<string, unknown>
-  /** One line for each server that is in force, or that the task wants and that is left out. */
+  /** One line for each server that is available, or that the task requests and that is left out. */
   servers: ResolvedServer[]
-  /** What another program does not do with the entries, and servers that are not ready. */
+  /** Differences in the way that another program uses the entries, and servers that are not ready. */
   warnings: string[]
 }
 
@@ -267,9 +281,9 @@ export interface ResolvedServer {
   /** The key in `mcpServers`: `acme__shared-fs` for `acme--shared-fs`. */
   key: string
   inForce: boolean
-  /** The reason why the server is in force or left out: a sentence. */
+  /** The reason why the server is available or left out, in a sentence. */
   reason: string
-  /** Who brought the server. Missing for a name that no server has. */
+  /** The source of the server. Missing for a name that no server has. */
   source?: ServerSource
   /** Other sources that have a server of this name, which is not used. */
   hides?: ServerSource[]
@@ -277,114 +291,7 @@ export interface ResolvedServer {
   missing?: string[]
 }
 
-/** Options of `Gateway.sandbox`. */
-export interface SandboxOptions extends Callbacks {
-  /** What all runs of the sandbox are about. Default: no task. */
-  task?: Task
-  /** The form in which code gets errors that tools report. Default `return`. */
-  toolErrors?: ToolErrors
-  /** The maximum size of a run's value, in a model's tokens, if the run sets none. Default: the gateway's. See `RunOptions`. */
-  maxResultTokens?: number
-}
-
-/** Options of `Sandbox.run`. */
-export interface RunOptions extends Callbacks {
-  /**
-   * The task of the run, besides that of the sandbox. The servers that it brings live until the sandbox is closed or has another run with a task.
-   * Default: no task.
-   */
-  task?: Task
-  /** The value that `handler` is called with. Default `null`. */
-  input?: unknown
-  /** The time limit in milliseconds, from the run's own start. The default and the maximum are `limits.runTimeoutMs`. */
-  timeoutMs?: number
-  /** A signal that ends the run. The run rejects with `name: 'AbortError'`, `code: 'ERR_ABORTED'`, `cause: signal.reason`. */
-  signal?: AbortSignal
-  /** The form in which code gets errors that tools report. Default: the sandbox's. */
-  toolErrors?: ToolErrors
-  /**
-   * The maximum size of the value, estimated in a model's tokens; at least 100. A larger value is cut, and stays JSON of the same type. Marks in the
-   * value, and `omitted`, say what was cut. Later runs of this sandbox can read the whole value with `saved(savedAs)` of `host:mcp`. Default: the
-   * sandbox's, else the gateway's, else the value is not cut.
-   */
-  maxResultTokens?: number
-  /**
-   * The trace that the run belongs to, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is the
-   * parent of the run's span. Default: a trace of its own where spans are exported, else none.
-   */
-  traceparent?: string
-}
-
-/** Options of `Gateway.callTool`. */
-export interface CallOptions extends Callbacks {
-  /** The time limit in milliseconds. A value above `limits.callTimeoutMs` is reduced to that limit. Default `limits.callTimeoutMs`. */
-  timeoutMs?: number
-  /** A signal that cancels the call, also at the server. */
-  signal?: AbortSignal
-  /**
-   * The trace that the call belongs to, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is the
-   * parent of the call's span. Default: a trace of its own where spans are exported, else none.
-   */
-  traceparent?: string
-}
-
-/** Options of `Gateway.complete`. */
-export interface CompleteOptions extends CallOptions {
-  /** Values of arguments that were already chosen, by argument name. The server may use them to narrow the completion. */
-  context?: Record<string, string>
-}
-
-/** The result of a run. If the run fails, the error has `logs`, `warnings` and `stats` as well. */
-export interface RunResult<T = Value> {
-  /** The value that the handler returned; `null` for `undefined`. The type `T` is not checked at run time. */
-  value: T
-  logs: LogEntry[]
-  /** Warnings about the run; for example, that text was cut. */
-  warnings: string[]
-  stats: RunStats
-  /** The places at which `value` was cut to fit `maxResultTokens`, in their order in the value, at most a thousand. Missing if nothing was cut. */
-  omitted?: Omission[]
-  /** The handle with which later runs of the same sandbox read the whole value. Missing if nothing was cut, or if the value was too large to be kept. */
-  savedAs?: string
-}
-
-/** A place in a value at which something was left out. */
-export interface Omission {
-  /** A JSON Pointer (RFC 6901) into the whole value, to the part that was cut; `''` is the value itself. */
-  path: string
-  /**
-   * The kind of the cut. `text`: the middle or the end of a string was left out. `items`: the last items of an array. `keys`: fields of an object.
-   * `bytes`: a `Uint8Array`, replaced by a string. `depth`: all items of a nested array, or all fields of a nested object.
-   */
-  kind: 'text' | 'items' | 'keys' | 'bytes' | 'depth'
-  /** The amount that is kept in the value, and (`of`) the whole amount: the `length` of strings and bytes, or the number of items or keys. */
-  kept: number
-  of: number
-}
-
-/** Measurements of a run. Times are in milliseconds, sizes in bytes. */
-export interface RunStats {
-  durationMs: number
-  /** The time to start the VM and load the modules. */
-  startMs: number
-  /** The number of calls that left the VM. */
-  calls: number
-  /** The time spent outside the VM for these calls. Time in which several calls are pending counts once. */
-  callMs: number
-  /** The bytes that calls sent out of the VM; `bytesIn` counts the bytes that came back. */
-  bytesOut: number
-  bytesIn: number
-}
-
-/** The result of `tools/call`, as the server returned it. */
-export interface ToolResult {
-  content: unknown[]
-  structuredContent?: unknown
-  isError: boolean
-  meta?: unknown
-}
-
-/** Reports if this machine can run a guest, and if it cannot, the reason. */
+/** Reports whether this machine can run a guest, and the reason if it cannot. */
 export interface HypervisorReport {
   available: boolean
   guest?: 'standard' | 'ring3'
@@ -402,12 +309,12 @@ export interface HypervisorReport {
   warning?: string
 }
 
-/** Who brought a server. Where two sources have a server of one name, the kind that stands first here is used. */
+/** The source of a server. If two sources have a server of the same name, the kind that comes first in this list is used. */
 export interface ServerSource {
   kind: 'task' | 'config' | 'agent' | 'provider' | 'generated' | 'catalogue'
   /**
-   * The name of the agent, the provider or the task; with `config`, of the program whose config is a layer under the operator's. Absent for the
-   * operator's own config.
+   * The name of the agent, the provider or the task. With `config`, it is the name of the program whose config is a layer under the operator's
+   * config. Missing for the operator's own config.
    */
   name?: string
 }
@@ -416,9 +323,9 @@ export interface ServerSource {
 export interface ServerStatus {
   name: string
   /**
-   * The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. `pending-approval` means that an agent has
-   * added or changed it, and nobody has decided about it; such servers come first. `not-ready` means that it cannot start, as variables that it needs
-   * are `missing`; `approved` says whether it is approved.
+   * The server's state. `invalid`: its entry in the config has an error, which `lastError` contains. `pending-approval`: an agent has added or
+   * changed it, and nobody has decided about it; such servers come first. `not-ready`: it cannot start, because variables that it needs are
+   * `missing`; `approved` says whether it is approved.
    */
   state:
     | 'invalid'
@@ -436,20 +343,20 @@ export interface ServerStatus {
   enabled: boolean
   /** Present if `disable()`, or a command that a person typed, disabled the server. A model cannot enable such a server. */
   disabledByPerson?: true
-  /** The name that an agent gave a server that it has added: free text, which says nothing about the server. */
+  /** The name that an agent gave a server that it has added. It is free text and may be wrong. */
   displayName?: string
-  /** The server of which this is a variant by profiles. The code of an agent with these profiles knows the variant by this name. */
+  /** The server from which profiles have created this variant. For the code of an agent with these profiles, this name refers to the variant. */
   variantOf?: string
   /**
-   * The words of a provider, or of the catalogue, about the server, in one line and without secrets. Nobody approves them, so no model is given them. An
-   * agent gets them once the server is approved.
+   * The description of the server by its provider or by the catalogue, in one line and without secrets. Nobody approves it, so it is not given to
+   * models. An agent gets it after the server was approved.
    */
   description?: string
-  /** Who brought the server. */
+  /** The source of the server. */
   source: ServerSource
   /** Other sources that have a server of this name, which is not used. */
   hides?: ServerSource[]
-  /** The variables that the server needs and that are not set. It does not start without them. Missing if there are none. */
+  /** The variables that the server needs and that are not set. Without them, it does not start. Missing if there are none. */
   missing?: string[]
   /** The names of the approved tools, as the server gives them. */
   tools: string[]

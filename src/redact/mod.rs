@@ -1,11 +1,12 @@
 //! Removes secrets and the paths of the host's folders from every text that leaves the crate.
 //!
-//! An attacker who writes a text and reads the redacted result must not learn a secret. Therefore only a complete form of a secret is replaced, and
-//! a text that was cut loses a number of bytes at its end that does not depend on the text.
+//! An attacker may write a text and read its redacted form. They must not learn a secret in this way. Therefore only complete forms of a
+//! secret are replaced. A text that was cut also loses some bytes at its end, and their number does not depend on the text.
 
 mod arguments;
 mod base64;
 mod composite;
+mod content;
 mod fingerprint;
 mod forms;
 mod kept;
@@ -13,6 +14,7 @@ mod paths;
 mod search;
 mod secret_rules;
 mod settings;
+mod stream;
 
 use parking_lot::{Mutex, RwLock};
 use std::borrow::Cow;
@@ -33,20 +35,23 @@ pub use composite::secrets_within;
 pub use kept::SecretHolder;
 pub(crate) use secret_rules::{is_key_name, is_known_token, is_plain, is_secret_name, is_secret_segment};
 pub use secret_rules::{is_redactable, is_secret};
+pub(crate) use stream::{Replacements, SecretStream};
 
-/// Replaces a secret.
+/// Text that replaces a secret.
 const MARK: &str = "[redacted]";
 
-/// Maximum number of redaction rounds. A replacement joins the text around it, which seldom forms a new path or secret.
+/// Maximum number of redaction rounds. More than one may be needed, because a replacement joins the texts around it. This seldom forms a
+/// new path or secret.
 const ROUNDS: usize = 4;
 
-/// Maximum depth of JSON, equal to that of the JSON parser. A deeper value is replaced as a whole.
+/// Maximum depth of JSON, which is also the limit of the JSON parser. Deeper lists and objects are replaced completely.
 const JSON_DEPTH: usize = 128;
 
-/// Minimum number of bytes to remove from the end of a text that was cut.
+/// Minimum number of bytes that are removed from the end of a text that was cut.
 const LEAST_TAIL: usize = 1024;
 
-/// Holds the known secrets in all forms that a text may contain, and the folders whose paths identify the host's user.
+/// Redactor that removes known secrets, in all forms that a text may contain. It also shortens the paths of folders that identify the
+/// host's user.
 ///
 /// ```
 /// use hyperlight_mcp::redact::Redactor;
@@ -59,10 +64,10 @@ const LEAST_TAIL: usize = 1024;
 /// assert_eq!(redactor.redact("at /usr/lib/node_modules/x/index.js"), "at …/x/index.js");
 /// ```
 pub struct Redactor {
-    /// The search data. It is built without this lock, so that no search waits for it.
+    /// The search data. New data is built without holding this lock, so no search has to wait for it.
     known: RwLock<Arc<Known>>,
     kept: Mutex<Kept>,
-    /// Held while search data is built.
+    /// Lock that is held while new search data is built.
     building: Mutex<()>,
     folders: Folders,
 }
@@ -74,22 +79,23 @@ impl fmt::Debug for Redactor {
 }
 
 impl Redactor {
-    /// Creates a redactor that knows no secrets. Ignores a folder that is not absolute, and the root folder.
+    /// Makes a redactor that knows no secrets. A folder that is not absolute is ignored, and so is the root folder.
     #[must_use]
     pub fn new(home: Option<&Path>, workspace: Option<&Path>) -> Self {
         Self { known: RwLock::default(), kept: Mutex::default(), building: Mutex::default(), folders: Folders::new(home, workspace) }
     }
 
-    /// Redacts these secrets from now on, for good. Ignores secrets of fewer than eight characters. Returns when they are redacted, so add a secret
-    /// before it is used. Searches of other threads do not wait meanwhile. For secrets that another program gives, see [`Redactor::holder`].
+    /// Redacts these secrets from now on, for ever. Secrets of fewer than eight characters are ignored. When this method returns, the
+    /// secrets are redacted. So add a secret before it is used. Searches in other threads do not have to wait. For secrets that another
+    /// program issues, see [`Redactor::holder`].
     pub fn add<'a>(&self, secrets: impl IntoIterator<Item = &'a SecretString>) {
         self.keep(None, &secrets.into_iter().collect::<Vec<_>>());
     }
 
-    /// Returns the text without secrets, and with short paths. Redacting the result again changes nothing.
+    /// Returns the text with its secrets replaced and its paths shortened. Redacting the result again changes nothing.
     ///
-    /// A secret is blanked where all of it stands: cut a text after redacting it, or hand on [`ForeignText`](crate::error::ForeignText) that knows of
-    /// their cut.
+    /// A secret is only replaced if the text contains it completely. So cut a text after redacting it, or pass on a
+    /// [`ForeignText`](crate::error::ForeignText), which records that it was cut.
     #[must_use]
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let known = self.known();
@@ -103,7 +109,8 @@ impl Redactor {
         text
     }
 
-    /// Returns the text without secrets, and with whole paths. For texts whose paths somebody has to use or to decide about.
+    /// Returns the text with its secrets replaced, but with complete paths. Used for texts with paths that somebody has to use or to
+    /// decide about.
     ///
     /// ```
     /// let redactor = hyperlight_mcp::redact::Redactor::new(None, None);
@@ -121,7 +128,7 @@ impl Redactor {
         text
     }
 
-    /// Redacts every text and key within a JSON value, and numbers that are secrets.
+    /// Redacts every text and key in a JSON value. Also replaces numbers that are secrets.
     ///
     /// ```
     /// let redactor = hyperlight_mcp::redact::Redactor::new(None, None);
@@ -133,7 +140,8 @@ impl Redactor {
         changed(json, JSON_DEPTH, &|text| self.redact(text))
     }
 
-    /// Returns a JSON value without secrets in any text, key or number, and with whole paths. For answers that a model reads.
+    /// Returns a JSON value in which secrets are replaced in all texts, keys and numbers. Paths are not shortened. Used for answers that
+    /// a model reads.
     ///
     /// ```
     /// let redactor = hyperlight_mcp::redact::Redactor::new(None, None);
@@ -146,8 +154,9 @@ impl Redactor {
         changed(json, JSON_DEPTH, &|text| self.without_secrets(text))
     }
 
-    /// Returns a text that is safe to show: without terminal control sequences, invisible characters and secrets. A secret that invisible
-    /// characters divided is replaced too. All text that is both sanitised and redacted passes this function or one of the three functions below.
+    /// Returns a text that is safe to show. It contains no terminal control sequences, no invisible characters and no secrets. A secret
+    /// that is divided by invisible characters is replaced too. Every text that is both sanitised and redacted passes this method or one
+    /// of the three methods below.
     ///
     /// ```
     /// let redactor = hyperlight_mcp::redact::Redactor::new(None, None);
@@ -159,40 +168,42 @@ impl Redactor {
         self.sanitised(text, visible)
     }
 
-    /// Returns readable text that is also harmless within a comment or a code span, cut to `max_chars`.
+    /// Returns a readable text that is also harmless within a comment or a code span. The text is cut to `max_chars` characters.
     #[must_use]
     pub fn readable_text(&self, text: &str, max_chars: usize) -> String {
-        // The text is sanitised already, so this call only cuts it.
+        // The text is already sanitised, so this call only cuts it.
         sanitise_text(&self.sanitised(text, |text| sanitise_text(text, usize::MAX)), max_chars)
     }
 
-    /// Returns readable text in one line, cut to `max_chars`.
+    /// Returns a readable text on one line, cut to `max_chars` characters.
     #[must_use]
     pub fn readable_line(&self, text: &str, max_chars: usize) -> String {
         sanitise_line(&self.sanitised(text, |text| sanitise_line(text, usize::MAX)), max_chars)
     }
 
-    /// Returns the text of a question like [`Redactor::readable_text`], but with whole paths: two paths must not look alike to a person who decides.
+    /// Returns the text of a question in the same form as [`Redactor::readable_text`], but with complete paths. With shortened paths, two
+    /// different paths could look the same to the person who decides.
     pub(crate) fn readable_question(&self, text: &str, max_chars: usize) -> String {
         let sanitised = sanitise_text(&self.without_secrets(text), usize::MAX);
         sanitise_text(&self.without_secrets(&sanitised), max_chars)
     }
 
-    /// Makes every text and key within a JSON value readable, each cut to `max_chars`.
+    /// Makes every text and key in a JSON value readable. Each is cut to `max_chars` characters.
     #[must_use]
     pub fn readable_json(&self, json: &Json, max_chars: usize) -> Json {
         let sanitised = sanitise_json(&self.redact_json(json), usize::MAX);
         sanitise_json(&self.redact_json(&sanitised), max_chars)
     }
 
-    /// Applies [`Redactor::readable`] to every text and key within a JSON value.
+    /// Applies [`Redactor::readable`] to every text and key in a JSON value.
     #[must_use]
     pub fn visible_json(&self, json: &Json) -> Json {
         changed(json, JSON_DEPTH, &|text| self.readable(text).into())
     }
 
-    /// Returns a readable form of a text that was cut for its length. Removes its last bytes, which may be the beginning of a secret. Their number
-    /// depends only on the forms of the secrets, never on the text. Keeps at most `limit` bytes of the rest.
+    /// Returns the readable form of a text that was already cut because of its length. The last bytes of the text are removed, because
+    /// they may be the beginning of a secret. Their number only depends on the forms of the secrets, never on the text. At most `limit`
+    /// bytes of the rest are returned.
     pub(crate) fn readable_cut(&self, text: &str, limit: usize) -> String {
         let mut text = self.readable(text);
         let tail = self.known().longest().max(LEAST_TAIL).next_power_of_two();
@@ -200,8 +211,8 @@ impl Redactor {
         text
     }
 
-    /// Redacts before and after sanitising. Sanitising can join the parts of a divided secret, and can change a secret so that it is no longer
-    /// found.
+    /// Redacts a text both before and after sanitising it. Sanitising can join the parts of a divided secret. It can also change a secret
+    /// so that it is no longer found.
     fn sanitised(&self, text: &str, sanitise: impl Fn(&str) -> String) -> String {
         let sanitised = sanitise(&self.redact(text));
         match self.redact(&sanitised) {
@@ -215,7 +226,7 @@ impl Redactor {
     }
 }
 
-/// Applies a change to every text and key. A number that would change as text becomes the changed text.
+/// Applies `change` to every text and key. If the text form of a number would change, the number is replaced by the changed text.
 fn changed(json: &Json, depth: usize, change: &dyn for<'t> Fn(&'t str) -> Cow<'t, str>) -> Json {
     match json {
         Json::Null | Json::Bool(_) => json.clone(),
@@ -230,14 +241,17 @@ fn changed(json: &Json, depth: usize, change: &dyn for<'t> Fn(&'t str) -> Cow<'t
         Json::Object(fields) => {
             let mut all = serde_json::Map::new();
             for (key, value) in fields {
-                let mut key = change(key).into_owned();
-                // Two different keys may have become equal.
-                if all.contains_key(&key) {
-                    let _ = write!(key, " ({})", all.len());
-                }
-                all.insert(key, changed(value, depth - 1, change));
+                insert_distinct(&mut all, change(key).into_owned(), changed(value, depth - 1, change));
             }
             Json::Object(all)
         }
     }
+}
+
+/// Adds a field. If the key exists already, adds a number to the key, because two keys that were different may be equal now.
+fn insert_distinct(fields: &mut serde_json::Map<String, Json>, mut key: String, value: Json) {
+    if fields.contains_key(&key) {
+        let _ = write!(key, " ({})", fields.len());
+    }
+    fields.insert(key, value);
 }

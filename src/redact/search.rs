@@ -1,7 +1,7 @@
 //! Finds complete forms of secrets in a text, and nothing else.
 //!
-//! An attacker may choose a text and look at the redacted result to test guesses. So the result depends only on forms that the text contains
-//! completely. A form that is there in part changes neither the place nor the length of a replacement.
+//! An attacker may choose a text, and test guesses with the redacted result. So the result only depends on forms that the text contains
+//! completely. If the text contains only a part of a form, this part changes neither the position nor the length of a replacement.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,18 +17,18 @@ use super::base64::{self, Edges};
 use super::fingerprint::{Base, Fingerprint, Prefixes};
 use super::forms::{encodings, is_long_enough, parts};
 
-/// Maximum number of bytes of a form that the automaton searches for. The rest is compared by hash, as an automaton for all forms of a certificate
-/// would be huge.
+/// Maximum number of bytes of a form for which the automaton searches. The rest of a form is compared by its hash, because an automaton
+/// for all forms of a certificate would be huge.
 const SEARCHED: usize = 64;
 
-/// A secret with all its forms.
+/// A secret with all of its forms.
 pub(super) struct Secret {
     secret: SecretString,
-    /// The beginning of each form, and the form.
+    /// Pairs of the beginning of a form, and the form.
     forms: Vec<(Zeroizing<Vec<u8>>, Form)>,
 }
 
-/// A form of a secret, which the search compares once its beginning was found.
+/// A form of a secret. It is compared with a text after the form's beginning was found.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Form {
     length: usize,
@@ -37,14 +37,16 @@ struct Form {
 }
 
 impl Secret {
-    /// Finds the forms of a secret, and of its parts, the `most` longest ones. The time grows with the secret, so no lock is held meanwhile.
+    /// Finds the forms of a secret and of its parts. Only the `most` longest parts are used. The longer the secret is, the more time this
+    /// takes, so no lock is held meanwhile.
     pub(super) fn new(base: Base, secret: &SecretString, most: usize) -> Self {
         let mut forms = BTreeSet::<(String, Edges)>::new();
         let mut parts: Vec<String> = parts(secret.expose_secret()).into_iter().collect();
         parts.sort_by_key(|part| Reverse(part.len()));
         for part in parts.iter().take(most) {
             for form in encodings(part) {
-                // The mark itself must not be searched for. A secret that contains the mark is found by its other parts.
+                // The mark itself must not be searched for. If a form contains the mark, the pieces around the mark are searched for
+                // instead.
                 forms.extend(form.split(MARK).filter(|piece| is_long_enough(piece)).map(|piece| (piece.to_owned(), Edges::default())));
             }
             forms.extend(base64::within(part.as_bytes()));
@@ -71,12 +73,13 @@ impl Secret {
     }
 }
 
-/// The secrets and the data to search for them. It is immutable and replaced as a whole, so that a search does not hold the lock.
+/// The secrets, and the data with which they are searched for. This value is never changed, but replaced as a whole, so a search does not
+/// hold the lock.
 pub(super) struct Known {
     secrets: Vec<Arc<Secret>>,
-    /// Finds the beginnings of the forms. `None` if there are too many.
+    /// Automaton that finds the beginnings of the forms. `None` if there are too many.
     automaton: Option<AhoCorasick>,
-    /// The forms with each beginning, in the order of the automaton's patterns.
+    /// For each beginning, the forms that begin with it. The beginnings are in the order of the automaton's patterns.
     begun: Vec<Vec<Form>>,
     base: Base,
     longest: usize,
@@ -89,7 +92,7 @@ impl Default for Known {
 }
 
 impl Known {
-    /// Creates the search data of secrets whose forms were found with this `base`.
+    /// Makes the search data for secrets whose forms were made with this `base`.
     pub(super) fn new(base: Base, secrets: Vec<Arc<Secret>>) -> Self {
         let mut by_beginning = BTreeMap::<&[u8], BTreeSet<Form>>::new();
         for (beginning, form) in secrets.iter().flat_map(|secret| &secret.forms) {
@@ -105,7 +108,7 @@ impl Known {
         self.base
     }
 
-    /// Returns whether the search finds this secret.
+    /// Returns whether the search data contains this secret.
     pub(super) fn finds(&self, secret: &SecretString) -> bool {
         self.secrets.iter().any(|known| known.is(secret))
     }
@@ -114,12 +117,12 @@ impl Known {
         self.secrets.len()
     }
 
-    /// Returns the number of bytes of the longest form.
+    /// Returns the length of the longest form in bytes.
     pub(super) fn longest(&self) -> usize {
         self.longest
     }
 
-    /// Returns the text with its secrets replaced, or `None` if it has none.
+    /// Returns the text with its secrets replaced. Returns `None` if the text contains no secret.
     pub(super) fn blank(&self, text: &str) -> Option<String> {
         if self.begun.is_empty() {
             return None;
@@ -128,7 +131,7 @@ impl Known {
         let mut blanked = String::new();
         let (mut copied, mut offset) = (0, 0);
         for piece in text.split(MARK) {
-            for (start, end) in self.spans(automaton, piece) {
+            for (start, end) in self.spans(automaton, piece.as_bytes()) {
                 blanked.push_str(&text[copied..offset + start]);
                 blanked.push_str(MARK);
                 copied = offset + end;
@@ -138,20 +141,29 @@ impl Known {
         (copied > 0).then(|| blanked + &text[copied..])
     }
 
-    /// Returns the ranges of complete forms. Overlapping or adjacent ranges become one, so that no part of either form is left.
-    fn spans(&self, automaton: &AhoCorasick, text: &str) -> Vec<(usize, usize)> {
+    /// Returns the ranges of complete forms within bytes that need not be text, or `None` if there are too many forms to search for.
+    pub(super) fn spans_in(&self, bytes: &[u8]) -> Option<Vec<(usize, usize)>> {
+        if self.begun.is_empty() {
+            return Some(Vec::new());
+        }
+        self.automaton.as_ref().map(|automaton| self.spans(automaton, bytes))
+    }
+
+    /// Returns the ranges of a text that contain a secret in one of its encoded forms, from the first to the last byte of the form.
+    /// Overlapping or adjacent ranges are joined, so that no part of a form remains.
+    fn spans(&self, automaton: &AhoCorasick, text: &[u8]) -> Vec<(usize, usize)> {
         let mut spans: Vec<(usize, usize)> = Vec::new();
         let mut prefixes = None;
         for found in automaton.find_overlapping_iter(text) {
             let start = found.start();
             let is_here = |form: &&Form| {
                 let end = start + form.length;
-                // The automaton has matched a short form completely.
+                // If the form is short, the automaton has already matched all of it.
                 end == found.end()
-                    || text.is_char_boundary(end)
-                        && prefixes.get_or_insert_with(|| Prefixes::new(self.base, text.as_bytes())).between(start, end) == form.fingerprint
+                    || end <= text.len()
+                        && prefixes.get_or_insert_with(|| Prefixes::new(self.base, text)).between(start, end) == form.fingerprint
             };
-            let whole = |form: &Form| form.edges.around(text.as_bytes(), start, start + form.length);
+            let whole = |form: &Form| form.edges.around(text, start, start + form.length);
             let here = self.begun[found.pattern().as_usize()].iter().filter(is_here).filter_map(whole);
             let Some((mut start, mut end)) = here.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))) else { continue };
             while let Some((last_start, last_end)) = spans.pop_if(|(_, last_end)| *last_end >= start) {

@@ -1,8 +1,8 @@
-//! Decides which values are secrets. The first rule of the table that applies decides.
+//! Decides which values are secrets. The first rule in the table that applies to a value decides.
 //!
-//! A rule that is too strict redacts half of every message, and a rule that is too lax leaks a token. The tests cover both.
+//! If a rule is too strict, half of every message is redacted. If a rule is too lax, a token is leaked. The tests cover both.
 
-/// Shorter values are never redacted, because they occur by chance in any text.
+/// Minimum length in characters of a value that is redacted. Shorter values are never redacted, because they occur by chance in any text.
 pub(crate) const FEWEST_CHARACTERS: usize = 8;
 
 /// The decision of a rule about a value.
@@ -10,9 +10,9 @@ pub(crate) const FEWEST_CHARACTERS: usize = 8;
 enum Verdict {
     /// The value is always redacted.
     Secret,
-    /// The value is redacted if it came from a variable or a file, but not if the config contains it literally.
+    /// The value is redacted if it came from a variable or a file. It is not redacted if the config itself contains it.
     Literal,
-    /// The value is never redacted, as its replacement would damage unrelated text.
+    /// The value is never redacted, because replacing it would damage unrelated text.
     Plain,
 }
 
@@ -25,7 +25,8 @@ const fn rule(verdict: Verdict, applies: fn(&str, &str) -> bool) -> Rule {
     Rule { verdict, applies }
 }
 
-/// The order matters: rules for certain secrets come before rules for plain looks, and rules about names come before rules about looks.
+/// Rules in the order in which they are tried. Rules for values that are certainly secrets come before rules for values that look plain.
+/// Rules about names come before rules about the look of values.
 const RULES: &[Rule] = &[
     rule(Verdict::Plain, |_, value| value.chars().count() < FEWEST_CHARACTERS),
     rule(Verdict::Secret, |_, value| is_known_token(value)),
@@ -34,26 +35,26 @@ const RULES: &[Rule] = &[
     rule(Verdict::Plain, |_, value| is_boolean(value)),
     rule(Verdict::Plain, |_, value| is_a_line_or_mask(value)),
     rule(Verdict::Plain, |_, value| is_path_of_this_machine(value)),
-    // A password may be a word, a number, or look like a path. A URL is excluded here: `TOKEN_URL` names the place where tokens come from. A later
-    // rule decides on URLs.
+    // A password may be a word or a number, or may look like a path. A URL is excluded here, because `TOKEN_URL` names an address from
+    // which tokens come. A later rule decides about URLs.
     rule(Verdict::Secret, |name, value| is_named_for_a_secret(name) && !is_url(value)),
     rule(Verdict::Plain, |_, value| is_number(value)),
     rule(Verdict::Plain, |_, value| value.split(':').all(is_locale)),
     rule(Verdict::Plain, |_, value| is_path(value)),
-    // A key may be a word, but a number or a path under the name of a key is more often something else.
+    // A key may be a word. But if the name is the name of a key, a number or a path is more often something else.
     rule(Verdict::Secret, |name, value| is_key_name(name) && !is_url(value)),
     rule(Verdict::Plain, |_, value| is_a_word_or_two(value)),
-    // The rules above find a URL with credentials or a secret parameter.
+    // A URL with credentials or with a secret parameter was already found by the rules above.
     rule(Verdict::Secret, |_, value| {
         is_url(value) && value.split(['/', '?', '&', '=', '#']).any(|part| is_known_token(part) || is_random(part))
     }),
     rule(Verdict::Literal, |_, value| is_url(value)),
     rule(Verdict::Secret, |name, _| is_secret_name(name)),
-    // A UUID is far more often an identifier than a key. Under a secret's name, a rule above has decided.
+    // A UUID is far more often an identifier than a key. If the name is the name of a secret, a rule above has already decided.
     rule(Verdict::Literal, |_, value| is_uuid(value)),
-    // A person's address is private, but error messages are about it, and no login works with the address alone.
+    // A person's e-mail address is private. But error messages are often about it, and it is not sufficient for a login.
     rule(Verdict::Literal, |_, value| is_email(value)),
-    // Names of models and hosts, versions and regions are long and mix classes of characters, but a person can read them.
+    // Names of models and hosts, versions and regions are long and mix different classes of characters. But a person can read them.
     rule(Verdict::Literal, |_, value| parts(value).all(|part| is_word(part) || is_short_tag(part))),
     rule(Verdict::Secret, |_, value| is_random(value)),
 ];
@@ -63,7 +64,8 @@ fn verdict(name: &str, value: &str) -> Verdict {
     RULES.iter().find(|rule| (rule.applies)(name, value)).map_or(Verdict::Literal, |rule| rule.verdict)
 }
 
-/// Returns whether a literal of a config (an environment variable, a header) looks like a secret by its name, its shape or its entropy.
+/// Returns whether a value that is written in the config (an environment variable, a header) looks like a secret. Its name, its form and
+/// its entropy are considered.
 ///
 /// ```
 /// use hyperlight_mcp::redact::is_secret;
@@ -77,9 +79,9 @@ pub fn is_secret(name: &str, value: &str) -> bool {
     verdict(name, value) == Verdict::Secret
 }
 
-/// Returns whether a value from a variable or a file should be redacted. All values should be, except those that occur in any text (short values,
-/// one or two words, numbers, booleans, paths, locales). Under a secret's name, only short values, booleans, masks and absolute paths are excepted.
-/// `name` may hold several names, separated by spaces.
+/// Returns whether a value from a variable or a file should be redacted. All values should be redacted, except values that occur in any
+/// text (short values, one or two words, numbers, booleans, paths, locales). If the name is the name of a secret, only short values,
+/// booleans, masks and absolute paths are excepted. `name` may contain several names, separated by spaces.
 ///
 /// ```
 /// use hyperlight_mcp::redact::is_redactable;
@@ -94,36 +96,39 @@ pub fn is_redactable(name: &str, value: &str) -> bool {
     verdict(name, value) != Verdict::Plain
 }
 
-/// Returns whether a literal whose name is not a secret's may be shown in full: a number, boolean, locale, path, or one or two words. A short value
-/// is not accepted only because it is short.
+/// Returns whether a value from the config may be shown completely, if its name is not the name of a secret. It may if it is a number, a
+/// boolean, a locale, a path, or one or two words. Being short is not sufficient.
 pub(crate) fn is_plain(value: &str) -> bool {
     let value = value.trim();
     RULES[1..].iter().find(|rule| (rule.applies)("", value)).is_some_and(|rule| rule.verdict == Verdict::Plain)
 }
 
-/// Words that make a name the name of a secret, at any place in it.
+/// Words that make a name the name of a secret, wherever they are in it.
 const SECRET_WORDS: &str = "apikey auth authorization bearer cookie cookies creds credential credentials dsn jwt mnemonic otp pass passcode passkey passphrase \
     passwd password passwords pat pw pwd salt secret secrets session sid token tokens";
 
-/// Ends of words that make a name the name of a secret, where its words are not separate: `PGPASSWORD`, `SSHPASS`, `APITOKEN`, `LDAPBINDPW`.
+/// Ends of words that make a name the name of a secret. They are needed for names whose words are not separated: `PGPASSWORD`, `SSHPASS`,
+/// `APITOKEN`, `LDAPBINDPW`.
 const SECRET_ENDS: &str = "apikey accesskey authkey cookie cookies credential credentials creds encryptionkey jwt licensekey masterkey pass passcode passkey \
     passphrase passwd password passwords privatekey pw pwd secret secretkey secrets servicekey sessid sessionid sharedkey signingkey token";
 
-/// Words that end like the name of a secret, and are not one.
+/// Words that have such an end, but are not names of secrets.
 const PLAIN_WORDS: &str = "bypass compass encompass multipass overpass surpass trespass underpass";
 
-/// Words that end in `key` and are not the names of keys, and words that before `key` name a key that is not a secret: `SORT_KEY`, `PUBLICKEY`.
+/// Words before `key` with which a name is not the name of a secret key (`SORT_KEY`, `PUBLICKEY`). Some of them are the beginnings of
+/// words that end in `key`.
 const PLAIN_KEYS: &str = "dedupe don foreign group hoc hot idempotency index jac joc lac locale map mic mon natural ordering partition primary pub public \
     routing row shard sort translation tur turn unique whis";
 
-/// Pairs of adjacent words that make a name the name of a secret. The word `key` alone may mean a public key or a sort key.
+/// Pairs of neighbouring words that make a name the name of a secret. The word `key` alone is not sufficient, because it may mean a
+/// public key or a sort key.
 const SECRET_PAIRS: &[(&str, &str)] = &[
     ("access account api encryption license master private service shared signing subscription", "key keys"),
     ("connection conn", "string str url uri"),
 ];
 
-/// Last words of a name that make it the name of a setting about a secret: `AUTH_TYPE`, `TOKEN_STORE`. Then the rules about the value's looks
-/// decide first.
+/// Last words of a name that make it the name of a setting about a secret: `AUTH_TYPE`, `TOKEN_STORE`. For such a name, the rules about
+/// the look of the value are used first.
 const SETTING_WORDS: &str = "audience budget count domain endpoint expires expiry file folder format host issuer jar length limit method mode name path port \
     provider realm region scope scopes server size store timeout ttl type uri url";
 
@@ -138,22 +143,23 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
         || words.windows(2).any(|pair| SECRET_PAIRS.iter().any(|(first, second)| is_one_of(first, &pair[0]) && is_one_of(second, &pair[1])))
 }
 
-/// Returns whether one of the names is the name of a key that may be secret: `OPENAI_KEY`, `OPENAIKEY`. Names are separated by spaces.
+/// Returns whether one of the names is the name of a key that may be secret: `OPENAI_KEY`, `OPENAIKEY`. The names are separated by
+/// spaces.
 pub(crate) fn is_key_name(names: &str) -> bool {
     names.split_whitespace().map(name_words).any(|words| {
         let mut words = words.iter().rev().filter(|word| !word.is_empty()).map(String::as_str);
         let Some(start) = words.next().and_then(|word| word.strip_suffix("keys").or(word.strip_suffix("key"))) else { return false };
-        // The word before the end `key` is the start of the same word, or else the word before it.
+        // The word before the final `key` is either the beginning of the same word or the previous word.
         let before = if start.is_empty() { words.next().unwrap_or_default() } else { start };
         !is_one_of(PLAIN_KEYS, before)
     })
 }
 
-/// Returns whether one of the names is the name of a secret, and not of a setting about a secret.
-fn is_named_for_a_secret(names: &str) -> bool {
+/// Returns whether one of the names is the name of a secret, and not the name of a setting about a secret.
+pub(super) fn is_named_for_a_secret(names: &str) -> bool {
     names.split_whitespace().filter(|name| is_secret_name(name)).map(name_words).any(|words| {
         let ends_as_a_setting = words.last().is_some_and(|word| is_one_of(SETTING_WORDS, word));
-        // `MAX_TOKENS` is a number of tokens, not a token.
+        // `MAX_TOKENS` is the name of a number of tokens and not of a token.
         let counts = words.windows(2).any(|pair| is_one_of("max min", &pair[0]) && pair[1] == "tokens");
         !ends_as_a_setting && !counts
     })
@@ -161,11 +167,11 @@ fn is_named_for_a_secret(names: &str) -> bool {
 
 fn name_words(name: &str) -> Vec<String> {
     let words = name.split(|character: char| !character.is_alphanumeric()).flat_map(humps).map(str::to_lowercase);
-    // A trailing number only numbers the variables: `TOKEN2`.
+    // A number at the end of a word only distinguishes several variables: `TOKEN2`.
     words.map(|word| word.trim_end_matches(|character: char| character.is_ascii_digit()).to_owned()).collect()
 }
 
-/// Splits `clientSecret` and `APIToken` where a new word begins.
+/// Splits names such as `clientSecret` and `APIToken` where a new word begins.
 fn humps(text: &str) -> Vec<&str> {
     let characters: Vec<(usize, char)> = text.char_indices().collect();
     let mut words = Vec::new();
@@ -182,7 +188,8 @@ fn humps(text: &str) -> Vec<&str> {
     words
 }
 
-/// The prefixes of well-known tokens, and the minimum length of each token in bytes. Shorter values may be ordinary words with the same prefix.
+/// Prefixes of well-known tokens, with the minimum length of such a token in bytes. A shorter value may be an ordinary word with the same
+/// prefix.
 const TOKEN_PREFIXES: &[(usize, &str)] = &[
     (16, "gho_ ghp_ ghr_ ghs_ ghu_ github_pat_ glpat- rk_live_ rk_test_ sk- sk_live_ sk_test_ xapp- xoxa- xoxb- xoxp- xoxr- xoxs-"),
     (20, "-----BEGIN AGE-SECRET-KEY- AKIA ASIA dop_v1_ eyJ figd_ gsk_ hvs. lin_api_ shpat_ ya29."),
@@ -198,7 +205,7 @@ pub(crate) fn is_known_token(value: &str) -> bool {
             .any(|(least, prefixes)| value.len() >= *least && prefixes.split(' ').any(|prefix| value.starts_with(prefix)))
 }
 
-/// Returns whether the value is an `Authorization` header's value, or a URL with a password or a token before its host.
+/// Returns whether the value is the value of an `Authorization` header, or a URL with a password or a token before its host.
 fn has_credentials(value: &str) -> bool {
     if after_scheme(value).is_some() {
         return true;
@@ -206,20 +213,20 @@ fn has_credentials(value: &str) -> bool {
     let Some((_, rest)) = value.split_once("://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let Some((user, _)) = authority.rsplit_once('@') else { return false };
-    // `ssh://git@host` names a user, which is not a secret. A password, or a long random name, is a credential.
+    // In `ssh://git@host`, the user name is not a secret. A password or a long random user name is a credential.
     user.split_once(':').is_some_and(|(_, password)| !password.is_empty()) || is_known_token(user) || is_random(user)
 }
 
-/// Returns the credentials in `Bearer xyz` and `Basic xyz`, and whether the scheme is Basic.
+/// Returns the credentials in a value such as `Bearer xyz` or `Basic xyz`, and whether the scheme is Basic.
 pub(crate) fn after_scheme(value: &str) -> Option<(&str, bool)> {
     let (scheme, rest) = value.trim().split_once(' ')?;
     let rest = rest.trim();
     let known = ["basic", "bearer", "token", "apikey"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
-    // A sentence may also begin with one of these words.
+    // A sentence may also begin with one of these words, but it has more than two words.
     (known && !rest.is_empty() && !rest.contains(' ')).then(|| (rest, scheme.eq_ignore_ascii_case("basic")))
 }
 
-/// Returns whether the value assigns a secret: `Server=x;Password=y`, `https://host/?api_key=y`, `--token=y`.
+/// Returns whether the value assigns a secret, for example `Server=x;Password=y`, `https://host/?api_key=y` or `--token=y`.
 fn assigns_a_secret(value: &str) -> bool {
     value.split([';', '&', '?', '#', ',']).flat_map(str::split_whitespace).any(|part| {
         part.split_once('=').is_some_and(|(name, value)| {
@@ -232,12 +239,13 @@ fn is_boolean(value: &str) -> bool {
     ["true", "false", "yes", "no", "on", "off", "enabled", "disabled"].iter().any(|known| value.eq_ignore_ascii_case(known))
 }
 
-/// Returns whether the value repeats one mark: `--------`, `********`. It is not a secret, and occurs in any text.
+/// Returns whether the value only repeats one mark: `--------`, `********`. Such a value is not a secret, and occurs in any text.
 fn is_a_line_or_mask(value: &str) -> bool {
     value.chars().next().is_some_and(|first| !first.is_alphanumeric() && value.chars().all(|character| character == first))
 }
 
-/// Returns whether the value is a number, also with a unit (`60000ms`), a date, a time, a version of numbers only, or an IP address.
+/// Returns whether the value is a number, perhaps with a unit (`60000ms`). Dates, times, versions that only consist of numbers, and IP
+/// addresses are also numbers.
 fn is_number(value: &str) -> bool {
     let digits = value.trim_end_matches(|character: char| character.is_ascii_alphabetic() || character == '%');
     let hexadecimal = value.strip_prefix("0x").is_some_and(|rest| rest.len() <= 16 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -248,7 +256,7 @@ fn is_number(value: &str) -> bool {
             && digits.trim_start_matches('v').chars().all(of_numbers))
 }
 
-/// Returns whether the value is a locale: `en_US.UTF-8`, `de_DE@euro`.
+/// Returns whether the value is a locale, for example `en_US.UTF-8` or `de_DE@euro`.
 fn is_locale(value: &str) -> bool {
     let (value, modifier) = value.split_once('@').unwrap_or((value, ""));
     let (language, encoding) = value.split_once('.').unwrap_or((value, ""));
@@ -266,21 +274,22 @@ fn is_locale(value: &str) -> bool {
         && modifier.bytes().all(|byte| byte.is_ascii_lowercase())
 }
 
-/// File extensions. A name that ends with one of them is a file's name.
+/// File extensions. A value that ends with one of them is the name of a file.
 const FILE_ENDINGS: &str = "cfg cjs conf crt db env html ini js json jsonc key log md mjs pem py sh sock sqlite toml ts txt xml yaml yml";
 
-/// Names of top-level folders. A value that begins with one of them is a path, also under a secret's name: the path of a file with the secret.
+/// Names of top-level folders. A value that begins with one of them is a path, even if its name is the name of a secret. It is then the
+/// path of a file that contains the secret.
 const ROOTS: &str = "Applications Library System Users Volumes app bin boot data dev etc home lib lib64 media mnt nix opt private proc \
     project projects root run sbin snap srv sys tmp usr var workspace workspaces";
 
-/// Returns whether the value is an absolute or relative path, a list of paths, a file name, or has the form of a path: `owner/name`,
+/// Returns whether the value is an absolute or relative path, a list of paths or a file name, or has the form of a path: `owner/name`,
 /// `Europe/Berlin`.
 fn is_path(value: &str) -> bool {
     let one = |path: &str| is_path_of_this_machine(path) || is_readable_path(path);
     one(value) || (value.contains(':') && !value.contains("://") && value.split(':').all(|part| part.is_empty() || one(part)))
 }
 
-/// Returns whether the value is a usual absolute path, possibly with spaces between words.
+/// Returns whether the value is a usual absolute path. It may have spaces between words.
 fn is_path_of_this_machine(value: &str) -> bool {
     if let Some(path) = value.strip_prefix("file:/") {
         return is_of_path_characters(path);
@@ -296,26 +305,28 @@ fn is_path_of_this_machine(value: &str) -> bool {
     root.is_some_and(|root| is_one_of(ROOTS, root)) && is_of_path_characters(value)
 }
 
-/// Returns whether the value is a path of readable names. A key in base64 may begin with a slash or contain several, so each name is checked.
+/// Returns whether the value is a path whose names are readable. Each name is checked, because a key in base64 may begin with a slash or
+/// contain several slashes.
 fn is_readable_path(value: &str) -> bool {
     let is_file = value.rsplit_once('.').is_some_and(|(_, ending)| is_one_of(FILE_ENDINGS, ending));
     (is_file || value.contains('/'))
         && !value.contains("//")
         && !value.contains(char::is_whitespace)
         && is_of_path_characters(value)
-        // Names of npm packages may begin with an at sign: `@scope/name`.
+        // The name of an npm package may begin with an at sign: `@scope/name`.
         && value.split('/').all(|name| !name.trim_start_matches('@').contains(['@', '+', '~']))
         && is_readable(value)
 }
 
-/// Returns whether a text has only characters of paths. Passwords have all kinds of punctuation, and paths have little. A space is permitted only
-/// between two words.
+/// Returns whether a text only contains characters that are usual in paths. Passwords contain all kinds of punctuation, but paths contain
+/// little. A space is only allowed between two words.
 fn is_of_path_characters(path: &str) -> bool {
     path.chars().all(|character| character.is_alphanumeric() || "._@~+-/ ".contains(character))
         && path.split('/').all(|name| name.trim() == name && !name.contains("  "))
 }
 
-/// Returns whether each part of a path is a word or a short tag of one case, and words make up at least half of the characters.
+/// Returns whether a path is readable. Each of its parts must be a word or a short tag of one case, and words must make up at least half
+/// of the characters.
 fn is_readable(path: &str) -> bool {
     let is_tag = |part: &str| is_short_tag(part) && !(part.contains(char::is_uppercase) && part.contains(char::is_lowercase));
     let (mut of_words, mut all) = (0, 0);
@@ -329,7 +340,7 @@ fn is_readable(path: &str) -> bool {
     of_words * 2 >= all
 }
 
-/// Returns whether the value is one or two words. Three or more words may be a passphrase.
+/// Returns whether the value is one word or two words. Three or more words may be a passphrase.
 fn is_a_word_or_two(value: &str) -> bool {
     let words: Vec<&str> = parts(value).flat_map(humps).collect();
     let joined = value.chars().all(|character| character.is_alphabetic() || "-_. ".contains(character));
@@ -340,7 +351,7 @@ fn parts(value: &str) -> impl Iterator<Item = &str> {
     value.split(|character: char| !character.is_alphanumeric()).filter(|part| !part.is_empty())
 }
 
-/// Returns whether a text is pronounceable and of one case. Random letters seldom are.
+/// Returns whether a text can be pronounced and has only one case. Random letters seldom fulfil this.
 fn is_word(text: &str) -> bool {
     let mut consonants = 0;
     let mut vowels = 0;
@@ -357,7 +368,7 @@ fn is_word(text: &str) -> bool {
     text.chars().all(char::is_alphabetic) && one_case && (length <= 4 || vowels * 6 >= length) && longest_run <= 5 && length <= 24
 }
 
-/// Returns whether a text is a short part of a version's or model's name: `4o`, `v2`, `20250929`.
+/// Returns whether a text is a short part of the name of a version or a model: `4o`, `v2`, `20250929`.
 fn is_short_tag(text: &str) -> bool {
     text.len() <= 3
         || (text.len() <= 8 && text.bytes().all(|byte| byte.is_ascii_digit()))
@@ -385,13 +396,14 @@ fn is_email(value: &str) -> bool {
     })
 }
 
-/// Returns whether a part of an address looks like a secret: the identifier in the path of a webhook, or the value of a parameter. Addresses that are
-/// secrets as a whole have UUIDs and groups of random characters, which elsewhere are mostly identifiers.
+/// Returns whether a part of an address looks like a secret, for example the identifier in the path of a webhook or the value of a
+/// parameter. UUIDs and groups of random characters are treated as secrets here, because secret addresses consist of them. Elsewhere they
+/// are usually identifiers.
 pub(crate) fn is_secret_segment(segment: &str) -> bool {
     is_known_token(segment) || is_random(segment) || is_uuid(segment) || is_dense(segment)
 }
 
-/// Returns whether a text has digits, capitals and small letters, and words make up less than half of it.
+/// Returns whether a text contains digits, capitals and small letters, and words make up less than half of it.
 fn is_dense(text: &str) -> bool {
     let has = |class: fn(&u8) -> bool| text.bytes().any(|byte| class(&byte));
     let of_words: usize = parts(text).flat_map(humps).filter(|part| part.len() >= 3 && is_word(part)).map(str::len).sum();
@@ -403,7 +415,8 @@ fn is_dense(text: &str) -> bool {
         && of_words * 2 < text.len()
 }
 
-/// Returns whether a value looks random: at least twenty characters of two classes, and a higher entropy than prose.
+/// Returns whether a value looks random. It must have at least twenty characters of at least two classes, and a higher entropy than
+/// prose.
 fn is_random(value: &str) -> bool {
     let of_tokens = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=_-.~!@#$%^&*:".contains(&byte));
     let classes = [u8::is_ascii_lowercase, u8::is_ascii_uppercase, u8::is_ascii_digit]
@@ -412,11 +425,11 @@ fn is_random(value: &str) -> bool {
         .count();
     let readable = parts(value).all(|part| is_word(part) || is_short_tag(part));
     let hexadecimal = value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
-    // Hexadecimal text has only sixteen different digits, so its entropy is lower than that of random letters.
+    // Hexadecimal text only has sixteen different digits, so its entropy is lower than the entropy of random letters.
     value.len() >= 20 && of_tokens && classes >= 2 && !readable && entropy(value) >= if hexadecimal { 3.0 } else { 3.5 }
 }
 
-/// Returns the Shannon entropy in bits per byte.
+/// Returns the Shannon entropy of a text in bits per byte.
 fn entropy(value: &str) -> f64 {
     let mut counts = [0_u32; 256];
     for byte in value.bytes() {

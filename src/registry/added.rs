@@ -1,4 +1,5 @@
-//! Servers that agents add at run time: the change that an agent asks for, and the row of the store that keeps the server. Decides without effects.
+//! Servers that agents add at run time: the change that an agent requests, and the row of the store that contains the server. This module
+//! only decides; it has no side effects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,20 +14,20 @@ use crate::error::Error;
 use crate::redact::Redactor;
 use crate::text::has_invisible;
 
-/// Number of servers that one agent can have added at a time.
+/// Maximum number of added servers that one agent can have at the same time.
 pub const MAX_ADDED_SERVERS: usize = 20;
-/// Version of the rows.
+/// Version of the format of the rows.
 const VERSION: u64 = 1;
 const MAX_DISPLAY_NAME_CHARS: usize = 64;
 /// Size limit of an entry, in bytes of its JSON.
 const MAX_ENTRY_BYTES: usize = 64 * 1024;
-/// The name of the file in errors of the config's reader.
+/// The file name in errors of the config's reader.
 const FILE: &str = "the added server";
 
 /// Values by name. `None` removes a value.
 pub type ValueChanges = BTreeMap<String, Option<SecretString>>;
 
-/// A server to add, or a change of one. Fields that are missing stay as they are. An entry has either a command or a URL.
+/// A server to add, or a change of an existing one. In a change, missing fields stay as they are. A server has either a command or a URL.
 #[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ServerChange {
@@ -34,20 +35,20 @@ pub struct ServerChange {
     pub name: Option<String>,
     pub command: Option<String>,
     pub args: Option<Vec<String>>,
-    /// Variables of the server's environment. They are merged with those that there are.
+    /// Variables of the server's environment. They are merged with the existing variables.
     #[serde(deserialize_with = "values")]
     pub env: Option<BTreeMap<String, Option<SecretString>>>,
-    /// The folder in which the command starts.
+    /// The folder in which the command is started.
     pub cwd: Option<String>,
     pub url: Option<String>,
-    /// Headers for the URL. They are merged with those that there are.
+    /// Headers for the URL. They are merged with the existing headers.
     #[serde(deserialize_with = "values")]
     pub headers: Option<BTreeMap<String, Option<SecretString>>>,
-    /// The only tools that exist.
+    /// The only tools that the server has. All others are hidden.
     pub allow_tools: Option<Vec<String>>,
-    /// Tools that do not exist.
+    /// Tools that are hidden.
     pub deny_tools: Option<Vec<String>>,
-    /// The time limit of a call.
+    /// The time limit of a call in milliseconds.
     pub timeout_ms: Option<u64>,
 }
 
@@ -58,7 +59,7 @@ fn values<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ValueChan
 
 impl fmt::Debug for ServerChange {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Arguments and addresses may contain secrets as well.
+        // Only the name is printed, because arguments and addresses may contain secrets as well.
         formatter.debug_struct("ServerChange").field("name", &self.name).finish_non_exhaustive()
     }
 }
@@ -66,7 +67,7 @@ impl fmt::Debug for ServerChange {
 /// A server that an agent has added.
 #[derive(Clone)]
 pub struct AddedServer {
-    /// The agent that added it. `None`: the operator's own agent.
+    /// The agent that added the server. `None` means the operator's own agent.
     pub owner: Option<String>,
     pub display_name: String,
     pub definition: ServerDefinition,
@@ -79,7 +80,7 @@ impl fmt::Debug for AddedServer {
     }
 }
 
-/// The body of a row.
+/// The body of a row in the store.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Body {
@@ -89,17 +90,17 @@ struct Body {
     entry: Map<String, Json>,
 }
 
-/// Returns the source of the servers that an agent adds.
+/// Returns the source of the servers that this agent adds.
 #[must_use]
 pub fn source_of(owner: Option<&str>) -> ServerSource {
     ServerSource { kind: SourceKind::Agent, name: owner.map(str::to_owned) }
 }
 
 impl AddedServer {
-    /// Makes a server from the change that an agent asks for.
+    /// Creates a server from the change that an agent requests.
     ///
     /// # Errors
-    /// A sentence for the agent that says what is wrong.
+    /// A sentence for the agent that describes the mistake.
     pub fn new(name: &str, owner: Option<&str>, change: &ServerChange, author: Decider) -> Result<Self, String> {
         let display_name = change.name.clone().ok_or("name: is missing; any text of 1 to 64 characters")?;
         if change.command.is_some() == change.url.is_some() {
@@ -108,10 +109,10 @@ impl AddedServer {
         Self::checked(name, owner, display_name, &Map::new(), change, author)
     }
 
-    /// Returns the server after a change. Its name stays.
+    /// Returns the server after a change. The name of the server does not change.
     ///
     /// # Errors
-    /// A sentence for the agent that says what is wrong.
+    /// A sentence for the agent that describes the mistake.
     pub fn changed(&self, change: &ServerChange, author: Decider) -> Result<Self, String> {
         let is_remote = self.entry.contains_key("url");
         let [of_a_command, of_a_url] = [
@@ -145,12 +146,12 @@ impl AddedServer {
         Ok(Self { owner: owner.map(str::to_owned), display_name, definition, entry })
     }
 
-    /// Reads a row of the store.
+    /// Parses a row of the store.
     ///
     /// # Errors
-    /// A sentence that says what is wrong, without a value of the row.
+    /// A sentence that describes the mistake, without a value from the row.
     pub fn from_row(name: &str, body: &[u8]) -> Result<Self, String> {
-        // The error of serde could quote a value.
+        // The error of serde is not used, because it could quote a value.
         let Body { version, owner, display_name, entry } =
             serde_json::from_slice(body).map_err(|_| "it is not of this version".to_owned())?;
         if version != VERSION {
@@ -169,10 +170,11 @@ impl AddedServer {
             .into_bytes()
     }
 
-    /// Returns why a person must decide about this server even where `requireApproval` is false. `None`: the command may be approved without one.
+    /// Returns the reason why a person must decide about this server even if `requireApproval` is false. `None` if the command may be
+    /// approved without a person.
     ///
-    /// Placeholders would pass on values of this process, some variables load code that the command does not name, and an address within the local
-    /// network may be a service that trusts every caller there.
+    /// There are three reasons. Placeholders would pass on values of this process. Some variables load code that the command does not name.
+    /// An address within the local network may be a service that trusts every caller in that network.
     #[must_use]
     pub fn needs_person(&self) -> Option<&'static str> {
         let texts = |values: &[(String, SecretString)]| values.iter().any(|(_, value)| has_placeholder(value.expose_secret()));
@@ -191,11 +193,12 @@ impl AddedServer {
                 () if !is_public(url) => Some("its address is not https:// with a public name"),
                 () => None,
             },
+            Transport::Generated(_) => Some("its code was made by a model"),
         }
     }
 }
 
-/// Returns whether a URL is `https:` and its host looks like a name of the public internet.
+/// Returns whether a URL has the scheme `https:` and a host that looks like a name on the public internet.
 fn is_public(url: &str) -> bool {
     const PRIVATE: [&str; 6] = ["localhost", "local", "internal", "home", "lan", "arpa"];
     let Ok(url) = url::Url::parse(url) else { return false };
@@ -209,11 +212,11 @@ fn is_public(url: &str) -> bool {
 }
 
 fn has_placeholder(text: &str) -> bool {
-    // A text that is no template may become one in a later version.
+    // A text that is not a valid template now may become one in a later version.
     text.contains("${") || Template::parse(text).is_err()
 }
 
-/// Refuses a display name that could be mistaken for something else, or for nothing.
+/// Refuses a display name that is empty or could be mistaken for something else.
 fn check_display_name(name: &str) -> Result<(), String> {
     let is_long = name.chars().count() > MAX_DISPLAY_NAME_CHARS;
     if is_long || name.trim().is_empty() || name.chars().any(char::is_control) || has_invisible(name) {
@@ -222,7 +225,8 @@ fn check_display_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses what only the agent's own code may set: placeholders, which stand for values of this process, and for answers of a person to another server.
+/// Refuses everything that only the agent's own code may set: all fields except a few, and placeholders. A placeholder stands for a value
+/// of this process, or for a person's answer to the question of another server.
 fn check_for_model(change: &ServerChange) -> Result<(), String> {
     let ServerChange { name, command, args, env, cwd, url, headers, allow_tools, deny_tools, timeout_ms } = change;
     if cwd.is_some() || headers.is_some() || allow_tools.is_some() || deny_tools.is_some() || timeout_ms.is_some() {
@@ -236,7 +240,7 @@ fn check_for_model(change: &ServerChange) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the entry after a change, in the form of the config.
+/// Returns the entry after a change, in the format of the config.
 fn merged(before: &Map<String, Json>, change: &ServerChange) -> Map<String, Json> {
     let ServerChange { name: _, command, args, env, cwd, url, headers, allow_tools, deny_tools, timeout_ms } = change;
     let mut entry = before.clone();
@@ -269,8 +273,8 @@ fn merged(before: &Map<String, Json>, change: &ServerChange) -> Map<String, Json
     entry
 }
 
-/// Reads an entry as the config's reader does, so that all of its rules hold. There are no inputs: an answer that a person gave for another server
-/// is not for this one.
+/// Parses an entry with the config's reader, so that all rules of the config apply to it. It gets no inputs, because a person's answer for
+/// another server must not be used for this one.
 fn definition(name: &str, owner: Option<&str>, entry: &Map<String, Json>) -> Result<ServerDefinition, String> {
     let readable = |error: Error| error.redacted(&Redactor::new(None, None)).to_string();
     let mut config = parse_object(&json!({ "mcpServers": { name: entry } }), FILE, 1).map_err(readable)?;
@@ -346,7 +350,7 @@ mod tests {
             given["name"] = "A".into();
             assert!(added(given.clone(), Decider::Model).is_err(), "{given}");
         }
-        // Code may name variables of the process, but no answer of a person to another server.
+        // Code may use variables of the process, but not a person's answer for another server.
         assert!(added(json!({ "name": "A", "command": "x", "env": { "T": "${API_KEY}" } }), Decider::Person).is_ok());
         assert!(added(json!({ "name": "A", "command": "x", "env": { "T": "${input:token}" } }), Decider::Person).is_err());
     }

@@ -1,4 +1,5 @@
-//! The merged view of all sources: each name once, from the source of the highest precedence that has it. A pure function of the layers.
+//! The merged view of all sources. Each name appears once, from the source with the highest precedence that has it. A pure function of the
+//! layers.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,15 +7,16 @@ use super::Entry;
 use super::variants::{Variants, can_vary, entry_of};
 use crate::config::{InputDefinition, ServerSource, SourceKind};
 use crate::error::Error;
+use crate::text::variant_of;
 
-/// A source whose server of the same name is not used, as a source of higher precedence has the name.
+/// A source that has a server of a name, but whose server is not used, because a source of higher precedence has the same name.
 pub type Hidden = ServerSource;
 
-/// Maximum number of names that an error for an unknown server gets.
+/// Maximum number of names in an error for an unknown server.
 const KNOWN_NAMES: usize = 100;
 
-/// The place of a layer among all layers. The smallest has the highest precedence: first the kind of the source, then its position among the sources
-/// of its kind, then its name.
+/// The place of a layer among all layers. The smallest rank has the highest precedence. Ranks are compared first by the kind of the source,
+/// then by its position among the sources of its kind, then by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     kind: SourceKind,
@@ -23,23 +25,24 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    /// The rank of a source that has no position of its own among those of its kind.
+    /// Returns the rank of a source whose kind has no positions.
     pub(super) fn of(source: ServerSource) -> Self {
         Self::at(source, 0)
     }
 
-    /// The rank of a source at a position: the operator's own config is at 0, and its base layers follow in the order of their list.
+    /// Returns the rank of a source at a position. The operator's own config is at 0, and its base layers follow in the order of their
+    /// list.
     pub(super) fn at(source: ServerSource, position: usize) -> Self {
         Self { kind: source.kind, position, source }
     }
 
-    /// Returns whether this is the operator's config, or a layer under it.
+    /// Returns whether this is the rank of the operator's config, or of a layer under it.
     pub(super) fn is_config(&self) -> bool {
         self.kind == SourceKind::Config
     }
 }
 
-/// The servers of each source, in the order of the sources' precedence.
+/// The servers of each source, ordered by precedence.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
     pub(super) by_rank: BTreeMap<Rank, Vec<Entry>>,
@@ -54,10 +57,12 @@ pub(super) struct Merged {
     pub(super) entries: Vec<Entry>,
     /// Positions in `entries`, by name.
     index: HashMap<String, usize>,
-    /// The sources that have a name as well and are not used, in their precedence.
+    /// The sources that have the same name but are not used, ordered by precedence.
     pub(super) hidden: HashMap<String, Vec<Hidden>>,
+    /// The names of each server's variants.
+    variants: HashMap<String, Vec<String>>,
     pub(super) inputs: Vec<InputDefinition>,
-    /// True if a source besides the operator's own config has servers.
+    /// True if any source other than the operator's own config has servers.
     has_other_sources: bool,
 }
 
@@ -85,11 +90,15 @@ impl Layers {
         for (position, entry) in valid.iter().enumerate() {
             index.entry(entry.name().to_owned()).or_insert(position);
         }
+        let mut variants: HashMap<String, Vec<String>> = HashMap::new();
+        for (name, server) in valid.iter().filter_map(|entry| Some((entry.name(), variant_of(entry.name())?))) {
+            variants.entry(server.to_owned()).or_default().push(name.to_owned());
+        }
         let has_other_sources = self.by_rank.keys().any(|rank| !rank.source.is_operators_config());
-        Merged { entries: valid, index, hidden, inputs: self.inputs.clone(), has_other_sources }
+        Merged { entries: valid, index, hidden, variants, inputs: self.inputs.clone(), has_other_sources }
     }
 
-    /// Returns the servers, each before its variants.
+    /// Returns the servers. Each is followed by its variants.
     fn with_variants(&self, servers: Vec<Entry>, invalid: &mut Vec<Entry>) -> Vec<Entry> {
         let by_server = self.variants.by_server();
         if by_server.is_empty() {
@@ -111,6 +120,11 @@ impl Layers {
 impl Merged {
     pub(super) fn get(&self, name: &str) -> Option<&Entry> {
         self.index.get(name).and_then(|position| self.entries.get(*position))
+    }
+
+    /// Returns the names of a server's variants.
+    pub(super) fn variants_of(&self, server: &str) -> impl Iterator<Item = &str> {
+        self.variants.get(server).into_iter().flatten().map(String::as_str)
     }
 
     pub(super) fn unknown(&self, name: &str) -> Error {
@@ -160,11 +174,12 @@ mod tests {
         };
         assert_eq!([source("x"), source("y"), source("z")], [base, config, provider.clone()]);
         assert_eq!(merged.hidden["x"], [provider, agent.clone()]);
-        // What an agent has added takes a name from nobody.
+        // A server that an agent has added hides no other server.
         assert_eq!((&merged.hidden["y"], &merged.hidden["z"]), (&vec![agent.clone()], &vec![agent]));
     }
 
-    /// A layer of the tests: its kind, its position among the layers of its kind, and its servers with whether their entry is valid.
+    /// A layer of the tests: its kind, its position among the layers of its kind, and its servers, each with a flag that is true if its
+    /// entry is valid.
     type Layer = (SourceKind, usize, Vec<(String, bool)>);
 
     fn entry(name: &str, is_valid: bool, source: &ServerSource) -> Entry {
@@ -176,7 +191,14 @@ mod tests {
     }
 
     fn layers() -> impl Strategy<Value = Vec<Layer>> {
-        let kinds = vec![SourceKind::Task, SourceKind::Config, SourceKind::Provider, SourceKind::Catalogue, SourceKind::Agent];
+        let kinds = vec![
+            SourceKind::Task,
+            SourceKind::Config,
+            SourceKind::Registered,
+            SourceKind::Provider,
+            SourceKind::Catalogue,
+            SourceKind::Agent,
+        ];
         let servers = prop::collection::btree_map("[a-d]", any::<bool>(), 0..4).prop_map(|servers| servers.into_iter().collect());
         prop::collection::vec((prop::sample::select(kinds), 0..3_usize, servers), 0..8)
     }
@@ -192,8 +214,8 @@ mod tests {
                 layers.by_rank.insert(Rank::at(source, *position), entries);
             }
             let merged = layers.merged();
-            // The plainest way: for each name, all layers are asked in turn, the highest first.
-            let order = [SourceKind::Task, SourceKind::Config, SourceKind::Provider, SourceKind::Generated, SourceKind::Catalogue, SourceKind::Agent];
+            // The simplest method: asks all layers for each name, from the highest precedence to the lowest.
+            let order = [SourceKind::Task, SourceKind::Config, SourceKind::Registered, SourceKind::Provider, SourceKind::Generated, SourceKind::Catalogue, SourceKind::Agent];
             let mut seen = 0;
             for name in ["a", "b", "c", "d"] {
                 let mut owners = Vec::new();

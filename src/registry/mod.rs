@@ -1,8 +1,9 @@
-//! Holds the servers that exist now, of all sources, their state, and whether this gateway has enabled them.
+//! Contains the servers that currently exist from all sources, their state, and whether this gateway has enabled them.
 
 mod added;
 mod attach;
 mod catalogue;
+mod decisions;
 mod grants;
 mod merged;
 mod profiles;
@@ -11,7 +12,7 @@ mod status;
 mod variants;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -24,6 +25,7 @@ pub use merged::Hidden;
 pub use profiles::Stack;
 pub use status::{LastError, ServerState, ServerStatus};
 
+use self::decisions::{AgentState, AllLive, PersonDecision, decision_of, is_enabled};
 use self::merged::{Layers, Merged, Rank};
 use self::variants::Variants;
 
@@ -49,7 +51,7 @@ impl Entry {
         }
     }
 
-    /// Returns the server as patterns of grants know it.
+    /// Returns the server in the form that patterns of grants use.
     #[must_use]
     pub fn as_granted(&self) -> ServerRef<'_> {
         match self {
@@ -58,7 +60,7 @@ impl Entry {
         }
     }
 
-    /// Returns who brought the server.
+    /// Returns the source of the server.
     #[must_use]
     pub fn source(&self) -> &ServerSource {
         match self {
@@ -73,7 +75,7 @@ impl Entry {
 pub enum Decider {
     /// A person, or the author of the agent. The decision is for all agents.
     Person,
-    /// A model. It decides for its own agent, and cannot undo the decision of a person to disable a server.
+    /// A model. It decides only for its own agent, and cannot enable a server that a person has disabled.
     Model,
 }
 
@@ -81,77 +83,15 @@ pub enum Decider {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AgentId(pub u64);
 
-/// The decision of a person whether agents see a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum PersonDecision {
-    On,
-    /// No person has decided. A model may enable the server for its agent.
-    #[default]
-    Undecided,
-    /// No model can enable the server.
-    Off,
-}
-
-/// The decisions of one agent's model about one server.
-#[derive(Debug, Default)]
-struct AgentState {
-    /// `None`: the decision of a person holds.
-    enabled: Option<bool>,
-    /// Cancelled when the model disables the server, and when the server ends for all: pending calls of the agent end.
-    ended: CancellationToken,
-    /// Number of times that the model has disabled the server: what people allowed its calls before no longer holds.
-    decisions: u64,
-}
-
-/// The state of one server besides its definition.
-#[derive(Debug, Default)]
-struct Live {
-    decision: PersonDecision,
-    agents: BTreeMap<AgentId, AgentState>,
-    last_error: Option<LastError>,
-    /// Cancelled when the server is revoked, disabled by a person, or configured in another way: pending calls of all agents end.
-    ended: CancellationToken,
-    /// Number of times that this happened, or that another approval was given: what people allowed earlier no longer holds.
-    decisions: u64,
-    /// The manifest that was last compared with the approved one.
-    compared: Option<Arc<Manifest>>,
-    /// Raw names of approved tools that differ from their approved form.
-    quarantined: BTreeSet<String>,
-}
-
-impl Live {
-    /// The decisions of one agent's model.
-    fn agent(&mut self, agent: AgentId) -> &mut AgentState {
-        let ended = &self.ended;
-        self.agents.entry(agent).or_insert_with(|| AgentState { ended: ended.child_token(), ..AgentState::default() })
-    }
-
-    fn is_enabled(&self, agent: AgentId) -> bool {
-        match (self.decision, self.agents.get(&agent).and_then(|state| state.enabled)) {
-            (PersonDecision::Off, _) => false,
-            (_, Some(enabled)) => enabled,
-            (decision, None) => decision == PersonDecision::On,
-        }
-    }
-
-    /// Ends what is pending, and forgets all but the last error and the number of decisions, which only ever grows.
-    fn end(&mut self, decision: PersonDecision) {
-        self.ended.cancel();
-        let of_agents = self.agents.values().map(|state| state.decisions).max().unwrap_or(0);
-        let decisions = self.decisions + of_agents + 1;
-        *self = Self { decision, last_error: self.last_error.take(), decisions, ..Self::default() };
-    }
-}
-
 /// The servers of one gateway.
 #[derive(Debug)]
 pub struct Registry {
-    /// The servers of each source. Locked while one changes, so that two changes do not lose each other.
+    /// The servers of each source. Locked during a change, so that two simultaneous changes do not overwrite each other.
     layers: Mutex<Layers>,
-    /// The view that follows from the layers, replaced as a whole.
+    /// The view that is computed from the layers. It is always replaced as a whole.
     merged: RwLock<Arc<Merged>>,
-    live: Mutex<BTreeMap<String, Live>>,
-    /// The only servers that may be enabled, if a person has limited them.
+    live: Mutex<AllLive>,
+    /// The only servers that may be enabled. `None` if a person has not limited them.
     only: Option<BTreeSet<String>>,
 }
 
@@ -161,7 +101,7 @@ impl Registry {
         Self::limited_to(None, config)
     }
 
-    /// Makes a registry in which all servers but these count as disabled by a person, also those that a later config adds.
+    /// Creates a registry that treats all servers except these as disabled by a person, including servers that a later config adds.
     #[must_use]
     pub fn limited_to(only: Option<&[String]>, config: Config) -> Self {
         let only = only.map(|names| names.iter().cloned().collect());
@@ -170,7 +110,7 @@ impl Registry {
         registry
     }
 
-    /// Replaces the operator's config, and the base layers under it, with others.
+    /// Replaces the operator's config and the base layers under it.
     pub fn replace(&self, mut config: Config) {
         let (inputs, bases) = (std::mem::take(&mut config.inputs), std::mem::take(&mut config.bases));
         let settings = std::mem::take(&mut config.grants);
@@ -185,7 +125,7 @@ impl Registry {
         });
     }
 
-    /// Replaces the servers of one source. Without entries, the source has none any more. The caller ends the servers that are no longer the same:
+    /// Replaces the servers of one source. An empty list removes the source. The caller must end the servers that have changed or are gone:
     /// it compares [`Self::entries`] before and after.
     pub fn set_layer(&self, source: ServerSource, entries: Vec<Entry>) {
         self.change(|layers| {
@@ -197,12 +137,12 @@ impl Registry {
         });
     }
 
-    /// Makes the variants of profiles that are taken up together. They stay, as a person may decide about them later.
+    /// Creates the variants for a combination of profiles. They are never removed, because a person may decide about them later.
     pub fn make_variants(&self, profiles: &[String]) {
         self.make_variants_of(|_| Some(profiles.iter().cloned().collect()));
     }
 
-    /// Makes the variant of this name, if it names profiles of the config. Returns whether anything was made.
+    /// Creates the variant with this name, if the name consists of a server and profiles of the config. Returns whether it was created.
     pub fn make_variant_named(&self, name: &str) -> bool {
         self.make_variants_of(|variants| variants.stack_in(name))
     }
@@ -210,7 +150,7 @@ impl Registry {
     fn make_variants_of(&self, stack: impl FnOnce(&Variants) -> Option<BTreeSet<String>>) -> bool {
         let stack = {
             let layers = self.layers.lock();
-            // The variants of one profile are always there.
+            // The variants of a single profile always exist.
             stack(&layers.variants).filter(|stack| stack.len() > 1 && !layers.variants.stacks.contains(stack))
         };
         let is_new = stack.is_some();
@@ -227,8 +167,7 @@ impl Registry {
         change(&mut layers);
         let merged = layers.merged();
         if let Some(only) = &self.only {
-            // Before anybody can find the new servers.
-            // Who limits servers names them as code does.
+            // This is done before anybody can find the new servers. A person who limits servers uses the names without marks, as code does.
             let is_named = |name: &str| only.contains(name) || variant_of(name).is_some_and(|server| only.contains(server));
             for entry in merged.entries.iter().filter(|entry| !is_named(entry.name())) {
                 self.live().entry(entry.name().to_owned()).or_default().decision = PersonDecision::Off;
@@ -237,30 +176,30 @@ impl Registry {
         *self.merged.write() = Arc::new(merged);
     }
 
-    /// Returns the entries of all sources, each name once: the sources in their precedence, each in its own order. Entries with an error come
-    /// last.
+    /// Returns the entries of all sources, with each name once. The sources are ordered by precedence, and the entries of a source keep
+    /// their order. Entries with an error are last.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         self.merged().entries.clone()
     }
 
-    /// Returns the entry of this name.
+    /// Returns the entry with this name.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_SERVER`, which names the existing servers.
+    /// `ERR_UNKNOWN_SERVER`, with the names of existing servers.
     pub fn entry(&self, name: &str) -> Result<Entry> {
         let merged = self.merged();
         merged.get(name).cloned().ok_or_else(|| merged.unknown(name))
     }
 
-    /// Returns whether a source has a server of this name, or could have one later without a change of the config's own servers: the catalogue counts
-    /// also where it is switched off.
+    /// Returns whether a source has a server of this name, or could have one later without a change of the config's own servers. So the
+    /// names of the catalogue count even if the catalogue is switched off.
     #[must_use]
     pub fn has_name(&self, name: &str) -> bool {
         self.merged().get(name).is_some() || catalogue().iter().any(|entry| entry.name() == name)
     }
 
-    /// Returns the sources of a name, and the entries of lower precedence that it hides.
+    /// Returns the sources whose servers with this name are hidden, because a source of higher precedence has the name.
     #[must_use]
     pub fn hidden_by(&self, name: &str) -> Vec<Hidden> {
         self.merged().hidden.get(name).cloned().unwrap_or_default()
@@ -273,10 +212,10 @@ impl Registry {
         self.merged().entries.iter().filter_map(valid).collect()
     }
 
-    /// Returns the server of this name.
+    /// Returns the server with this name.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_SERVER`, which names the existing servers. For an invalid entry, the entry's own error.
+    /// `ERR_UNKNOWN_SERVER`, with the names of existing servers. For an invalid entry, the entry's own error.
     pub fn server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
         let merged = self.merged();
         match merged.get(name) {
@@ -292,30 +231,53 @@ impl Registry {
         self.merged().inputs.iter().find(|input| input.id == id).cloned()
     }
 
-    /// Lets runs see the server from now on: those of all agents where a person decides, those of one agent where its model does.
+    /// Makes the server visible to runs. If a person decides, this applies to the runs of all agents. If a model decides, it applies to the
+    /// runs of its agent.
     ///
     /// # Errors
-    /// `ERR_DISABLED_BY_PERSON` where a model enables a server that a person has disabled.
+    /// `ERR_DISABLED_BY_PERSON` if a model enables a server that a person has disabled.
     pub fn enable(&self, name: &str, decider: Decider, agent: AgentId) -> Result<()> {
         let mut all = self.live();
+        let decision = decision_of(&all, name);
         let live = all.entry(name.to_owned()).or_default();
         match decider {
             Decider::Person => {
-                live.decision = PersonDecision::On;
+                (live.decision, live.variants) = (PersonDecision::On, PersonDecision::On);
                 live.agents.values_mut().for_each(|state| state.enabled = None);
             }
-            Decider::Model if live.decision == PersonDecision::Off => return Err(Error::DisabledByPerson { server: name.to_owned() }),
+            Decider::Model if decision == PersonDecision::Off => return Err(Error::DisabledByPerson { server: name.to_owned() }),
             Decider::Model => live.agent(agent).enabled = Some(true),
         }
         Ok(())
     }
 
-    /// Hides the server from the runs of all agents, for a person, and ends what is pending.
-    pub fn disable(&self, name: &str) {
-        self.end(name, |_| PersonDecision::Off);
+    /// Lets runs see the variants of a server, each as soon as it is approved, unless a person has disabled the server or the variant.
+    pub fn enable_variants(&self, server: &str) {
+        let mut all = self.live();
+        let variants = &mut all.entry(server.to_owned()).or_default().variants;
+        if *variants == PersonDecision::Undecided {
+            *variants = PersonDecision::On;
+        }
     }
 
-    /// Hides the server from the runs of one agent, for its model, and ends the agent's pending calls.
+    /// Hides the server from the runs of all agents, because a person has disabled it. Ends its pending calls. Also hides its variants, except
+    /// those that a person has enabled or disabled by name. Returns the names of all hidden servers.
+    pub fn disable(&self, name: &str) -> Vec<String> {
+        self.end(name, |_| PersonDecision::Off);
+        let mut all = self.live();
+        all.entry(name.to_owned()).or_default().variants = PersonDecision::Off;
+        let mut hidden = vec![name.to_owned()];
+        for variant in self.merged().variants_of(name) {
+            let live = all.entry(variant.to_owned()).or_default();
+            if live.decision == PersonDecision::Undecided {
+                live.end(PersonDecision::Undecided);
+                hidden.push(variant.to_owned());
+            }
+        }
+        hidden
+    }
+
+    /// Hides the server from the runs of one agent, because its model has disabled it. Ends the agent's pending calls.
     pub fn disable_for(&self, name: &str, agent: AgentId) {
         let mut all = self.live();
         let live = all.entry(name.to_owned()).or_default();
@@ -325,16 +287,23 @@ impl Registry {
         }
     }
 
-    /// Forgets an agent that has ended.
+    /// Removes the decisions for an agent that has ended.
     pub fn forget_agent(&self, agent: AgentId) {
         for live in self.live().values_mut() {
             live.agents.remove(&agent);
         }
     }
 
-    /// Ends what is pending where the server lost its approval, or its entry. A server that a person had disabled stays disabled.
+    /// Ends the pending calls of a server that has lost its approval or its entry. A server that a person had disabled stays disabled. Variants
+    /// have their own approvals, so they stay enabled as long as the server has its entry.
     pub fn retire(&self, name: &str) {
-        self.end(name, |before| if before == PersonDecision::Off { before } else { PersonDecision::Undecided });
+        let retired = |before| if before == PersonDecision::Off { before } else { PersonDecision::Undecided };
+        self.end(name, retired);
+        if self.merged().get(name).is_none() {
+            let mut all = self.live();
+            let live = all.entry(name.to_owned()).or_default();
+            live.variants = retired(live.variants);
+        }
     }
 
     /// Ends the server's pending calls. An enabled server stays enabled.
@@ -354,45 +323,49 @@ impl Registry {
         live.end(decision(live.decision));
     }
 
-    /// Returns whether the runs of an agent see the server: it is enabled, and the config does not say `disabled: true` by now.
+    /// Returns whether the runs of an agent see the server: it is enabled, and the current config does not contain `disabled: true`.
     #[must_use]
     pub fn is_enabled(&self, name: &str, agent: AgentId) -> bool {
-        self.live().get(name).is_some_and(|live| live.is_enabled(agent)) && !self.is_disabled_by_config(name)
+        is_enabled(&self.live(), name, agent) && !self.is_disabled_by_config(name)
     }
 
     /// Returns whether the runs of at least one of these agents see the server.
     #[must_use]
     pub fn is_enabled_for_any(&self, name: &str, agents: &[AgentId]) -> bool {
-        let is_enabled = |live: &Live| agents.iter().any(|agent| live.is_enabled(*agent));
-        self.live().get(name).is_some_and(is_enabled) && !self.is_disabled_by_config(name)
+        let is_enabled_for_one = |all: &AllLive| agents.iter().any(|agent| is_enabled(all, name, *agent));
+        is_enabled_for_one(&self.live()) && !self.is_disabled_by_config(name)
     }
 
-    /// Returns the servers that are enabled for an agent, by name. Looks only at servers about which anybody has decided.
+    /// Returns the servers that are enabled for an agent, ordered by name. Only servers about which somebody has decided are checked.
     #[must_use]
     pub fn enabled_servers(&self, agent: AgentId) -> Vec<Arc<ServerDefinition>> {
         let merged = self.merged();
-        let enabled: Vec<_> = self.live().iter().filter(|(_, live)| live.is_enabled(agent)).map(|(name, _)| name.clone()).collect();
-        let usable = |name: &String| match merged.get(name) {
+        let all = self.live();
+        let decided = all.keys().map(String::as_str);
+        // Nobody need have decided about a variant.
+        let variants = all.iter().filter(|(_, live)| live.variants == PersonDecision::On).flat_map(|(name, _)| merged.variants_of(name));
+        let enabled: BTreeSet<&str> = decided.chain(variants).filter(|name| is_enabled(&all, name, agent)).collect();
+        let usable = |name: &str| match merged.get(name) {
             Some(Entry::Valid(server)) if !server.disabled => Some(Arc::clone(server)),
             _ => None,
         };
-        enabled.iter().filter_map(usable).collect()
+        enabled.into_iter().filter_map(usable).collect()
     }
 
     fn is_disabled_by_config(&self, name: &str) -> bool {
         matches!(self.merged().get(name), Some(Entry::Valid(server)) if server.disabled)
     }
 
-    /// Number of decisions about the server that concern an agent: revocations, disablings, other configs, other approvals.
+    /// Returns the number of decisions about the server that affect an agent: revocations, disabling, changed configs, and new approvals.
     #[must_use]
     pub fn decisions(&self, name: &str, agent: AgentId) -> u64 {
         self.live().get(name).map_or(0, |live| live.decisions + live.agents.get(&agent).map_or(0, |state| state.decisions))
     }
 
-    /// Returns whether a person has disabled the server here, so that no model can enable it.
+    /// Returns whether a person has disabled the server in this gateway, so that no model can enable it.
     #[must_use]
     pub fn is_disabled_by_person(&self, name: &str) -> bool {
-        self.live().get(name).is_some_and(|live| live.decision == PersonDecision::Off)
+        decision_of(&self.live(), name) == PersonDecision::Off
     }
 
     /// Returns the token that is cancelled when the server is revoked, disabled by a person, or changed.
@@ -401,13 +374,13 @@ impl Registry {
         self.live().entry(name.to_owned()).or_default().ended.clone()
     }
 
-    /// Returns the token that is cancelled when [`Self::ended`] is, and when the agent's model disables the server.
+    /// Returns the token that is cancelled together with [`Self::ended`], and also when the agent's model disables the server.
     #[must_use]
     pub fn ended_for(&self, name: &str, agent: AgentId) -> CancellationToken {
         self.live().entry(name.to_owned()).or_default().agent(agent).ended.clone()
     }
 
-    /// Returns whether a manifest has not been compared yet, and marks it as compared.
+    /// Returns whether a manifest has not been compared yet. Marks it as compared.
     #[must_use]
     pub fn is_new_manifest(&self, name: &str, manifest: &Arc<Manifest>) -> bool {
         let mut all = self.live();
@@ -417,7 +390,7 @@ impl Registry {
         is_new
     }
 
-    /// Forgets the last comparison, because the approval has changed.
+    /// Resets the result of the last comparison, because the approval has changed.
     pub fn approval_changed(&self, name: &str) {
         let mut all = self.live();
         let live = all.entry(name.to_owned()).or_default();
@@ -440,7 +413,7 @@ impl Registry {
         self.live().get(name).map_or_else(Vec::new, |live| live.quarantined.iter().cloned().collect())
     }
 
-    /// Records the outcome of the last attempt to reach a server.
+    /// Records the outcome of the last attempt to reach a server: its error, or that there was none.
     pub fn record<T>(&self, name: &str, outcome: &Result<T>) {
         let last_error = outcome.as_ref().err().map(LastError::from);
         self.live().entry(name.to_owned()).or_default().last_error = last_error;
@@ -455,7 +428,7 @@ impl Registry {
         Arc::clone(&self.merged.read())
     }
 
-    fn live(&self) -> MutexGuard<'_, BTreeMap<String, Live>> {
+    fn live(&self) -> MutexGuard<'_, AllLive> {
         self.live.lock()
     }
 }

@@ -1,4 +1,4 @@
-//! Decisions of persons and models about servers.
+//! Tests of the decisions that people and models make about servers.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn a_model_brings_back_what_a_model_took_and_nothing_that_a_person_did() {
     assert!(registry.is_enabled("a", OURS) && !registry.is_disabled_by_person("a"));
 
     registry.disable("a");
-    // None of these events lets a model enable the server again.
+    // After none of these events can a model enable the server again.
     let between: [fn(&Registry); 3] = [|_| {}, |registry| registry.disable_for("a", OURS), |registry| registry.retire("a")];
     for happens in between {
         happens(&registry);
@@ -110,7 +110,7 @@ fn every_decision_about_a_server_counts() {
     let registry = Registry::new(Config::default());
     let decide: [fn(&Registry); 5] = [
         |registry| registry.disable_for("a", OURS),
-        |registry| registry.disable("a"),
+        |registry| drop(registry.disable("a")),
         |registry| registry.retire("a"),
         |registry| registry.interrupt("a"),
         |registry| registry.approval_changed("a"),
@@ -132,4 +132,90 @@ fn what_lost_its_approval_can_be_enabled_by_whoever_may_once_it_is_approved_agai
     registry.retire("a");
     assert!(!registry.is_enabled("a", OURS));
     enable(&registry, Decider::Model).unwrap();
+}
+
+/// A registry with server `a`, and its variants `a@north` and `a@south`.
+fn with_variants(only: Option<&[String]>) -> Registry {
+    Registry::limited_to(only, config_with("a"))
+}
+
+fn config_with(server: &str) -> Config {
+    let profile = |value: &str| serde_json::json!({ "servers": { server: { "env": { "STAGE": value } } } });
+    let profiles = serde_json::json!({ "north": profile("north"), "south": profile("south") });
+    let config = serde_json::json!({ "mcpServers": { server: { "command": "x" } }, "profiles": profiles });
+    crate::config::parse_text(&config.to_string(), "c", 9).unwrap()
+}
+
+fn seen(registry: &Registry) -> Vec<String> {
+    registry.enabled_servers(OURS).iter().map(|server| server.name.clone()).collect()
+}
+
+#[test]
+fn a_variant_is_enabled_and_disabled_with_its_server() {
+    let registry = with_variants(None);
+    enable(&registry, Decider::Person).unwrap();
+    assert_eq!(seen(&registry), ["a", "a@north", "a@south"]);
+    assert!(registry.is_enabled("a@north", OTHER) && registry.is_enabled_for_any("a@north", &[OTHER]));
+    let (ended, decisions) = (registry.ended_for("a@north", OURS), registry.decisions("a@north", OURS));
+    assert_eq!(registry.disable("a"), ["a", "a@north", "a@south"]);
+    assert!(ended.is_cancelled() && registry.decisions("a@north", OURS) > decisions);
+    assert!(seen(&registry).is_empty() && registry.is_disabled_by_person("a@north"));
+    assert_eq!(registry.enable("a@north", Decider::Model, OURS).unwrap_err().code(), "ERR_DISABLED_BY_PERSON");
+    registry.enable_variants("a");
+    assert!(seen(&registry).is_empty(), "no program undoes what a person has disabled");
+    enable(&registry, Decider::Person).unwrap();
+    assert_eq!(seen(&registry), ["a", "a@north", "a@south"]);
+}
+
+#[test]
+fn a_decision_about_the_variant_itself_counts_before_one_about_its_server() {
+    let registry = with_variants(None);
+    assert_eq!(registry.disable("a@north"), ["a@north"]);
+    enable(&registry, Decider::Person).unwrap();
+    assert_eq!(seen(&registry), ["a", "a@south"]);
+    registry.enable("a@north", Decider::Person, OURS).unwrap();
+    assert_eq!(registry.disable("a"), ["a", "a@south"]);
+    assert_eq!(seen(&registry), ["a@north"]);
+    // A model's decision is for its own agent, and about the variant that the agent has.
+    enable(&registry, Decider::Person).unwrap();
+    registry.disable_for("a@south", OURS);
+    assert!(!registry.is_enabled("a@south", OURS) && registry.is_enabled("a@south", OTHER));
+    registry.disable_for("a", OURS);
+    assert!(!registry.is_enabled("a", OURS) && registry.is_enabled("a@north", OURS));
+}
+
+#[test]
+fn variants_stay_enabled_without_their_server_until_it_is_gone_from_the_config() {
+    let registry = with_variants(None);
+    registry.enable_variants("a");
+    assert_eq!(seen(&registry), ["a@north", "a@south"]);
+    enable(&registry, Decider::Person).unwrap();
+    registry.interrupt("a");
+    registry.retire("a");
+    assert_eq!(seen(&registry), ["a@north", "a@south"], "their approvals are their own");
+    registry.replace(config_with("b"));
+    for name in ["a", "a@north", "a@south"] {
+        registry.retire(name);
+    }
+    registry.replace(config_with("a"));
+    assert!(seen(&registry).is_empty());
+}
+
+#[test]
+fn variants_that_are_made_later_follow_their_server_too() {
+    let profile = |key: &str| serde_json::json!({ "servers": { "a": { "env": { key: "x" } } } });
+    let profiles = serde_json::json!({ "one": profile("ONE"), "two": profile("TWO") });
+    let config = serde_json::json!({ "mcpServers": { "a": { "command": "x" } }, "profiles": profiles });
+    let registry = Registry::new(crate::config::parse_text(&config.to_string(), "c", 9).unwrap());
+    enable(&registry, Decider::Person).unwrap();
+    registry.make_variants(&["one".to_owned(), "two".to_owned()]);
+    assert_eq!(seen(&registry), ["a", "a@one", "a@one+two", "a@two"]);
+}
+
+#[test]
+fn only_the_variants_that_a_person_has_not_left_out_follow() {
+    let registry = with_variants(Some(&["a@north".to_owned()]));
+    registry.enable_variants("a");
+    assert_eq!(seen(&registry), ["a@north"]);
+    assert!(registry.is_disabled_by_person("a") && registry.is_disabled_by_person("a@south"));
 }

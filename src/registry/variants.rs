@@ -1,5 +1,6 @@
-//! The variants of the servers that exist now: those of each profile alone, of the profiles of each agent in the config, and of the profiles that agents
-//! were opened with. A pure function of the config's settings and the merged servers.
+//! The variants of the servers that currently exist. Variants exist for each single profile, for the profiles of each agent in the config,
+//! and for the profiles that agents were opened with. Everything in this module is a pure function of the config's settings and the merged
+//! servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,16 +9,17 @@ use super::Entry;
 use crate::config::{GrantSettings, InputDefinition, InvalidServer, ServerDefinition, SourceKind, Variant, variants_of};
 use crate::text::{NameMark, PROFILE_SIGN, marked_name};
 
-/// The profiles of the config, and the stacks of them for which there are variants.
+/// The profiles of the config, and the combinations of them for which variants exist.
 #[derive(Debug, Default)]
 pub(super) struct Variants {
     pub(super) settings: GrantSettings,
-    /// Names of profiles that agents were opened with together, or that a person has named together.
+    /// Combinations of profile names that an agent was opened with, or that a person has named together.
     pub(super) stacks: BTreeSet<BTreeSet<String>>,
 }
 
 impl Variants {
-    /// Returns all variants, by the servers that they stand for. A stack with a conflict, or with a profile that is gone, makes none.
+    /// Returns all variants, by the names of the servers that they are based on. A combination with a conflict, or with a profile that no
+    /// longer exists, makes no variant.
     pub(super) fn by_server(&self) -> BTreeMap<String, Vec<Variant>> {
         let GrantSettings { profiles, agents, .. } = &self.settings;
         let alone = profiles.keys().map(|name| vec![name]);
@@ -36,7 +38,7 @@ impl Variants {
         by_server
     }
 
-    /// Returns the profiles that make a variant of this name. `None` if those in the name make none, or another.
+    /// Returns the profiles that make the variant with this name. Returns `None` if the profiles in the name make no variant of this name.
     pub(super) fn stack_in(&self, name: &str) -> Option<BTreeSet<String>> {
         let (server, NameMark::Variant(mark)) = marked_name(name) else { return None };
         let stack: BTreeSet<String> = mark.split(PROFILE_SIGN).map(str::to_owned).collect();
@@ -46,7 +48,7 @@ impl Variants {
     }
 }
 
-/// Returns the entry of a variant. It has the source of the server, so that no other source inherits its approval.
+/// Returns the entry of a variant. It has the same source as its server, so that a server from another source cannot inherit its approval.
 pub(super) fn entry_of(variant: &Variant, server: &ServerDefinition, inputs: &[InputDefinition]) -> Entry {
     match variant.of(server, inputs) {
         Ok(server) => Entry::Valid(Arc::new(server)),
@@ -54,10 +56,10 @@ pub(super) fn entry_of(variant: &Variant, server: &ServerDefinition, inputs: &[I
     }
 }
 
-/// Returns whether profiles can change servers of this kind. What an agent has added, or a task brings, is theirs alone.
+/// Returns whether profiles can change servers of this kind. They cannot change servers that an agent has added or that a task brings.
 pub(super) fn can_vary(kind: SourceKind) -> bool {
     match kind {
-        SourceKind::Config | SourceKind::Provider | SourceKind::Generated | SourceKind::Catalogue => true,
+        SourceKind::Config | SourceKind::Registered | SourceKind::Provider | SourceKind::Generated | SourceKind::Catalogue => true,
         SourceKind::Agent | SourceKind::Task => false,
     }
 }

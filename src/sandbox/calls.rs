@@ -1,10 +1,11 @@
-//! The state of a run that answers and counts the calls of its guest.
+//! The state of a run. It answers the calls of the run's guest, and counts them.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::compute_slots::ComputeSlot;
 use super::exchange::{Exchange, ExchangeLimits, OutstandingCall, Request};
 use super::frame::{arguments_of_wire, fitting_frame, parse_arguments, thrown_by};
 use super::host::{Arguments, HostAnswer, HostCall, HostFunctions, HostReply, RunControl, Stopped};
@@ -17,25 +18,26 @@ use super::value::Wire;
 use crate::error::{Error, ErrorText};
 use crate::limits::Limits;
 
-/// The largest number of random bytes that one call returns, which is the quota of `crypto.getRandomValues`.
+/// The maximum number of random bytes that one call returns. It is the quota of `crypto.getRandomValues`.
 const MAX_RANDOM_BYTES: usize = 65_536;
-/// The largest size of a module's or function's name. No host module has a longer name.
+/// The maximum size of a module's or function's name. No host module has a longer name.
 const MAX_NAME_BYTES: usize = 16 * 1024;
-/// The factor by which the guest's text of the arguments may exceed their limit. The limit applies to the text that is sent to the server,
-/// in which a number may be shorter.
+/// The factor by which the arguments' text from the guest may exceed their limit. The limit itself applies to the text that is sent to the
+/// server, in which numbers may be shorter.
 const ARGUMENTS_AS_WRITTEN: usize = 2;
 
 pub(super) struct RunState {
     started: Instant,
-    /// The time of the start, as time since 1970.
+    /// The time of the start, as the duration since 1970.
     started_at: Duration,
     pub(super) control: RunControl,
+    pub(super) slot: ComputeSlot,
     host: Arc<dyn HostFunctions>,
     pub(super) limits: Arc<Limits>,
     input: Wire,
     pub(super) sources: Sources,
     on_log: Option<LogListener>,
-    /// The largest size of an answer to the guest, in bytes.
+    /// The maximum size of an answer to the guest, in bytes.
     reply_capacity: usize,
     exchange: Exchange,
     log: Mutex<Log>,
@@ -44,7 +46,7 @@ pub(super) struct RunState {
     counters: Counters,
 }
 
-/// Counters for [`RunStats`].
+/// The counters for [`RunStats`].
 #[derive(Default)]
 struct Counters {
     start_us: AtomicU64,
@@ -75,6 +77,7 @@ impl RunState {
     pub(super) fn new(
         started: Instant,
         control: RunControl,
+        slot: ComputeSlot,
         limits: Arc<Limits>,
         reply_capacity: usize,
         host: Arc<dyn HostFunctions>,
@@ -90,6 +93,7 @@ impl RunState {
             started,
             started_at: since_epoch().saturating_sub(started.elapsed()),
             control,
+            slot,
             host,
             limits,
             input,
@@ -103,12 +107,12 @@ impl RunState {
         }
     }
 
-    /// Records how long it took to get a VM.
+    /// Records how long it took until the run had a VM.
     pub(super) fn has_started(&self, took: Duration) {
         self.counters.start_us.store(microseconds(took), Ordering::Relaxed);
     }
 
-    /// Takes the outcome that the guest reported. Call it when the guest has ended.
+    /// Removes and returns the outcome that the guest reported. Must be called after the guest has ended.
     pub(super) fn take_finished(&self) -> Option<Vec<u8>> {
         lock(&self.finished).take()
     }
@@ -118,7 +122,7 @@ impl RunState {
         self.control.within_runtime(|| self.exchange.end());
     }
 
-    /// Takes the log entries so far.
+    /// Removes and returns the log entries so far.
     pub(super) fn take_log(&self) -> Vec<LogEntry> {
         lock(&self.log).take()
     }
@@ -148,7 +152,7 @@ impl RunState {
         }
     }
 
-    /// Reads the arguments, unless they are too large to be parsed at all.
+    /// Parses the arguments, unless they are too large to parse.
     fn arguments(&self, size: usize, read: impl FnOnce() -> Arguments) -> Arguments {
         if size > self.limits.max_argument_bytes.saturating_mul(ARGUMENTS_AS_WRITTEN) { Arguments::Oversize(size) } else { read() }
     }
@@ -156,19 +160,22 @@ impl RunState {
     fn answer(&self, module: String, function: String, frame: &[u8]) -> HostReply {
         match self.start(module, function, self.arguments(frame.len(), || parse_arguments(frame))) {
             HostAnswer::Ready(reply) => reply,
-            // If the run has ended, its guest is stopped as well and never reads this error.
+            // If the run has ended, its guest is stopped too and never reads this error.
             HostAnswer::Later(answer) => {
-                let _outside = self.control.outside();
-                self.control.wait(answer).unwrap_or_else(|Stopped| thrown_by(&Error::Aborted { what: "run" }))
+                let answered = self.slot.without(&self.control, || {
+                    let _outside = self.control.outside();
+                    self.control.wait(answer)
+                });
+                answered.unwrap_or_else(|Stopped| thrown_by(&Error::Aborted { what: "run" }))
             }
         }
     }
 
-    /// Starts an outstanding call. Returns false if there is no room for the call; the guest's own code checks this first, as far as it
-    /// can.
+    /// Starts an outstanding call. Returns false if there is no room for the call. The guest's own code usually checks this before it
+    /// submits the call.
     fn hand_over(&self, call: OutstandingCall) -> bool {
         let OutstandingCall { number, module, function, arguments } = call;
-        // The names count as well, because they are kept with the call.
+        // The names count too, because they are stored with the call.
         let load = arguments.size() + module.len() + function.len();
         if !self.exchange.admits(load) {
             return false;
@@ -179,7 +186,7 @@ impl RunState {
         true
     }
 
-    /// Counts the time and bytes that a call spent outside of the guest.
+    /// Records the time that a call spent outside of the guest, and its bytes.
     fn count(&self, started: Instant, sent: &[u8], reply: &[u8]) {
         self.counters.call_us.fetch_add(microseconds(started.elapsed()), Ordering::Relaxed);
         self.counters.bytes_out.fetch_add(sent.len(), Ordering::Relaxed);
@@ -188,7 +195,7 @@ impl RunState {
 }
 
 impl GuestCalls for RunState {
-    /// Returns whether the guest has neither finished nor been ended from outside.
+    /// Returns true while the guest has not finished and was not ended from outside.
     fn goes_on(&self) -> bool {
         lock(&self.finished).is_none() && !self.control.is_over()
     }
@@ -210,7 +217,7 @@ impl GuestCalls for RunState {
         if !self.goes_on() {
             return Vec::new();
         }
-        let reply = self.exchange.collect(&self.control, wait, count - taken);
+        let reply = self.exchange.collect(&self.control, &self.slot, wait, count - taken);
         self.count(started, frame, &reply);
         reply
     }
@@ -249,7 +256,7 @@ impl GuestCalls for RunState {
 
     fn sleep(&self, duration: Duration) {
         // An error means that the run was stopped meanwhile. The run records the reason, and the guest is being stopped.
-        let _ = self.control.wait(async move { tokio::time::sleep(duration).await });
+        let _ = self.slot.without(&self.control, || self.control.wait(async move { tokio::time::sleep(duration).await }));
     }
 
     fn knows(&self, module: &str) -> bool {

@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json};
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
+use crate::sandbox::compute_slots::ComputeSlots;
 use crate::sandbox::deadline::Deadline;
 use crate::sandbox::run_binding::RunBinding;
 use crate::sandbox::stop::{Stop, StopReason};
@@ -11,7 +12,7 @@ use crate::sandbox::{GuestModule, Value};
 
 const LONG: Duration = Duration::from_hours(1);
 
-/// Returns the answer to the call with this number.
+/// A function that returns the answer to the nth call.
 type Answer = Box<dyn Fn(usize) -> HostAnswer + Send + Sync>;
 
 /// A host that counts the calls it receives.
@@ -26,7 +27,7 @@ impl HostFunctions for Host {
     }
 }
 
-/// A run without a VM, which receives the messages that a hostile guest could send.
+/// A run without a VM. The tests send it messages that a hostile guest could send.
 struct Rig {
     _runtime: Runtime,
     stop: Stop,
@@ -38,12 +39,27 @@ struct Rig {
 const CAPACITY: usize = 30_000;
 
 fn rig_of(stop: Stop, timeout: Duration, answer: impl Fn(usize) -> HostAnswer + Send + Sync + 'static) -> Rig {
+    rig_in(ComputeSlots::default(), stop, timeout, answer)
+}
+
+/// A run of an owner with these slots. It does not hold one yet.
+fn rig_in(slots: ComputeSlots, stop: Stop, timeout: Duration, answer: impl Fn(usize) -> HostAnswer + Send + Sync + 'static) -> Rig {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let control = RunControl::new(stop.clone(), Deadline::after(timeout), runtime.handle().clone());
     let host = Arc::new(Host { looked_at: AtomicUsize::new(0), answer: Box::new(answer) });
     let sources = Sources::new(String::new(), Arc::new(Vec::<GuestModule>::new()));
     let limits = Arc::new(Limits { max_log_bytes: 256, ..Limits::default() });
-    let run = RunState::new(Instant::now(), control, limits, CAPACITY, Arc::clone(&host) as Arc<_>, Wire::null(), sources, None);
+    let run = RunState::new(
+        Instant::now(),
+        control,
+        ComputeSlot::new(slots),
+        limits,
+        CAPACITY,
+        Arc::clone(&host) as Arc<_>,
+        Wire::null(),
+        sources,
+        None,
+    );
     let (run, binding) = (Arc::new(run), RunBinding::default());
     binding.bind(Arc::clone(&run) as Arc<_>);
     Rig { _runtime: runtime, stop, host, run, binding }
@@ -61,7 +77,7 @@ fn frame_of(parts: &[&[u8]]) -> Vec<u8> {
     hyperlight_js_common::encode_binaries(parts).unwrap()
 }
 
-/// The frame of an exchange with this number of calls, which waits for nothing.
+/// Returns the frame of an exchange that submits `count` calls and waits for nothing.
 fn exchange_of(count: usize) -> Vec<u8> {
     let numbers: Vec<_> = (0..count).map(|number| json!([number, 3])).collect();
     let header = json!({ "wait": 0, "until": [], "calls": numbers }).to_string();
@@ -120,7 +136,7 @@ fn a_stop_during_a_call_keeps_its_answer_from_the_guest() {
     let stopping = stop.clone();
     let rig = rig_of(stop, LONG, move |number| {
         let stopping = stopping.clone();
-        // The first call is answered on the runtime, the second at once.
+        // The first call is answered by the runtime, and the second immediately.
         if number == 0 {
             return HostAnswer::Later(Box::pin(async { null() }));
         }
@@ -138,7 +154,7 @@ fn calls_that_were_given_up_with_their_run_are_no_answers() {
         let rig = rig(|_| HostAnswer::Later(Box::pin(std::future::pending())));
         assert_eq!(rig.exchange(3), Some((0, 0)));
         rig.stop.stop(StopReason::Aborted);
-        // Meanwhile, the runtime may drop the tasks at any time.
+        // At this time, the runtime may be dropping the tasks.
         assert_eq!(rig.exchange(0), None);
     }
 }
@@ -165,7 +181,7 @@ fn a_stop_and_the_deadline_end_an_exchange_between_two_of_its_calls() {
 #[test]
 fn calls_wait_in_the_guest_while_it_has_not_taken_an_answers_worth_of_replies() {
     let rig = rig(|_| HostAnswer::Ready(HostReply::Value(Value::from("x".repeat(CAPACITY / 3)))));
-    // Three replies do not fit into an answer, which has room for two replies and their envelope.
+    // Three replies do not fit into one answer. It has room for two replies and their headers.
     assert_eq!((rig.exchange(255), rig.looked_at()), (Some((252, 2)), 3));
     assert_eq!((rig.exchange(252), rig.looked_at()), (Some((250, 2)), 5));
 }
@@ -209,4 +225,64 @@ fn a_log_of_any_levels_is_within_its_limit() {
     }
     let log = rig.run.take_log();
     assert!(log.len() <= 9 && log.iter().all(|entry| entry.level == LogLevel::Log), "{}", log.len());
+}
+
+/// One slot for the guests of an owner, and the number of guests that execute.
+fn one_slot() -> (ComputeSlots, Arc<AtomicUsize>) {
+    let executing = Arc::<AtomicUsize>::default();
+    (ComputeSlots::new(1, Arc::clone(&executing)), executing)
+}
+
+#[test]
+fn a_guest_that_waits_for_a_call_does_not_count_as_executing() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (slots, executing) = one_slot();
+    let (counter, seeing) = (Arc::clone(&executing), Arc::clone(&seen));
+    let rig = rig_in(slots, Stop::new(), LONG, move |_| {
+        let (executing, seen) = (Arc::clone(&counter), Arc::clone(&seeing));
+        HostAnswer::Later(Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            lock(&seen).push(executing.load(Ordering::SeqCst));
+            null()
+        }))
+    });
+    let _in_guest = rig.run.slot.enter(&rig.run.control).unwrap();
+    assert!(rig.call().is_some());
+    assert_eq!((lock(&seen).clone(), executing.load(Ordering::SeqCst)), (vec![0], 1));
+    let all = json!({ "wait": null, "until": [0], "calls": [[0, 3]] }).to_string();
+    assert!(rig.binding.dispatch(|run| run.exchange(&frame_of(&[all.as_bytes(), b"m", b"f", b"[]"]))).is_ok());
+    assert_eq!((lock(&seen).clone(), executing.load(Ordering::SeqCst)), (vec![0, 0], 1));
+}
+
+#[test]
+fn a_guest_that_sleeps_lets_another_run_of_its_owner_execute() {
+    let (slots, _) = one_slot();
+    let rig = rig_in(slots.clone(), Stop::new(), LONG, |_| HostAnswer::Ready(null()));
+    let _in_guest = rig.run.slot.enter(&rig.run.control).unwrap();
+    let (other, control) = (ComputeSlot::new(slots), rig.run.control.clone());
+    let waiting = std::thread::spawn(move || other.enter(&control).is_ok());
+    let until = Instant::now() + Duration::from_mins(1);
+    while !waiting.is_finished() && Instant::now() < until {
+        assert!(rig.binding.dispatch(|run| run.sleep(Duration::from_millis(1))).is_ok());
+    }
+    assert!(waiting.is_finished() && waiting.join().unwrap());
+}
+
+#[test]
+fn a_guest_whose_time_ends_before_it_has_a_slot_again_is_not_entered() {
+    let (slots, executing) = one_slot();
+    let taking = Arc::new(ComputeSlot::new(slots.clone()));
+    let rig = rig_in(slots, Stop::new(), Duration::from_millis(200), move |_| {
+        let other = Arc::clone(&taking);
+        HostAnswer::Later(Box::pin(async move {
+            // Another run of the owner executes from now on.
+            let runtime = tokio::runtime::Handle::current();
+            std::mem::forget(other.enter(&RunControl::new(Stop::new(), Deadline::after(LONG), runtime)));
+            null()
+        }))
+    });
+    let in_guest = rig.run.slot.enter(&rig.run.control).unwrap();
+    assert!(rig.call().is_none() && rig.run.control.is_over());
+    drop(in_guest);
+    assert_eq!(executing.load(Ordering::SeqCst), 1, "only the other executes");
 }

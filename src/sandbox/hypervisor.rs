@@ -1,4 +1,4 @@
-//! Finds the guest that this machine can run. Only a boot of the guest shows this: even if `/dev/kvm` can be opened, KVM may be unable to
+//! Finds the guest that this machine can run. To find out, the guest must be booted: even if `/dev/kvm` can be opened, KVM may be unable to
 //! run ring-0 guest code.
 
 use parking_lot::Mutex;
@@ -11,6 +11,7 @@ use std::time::Instant;
 use hyperlight_host::HyperlightError;
 use serde::Serialize;
 
+use super::features::GuestFeatures;
 use super::guest::{GuestChoice, GuestKind};
 use super::image::{GuestImage, Origin};
 use super::snapshot_store::{Key, SnapshotStore};
@@ -26,19 +27,19 @@ const DEVICE: &str = "/dev/kvm";
 pub struct HypervisorReport {
     /// True if a guest boots on this machine.
     pub available: bool,
-    /// The guest that boots.
+    /// The guest that boots on this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest: Option<GuestKind>,
-    /// Milliseconds to boot the guest and take its snapshot, or to load the kept snapshot.
+    /// The time in milliseconds to boot the guest and take its snapshot, or to load a snapshot from disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_ms: Option<f64>,
-    /// The origin of the snapshot that runs start from.
+    /// The origin of the snapshot from which runs start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Origin>,
-    /// The problem, if no guest boots.
+    /// The reason why no guest boots, if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The way to solve the problem.
+    /// The action with which the user can solve the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
     /// A warning about the guest that boots.
@@ -49,14 +50,15 @@ pub struct HypervisorReport {
 const RING3_WARNING: &str = "this machine's KVM cannot run ring-0 guests, so the ring-3 guest is used; \
 isolation from the host is the same, but agent code shares its privilege level with the guest's own kernel";
 
-/// The results of this process's attempts. They only depend on the machine and the embedded guests, so all gateways share them.
+/// The results of this process's attempts. They depend only on the machine and the embedded guests, so all gateways share them.
 static KNOWN: Mutex<Known> = Mutex::new(Known { standard_fails: None, images: Vec::new() });
 
-/// The number of images that are kept in memory, with the last used image last. Gateways with the same limits share an image.
-const KEPT_IMAGES: usize = 2;
+/// The maximum number of images in memory. The last used image is last. Gateways with the same limits share an image of each set of
+/// features.
+const KEPT_IMAGES: usize = 4;
 
 struct Known {
-    /// The failure of the standard guest. The standard guest is tried only once.
+    /// The failure of the standard guest. It is stored so that the standard guest is tried only once.
     standard_fails: Option<Failure>,
     images: Vec<GuestImage>,
 }
@@ -66,23 +68,23 @@ struct Known {
 enum Failure {
     NoDevice,
     NoPermission(String),
-    /// KVM exists but cannot run ring-0 guest code, which is the known failure of KVM-PVM.
+    /// KVM exists but cannot run ring-0 guest code. This is the known failure of KVM-PVM.
     CannotRunRing0,
     Other(String),
 }
 
 /// Loads or boots the first guest of the choice that this machine can run.
-pub(super) fn boot(choice: GuestChoice, limits: &Limits, kept: Option<&SnapshotStore>) -> Result<GuestImage> {
+pub(super) fn boot(choice: GuestChoice, features: GuestFeatures, limits: &Limits, kept: Option<&SnapshotStore>) -> Result<GuestImage> {
     check_device().map_err(no_hypervisor)?;
-    // The lock is held while a guest boots, so that sandboxes that start at the same time wait for the same boot.
+    // The lock is held while a guest boots, so that sandboxes that start concurrently wait for the same boot.
     let mut known = KNOWN.lock();
     let mut failure = Failure::Other("no guest was tried".to_owned());
     for &kind in choice.candidates() {
-        match known.image(kind, choice, limits, kept) {
+        match known.image(kind, features, choice, limits, kept) {
             Ok(image) => return Ok(image),
             Err(found) => failure = found,
         }
-        // Only the known failure is a reason to try the other guest. Any other failure must be reported.
+        // Only the known failure is a reason to try the other guest. Any other failure is reported.
         if failure != Failure::CannotRunRing0 {
             break;
         }
@@ -94,16 +96,17 @@ impl Known {
     fn image(
         &mut self,
         kind: GuestKind,
+        features: GuestFeatures,
         choice: GuestChoice,
         limits: &Limits,
         kept: Option<&SnapshotStore>,
     ) -> std::result::Result<GuestImage, Failure> {
-        if let Some(position) = self.images.iter().position(|image| image.is_for(kind, limits)) {
+        if let Some(position) = self.images.iter().position(|image| image.is_for(kind, features, limits)) {
             let image = self.images.remove(position);
             self.images.push(image.clone());
             return Ok(image);
         }
-        if let Some(image) = kept.and_then(|kept| load(kind, limits, kept)) {
+        if let Some(image) = kept.and_then(|kept| load(kind, features, limits, kept)) {
             self.keep(&image);
             return Ok(image);
         }
@@ -111,14 +114,16 @@ impl Known {
             if let Some(failure) = self.standard_fails.clone() {
                 return Err(failure);
             }
-            // Another process on this machine may have seen the failure with the same kernel. That process has recorded it with the
+            // Another process on this machine may have seen this failure with the same kernel. If so, it has recorded this with the
             // snapshot of the ring-3 guest.
-            if kept.is_some_and(|kept| kept.standard_fails(&Key::new(GuestKind::Ring3, limits))) {
+            if kept
+                .is_some_and(|kept| GuestFeatures::ALL.iter().any(|other| kept.standard_fails(&Key::new(GuestKind::Ring3, *other, limits))))
+            {
                 self.standard_fails = Some(Failure::CannotRunRing0);
                 return Err(Failure::CannotRunRing0);
             }
         }
-        let image = GuestImage::boot(kind, limits).map_err(|error| {
+        let image = GuestImage::boot(kind, features, limits).map_err(|error| {
             let failure = classify(&error);
             if (kind, &failure) == (GuestKind::Standard, &Failure::CannotRunRing0) {
                 self.standard_fails = Some(failure.clone());
@@ -127,7 +132,7 @@ impl Known {
         })?;
         self.keep(&image);
         if let Some(kept) = kept {
-            save(&image, Key::new(kind, limits), kept.clone(), self.standard_fails.is_some());
+            save(&image, Key::new(kind, features, limits), kept.clone(), self.standard_fails.is_some());
         }
         Ok(image)
     }
@@ -141,16 +146,16 @@ impl Known {
     }
 }
 
-/// Loads the image of a kept snapshot, if a VM starts from that snapshot.
-fn load(kind: GuestKind, limits: &Limits, kept: &SnapshotStore) -> Option<GuestImage> {
+/// Loads the image of a snapshot on disk, if a VM can be started from it.
+fn load(kind: GuestKind, features: GuestFeatures, limits: &Limits, kept: &SnapshotStore) -> Option<GuestImage> {
     let started = Instant::now();
-    let snapshot = kept.load(&Key::new(kind, limits))?;
-    GuestImage::tried(Arc::new(snapshot), kind, limits, started)
+    let snapshot = kept.load(&Key::new(kind, features, limits))?;
+    GuestImage::tried(Arc::new(snapshot), kind, features, limits, started)
         .inspect_err(|error| tracing::warn!(%error, "no VM starts from the kept snapshot; booting the guest to replace the snapshot"))
         .ok()
 }
 
-/// Writes an image's snapshot to disk on a thread of its own.
+/// Writes an image's snapshot to disk, on a separate thread.
 fn save(image: &GuestImage, key: Key, kept: SnapshotStore, standard_fails: bool) {
     let image = image.clone();
     let thread = std::thread::Builder::new().name("hyperlight-mcp-keep".to_owned());
@@ -203,7 +208,7 @@ fn check_device() -> std::result::Result<(), Failure> {
 }
 
 fn classify(error: &HyperlightError) -> Failure {
-    // Hyperlight has no error variant for this failure: the guest's first instruction ends in an internal error of KVM.
+    // Hyperlight has no error variant for this failure. The guest's first instruction causes an internal error of KVM.
     let text = format!("{error:?}");
     if text.contains("UnexpectedVmExit") && text.contains("InternalError") { Failure::CannotRunRing0 } else { Failure::Other(text) }
 }

@@ -1,4 +1,4 @@
-//! The image of a guest, which was booted once or loaded from disk. Each run gets its own VM, which starts from the image's snapshot.
+//! The image of a guest that was booted once or loaded from disk. Each run gets a separate VM that starts from the image's snapshot.
 
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -10,33 +10,34 @@ use hyperlight_host::sandbox::snapshot::Snapshot;
 use hyperlight_host::{GuestBinary, HostFunctions, HyperlightError, MultiUseSandbox, UninitializedSandbox};
 use serde::Serialize;
 
+use super::features::GuestFeatures;
 use super::guest::GuestKind;
 use super::log::LogLevel;
 use super::run_binding::{GuestCalls, RunBinding};
 use crate::limits::Limits;
 
-/// The name of the handler that every run calls.
+/// The name of the handler that each run calls.
 const HANDLER: &str = "hyperlight-mcp";
-/// The handler's source. Its argument is the name of the module to run. It removes `run` from the global object, so that agent code cannot
-/// end a run.
+/// The source of the handler. Its argument is the name of the module to run. It removes `run` from the global object, so that agent code
+/// cannot end a run.
 pub(super) const HANDLER_SOURCE: &str = r#"
 const key = Symbol.for("hyperlight-mcp");
 const { run, ...others } = globalThis[key];
 Object.defineProperty(globalThis, key, { value: Object.freeze(others), configurable: false });
 export const handler = (code) => run(code).then(() => 0);"#;
-/// The name of the module that runs before the snapshot is taken. Its source is the same as that of [`READY`], but it needs another name,
-/// because a module is evaluated only once.
+/// The name of the module that runs before the snapshot is taken. Its source is that of [`READY`]. It needs another name, because a module
+/// is evaluated only once.
 const READY_ONCE: &str = "agent:ready-once";
-/// The name of the module that runs in every VM that is made ready.
+/// The name of the module that runs in each VM that is made ready in advance.
 const READY: &str = "agent:ready";
 
-/// The bytes for names and framing in the buffers, in addition to the limits.
+/// The number of bytes for names and framing in the buffers, in addition to the limits.
 const BUFFER_MARGIN: usize = 256 * 1024;
-/// The largest number of bytes that a frame adds around an answer.
+/// The maximum number of bytes that a frame adds to an answer.
 const FRAME_OVERHEAD: usize = 16 * 1024;
-/// The largest factor by which text grows when it is quoted as JSON: a control character takes six bytes.
+/// The maximum factor by which a text grows when it is quoted as JSON: a control character becomes six bytes.
 const JSON_GROWTH: usize = 6;
-/// Writable memory in addition to heap and buffers: stacks, page tables and the guest's own data.
+/// The size in bytes of writable memory in addition to heap and buffers: stacks, page tables and the guest's own data.
 const SCRATCH_MARGIN: usize = 16 * 1024 * 1024;
 
 /// A booted guest from which any number of VMs can be started. Clones are cheap and share one snapshot.
@@ -44,10 +45,11 @@ const SCRATCH_MARGIN: usize = 16 * 1024 * 1024;
 pub(super) struct GuestImage {
     snapshot: Arc<RwLock<(Arc<Snapshot>, Origin)>>,
     kind: GuestKind,
+    features: GuestFeatures,
     configuration: SandboxConfiguration,
     reply_capacity: usize,
     took: Duration,
-    /// The VM that tested a kept snapshot. The next run gets this VM.
+    /// The VM that checked a snapshot found on disk. The next run reuses it.
     tried: Arc<Mutex<Option<Vm>>>,
 }
 
@@ -63,15 +65,15 @@ pub enum Origin {
     Found,
 }
 
-/// A VM in the state of the snapshot, or made ready after that, with the binding for its host calls.
+/// A VM in the state of the snapshot, possibly made ready since then, with the binding for its host calls.
 pub(super) struct Vm {
     sandbox: MultiUseSandbox,
     binding: Arc<RunBinding>,
 }
 
 impl GuestImage {
-    /// Boots the guest and takes the snapshot. On hardware this takes 20 to 300 ms, most of it for the heap's pages.
-    pub(super) fn boot(kind: GuestKind, limits: &Limits) -> Result<Self, HyperlightError> {
+    /// Boots the guest and takes the snapshot. On hardware this takes 20 to 300 ms, mostly for the pages of the heap.
+    pub(super) fn boot(kind: GuestKind, features: GuestFeatures, limits: &Limits) -> Result<Self, HyperlightError> {
         let started = Instant::now();
         let configuration = configuration(limits);
         let mut guest = UninitializedSandbox::new(GuestBinary::Buffer(kind.binary().to_vec()), Some(configuration))?;
@@ -81,24 +83,34 @@ impl GuestImage {
         binding.set_vm(guest.interrupt_handle());
         guest.call::<()>("register_handler", (HANDLER.to_owned(), HANDLER_SOURCE.to_owned(), String::new()))?;
         let mut vm = Vm { sandbox: guest, binding };
+        if let Some((module, _)) = features.globals() {
+            vm.run_module(module)?;
+        }
         vm.run_module(READY_ONCE)?;
         let snapshot = vm.sandbox.snapshot()?;
-        Ok(Self::of(snapshot, kind, limits, Origin::Booted, started.elapsed()))
+        Ok(Self::of(snapshot, kind, features, limits, Origin::Booted, started.elapsed()))
     }
 
-    /// Returns the image of a kept snapshot of this guest and these limits. Fails if guest code does not run in it.
-    pub(super) fn tried(snapshot: Arc<Snapshot>, kind: GuestKind, limits: &Limits, started: Instant) -> Result<Self, HyperlightError> {
-        let image = Self::of(snapshot, kind, limits, Origin::Found, started.elapsed());
+    /// Returns the image of a snapshot from disk, for this guest and these limits. Returns an error if guest code does not run in it.
+    pub(super) fn tried(
+        snapshot: Arc<Snapshot>,
+        kind: GuestKind,
+        features: GuestFeatures,
+        limits: &Limits,
+        started: Instant,
+    ) -> Result<Self, HyperlightError> {
+        let image = Self::of(snapshot, kind, features, limits, Origin::Found, started.elapsed());
         let mut vm = image.start()?;
         vm.run_module(super::run_binding::PROBE)?;
         *image.tried.lock() = Some(vm);
         Ok(Self { took: started.elapsed(), ..image })
     }
 
-    fn of(snapshot: Arc<Snapshot>, kind: GuestKind, limits: &Limits, origin: Origin, took: Duration) -> Self {
+    fn of(snapshot: Arc<Snapshot>, kind: GuestKind, features: GuestFeatures, limits: &Limits, origin: Origin, took: Duration) -> Self {
         Self {
             snapshot: Arc::new(RwLock::new((snapshot, origin))),
             kind,
+            features,
             configuration: configuration(limits),
             reply_capacity: reply_capacity(limits),
             took,
@@ -106,12 +118,12 @@ impl GuestImage {
         }
     }
 
-    /// Returns whether booting this guest with these limits would give the same image.
-    pub(super) fn is_for(&self, kind: GuestKind, limits: &Limits) -> bool {
-        self.kind == kind && self.configuration == configuration(limits)
+    /// Returns whether booting this guest with these features and limits would give the same image.
+    pub(super) fn is_for(&self, kind: GuestKind, features: GuestFeatures, limits: &Limits) -> bool {
+        self.kind == kind && self.features == features && self.configuration == configuration(limits)
     }
 
-    /// Returns the largest size of an answer to the guest: the buffer's size without the framing.
+    /// Returns the maximum size of an answer to the guest: the size of the buffer without the framing.
     pub(super) fn reply_capacity(&self) -> usize {
         self.reply_capacity
     }
@@ -133,12 +145,12 @@ impl GuestImage {
         Arc::clone(&self.snapshot.read().0)
     }
 
-    /// Replaces the snapshot in memory by its copy on disk, whose memory is shared with other processes.
+    /// Replaces the snapshot in memory by its copy on disk. The memory of that copy is shared with other processes.
     pub(super) fn is_kept(&self, snapshot: Arc<Snapshot>) {
         *self.snapshot.write() = (snapshot, Origin::Kept);
     }
 
-    /// Starts a VM in the state of the snapshot, which takes 1 to 3 ms on hardware. The VM contains no data of other runs.
+    /// Starts a VM in the state of the snapshot. This takes 1 to 3 ms on hardware. The VM contains no data of other runs.
     pub(super) fn start(&self) -> Result<Vm, HyperlightError> {
         if let Some(tried) = self.tried.lock().take() {
             return Ok(tried);
@@ -153,12 +165,12 @@ impl GuestImage {
 }
 
 impl Vm {
-    /// Makes the VM write the pages that every run writes, so that a later run finds them copied.
+    /// Makes the VM write to the pages to which every run writes, so that these pages are already copied when a run starts.
     pub(super) fn make_ready(&mut self) -> Result<(), HyperlightError> {
         self.run_module(READY)
     }
 
-    /// Binds the VM to a run and executes the module `agent:code` to its end. The outcome arrives through [`GuestCalls::finish`].
+    /// Binds the VM to a run, and executes the module `agent:code` to its end. The VM reports the outcome through [`GuestCalls::finish`].
     pub(super) fn run(&mut self, run: Arc<dyn GuestCalls>) -> Result<(), HyperlightError> {
         self.binding.bind(run);
         let outcome = self.run_module(super::sources::CODE_MODULE);
@@ -189,13 +201,13 @@ fn configuration(limits: &Limits) -> SandboxConfiguration {
     configuration.set_input_data_size(page_align(input));
     configuration.set_output_data_size(page_align(output));
     configuration.set_heap_size(heap);
-    // The snapshot's memory is read-only. Every page that a run writes to, also of the heap, is copied into scratch memory.
+    // The memory of the snapshot is read-only. Each page to which a run writes, including pages of the heap, is copied to scratch memory.
     let scratch = page_align(input) + page_align(output) + usize::try_from(heap).unwrap_or(usize::MAX / 2) + SCRATCH_MARGIN;
     configuration.set_scratch_size(page_align(scratch));
     configuration
 }
 
-/// Returns the largest size of an answer to the guest, in bytes.
+/// Returns the maximum size of an answer to the guest, in bytes.
 pub(crate) fn reply_capacity(limits: &Limits) -> usize {
     input_size(limits) - FRAME_OVERHEAD
 }
@@ -230,13 +242,13 @@ fn register(target: &mut impl Registerable, binding: &Arc<RunBinding>) -> Result
     let owner = Arc::clone(binding);
     target.register_host_function("HostFinish", move |frame: Vec<u8>| owner.dispatch(|run| run.finish(frame)))?;
     register_clock(target, binding)?;
-    // The output of the guest's C library. By default, Hyperlight would write it to this process's standard output.
+    // The output of the guest's C library goes to the log. By default, Hyperlight would write it to this process's standard output.
     let owner = Arc::clone(binding);
     target.register_host_function("HostPrint", move |text: String| {
         let length = i32::try_from(text.len()).unwrap_or(i32::MAX);
         owner.dispatch(|run| run.log(LogLevel::Log, text)).map(|()| length)
     })?;
-    // The runtime needs a function with this name, but it is never called, because no host module is registered with the runtime.
+    // The guest's runtime requires a function with this name. It is never called, because no host module is registered with that runtime.
     target.register_host_function(
         "CallHostJsFunction",
         |_: String, _: String, _: String, _: Vec<u8>| -> Result<Vec<u8>, HyperlightError> {
@@ -257,7 +269,7 @@ fn register_sources(target: &mut impl Registerable, binding: &Arc<RunBinding>) -
     target.register_host_function("LoadModule", move |name: String| owner.dispatch(|run| run.load(&name))?.ok_or_else(missing))
 }
 
-/// Registers the functions for random bytes and time. The snapshot contains neither, so every run requests its own.
+/// Registers the functions for random bytes and time. The snapshot contains neither, so every run requests them from the host.
 fn register_clock(target: &mut impl Registerable, binding: &Arc<RunBinding>) -> Result<(), HyperlightError> {
     let owner = Arc::clone(binding);
     target.register_host_function("HostRandom", move |count: u64| owner.dispatch(|run| run.random(count)))?;

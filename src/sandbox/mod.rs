@@ -1,12 +1,14 @@
-//! The micro-VM runs JavaScript and returns a value. Host functions answer the calls of the code.
+//! Runs JavaScript in a micro-VM and returns its value. Host functions answer the calls of the code.
 //!
-//! This module does not depend on MCP. A [`Sandboxes`] boots a guest once, or loads the snapshot that another process has kept. Each run
-//! gets its own VM from that snapshot, so a run finds no data of another run. A few VMs are kept ready for the next runs.
+//! This module does not depend on MCP. A [`Sandboxes`] boots a guest once, or loads the snapshot that another process has stored. Each run
+//! gets a separate VM from that snapshot, so a run finds no data of other runs. A few VMs are prepared in advance for the next runs.
 
 mod calls;
 mod check_value;
+mod compute_slots;
 mod deadline;
 mod exchange;
+mod features;
 mod frame;
 mod guest;
 mod host;
@@ -35,7 +37,9 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+pub use compute_slots::{CodeOwner, ComputeSlots};
 pub use deadline::{Deadline, Pause};
+pub use features::GuestFeatures;
 #[doc(hidden)]
 pub use frame::{encode_reply, parse_arguments, value_frame};
 pub use guest::{GuestChoice, GuestKind};
@@ -48,7 +52,7 @@ pub use module::{GuestModule, GuestModules, ModuleFunction};
 pub use pool::WarmVms;
 pub use reader::{ParseOwner, StillWanted, serve_reader};
 pub use run::{LogListener, RunOutcome, RunRequest, RunStats};
-pub use script::{Export, Importable, Problem, ProblemKind, check, is_function_type, to_javascript};
+pub use script::{Export, Importable, Problem, ProblemKind, body_problems, check, is_function_type, to_javascript};
 pub use stop::{Stop, StopReason};
 pub use value::{Value, Wire};
 
@@ -61,104 +65,122 @@ use reader::{Asker, ScriptReader};
 use run::RunContext;
 use snapshot_store::SnapshotStore;
 
-/// Boots the guest at its first use, and runs each piece of code in its own VM. A separate process parses the code first.
+/// Boots the guest at its first use, and runs each piece of code in a separate VM. A separate process parses the code first.
 pub struct Sandboxes {
     choice: GuestChoice,
     limits: Arc<Limits>,
-    /// `None` once no further run may start. A handle keeps the runtime's file descriptors open.
+    /// The runtime's handle. `None` once no further run may start, because a handle keeps the runtime's file descriptors open.
     runtime: Mutex<Option<Handle>>,
     reader: ScriptReader,
-    image: OnceLock<Result<GuestImage>>,
-    pool: Pool,
+    basic: Variant,
+    fetch: Variant,
     kept: Option<SnapshotStore>,
 }
 
+/// The image of a set of features, and its VMs. It is booted when the first run needs it.
+struct Variant {
+    features: GuestFeatures,
+    image: OnceLock<Result<GuestImage>>,
+    pool: Pool,
+}
+
+impl Variant {
+    fn new(features: GuestFeatures, warm: WarmVms) -> Self {
+        Self { features, image: OnceLock::new(), pool: Pool::new(warm) }
+    }
+}
+
 impl Sandboxes {
-    /// Returns sandboxes that have not booted yet. `reader` is the path of `hyperlight-mcp-reader`. Snapshots are only kept on disk if
-    /// [`Self::with_snapshots`] sets a folder.
+    /// Returns sandboxes that have not booted a guest yet. `reader` is the path of `hyperlight-mcp-reader`. Snapshots are stored on disk
+    /// only if [`Self::with_snapshots`] sets a folder.
     #[must_use]
     pub fn new(choice: GuestChoice, limits: Arc<Limits>, runtime: Handle, reader: impl Into<PathBuf>) -> Self {
-        let (reader, pool) = (ScriptReader::new(reader.into()), Pool::new(WarmVms::default()));
-        Self { choice, limits, runtime: Mutex::new(Some(runtime)), reader, image: OnceLock::new(), pool, kept: None }
+        let warm = WarmVms::default();
+        let (basic, fetch) = (Variant::new(GuestFeatures::Basic, warm), Variant::new(GuestFeatures::Fetch, warm));
+        Self { choice, limits, runtime: Mutex::new(Some(runtime)), reader: ScriptReader::new(reader.into()), basic, fetch, kept: None }
     }
 
-    /// Sets how many VMs are kept ready.
+    /// Sets how many VMs are prepared in advance, of each set of features that runs use.
     #[must_use]
     pub fn with_warm_vms(self, warm: WarmVms) -> Self {
-        Self { pool: Pool::new(warm), ..self }
+        Self { basic: Variant::new(GuestFeatures::Basic, warm), fetch: Variant::new(GuestFeatures::Fetch, warm), ..self }
     }
 
-    /// Sets the folder in which the guest's snapshot is kept for other processes. Only the user may access it.
+    /// Sets the folder in which the guest's snapshot is stored for other processes. Only the user may have access to it.
     #[must_use]
     pub fn with_snapshots(self, folder: impl Into<PathBuf>) -> Self {
         Self { kept: Some(SnapshotStore::new(folder.into())), ..self }
     }
 
-    /// Boots the guest if necessary, and starts to make VMs for the next runs. The first boot blocks for 100 to 400 ms, most of it for the
-    /// heap. Loading a kept snapshot takes a few milliseconds.
+    /// Boots the guest if necessary, and starts to prepare VMs for the next runs that need no features. The first boot blocks for
+    /// 100 to 400 ms, mostly for the heap. Loading a stored snapshot takes a few milliseconds.
     ///
     /// # Errors
     /// `ERR_NO_HYPERVISOR` if no guest of the choice boots on this machine; `ERR_IO` if the reader program cannot be started.
     pub fn boot(&self) -> Result<GuestKind> {
         self.reader.warm_up()?;
-        let image = self.image()?;
-        self.pool.fill(image);
+        let image = self.image(&self.basic)?;
+        self.basic.pool.fill(image);
         Ok(image.kind())
     }
 
-    /// Boots the guest if necessary, and returns whether a guest boots on this machine, or the reason why not.
+    /// Boots the guest if necessary, and reports whether a guest boots on this machine, or the reason if none does.
     #[must_use]
     pub fn report(&self, redactor: &Redactor) -> HypervisorReport {
-        hypervisor::report(self.booted(), redactor)
+        hypervisor::report(self.booted(&self.basic), redactor)
     }
 
     /// Runs code on the calling thread and returns its outcome.
     #[must_use]
     pub fn run(&self, request: RunRequest) -> RunOutcome {
-        self.run_for(&ParseOwner::default(), request)
+        self.run_for(&CodeOwner::default(), request)
     }
 
-    /// Runs code like [`Self::run`]. The time to parse the code counts against the owner's share of the reader.
+    /// Runs code like [`Self::run`]. The time for parsing counts against the owner's share of the reader, and the guest executes in one of
+    /// the owner's compute slots.
     #[must_use]
-    pub fn run_for(&self, owner: &ParseOwner, request: RunRequest) -> RunOutcome {
+    pub fn run_for(&self, owner: &CodeOwner, request: RunRequest) -> RunOutcome {
         let runtime = self.runtime.lock().clone().ok_or(Error::Closed { what: "gateway" });
-        match runtime.and_then(|runtime| Ok((self.image()?, runtime))) {
-            Ok((image, runtime)) => self.run_context(image, owner, &runtime).run(request),
+        let variant = self.variant(request.features);
+        match runtime.and_then(|runtime| Ok((self.image(variant)?, runtime))) {
+            Ok((image, runtime)) => self.run_context(image, &variant.pool, owner, &runtime).run(request),
             Err(error) => RunOutcome { value: Err(error), logs: Vec::new(), stats: RunStats::default() },
         }
     }
 
-    /// Returns how many VMs are ready for a run.
+    /// Returns the number of VMs that are ready for a run.
     #[must_use]
     pub fn waiting_vms(&self) -> usize {
-        self.pool.waiting()
+        self.basic.pool.waiting() + self.fetch.pool.waiting()
     }
 
-    /// Returns the problems of code, like [`check`]. It blocks while the code is parsed: usually a few milliseconds, at most 5 s, or until
-    /// `wanted` returns false. `None` means that the code was not parsed: it nests too deeply, took too long, or gave way to another
-    /// owner's code.
+    /// Returns the problems of code, like [`check`]. Blocks while the code is parsed: usually a few milliseconds, at most 5 s, or until
+    /// `wanted` returns false. Returns `None` if the code was not parsed: it is nested too deeply, took too long, or was interrupted for
+    /// another owner's code.
     ///
     /// # Errors
     /// `ERR_IO` if the reader program cannot be started.
     pub fn check(&self, owner: &ParseOwner, code: &str, modules: &[Importable], wanted: StillWanted<'_>) -> Result<Option<Vec<Problem>>> {
         let look = || self.reader.check(code, modules, Asker { owner, wanted });
-        // The runtime moves the other tasks of this worker thread to another thread.
+        // The runtime moves other tasks of this worker thread to another thread.
         match Handle::try_current() {
             Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(look),
             _ => look(),
         }
     }
 
-    /// Ends the idle reader processes and the VMs that are kept ready, until the next run.
+    /// Ends the idle reader processes and the VMs that were prepared in advance, until the next run.
     pub fn rest(&self) {
         self.reader.rest();
-        self.pool.rest();
+        self.basic.pool.rest();
+        self.fetch.pool.rest();
     }
 
-    /// Ends the idle reader processes and the VMs that are kept ready, for good. Runs in progress continue.
+    /// Ends the idle reader processes and the VMs that were prepared in advance, permanently. Runs in progress continue.
     pub fn close(&self) {
         self.reader.close();
-        self.pool.close();
+        self.basic.pool.close();
+        self.fetch.pool.close();
     }
 
     /// Releases the runtime, so that no further run can start.
@@ -166,15 +188,22 @@ impl Sandboxes {
         self.runtime.lock().take();
     }
 
-    fn run_context<'a>(&'a self, image: &'a GuestImage, owner: &'a ParseOwner, runtime: &'a Handle) -> RunContext<'a> {
-        RunContext { image, pool: &self.pool, reader: &self.reader, owner, limits: &self.limits, runtime }
+    fn run_context<'a>(&'a self, image: &'a GuestImage, pool: &'a Pool, owner: &'a CodeOwner, runtime: &'a Handle) -> RunContext<'a> {
+        RunContext { image, pool, reader: &self.reader, owner, limits: &self.limits, runtime }
     }
 
-    fn booted(&self) -> &Result<GuestImage> {
-        self.image.get_or_init(|| hypervisor::boot(self.choice, &self.limits, self.kept.as_ref()))
+    fn variant(&self, features: GuestFeatures) -> &Variant {
+        match features {
+            GuestFeatures::Basic => &self.basic,
+            GuestFeatures::Fetch => &self.fetch,
+        }
     }
 
-    fn image(&self) -> Result<&GuestImage> {
-        self.booted().as_ref().map_err(Clone::clone)
+    fn booted<'a>(&self, variant: &'a Variant) -> &'a Result<GuestImage> {
+        variant.image.get_or_init(|| hypervisor::boot(self.choice, variant.features, &self.limits, self.kept.as_ref()))
+    }
+
+    fn image<'a>(&self, variant: &'a Variant) -> Result<&'a GuestImage> {
+        self.booted(variant).as_ref().map_err(Clone::clone)
     }
 }

@@ -1,4 +1,4 @@
-//! One run: a new VM, one thread, one deadline, one outcome.
+//! Runs one piece of code, with a VM, a thread, a deadline and an outcome of its own.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,14 +8,16 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 
 use super::calls::RunState;
+use super::compute_slots::{CodeOwner, ComputeSlot};
 use super::deadline::Deadline;
+use super::features::GuestFeatures;
 use super::host::{HostFunctions, RunControl};
 use super::image::GuestImage;
 use super::log::LogEntry;
 use super::module::GuestModules;
 use super::outcome::{AgentCode, finish};
 use super::pool::Pool;
-use super::reader::{ParseOwner, Reading, ScriptReader};
+use super::reader::{Reading, ScriptReader};
 use super::script::declares_require;
 use super::sources::Sources;
 use super::stop::Stop;
@@ -24,28 +26,30 @@ use super::watch::Watch;
 use crate::error::{Error, ForeignText, Result};
 use crate::limits::Limits;
 
-/// Registers the handler, whether the code exports it or not. This text follows the code, so that the code's lines keep their numbers.
+/// Registers the handler, even if the code does not export it. This text is appended to the code, so that the code's line numbers do not
+/// change.
 const CODE_EPILOGUE: &str =
     "\n;globalThis[Symbol.for(\"hyperlight-mcp\")].register(typeof handler === \"undefined\" ? undefined : handler);";
-/// Defines a `require` that throws for modules that do not exist. This text is on the code's first line, so that the code's lines keep
-/// their numbers.
+/// Defines a `require` that throws an error for modules that do not exist. This text is on the code's first line, so that the code's line
+/// numbers do not change.
 pub(super) const REQUIRE_PROLOGUE: &str = "const{require}=globalThis[Symbol.for(\"hyperlight-mcp\")];";
 
 /// Hyperlight's abort code for a failed allocation.
 const MALLOC_FAILED: u8 = 13;
 
-/// A callback that receives each log entry at once, on the run's thread.
+/// A callback that receives each log entry immediately, on the run's thread.
 pub type LogListener = Arc<dyn Fn(&LogEntry) + Send + Sync>;
 
-/// The code to run, and everything that its run needs.
+/// The code to run, and everything that is needed to run it.
 pub struct RunRequest {
-    /// An ES module or plain script with a `handler(input)`, in JavaScript or TypeScript.
+    /// An ES module or plain script with a function `handler(input)`, in JavaScript or TypeScript.
     pub code: String,
     pub input: Wire,
     /// The modules that exist in this run.
     pub modules: Arc<dyn GuestModules>,
-    /// The functions that answer the modules' calls.
+    /// The functions that answer the calls of the modules, and those of the features.
     pub host: Arc<dyn HostFunctions>,
+    pub features: GuestFeatures,
     pub timeout: Duration,
     pub stop: Stop,
     pub on_log: Option<LogListener>,
@@ -61,18 +65,18 @@ pub struct RunStats {
     pub start_ms: f64,
     /// The number of host calls.
     pub calls: u64,
-    /// The time that host calls spent outside of the guest. Time that concurrent calls overlap counts once.
+    /// The time that host calls spent outside of the guest. If concurrent calls overlap, the common time counts once.
     pub call_ms: f64,
-    /// The bytes of arguments that left the guest.
+    /// The number of bytes of arguments that the guest sent.
     pub bytes_out: u64,
-    /// The bytes of replies that entered the guest.
+    /// The number of bytes of replies that the guest received.
     pub bytes_in: u64,
 }
 
-/// A run's outcome. Log and statistics exist for failed runs as well.
+/// The outcome of a run. Failed runs have a log and statistics too.
 #[derive(Debug)]
 pub struct RunOutcome {
-    /// The value as `{"value": …}`, in the form in which it left the guest.
+    /// The value as `{"value": …}`, in the form in which the guest sent it.
     pub value: Result<Wire>,
     pub logs: Vec<LogEntry>,
     pub stats: RunStats,
@@ -83,7 +87,7 @@ pub(super) struct RunContext<'a> {
     pub(super) image: &'a GuestImage,
     pub(super) pool: &'a Pool,
     pub(super) reader: &'a ScriptReader,
-    pub(super) owner: &'a ParseOwner,
+    pub(super) owner: &'a CodeOwner,
     pub(super) limits: &'a Arc<Limits>,
     pub(super) runtime: &'a Handle,
 }
@@ -95,14 +99,14 @@ impl RunContext<'_> {
         let deadline = Deadline::after(request.timeout);
         let limit_ms = u64::try_from(request.timeout.as_millis()).unwrap_or(u64::MAX);
         let (stop, modules) = (request.stop.clone(), request.modules);
-        let (reader, owner) = (self.reader, self.owner);
+        let (reader, owner) = (self.reader, &self.owner.parse);
         let mut code = AgentCode { reader, owner, modules: modules.as_ref(), stop: &stop, deadline: deadline.clone(), was_looked_at: true };
-        // Removing types keeps every line and column, so positions in errors match the code that the caller gave.
+        // Removing types does not change any line or column, so positions in errors also refer to the caller's code.
         let read = check_sizes(self.limits, &request.code, &request.input).and_then(|()| code.to_javascript(&request.code));
         let text = match read {
             Ok(Reading::AsItIs) => request.code,
             Ok(Reading::Javascript(javascript)) => javascript,
-            // The run has ended, so its end is reported instead of the engine's syntax error for code that still has types.
+            // The run has ended. Its end is reported, and not a syntax error of the engine for code that still contains types.
             Ok(Reading::Missed) if !code.is_wanted() => {
                 return RunOutcome { value: Err(stop.error("run", limit_ms)), logs: Vec::new(), stats: stats_of(started) };
             }
@@ -116,7 +120,8 @@ impl RunContext<'_> {
         let sources = Sources::new(format!("{prologue}{text}{CODE_EPILOGUE}"), Arc::clone(&modules));
         let control = RunControl::new(stop.clone(), deadline, self.runtime.clone());
         let (limits, capacity) = (Arc::clone(self.limits), self.image.reply_capacity());
-        let state = RunState::new(started, control, limits, capacity, request.host, request.input, sources, request.on_log);
+        let slot = ComputeSlot::new(self.owner.compute.clone());
+        let state = RunState::new(started, control, slot, limits, capacity, request.host, request.input, sources, request.on_log);
         let state = Arc::new(state);
         let value = self.execute(&state, &text, &code).map_err(|failure| failure.into_error(&state, &stop, limit_ms));
         RunOutcome { value, logs: state.take_log(), stats: state.stats() }
@@ -124,7 +129,7 @@ impl RunContext<'_> {
 
     fn execute(&self, state: &Arc<RunState>, text: &str, code: &AgentCode<'_>) -> std::result::Result<Wire, Failure> {
         let mut outcome = self.in_a_vm(state, code);
-        // The VM failed before agent code started, so another VM is tried.
+        // The VM failed before agent code started, so the run is tried once more in another VM.
         if let Ok(Err(error)) | Err(error) = &outcome
             && !state.sources.has_begun()
             && code.is_wanted()
@@ -135,7 +140,7 @@ impl RunContext<'_> {
         state.end_calls();
         let outcome = outcome.map_err(Failure::Guest)?;
         match (state.take_finished(), outcome) {
-            // The guest finished before the run was ended from outside. After the run's end, no outcome is accepted.
+            // The guest finished before the run was ended from outside. After that, no outcome would be accepted.
             (Some(frame), _) => finish(&state.limits, &frame, text, code).map_err(Failure::Known),
             (None, _) if state.control.is_over() => Err(Failure::Stopped),
             (None, Err(error)) => Err(Failure::Guest(error)),
@@ -143,14 +148,16 @@ impl RunContext<'_> {
         }
     }
 
-    /// Runs the code in a VM. The outer error means that no VM could be started, the inner error that the guest failed.
+    /// Runs the code in a VM. The outer error means that no VM could be started, and the inner error means that the guest failed.
     fn in_a_vm(&self, state: &Arc<RunState>, code: &AgentCode<'_>) -> Attempt {
         let started = Instant::now();
+        // The slot comes before the VM, so that a run that waits takes no memory of a VM. A run that ended meanwhile never has a VM.
+        let Ok(executing) = state.slot.enter(&state.control) else { return Ok(Ok(())) };
         let mut vm = self.pool.take(self.image)?;
         let watch = Watch::start(vm.sandbox(), self.runtime, code.stop.clone(), code.deadline.clone());
         state.has_started(started.elapsed());
         let outcome = vm.run(Arc::clone(state) as Arc<_>);
-        drop(watch);
+        drop((watch, executing));
         self.pool.give_back(self.image, vm);
         Ok(outcome)
     }
@@ -166,7 +173,7 @@ fn stats_of(started: Instant) -> RunStats {
 enum Failure {
     Known(Error),
     Guest(HyperlightError),
-    /// The run was ended from outside before it had finished.
+    /// The run was ended from outside before it finished.
     Stopped,
 }
 

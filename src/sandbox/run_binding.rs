@@ -1,4 +1,4 @@
-//! The binding of a VM's host functions to a run. A VM has no run while it is made ready, then exactly one run, then none again.
+//! The binding of a VM's host functions to a run. While a VM is prepared, it has no run. Then it has exactly one run, and after that none.
 
 use parking_lot::RwLock;
 use std::sync::{Arc, OnceLock};
@@ -7,12 +7,13 @@ use std::time::Duration;
 use hyperlight_host::HyperlightError;
 use hyperlight_host::hypervisor::InterruptHandle;
 
+use super::features::GuestFeatures;
 use super::log::LogLevel;
 use super::value::Wire;
 
-/// The host functions that a run provides to its guest. Only [`RunBinding::dispatch`] calls them.
+/// The host functions that a run provides for its guest. Only [`RunBinding::dispatch`] calls them.
 pub(super) trait GuestCalls: Send + Sync + 'static {
-    /// Returns whether the guest may continue. After false, the result is never true again.
+    /// Returns whether the guest may continue. Once this is false, it stays false.
     fn goes_on(&self) -> bool;
     fn call(&self, module: String, function: String, frame: &[u8]) -> Vec<u8>;
     /// Starts concurrent calls, and returns the replies to the calls that have ended.
@@ -20,13 +21,13 @@ pub(super) trait GuestCalls: Send + Sync + 'static {
     fn log(&self, level: LogLevel, text: String);
     fn input(&self) -> Vec<u8>;
     fn finish(&self, frame: Vec<u8>);
-    /// Returns this many random bytes, or none if `count` is too large.
+    /// Returns this number of random bytes, or none if `count` is too large.
     fn random(&self, count: u64) -> Vec<u8>;
-    /// Returns the time since the run's start, on a monotonic clock.
+    /// Returns the time since the start of the run, on a monotonic clock.
     fn elapsed(&self) -> Duration;
-    /// Returns the run's start as time since 1970.
+    /// Returns the start of the run, as the duration since 1970.
     fn started(&self) -> Duration;
-    /// Waits until this time has passed, or the run has ended.
+    /// Waits until this time has passed or the run has ended.
     fn sleep(&self, duration: Duration);
     /// Returns whether a module with this name exists.
     fn knows(&self, module: &str) -> bool;
@@ -37,7 +38,7 @@ pub(super) trait GuestCalls: Send + Sync + 'static {
 /// Connects a VM's host functions to one run at a time.
 pub(super) struct RunBinding {
     run: RwLock<Arc<dyn GuestCalls>>,
-    /// The handle that can stop the VM of this binding.
+    /// The handle that can stop the VM.
     vm: OnceLock<Arc<dyn InterruptHandle>>,
 }
 
@@ -54,26 +55,27 @@ impl RunBinding {
         let _ = self.vm.set(vm);
     }
 
-    /// Binds the VM's calls to this run.
+    /// Binds the VM's calls to a run.
     pub(super) fn bind(&self, run: Arc<dyn GuestCalls>) {
         *self.run.write() = run;
     }
 
-    /// Removes the binding to the run, so that the VM keeps no data of the run.
+    /// Removes the binding, so that the VM keeps no data of the run.
     pub(super) fn unbind(&self) {
         self.bind(Arc::new(NoRun));
     }
 
-    /// Passes a guest's call to its run and returns the answer. If the run ends before or during the call, the guest gets no answer: the VM
-    /// is stopped before the guest executes another instruction.
+    /// Forwards a guest's call to its run, and returns the answer. If the run ends before or during the call, the guest gets no answer: the
+    /// VM is stopped before the guest executes another instruction.
     ///
     /// # Errors
-    /// Fails if the run has ended. The guest never sees this error.
+    /// An error if the run has ended. The guest never sees it.
     pub(super) fn dispatch<T>(&self, question: impl FnOnce(&dyn GuestCalls) -> T) -> Result<T, HyperlightError> {
         let run = Arc::clone(&self.run.read());
         let answer = run.goes_on().then(|| question(run.as_ref())).filter(|_| run.goes_on());
         answer.ok_or_else(|| {
-            // The guest waits for this host call, and the VM is not entered again after `kill`. So nobody has to wait for the VM to stop.
+            // The guest waits for this host call, and after `kill` the VM is not entered again. So it is not necessary to wait until the VM
+            // has stopped.
             if let Some(vm) = self.vm.get() {
                 vm.kill();
             }
@@ -82,13 +84,13 @@ impl RunBinding {
     }
 }
 
-/// Answers calls while a guest boots or is made ready, when there is no run.
+/// Answers the calls of a guest that boots or is prepared and therefore has no run.
 struct NoRun;
 
-/// The code that makes a VM ready. It writes to the memory pages that every run writes to: modules, calls, values and a log.
+/// The code that prepares a VM. It writes to the memory pages to which every run writes: for modules, calls, values and a log.
 pub(super) const WARM_UP_SOURCE: &str = include_str!("ready.js");
 
-/// The module that tests if a VM can run code. It is minimal, because a run waits for it.
+/// The name of the module that checks whether a VM can run code. The module is minimal, because a run waits for it.
 pub(super) const PROBE: &str = "agent:tried";
 const PROBE_SOURCE: &str = "export const handler = () => 0;";
 
@@ -117,7 +119,7 @@ impl GuestCalls for NoRun {
         tracing::trace!(bytes = frame.len(), "a guest is ready");
     }
 
-    /// Returns no bytes. They would become part of the snapshot, and every run would get the same bytes.
+    /// Returns no bytes. Otherwise they would become part of the snapshot, and every run would get the same bytes.
     fn random(&self, _count: u64) -> Vec<u8> {
         Vec::new()
     }
@@ -139,12 +141,13 @@ impl GuestCalls for NoRun {
     fn load(&self, module: &str) -> Option<String> {
         match module {
             PROBE => Some(PROBE_SOURCE.to_owned()),
+            _ if let Some(globals) = GuestFeatures::source(module) => Some(globals.to_owned()),
             _ => module.starts_with("agent:ready").then(|| WARM_UP_SOURCE.to_owned()),
         }
     }
 }
 
-/// Encodes plain JSON as a frame. Encoding only fails beyond 4 GiB.
+/// Encodes plain JSON as a frame. Encoding fails only above 4 GiB.
 fn frame(json: &str) -> Vec<u8> {
     Wire { json: json.to_owned(), blobs: Vec::new() }.to_frame().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Questions about a call, which go to the client that made the call.
+//! Questions about a call. They are sent to the client that made the call.
 
 use std::sync::Arc;
 
@@ -11,38 +11,41 @@ use rmcp::service::Peer;
 use serde_json::{Value as Json, json};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 
+use super::cited::{asker, cited, cited_form, quoted, visible_messages};
 use crate::error::{Error, Result};
 use crate::gateway::{Answer, ApprovalQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, Question as Asked, SamplingQuestion};
-use crate::text::{arguments_text, escaped, visible};
+use crate::results::{SAVED_ID_BYTES, saved_id};
+use crate::text::arguments_text;
 use crate::trust::{AllowedWrites, Decision};
 
-/// Roots of a client that are kept. Further ones are left out.
+/// The maximum number of a client's roots that are kept. Further roots are ignored.
 const MAX_ROOTS: usize = 64;
-/// Tokens of one completion for a server, which may ask for fewer. The host pays for them.
+/// The maximum number of tokens of one completion for a server. The server may ask for fewer. There is a limit because the host pays for
+/// them.
 const MAX_SAMPLED_TOKENS: u32 = 16_384;
-/// The beginning of each line of a server's message, so that none can pass for a line of ours.
-const QUOTE: &str = "> ";
 const ADVICE: &str = "this host cannot ask a person. The user can start hyperlight-mcp serve with --allow-writes SERVER or SERVER.TOOL, or set \
                       \"confirm\": \"never\" for the server in the config";
 
-/// The answers that a person can choose from at the write gate.
+const TOOLS_CALL: &str = "tools/call";
+
+/// The answers among which a person can choose before a write.
 const ONCE: &str = "this call";
 const RUN: &str = "this run";
 const SESSION: &str = "this session";
 const NO: &str = "no";
 
-/// A question that waits for the client's answer in its next request (MCP 2026-07-28, `input_required`).
+/// A question that the client answers in its next request (MCP 2026-07-28, `input_required`).
 pub(super) struct Question {
     pub(super) request: InputRequest,
     pub(super) answer: oneshot::Sender<Json>,
 }
 
-/// The way to the client.
+/// The way in which questions are sent to the client.
 #[derive(Clone)]
 pub(super) enum ClientChannel {
-    /// A request of the server, up to protocol 2025-11-25.
+    /// A request of this program to the client, up to protocol 2025-11-25.
     Request(Peer<RoleServer>),
-    /// An answer to the client's own request, since protocol 2026-07-28.
+    /// The answer to the client's own request, since protocol 2026-07-28.
     Round(mpsc::Sender<Question>),
 }
 
@@ -61,7 +64,7 @@ impl From<Option<&ClientCapabilities>> for QuestionSupport {
         let Some(capabilities) = capabilities else { return Self::default() };
         let elicitation = capabilities.elicitation.as_ref();
         Self {
-            // A client that names no mode has forms (MCP 2025-11-25, client/elicitation).
+            // A client that declares elicitation without a mode supports forms (MCP 2025-11-25, client/elicitation).
             forms: elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none()),
             urls: elicitation.is_some_and(|elicitation| elicitation.url.is_some()),
             sampling: capabilities.sampling.is_some(),
@@ -70,12 +73,12 @@ impl From<Option<&ClientCapabilities>> for QuestionSupport {
     }
 }
 
-/// The callbacks of one call.
+/// The callbacks for one call.
 pub(super) struct ClientCallbacks {
     pub(super) channel: ClientChannel,
     pub(super) support: QuestionSupport,
     pub(super) allowed: AllowedWrites,
-    /// The roots of the client, which is asked once in a call.
+    /// The roots of the client. The client is asked for them at most once in a call.
     pub(super) roots: Arc<OnceCell<Vec<String>>>,
 }
 
@@ -104,12 +107,13 @@ impl Callbacks for ClientCallbacks {
         let asker = asker(&question.elicitation.server, question.elicitation.tool.as_deref());
         let says = |message: &str| format!("{asker} asks:\n{}", cited(message));
         let params = match &question.elicitation.question {
-            Asked::Form { message, requested_schema } if self.support.forms => form(says(message), &cited_form(requested_schema))?,
-            Asked::Url { message, url, elicitation_id } if self.support.urls => ElicitRequestParams::UrlElicitationParams {
+            Asked::Form { message, requested_schema } if self.support.forms => form(says(message), &cited_form(requested_schema)?)?,
+            // The server's own id may equal the id of another server's question. The server gets no notification with the id, so it need not know it.
+            Asked::Url { message, url, elicitation_id: _ } if self.support.urls => ElicitRequestParams::UrlElicitationParams {
                 meta: None,
                 message: says(message),
                 url: url.clone(),
-                elicitation_id: elicitation_id.clone().unwrap_or_default(),
+                elicitation_id: new_id()?,
             },
             Asked::Form { .. } | Asked::Url { .. } => return None,
         };
@@ -125,8 +129,8 @@ impl Callbacks for ClientCallbacks {
         if !self.support.sampling {
             return None;
         }
-        let mut params: CreateMessageRequestParams = serde_json::from_value(question.sampling.params.clone()).ok()?;
-        // Context of the host's other servers is not an inner server's to ask for.
+        let mut params: CreateMessageRequestParams = serde_json::from_value(visible_messages(&question.sampling.params)).ok()?;
+        // A server behind this program must not get context from the host's other servers.
         params.include_context = None;
         params.max_tokens = params.max_tokens.min(MAX_SAMPLED_TOKENS);
         let asker = asker(&question.sampling.server, question.sampling.tool.as_deref());
@@ -178,35 +182,40 @@ async fn ask_now(peer: &Peer<RoleServer>, request: InputRequest) -> Result<Json>
     answer.map_err(|error| unanswered(&error.to_string()))
 }
 
+/// Returns a random id for a page that a person opens. Returns `None` if the operating system gives no random bytes. Then nobody is asked.
+fn new_id() -> Option<String> {
+    let mut random = [0; SAVED_ID_BYTES];
+    getrandom::fill(&mut random).ok()?;
+    Some(saved_id(random))
+}
+
 fn unanswered(problem: &str) -> Error {
     Error::Io { what: "the client's answer to a question".into(), problem: problem.to_owned().into() }
 }
 
-/// Writes a server's name of a tool so that it ends where its quotes end, and hides nothing.
-fn quoted(name: &str) -> String {
-    escaped(&Json::from(name).to_string())
-}
-
-/// The answers that a person can give. `has_session`: the client's session goes on after this call.
+/// Returns the answers that a person can choose. `has_session` is true if the client's session continues after this call.
 fn choices(question: &ApprovalQuestion, has_session: bool) -> Vec<&'static str> {
-    // A yes for more than this call needs a person who has seen all of it.
+    // A permission for more than this call is only offered if the person has seen all arguments.
     let is_shown = arguments_text(&question.args).1 == 0;
     let longer = [(RUN, question.run_id.is_some()), (SESSION, has_session)];
     let longer = longer.into_iter().filter(|(_, can_hold)| *can_hold && is_shown).map(|(choice, _)| choice);
     std::iter::once(ONCE).chain(longer).chain([NO]).collect()
 }
 
-/// The form in which a person allows a call.
+/// Returns the form in which a person allows or denies a call.
 fn permission(question: &ApprovalQuestion, choices: &[&str]) -> InputRequest {
-    let ApprovalQuestion { server, tool, args, reason, run_id: _ } = question;
+    let ApprovalQuestion { server, tool, method, args, reason, run_id: _ } = question;
     let (arguments, cuts) = arguments_text(args);
-    let tool = quoted(tool);
+    // The method decides, and not the name, because a server may have a tool with the name `resources/read`.
+    let asked = match *method {
+        TOOLS_CALL => format!("Allow the call of the tool {} of the MCP server \"{server}\"?", quoted(tool)),
+        other => format!("Allow the request \"{other}\" to the MCP server \"{server}\"?"),
+    };
     let cut = match cuts {
         0 => String::new(),
         _ => format!("\nThe arguments are not shown in full: {cuts} of the values are cut."),
     };
-    let message =
-        format!("Allow the call of the tool {tool} of the MCP server \"{server}\"? It asks because {reason}. Arguments:\n{arguments}{cut}");
+    let message = format!("{asked} You are asked because {reason}. Arguments:\n{arguments}{cut}");
     let schema = json!({
         "type": "object",
         "properties": { "allow": { "type": "string", "title": "Allow", "enum": choices } },
@@ -216,81 +225,19 @@ fn permission(question: &ApprovalQuestion, choices: &[&str]) -> InputRequest {
     InputRequest::Elicitation(ElicitRequest::new(params))
 }
 
-/// A form with a schema. `None` for a schema that the protocol does not know: the client could not show it.
+/// Returns a form with a schema. Returns `None` for a schema that the protocol does not support, because the client could not show it.
 fn form(message: String, schema: &Json) -> Option<ElicitRequestParams> {
     let requested_schema: ElicitationSchema = serde_json::from_value(schema.clone()).ok()?;
     Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
-/// Reads the URIs of a `ListRootsResult`.
+/// Returns the URIs in a `ListRootsResult`.
 fn roots(answer: &Json) -> Vec<String> {
     let listed = answer["roots"].as_array().into_iter().flatten();
     listed.filter_map(|root| root["uri"].as_str()).take(MAX_ROOTS).map(str::to_owned).collect()
 }
 
-/// Marks each line of a server's message as the server's, with all that it hides taken out. A message could otherwise go on as the question at the
-/// write gate begins.
-fn cited(message: &str) -> String {
-    let broken = message.replace("\r\n", "\n").replace(['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'], "\n");
-    let lines: Vec<_> = visible(&broken).split('\n').map(|line| format!("{QUOTE}{line}")).collect();
-    lines.join("\n")
-}
-
-/// Marks the titles and descriptions of a server's form as the server's, each in one line. A field without a title is shown by its name, which is
-/// the server's too, so it becomes the title.
-fn cited_form(schema: &Json) -> Json {
-    let mut schema = schema.clone();
-    for (name, field) in schema.get_mut("properties").and_then(Json::as_object_mut).into_iter().flatten() {
-        let Json::Object(keywords) = field else { continue };
-        keywords.entry("title").or_insert_with(|| name.as_str().into());
-        for keyword in ["title", "description"] {
-            if let Some(Json::String(text)) = keywords.get_mut(keyword) {
-                *text = format!("{QUOTE}{}", one_line(text));
-            }
-        }
-        for labels in ["enumNames", "oneOf", "anyOf", "items"] {
-            keywords.get_mut(labels).into_iter().for_each(flatten_labels);
-        }
-    }
-    for keyword in ["title", "description"] {
-        if let Some(Json::String(text)) = schema.get_mut(keyword) {
-            *text = format!("{QUOTE}{}", one_line(text));
-        }
-    }
-    schema
-}
-
-/// Brings the labels of choices into one line each. The choices themselves are sent as they are.
-fn flatten_labels(labels: &mut Json) {
-    match labels {
-        Json::Array(items) => items.iter_mut().for_each(flatten_labels),
-        Json::Object(fields) => {
-            for (key, value) in fields {
-                match value {
-                    Json::String(text) if key == "title" || key == "description" => *text = one_line(text),
-                    Json::Array(_) | Json::Object(_) if key != "enum" => flatten_labels(value),
-                    _ => {}
-                }
-            }
-        }
-        Json::String(text) => *text = one_line(text),
-        Json::Null | Json::Bool(_) | Json::Number(_) => {}
-    }
-}
-
-fn one_line(text: &str) -> String {
-    cited(text).split('\n').map(|line| line.strip_prefix(QUOTE).unwrap_or(line).trim()).collect::<Vec<_>>().join(" ")
-}
-
-/// Names the server that asks, and the tool in whose call.
-fn asker(server: &str, tool: Option<&str>) -> String {
-    match tool {
-        Some(tool) => format!("The tool {} of the MCP server \"{server}\"", quoted(tool)),
-        None => format!("The MCP server \"{server}\""),
-    }
-}
-
-/// Reads an `ElicitResult`. Whatever is not one counts as cancelled.
+/// Parses an `ElicitResult`. Any other value counts as cancelled.
 fn elicited(answer: &Json) -> ElicitationAnswer {
     match serde_json::from_value(answer["action"].clone()) {
         Ok(ElicitationAction::Accept) => ElicitationAnswer::Accept(answer.get("content").cloned().filter(|content| !content.is_null())),
@@ -299,7 +246,7 @@ fn elicited(answer: &Json) -> ElicitationAnswer {
     }
 }
 
-/// Reads the answer to [`permission`]. Everything but one of its choices is a no.
+/// Converts the answer to [`permission`]. Everything other than one of the offered choices is a denial.
 fn decision(answer: &ElicitationAnswer, choices: &[&str]) -> Decision {
     let ElicitationAnswer::Accept(Some(content)) = answer else { return Decision::Deny };
     match content["allow"].as_str().filter(|choice| choices.contains(choice)) {
@@ -314,10 +261,12 @@ fn decision(answer: &ElicitationAnswer, choices: &[&str]) -> Decision {
 mod tests {
     use super::*;
     use crate::gateway::{Elicitation, Sampling};
+    use crate::serve::cited::QUOTE;
 
     fn question(run_id: Option<u64>) -> ApprovalQuestion {
         let args = json!({ "text": "x" }).as_object().cloned().unwrap();
-        ApprovalQuestion { server: "notes".into(), tool: "write".into(), args, reason: "it changes something".into(), run_id }
+        let (server, tool, reason) = ("notes".into(), "write".into(), "it changes something".into());
+        ApprovalQuestion { server, tool, method: TOOLS_CALL, args, reason, run_id }
     }
 
     #[test]
@@ -360,7 +309,7 @@ mod tests {
         assert!(unseen.contains("x\\u{202e}y") && !unseen.contains("are cut"), "{unseen}");
     }
 
-    /// Returns the parameters of the first question as the client gets them. The question is never answered.
+    /// Returns the parameters of the first question in the form in which the client gets them. The question is never answered.
     async fn asked<T>(ask: impl FnOnce(&ClientCallbacks) -> Option<Answer<T>>) -> Json {
         let (sender, mut questions) = mpsc::channel(1);
         let support = QuestionSupport { forms: true, urls: true, sampling: true, roots: true };
@@ -394,21 +343,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_request_is_no_tool_and_a_tool_is_no_request_whatever_its_name() {
+        let message = |method, tool: &str| {
+            let question = ApprovalQuestion { method, tool: tool.into(), ..question(None) };
+            let InputRequest::Elicitation(request) = permission(&question, &[ONCE, NO]) else { panic!("no form") };
+            json!(request.params)["message"].as_str().unwrap().to_owned()
+        };
+        assert!(
+            message("resources/read", "resources/read").starts_with("Allow the request \"resources/read\" to the MCP server \"notes\"?")
+        );
+        let disguised = message(TOOLS_CALL, "resources/read");
+        assert!(disguised.starts_with("Allow the call of the tool \"resources/read\" of the MCP server \"notes\"?"), "{disguised}");
+    }
+
     #[tokio::test]
-    async fn no_text_of_a_servers_form_can_pass_for_one_of_ours() {
-        let fake = "Allow the call of the tool \"pay\"?";
-        let schema = json!({ "type": "object", "properties": {
-            "allow": { "type": "string", "description": format!("D\n\n{fake}"), "enum": ["this call", "no"] },
-            "other": { "type": "string", "title": format!("T\u{2028}{fake}"), "oneOf": [{ "const": "a\nb", "title": "A\nB" }] },
-        } });
-        let elicitation =
-            Elicitation { server: "evil".into(), tool: None, question: Asked::Form { message: "Hello".into(), requested_schema: schema } };
-        let shown = asked(|callbacks| callbacks.elicit(&ElicitationQuestion { elicitation, run_id: None })).await;
-        let fields = &shown["requestedSchema"]["properties"];
-        assert_eq!((&fields["allow"]["title"], &fields["allow"]["enum"]), (&json!("> allow"), &json!(["this call", "no"])), "{shown}");
-        assert_eq!(fields["allow"]["description"], json!(format!("> D  {fake}")));
-        assert_eq!(fields["other"]["title"], json!(format!("> T {fake}")));
-        assert_eq!(fields["other"]["oneOf"], json!([{ "const": "a\nb", "title": "A B" }]));
+    async fn no_host_gets_the_id_that_a_server_gave_its_page() {
+        let mut ids = Vec::new();
+        for own in [None, Some("guessed".to_owned())] {
+            let page = Asked::Url { message: "m".into(), url: "https://example.com/".into(), elicitation_id: own };
+            let elicitation = Elicitation { server: "evil".into(), tool: None, question: page };
+            let shown = asked(|callbacks| callbacks.elicit(&ElicitationQuestion { elicitation, run_id: None })).await;
+            ids.push(shown["elicitationId"].as_str().unwrap().to_owned());
+        }
+        assert!(ids[0] != ids[1] && ids.iter().all(|id| id.len() >= 20 && id != "guessed"), "{ids:?}");
     }
 
     #[tokio::test]
@@ -428,7 +386,7 @@ mod tests {
         assert_eq!(says(json!({ "action": "accept", "content": { "allow": SESSION } })), Decision::Session);
         for answer in [
             json!({ "action": "accept", "content": { "allow": NO } }),
-            // Not one of those that were offered.
+            // A choice that was not offered.
             json!({ "action": "accept", "content": { "allow": RUN } }),
             json!({ "action": "accept", "content": { "allow": true } }),
             json!({ "action": "accept" }),

@@ -1,4 +1,4 @@
-//! Tools of the servers, each under a name of its own, beside the tools of this program.
+//! Tools of the servers that are listed directly, each under its own name, together with this program's tools.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use rmcp::{ErrorData, RoleServer};
 use serde::Deserialize as _;
 use serde_json::{Map, Value as Json, json};
 
-use super::answers::refused;
+use super::answers::{data, refused};
 use super::handler::{Answer, Handler, in_rounds, with_meta};
 use super::paused_calls::Step;
 use super::resources_and_prompts::ResourcesAndPrompts;
@@ -18,24 +18,34 @@ use crate::blocking::blocking;
 use crate::catalog::{DirectTool, drop_our_keys, drop_our_keys_within};
 use crate::error::{Error, Result};
 use crate::gateway::Agent;
+use crate::text::sanitise_line;
 
-/// The key of `_meta` with the code of a failure that is not the tool's own.
+/// The key in `_meta` for the error code of a failure that the tool did not report itself.
 const CODE_KEY: &str = "io.hyperlight-mcp/code";
 
-/// The servers whose tools are listed under names of their own.
+/// The maximum length of a name in an error, in characters.
+pub(super) const MAX_NAME_CHARS: usize = 200;
+
+/// The servers whose tools are listed directly.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Direct {
     #[default]
     Off,
-    /// All servers, those that are approved later too.
+    /// All servers, including those that are approved later.
     All,
     Of(Vec<String>),
+    /// The tools of one server alone, under the names that the server gives them. The tools of this program do not exist.
+    Only(String),
 }
 
 impl Direct {
-    /// Returns the servers that are named.
+    /// Returns the servers that were named.
     pub(super) fn servers(&self) -> impl Iterator<Item = &str> {
-        let named = if let Self::Of(servers) = self { &servers[..] } else { &[] };
+        let named = match self {
+            Self::Off | Self::All => &[],
+            Self::Of(servers) => &servers[..],
+            Self::Only(server) => std::slice::from_ref(server),
+        };
         named.iter().map(String::as_str)
     }
 
@@ -44,7 +54,22 @@ impl Direct {
             Self::Off => false,
             Self::All => true,
             Self::Of(servers) => servers.iter().any(|name| name == server),
+            Self::Only(only) => only == server,
         }
+    }
+
+    /// Returns the server whose tools, resources and prompts are served, if it is served alone.
+    pub(super) fn only(&self) -> Option<&str> {
+        if let Self::Only(server) = self { Some(server) } else { None }
+    }
+
+    /// Returns the tool of this program that a host calls by this name, if such tools are served.
+    pub(super) fn own_tool(&self, name: &str) -> Option<agent::Tool> {
+        if self.has_own_tools() { agent::Tool::named(name) } else { None }
+    }
+
+    pub(super) fn has_own_tools(&self) -> bool {
+        !matches!(self, Self::Only(_))
     }
 }
 
@@ -61,7 +86,7 @@ impl Handler {
         self.with_items(context, defined).await
     }
 
-    /// Calls a tool of a server. The call passes all checks of the gateway, as a call by the code of a run does.
+    /// Calls a tool of a server. The gateway applies the same checks as to a call by a run's code.
     pub(super) async fn call_direct(
         &self,
         request: CallToolRequestParams,
@@ -76,7 +101,8 @@ impl Handler {
         let (agent, options, wanted) = (self.session(&context)?.agent.clone(), self.served.0.options.clone(), name.clone());
         let found = blocking(move || found(&options, &agent, &wanted)).await.map_err(|error| refused(&error))?;
         let Some((server, tool)) = found else {
-            return Err(ErrorData::invalid_params(format!("there is no tool \"{name}\""), None));
+            let problem = format!("there is no tool \"{}\"", sanitise_line(&name, MAX_NAME_CHARS));
+            return Err(ErrorData::invalid_params(problem, Some(data("ERR_UNKNOWN_TOOL"))));
         };
         let arguments = request.arguments.unwrap_or_default();
         let input = match self.input(request.request_state, request.input_responses, &json!(["tools/call", name, arguments])) {
@@ -94,8 +120,8 @@ impl Handler {
         })
     }
 
-    /// Returns the names of the tools that a session can call directly now. A model can enable and disable servers for its session. `None` where that
-    /// changes no list: without a session, and where no tools are served so.
+    /// Returns the names of the tools that a session can call directly now. A model can change them by enabling or disabling servers for
+    /// its session. Returns `None` if that cannot change a list: without a session, and if no tools are listed directly.
     pub(super) async fn direct_names(&self, context: &RequestContext<RoleServer>) -> Answer<Option<Vec<String>>> {
         if self.served.0.options.direct == Direct::Off || stateless::owner(context).is_some() {
             return Ok(None);
@@ -104,10 +130,10 @@ impl Handler {
         self.names_now().await.map(Some)
     }
 
-    /// Tells this client alone that its lists are others now, if its tools are no longer those of `before`.
+    /// Notifies this client only that its lists have changed, if its direct tools differ from `before`.
     pub(super) async fn tell_of_direct_tools(&self, before: &[String], peer: &Peer<RoleServer>) -> Answer<()> {
         if self.names_now().await? != before {
-            // A client that is gone needs no list.
+            // Sending fails if the client is gone. Then it needs no list.
             let _ = peer.notify_tool_list_changed().await;
             let _ = peer.notify_resource_list_changed().await;
             let _ = peer.notify_prompt_list_changed().await;
@@ -123,21 +149,31 @@ impl Handler {
     }
 }
 
-/// Returns the tools that are listed, none of them under a name of a tool of our own.
+/// Returns the tools that are listed directly. Leaves out tools whose name one of this program's tools has.
 fn listed(options: &ServeOptions, agent: &Agent) -> Result<Vec<DirectTool>> {
     let mut tools = agent.direct_tools(options.names)?;
-    tools.retain(|tool| options.direct.has(&tool.server) && agent::Tool::named(&tool.name).is_none());
+    tools.retain(|tool| options.direct.has(&tool.server) && options.direct.own_tool(&tool.name).is_none());
+    if !options.direct.has_own_tools() {
+        for tool in &mut tools {
+            tool.name.clone_from(&tool.tool);
+        }
+    }
     Ok(tools)
 }
 
-/// Returns the server and the raw name of a tool that is called as it is listed.
+/// Returns the server and the original name of a tool, given the name in the list.
 fn found(options: &ServeOptions, agent: &Agent, name: &str) -> Result<Option<(String, String)>> {
-    if options.direct == Direct::Off {
-        return Ok(None);
+    match &options.direct {
+        Direct::Off => return Ok(None),
+        Direct::Only(server) => {
+            let is_listed = agent.direct_tools(options.names)?.iter().any(|tool| tool.server == *server && tool.tool == name);
+            return Ok(is_listed.then(|| (server.clone(), name.to_owned())));
+        }
+        Direct::All | Direct::Of(_) => {}
     }
     let (server, tool) = match agent.tool_named(name) {
         Ok(found) => found,
-        // The list of names in this error has servers that are not served directly.
+        // The names in this error include servers that are not listed directly, so the error is not returned.
         Err(Error::UnknownDirectName { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -158,14 +194,14 @@ fn definition(tool: DirectTool, items: &ResourcesAndPrompts) -> Tool {
     definition
 }
 
-/// Reads the hints one by one, so that one of a wrong type leaves the others.
+/// Reads each hint separately, so that a hint of a wrong type does not affect the others.
 fn hints(annotations: &Json) -> ToolAnnotations {
     let hint = |name: &str| annotations.get(name).and_then(Json::as_bool);
     let title = annotations.get("title").and_then(Json::as_str).map(str::to_owned);
     ToolAnnotations::from_raw(title, hint("readOnlyHint"), hint("destructiveHint"), hint("idempotentHint"), hint("openWorldHint"))
 }
 
-/// Puts the URI under which the view of a tool is served in the place of the server's own.
+/// Replaces the URI of a tool's view by the URI under which the view is served.
 fn with_served_view(meta: Map<String, Json>, server: &str, items: &ResourcesAndPrompts) -> Map<String, Json> {
     let mut meta = Json::Object(meta);
     for place in ["/ui/resourceUri", "/ui~1resourceUri"] {
@@ -178,7 +214,8 @@ fn with_served_view(meta: Map<String, Json>, server: &str, items: &ResourcesAndP
     if let Json::Object(meta) = meta { meta } else { Map::new() }
 }
 
-/// Returns the result of a server without our own keys: a host would send a handle back that it finds there, and take a code for one of ours.
+/// Removes this program's own keys from a server's result. Otherwise a host would send back a handle that the server has invented, or take
+/// an error code of the server for one of this program.
 fn of_server(mut answer: Json) -> Json {
     for place in ["meta", "_meta"] {
         answer.get_mut(place).and_then(Json::as_object_mut).into_iter().for_each(drop_our_keys);
@@ -187,15 +224,15 @@ fn of_server(mut answer: Json) -> Json {
     answer
 }
 
-/// Returns a failure of the gateway as a result, so that the model reads it as it reads a failure of the tool. The model gets the results of the
-/// server, which is approved, so it also gets the server's words about a failure. `structuredContent` would have to match the tool's schema, so the
-/// code is in `_meta`.
+/// Converts an error of the gateway to a result, so that the model reads it in the same way as a failure of the tool. The message may
+/// contain text of the server, because the server is approved and the model gets its results anyway. The code is in `_meta`, because
+/// `structuredContent` would have to match the tool's schema.
 fn failure(error: &Error) -> Json {
     json!({ "content": [{ "type": "text", "text": error.for_guest() }], "isError": true, "meta": { CODE_KEY: error.code() } })
 }
 
-/// Returns the result as the server gave it. A block of a kind that the protocol does not have becomes text. Up to protocol 2025-11-25 structured
-/// content is an object, and hosts refuse a result with another.
+/// Converts a server's result. It stays unchanged, except for content blocks of unknown types, which become text. Up to protocol 2025-11-25
+/// structured content must be an object, because hosts refuse other values.
 fn result(answer: Json, stateless: bool) -> CallToolResult {
     let mut answer = with_meta(answer);
     let mut taken = |key: &str| answer.get_mut(key).map(Json::take);

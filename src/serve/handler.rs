@@ -1,4 +1,4 @@
-//! The handler of one connection: answers the requests of a host with the gateway.
+//! The handler of one connection. It answers the requests of a host by using the gateway.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestParams, CompleteResult,
-    GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestParams, CompleteResult, CustomRequest,
+    CustomResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, ServerCapabilities, ServerConfig,
     SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::answers::{no_such_resource, refused};
+use super::answers::{complete_of, data, no_such_resource, refused, typed};
 use super::asking::{ClientCallbacks, ClientChannel, QuestionSupport};
+use super::direct::MAX_NAME_CHARS;
 use super::http::{Owner, Principal};
 use super::listeners::{SentEvents, listener};
 use super::paused_calls::{Step, work};
@@ -37,15 +37,16 @@ use crate::bridge::ToolErrors;
 use crate::gateway::{Agent, ApprovalRead, CallOptions, Completed, RunOptions};
 use crate::sandbox::Stop;
 use crate::telemetry::TraceContext;
+use crate::text::sanitise_line;
 
-/// Questions of one call that wait at once, since protocol 2026-07-28.
+/// The maximum number of questions of one call that wait concurrently, since protocol 2026-07-28.
 pub(super) const MAX_QUESTIONS: usize = 16;
-/// The number of the next connection, which owns the tasks of a client without a token.
+/// The number of the next connection. The connection owns the tasks of a client without a token.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
 pub(super) type Answer<T> = std::result::Result<T, ErrorData>;
 
-/// Answers the requests of one connection. Over HTTP without sessions, of one request.
+/// Answers the requests of one connection. Over HTTP without sessions, this is a single request.
 pub struct Handler {
     pub(super) served: Served,
     number: u64,
@@ -55,7 +56,7 @@ pub struct Handler {
     _ends_with_this: DropGuard,
 }
 
-/// A call of a tool of our own that may begin, or go on.
+/// A call of one of this program's tools, ready to start or to continue.
 struct Prepared {
     name: String,
     arguments: Json,
@@ -64,14 +65,14 @@ struct Prepared {
     permit: Option<RunPermit>,
 }
 
-/// The parts of a client that a call needs.
+/// The values that the work of a call needs from the client's side.
 pub(super) struct Client {
     pub(super) session: Arc<Session>,
     callbacks: Arc<ClientCallbacks>,
     on_event: crate::gateway::EventListener,
     pub(super) events: SentEvents,
     pub(super) stop: Stop,
-    /// The trace that the host's request belongs to.
+    /// The trace context of the host's request.
     trace: Option<TraceContext>,
 }
 
@@ -80,7 +81,7 @@ impl Client {
         CallOptions {
             callbacks: Some(Arc::clone(&self.callbacks) as Arc<_>),
             on_event: Some(Arc::clone(&self.on_event)),
-            trace: self.trace,
+            trace: self.trace.clone(),
             ..CallOptions::default()
         }
     }
@@ -94,13 +95,14 @@ impl Handler {
         Self { served, number, session_cell: SessionCell::default(), caller, ended, _ends_with_this: ends_with_this }
     }
 
-    /// The place of the session, for whoever ends the connection.
+    /// Returns the cell of the session, for the code that ends the connection.
     pub(super) fn session_cell(&self) -> SessionCell {
         Arc::clone(&self.session_cell)
     }
 
-    /// Returns the session, which begins with the first request.
+    /// Returns the session. The first request opens it.
     pub(super) fn session(&self, context: &RequestContext<RoleServer>) -> Answer<Arc<Session>> {
+        stateless::check_version(context)?;
         if let Some(session) = self.session_cell.get() {
             return Ok(Arc::clone(session));
         }
@@ -129,17 +131,19 @@ impl Handler {
             allowed: self.served.0.options.allow_writes.clone(),
             roots: Arc::default(),
         });
-        // Without sessions, a request says itself which logs it wants (MCP 2026-07-28, server/utilities/logging).
+        // Without sessions, each request contains its own log level (MCP 2026-07-28, server/utilities/logging).
         let least = if in_rounds(context) { context.meta.log_level() } else { Some(session.level.lock().unwrap_or(LoggingLevel::Debug)) };
         let (on_event, events) = listener(&self.served.0.runtime, context.peer.clone(), context.meta.get_progress_token(), least);
-        let trace = context.meta.get("traceparent").and_then(Json::as_str).and_then(TraceContext::parse);
+        let field = |key: &str| context.meta.get(key).and_then(Json::as_str);
+        let trace = field("traceparent").and_then(TraceContext::parse);
+        let trace = trace.map(|trace| trace.with_state(field("tracestate").unwrap_or_default()));
         Ok(Client { session, callbacks, on_event, events, stop: Stop::new(), trace })
     }
 
-    /// Checks a call of a tool of our own, and takes its places in the limits.
+    /// Checks a call of one of this program's tools, and reserves its share of the limits.
     ///
     /// # Errors
-    /// `ERR_INVALID_ARGUMENTS`, `ERR_BUSY`, `ERR_UNKNOWN_SESSION`. Nothing has begun then.
+    /// `ERR_INVALID_ARGUMENTS`, `ERR_BUSY`, `ERR_UNKNOWN_SESSION`. In these cases nothing was started.
     fn prepared(&self, tool: Tool, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> crate::Result<Prepared> {
         self.check_arguments(&request)?;
         let name = request.name.into_owned();
@@ -149,37 +153,36 @@ impl Handler {
         let input = self.input(request.request_state, request.input_responses, &bound)?;
         let is_first = input.state.is_none();
         if let Some(session) = keeper.as_ref().filter(|_| is_first).map(Keeper::session).transpose()?.flatten() {
-            // The cell of a request without a session is empty until now.
+            // A request without a session has an empty cell until now.
             let _ = self.session_cell.set(session);
         }
         let permit = (is_first && tool == Tool::RunJavascript).then(|| self.served.0.runs.admit(&self.caller.key)).transpose()?;
         Ok(Prepared { name, arguments, keeper, input, permit })
     }
 
-    /// Returns the owner of a task: the caller, or this connection.
+    /// Returns the owner of a task: the caller, or this connection if there is no caller's token.
     pub(super) fn owner(&self, context: &RequestContext<RoleServer>) -> Owner {
         stateless::owner(context).unwrap_or_else(|| Owner { key: format!("connection:{}", self.number), ended: self.ended.clone() })
     }
 
-    /// Returns a place for a task, if the client knows tasks and may have one more.
+    /// Reserves a place for a task. Returns `None` if the client does not support tasks or has too many.
     fn task_place(&self, context: &RequestContext<RoleServer>) -> Option<Place> {
         let knows = in_rounds(context) && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
         knows.then(|| self.served.0.tasks.place(self.owner(context))).flatten()
     }
 
-    /// Reads the resources of all servers, and works with them. Both may take time where there are very many, so they leave the runtime's threads
-    /// free.
+    /// Reads the resources of all servers, and processes them. Runs on a blocking thread, because it takes long if there are very many.
     pub(super) async fn with_items<T: Send + 'static>(
         &self,
         context: &RequestContext<RoleServer>,
         work: impl FnOnce(&Agent, &ResourcesAndPrompts) -> crate::Result<T> + Send + 'static,
     ) -> Answer<T> {
-        let agent = self.agent(context)?;
-        let done = blocking(move || work(&agent, &ResourcesAndPrompts::read(&agent)?));
+        let (agent, options) = (self.agent(context)?, self.served.0.options.clone());
+        let done = blocking(move || work(&agent, &ResourcesAndPrompts::read(&agent, &options.direct)?));
         done.await.map_err(|error| refused(&error))
     }
 
-    /// Returns the resource that a URI leads to.
+    /// Returns the resource that a URI refers to.
     async fn target(&self, context: &RequestContext<RoleServer>, uri: &str) -> Answer<Target> {
         let asked = uri.to_owned();
         let found = self.with_items(context, move |_, items| Ok(items.target(&asked))).await?;
@@ -189,22 +192,18 @@ impl Handler {
     async fn prompt(&self, context: &RequestContext<RoleServer>, name: &str) -> Answer<(String, String)> {
         let prompts = self.with_items(context, |agent, items| resources_and_prompts::prompts(agent, items.servers())).await?;
         let found = prompts.into_iter().find(|prompt| prompt.name == name);
-        let found = found.ok_or_else(|| ErrorData::invalid_params(format!("there is no prompt \"{name}\""), None))?;
+        let shown = || format!("there is no prompt \"{}\"", sanitise_line(name, MAX_NAME_CHARS));
+        let found = found.ok_or_else(|| ErrorData::invalid_params(shown(), Some(data("ERR_UNKNOWN_PROMPT"))))?;
         Ok((found.entry.server, found.entry.name))
     }
 }
 
-/// Returns whether the client is asked in rounds (since protocol 2026-07-28).
+/// Returns whether questions to the client are sent in answers to its requests (since protocol 2026-07-28).
 pub(super) fn in_rounds(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-/// Reads a value of ours as one of the protocol's.
-fn typed<T: DeserializeOwned>(value: Json) -> Answer<T> {
-    serde_json::from_value(value).map_err(|error| ErrorData::internal_error(format!("an answer has an unexpected form: {error}"), None))
-}
-
-/// Moves `meta` to the protocol's name.
+/// Renames the field `meta` to the protocol's `_meta`.
 pub(super) fn with_meta(mut value: Json) -> Json {
     if let Some(fields) = value.as_object_mut()
         && let Some(meta) = fields.remove("meta")
@@ -230,6 +229,10 @@ impl ServerHandler for Handler {
             .build();
         let mut info = ServerConfig::new(capabilities);
         info.server_info = Implementation::new("hyperlight-mcp", env!("CARGO_PKG_VERSION"));
+        // The instructions are about the tools of this program.
+        if !self.served.0.options.direct.has_own_tools() {
+            return info;
+        }
         info.instructions = self.served.0.gateway.system_message_by(None, ToolErrors::default(), ApprovalRead::Cached).ok();
         info
     }
@@ -277,9 +280,15 @@ impl ServerHandler for Handler {
         Ok(())
     }
 
+    async fn on_custom_request(&self, request: CustomRequest, _context: RequestContext<RoleServer>) -> Answer<CustomResult> {
+        let method = sanitise_line(&request.method, MAX_NAME_CHARS);
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method \"{method}\""), Some(data("ERR_INVALID_REQUEST"))))
+    }
+
     async fn list_tools(&self, _request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Answer<ListToolsResult> {
         let session = self.session(&context)?;
-        let definitions = session.tools.definitions().map_err(|error| refused(&error))?;
+        let has_own = self.served.0.options.direct.has_own_tools();
+        let definitions = if has_own { session.tools.definitions().map_err(|error| refused(&error))? } else { Vec::new() };
         let mut tools: Vec<_> = definitions.into_iter().map(answers::definition).collect();
         tools.extend(self.direct_definitions(&context).await?);
         if stateless::owner(&context).is_some() {
@@ -289,7 +298,7 @@ impl ServerHandler for Handler {
     }
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Answer<CallToolResponse> {
-        let Some(tool) = Tool::named(&request.name) else { return self.call_direct(request, context).await };
+        let Some(tool) = self.served.0.options.direct.own_tool(&request.name) else { return self.call_direct(request, context).await };
         let prepared = match self.prepared(tool, request, &context) {
             Ok(prepared) => prepared,
             Err(error) => return Ok(CallToolResponse::from(answers::result(stateless::refusal(&error)))),
@@ -299,14 +308,14 @@ impl ServerHandler for Handler {
         let (shared, caller) = (Arc::downgrade(&self.served.0), self.caller.key.clone());
         let work_of = move |client: Client| async move {
             let _permit = permit;
-            let (on_event, trace) = (Arc::clone(&client.on_event), client.trace);
+            let (on_event, trace) = (Arc::clone(&client.on_event), client.trace.clone());
             let options = ExecuteOptions {
                 stop: client.stop.clone(),
                 callbacks: Some(Arc::clone(&client.callbacks) as Arc<_>),
                 run_setup: Some(Arc::new(move |options| RunOptions {
                     on_event: Some(Arc::clone(&on_event)),
                     run_id: Some(run),
-                    trace,
+                    trace: trace.clone(),
                     ..options
                 })),
             };
@@ -376,6 +385,7 @@ impl ServerHandler for Handler {
         };
         let input = self.input(request.request_state, request.input_responses, &json!(["resources/read", served]));
         let input = input.map_err(|error| refused(&error))?;
+        let of = server.clone();
         let step = self.asking(context, input, move |client| async move {
             let agent = &client.session.agent;
             let read = agent.read_resource(&server, &uri, client.call_options(), &client.stop).await;
@@ -383,7 +393,7 @@ impl ServerHandler for Handler {
             told.map(|contents| agent.answer_for_model(&contents)).map_err(|error| refused(&error))
         });
         Ok(match step.await.map_err(|error| answers::about(error, &asked))? {
-            Step::Done(contents) => ReadResourceResponse::from(answers::complete::<ReadResourceResult>(contents)?),
+            Step::Done(contents) => ReadResourceResponse::from(complete_of::<ReadResourceResult>(&of, "resources/read", contents)?),
             Step::Ask(questions) => ReadResourceResponse::from(questions),
         })
     }
@@ -415,6 +425,7 @@ impl ServerHandler for Handler {
         let arguments: Map<String, Json> = typed(json!(request.arguments.unwrap_or_default()))?;
         let bound = json!(["prompts/get", server, prompt, arguments]);
         let input = self.input(request.request_state, request.input_responses, &bound).map_err(|error| refused(&error))?;
+        let of = server.clone();
         let step = self.asking(context, input, move |client| async move {
             let options = client.call_options();
             let agent = &client.session.agent;
@@ -422,7 +433,7 @@ impl ServerHandler for Handler {
             got.map(|messages| agent.answer_for_model(&with_meta(messages))).map_err(|error| refused(&error))
         });
         Ok(match step.await? {
-            Step::Done(prompt) => GetPromptResponse::from(answers::complete::<GetPromptResult>(prompt)?),
+            Step::Done(prompt) => GetPromptResponse::from(complete_of::<GetPromptResult>(&of, "prompts/get", prompt)?),
             Step::Ask(questions) => GetPromptResponse::from(questions),
         })
     }
@@ -438,11 +449,13 @@ impl ServerHandler for Handler {
                 let uri = reference["uri"].as_str().unwrap_or_default().to_owned();
                 let template = uri.clone();
                 let server = self.with_items(&context, move |_, items| Ok(items.template_server(&template))).await?;
-                let server = server
-                    .ok_or_else(|| ErrorData::invalid_params("there is no such resource template, or several servers have it", None))?;
+                let problem = "there is no such resource template, or several servers have it";
+                let server = server.ok_or_else(|| ErrorData::invalid_params(problem, Some(data("ERR_UNKNOWN_RESOURCE"))))?;
                 (server, Completed::Template(uri))
             }
-            _ => return Err(ErrorData::invalid_params("ref: must be a prompt or a resource template", None)),
+            _ => {
+                return Err(ErrorData::invalid_params("ref: must be a prompt or a resource template", Some(data("ERR_INVALID_ARGUMENTS"))));
+            }
         };
         let client = self.client(&context, ClientChannel::Request(context.peer.clone()))?;
         let argument = json!(request.argument);
@@ -456,6 +469,6 @@ impl ServerHandler for Handler {
         let completing = agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop);
         let completed = until_cancelled(&context, &client.stop, Box::pin(completing)).await;
         let completed = completed.map(|completion| agent.answer_for_model(&completion)).map_err(|error| refused(&error))?;
-        answers::complete(json!({ "completion": completed }))
+        complete_of(&server, "completion/complete", json!({ "completion": completed }))
     }
 }

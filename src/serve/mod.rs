@@ -1,6 +1,6 @@
-//! The gateway as an MCP server: a host such as VS Code or Claude Code uses all approved servers through a few tools.
+//! Serves the gateway as an MCP server: a host such as VS Code or Claude Code can use all approved servers through a few tools.
 //!
-//! Each client of the server is an [`Agent`](crate::gateway::Agent) of its own. Questions about its calls go back to it, and to no other.
+//! Each client of the server has its own [`Agent`](crate::gateway::Agent). Questions about its calls are sent only to this client.
 
 #![allow(
     deprecated,
@@ -11,6 +11,7 @@ mod answers;
 mod asking;
 mod backpressure;
 mod changes;
+mod cited;
 mod direct;
 mod handler;
 mod handles;
@@ -54,7 +55,7 @@ use self::held_agents::HeldAgents;
 use self::held_arguments::ArgumentMemory;
 use self::http::{Metrics, Principal};
 use self::paused_calls::PausedCalls;
-use self::run_limits::{ParseOwners, Runs};
+use self::run_limits::{CodeOwners, Runs};
 use self::saved_shares::SavedShares;
 use self::session::Session;
 use self::tasks::Tasks;
@@ -62,17 +63,17 @@ use self::tasks::Tasks;
 /// Options of a served gateway.
 #[derive(Debug, Clone, Default)]
 pub struct ServeOptions {
-    /// Tools that need no answer of a person before each call.
+    /// Tools that may be called without asking a person before each call.
     pub allow_writes: AllowedWrites,
-    /// The name of the agents of all clients. Default: the name that each client gives itself.
+    /// The name of the agents of all clients. Default: the name that each client reports.
     pub agent: Option<String>,
-    /// The servers whose tools are listed under names of their own, beside the tools of this program.
+    /// The servers whose tools are listed directly, each under its own name, together with this program's tools.
     pub direct: Direct,
-    /// The form of these names.
+    /// The style of these names.
     pub names: NameStyle,
 }
 
-/// A gateway that is served: the part that all its clients share. Cheap to clone.
+/// A served gateway: the state that all its clients share. Clones are cheap.
 #[derive(Clone)]
 pub struct Served(Arc<Shared>);
 
@@ -81,31 +82,32 @@ struct Shared {
     options: ServeOptions,
     changes: Changes,
     paused_calls: PausedCalls,
-    /// Sessions that callers without one have left, for their saved values.
+    /// Sessions that callers without a protocol session can find again, for the saved values.
     handles: Handles<Session>,
-    /// Agents of callers without a session.
+    /// Open agents of callers without a session.
     held_agents: HeldAgents<Agent>,
-    /// What the sessions have saved.
+    /// The limits on the values that sessions have saved.
     saved_shares: SavedShares<Session>,
     tasks: Tasks,
     arguments: ArgumentMemory,
     metrics: Arc<Metrics>,
     runs: Runs,
-    parse_owners: ParseOwners,
-    /// The number of the next run, in events and questions.
+    code_owners: CodeOwners,
+    /// The number of the next run in events and questions.
     next_run: AtomicU64,
     runtime: tokio::runtime::Handle,
     closed: CancellationToken,
 }
 
 impl Served {
-    /// Begins to serve a gateway: enables every approved server, and each that is approved later.
+    /// Starts to serve a gateway. Enables every approved server, including those that are approved later.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for the name of an agent that is not well-formed, `ERR_CLOSED`, `ERR_APPROVAL_STORE`, `ERR_IO` where the system gives no random key.
+    /// `ERR_INVALID_OPTION` for an agent name that is not well-formed, `ERR_CLOSED`, `ERR_APPROVAL_STORE`, `ERR_IO` if the system provides
+    /// no random key.
     pub fn new(gateway: Gateway, options: ServeOptions, runtime: &tokio::runtime::Handle) -> Result<Self> {
         if let Some(name) = &options.agent {
-            // Checks the name now, and not at the first request.
+            // Opening an agent checks the name now, and not only at the first request.
             drop(gateway.agent(name, IdentityOptions::default())?);
         }
         let mut key = [0; 32];
@@ -124,7 +126,7 @@ impl Served {
             tasks: Tasks::new(runtime, &closed),
             arguments: ArgumentMemory::default(),
             runs: Runs::new(Arc::clone(&metrics)),
-            parse_owners: ParseOwners::default(),
+            code_owners: CodeOwners::new(Arc::clone(&metrics)),
             metrics,
             next_run: AtomicU64::new(1),
             runtime: runtime.clone(),
@@ -136,13 +138,13 @@ impl Served {
         Ok(served)
     }
 
-    /// Returns the handler of one connection. Its agent has the caller's name, if the caller has one.
+    /// Returns the handler of one connection. Its agent has the caller's name, if the caller has a name.
     #[must_use]
     pub fn handler(&self, caller: &Principal) -> Handler {
         Handler::new(self.clone(), caller.clone())
     }
 
-    /// Returns the counters of the server. The handlers count the runs in it.
+    /// Returns the counters of the server. The handlers count their runs there.
     #[must_use]
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.0.metrics
@@ -152,8 +154,8 @@ impl Served {
         self.0.next_run.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Stops looking for changes, ends the calls that wait for an answer, and forgets what callers without a session have saved. Connections end with
-    /// their transports.
+    /// Stops watching for changes, ends the calls that wait for an answer, and removes the values that callers without a session have
+    /// saved. Connections end when their transports end.
     pub fn close(&self) {
         self.0.closed.cancel();
         self.0.paused_calls.clear();
@@ -167,17 +169,24 @@ impl Served {
 }
 
 impl Shared {
-    /// Keeps the servers connected that the agent of a caller without a session has by its profiles. The agent itself ends with the request.
+    /// Keeps the servers connected that the agent of a caller without a session has through its profiles, because the agent itself ends
+    /// with the request.
     fn hold_servers_of(&self, agent: &Agent) -> Result<()> {
         let Some(name) = agent.granted_name().filter(|_| agent.has_servers_by_profiles()) else { return Ok(()) };
         self.held_agents.hold(name, Instant::now(), || self.gateway.agent(name, IdentityOptions::default()))
     }
 
-    /// Enables the approved servers that no person has disabled. Returns what clients can see of all servers, as one text that changes with it.
+    /// Enables the approved servers that no person has disabled. Returns a text that changes when the information changes that clients see
+    /// of the servers.
     fn enable_approved(&self) -> Result<String> {
         let gateway = &self.gateway;
         for status in gateway.servers()? {
             if status.approved && !status.enabled && !status.disabled_by_person {
+                // A variant follows its server, so that a person who disables the server disables both.
+                if let Some(server) = &status.variant_of {
+                    gateway.enable_variants(server);
+                    continue;
+                }
                 match gateway.enable(&status.name) {
                     Ok(()) | Err(Error::ServerDisabled { .. } | Error::NotApproved { .. }) => {}
                     Err(error) => return Err(error),
@@ -185,7 +194,7 @@ impl Shared {
             }
         }
         let seen = gateway.approved_manifests()?;
-        // With damaged grants, agents see nothing.
+        // If the grants are damaged, agents see nothing.
         let grants = gateway.toolboxes().ok();
         Ok(format!("{seen:?} {grants:?}"))
     }

@@ -1,7 +1,8 @@
-//! Calls that wait for an answer of their client, since protocol 2026-07-28.
+//! Calls that wait for answers of their client, since protocol 2026-07-28.
 //!
-//! A question ends the client's request with `input_required`. The call itself goes on waiting here, under a signed `requestState`, until the client
-//! sends its request again with the answers. A request that is sent twice runs nothing twice: both get what follows from the same answers.
+//! A question ends the client's request with `input_required`. The call itself is kept here, under a signed `requestState`, until the
+//! client repeats its request with the answers. If the client sends such a request twice, nothing runs twice: both requests get the same
+//! outcome.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -16,21 +17,24 @@ use parking_lot::Mutex;
 use rmcp::ErrorData;
 use rmcp::model::{InputRequests, InputRequiredResult, InputResponses, RequestStateCodec, SealOptions};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::answers::{data, refused};
 use super::asking::Question;
 use super::http::Owner;
 use super::listeners::SentEvents;
+use crate::error::Error;
 use crate::sandbox::{Stop, StopReason};
 
-/// The time for which a call waits for its client, from each of its questions.
+/// The maximum time that a call waits for its client after each of its questions.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// Calls that wait at once. Beyond, the oldest call of the caller with the most calls has to go, so that no caller can end the calls of another.
+/// The maximum number of waiting calls. If there are more, the oldest call of the caller with the most calls ends, so that no caller can
+/// end another caller's calls.
 const MAX_CALLS: usize = 256;
 
-/// The outcome of one round: the result, or the questions before it.
+/// The outcome of one round. A round runs until the call ends or asks a question.
 pub(super) type Round = Result<Step, ErrorData>;
 
 #[derive(Debug, Clone)]
@@ -39,18 +43,18 @@ pub(super) enum Step {
     Ask(InputRequiredResult),
 }
 
-/// The work of a call, which puts its questions into a channel.
+/// The work of a call. It sends its questions to a channel.
 pub(super) type Work = BoxFuture<'static, Result<Json, ErrorData>>;
 type SharedRound = Shared<BoxFuture<'static, Round>>;
 
-/// The content of a `requestState`, which the client sends back.
+/// The content of a `requestState`. The client sends it back.
 #[derive(Serialize, Deserialize)]
 struct State {
     call: u64,
     round: usize,
 }
 
-/// A call that has asked at least once, and the rounds that it had since.
+/// A call that has asked at least once, with its rounds since then.
 struct Call {
     owner: Owner,
     rounds: Vec<SharedRound>,
@@ -59,18 +63,18 @@ struct Call {
     state: CallState,
 }
 
-/// The state of a call that has asked.
+/// The state of a call that has asked a question.
 enum CallState {
-    /// A round goes on with it.
+    /// A round of the call is running.
     Running,
-    /// It has waited since then for the answers of its client.
+    /// The call has been waiting for its client's answers since this time.
     Paused { paused: Paused, since: Instant },
 }
 
 struct Paused {
     owner: Owner,
     work: Work,
-    /// Ends the call from outside.
+    /// Ends the call from outside when it is triggered.
     stop: Stop,
     events: Option<SentEvents>,
     questions: mpsc::Receiver<Question>,
@@ -85,7 +89,7 @@ pub(super) struct PausedCalls {
     calls: Calls,
     next: AtomicU64,
     now: Clock,
-    /// Ends all calls.
+    /// Cancelled to end all calls.
     closed: CancellationToken,
 }
 
@@ -100,8 +104,8 @@ impl PausedCalls {
         }
     }
 
-    /// Begins a call of an owner, with whom it ends. `stop` ends it from outside; `events` are on their way to its client. `bound` is what a later round of it must repeat: the client, the method
-    /// and its parameters.
+    /// Starts a call for an owner, and ends it with the owner. `stop` ends the call from outside; `events` are sent to its client. Each
+    /// later round must repeat `bound`: the caller, the method and its parameters.
     pub(super) fn begin(
         &self,
         owner: Owner,
@@ -114,11 +118,11 @@ impl PausedCalls {
         self.round(call, 0, Paused { owner, work, stop, events, questions, answers: HashMap::new() }, bound)
     }
 
-    /// Goes on with a call whose client has sent its answers. `to_this_request` gets the events of the call, which go to the present request from now on.
-    /// Returns the round, and the way to end the call.
+    /// Continues a call with its client's answers. `to_this_request` redirects the events of the call to the present request. Returns the
+    /// next round, and the stop signal of the call.
     ///
     /// # Errors
-    /// Invalid params for a state that is not ours, is not of this request, has expired, or belongs to another process.
+    /// Invalid params for a state that this process has not issued, that belongs to another request, or that has expired.
     pub(super) fn resume(
         &self,
         state: &str,
@@ -140,21 +144,20 @@ impl PausedCalls {
         }
         let CallState::Paused { mut paused, .. } = std::mem::replace(&mut known.state, CallState::Running) else { return Err(unknown()) };
         for (key, answer) in paused.answers.drain() {
-            // A question without an answer is cancelled by its sender's end.
+            // A question without an answer is cancelled, because its sender is dropped.
             if let Some(response) = responses.get(&key) {
                 let _ = answer.send(response.clone());
             }
         }
-        // A task of its own, so that the round goes on to its end or its next question even if no request waits for it any more.
+        // The round runs in a separate task, so that it continues to its end or next question even if no request waits for it.
         let running = tokio::spawn(self.round(call, round + 1, paused, bound));
-        let failed =
-            |error: tokio::task::JoinError| Err(ErrorData::internal_error(error.to_string(), Some(json!({ "code": "ERR_INTERNAL" }))));
+        let failed = |error: tokio::task::JoinError| Err(ErrorData::internal_error(error.to_string(), Some(data("ERR_INTERNAL"))));
         let next = running.map(move |done| done.unwrap_or_else(failed)).boxed().shared();
         known.rounds.push(next.clone());
         Ok((next, known.stop.clone()))
     }
 
-    /// Runs a call until it has ended, or asks, or its owner or the server has ended.
+    /// Runs a call until it ends or asks a question, or until its owner or the server ends.
     fn round(&self, call: u64, round: usize, paused: Paused, bound: Vec<u8>) -> impl Future<Output = Round> + Send + use<> {
         let (calls, codec, now, closed) = (Arc::clone(&self.calls), self.codec.clone(), Arc::clone(&self.now), self.closed.clone());
         async move {
@@ -186,13 +189,13 @@ impl PausedCalls {
             }
             let state = codec
                 .seal_json_with(&State { call, round }, &SealOptions::new().associated_data(&bound).ttl(PATIENCE))
-                .map_err(|error| ErrorData::internal_error(error.to_string(), Some(json!({ "code": "ERR_INTERNAL" }))))?;
+                .map_err(|error| ErrorData::internal_error(error.to_string(), Some(data("ERR_INTERNAL"))))?;
             keep(&calls, call, round, Paused { owner, work, stop, events, questions, answers }, now())?;
             Ok(Step::Ask(InputRequiredResult::new(Some(requests), Some(state))))
         }
     }
 
-    /// Ends the calls that have waited for [`PATIENCE`] since their last question, and those whose owner is gone.
+    /// Ends the calls that have waited for [`PATIENCE`] since their last question, and those whose owner has ended.
     pub(super) fn end_left(&self) {
         let now = (self.now)();
         let is_over = |call: &Call| {
@@ -211,7 +214,7 @@ impl PausedCalls {
         let mut calls = self.calls.lock();
         let over: Vec<u64> = calls.iter().filter(|(_, call)| is_over(call)).map(|(number, _)| *number).collect();
         let ended: Vec<_> = over.iter().filter_map(|number| calls.remove(number)).collect();
-        // Dropped outside of the lock: with it ends its run.
+        // The calls are dropped after the lock is released, because dropping a call ends its run.
         drop(calls);
         for call in &ended {
             call.stop.stop(StopReason::Closed);
@@ -221,13 +224,11 @@ impl PausedCalls {
 }
 
 fn unknown() -> ErrorData {
-    ErrorData::invalid_params(
-        "requestState: this call is not known here. It was begun by another process, has ended, or waited for more than 10 minutes: call again without it",
-        None,
-    )
+    let problem = "this call is not known here. It was begun by another process, has ended, or waited for more than 10 minutes: call again without it";
+    refused(&Error::UnknownCall { field: "requestState", problem })
 }
 
-/// Keeps a call until its client comes back, for at most [`PATIENCE`]. Ends a call that was ended while its round ran.
+/// Stores a call until its client continues it. Ends the call if it was removed while its round ran.
 fn keep(calls: &Calls, call: u64, round: usize, paused: Paused, now: Instant) -> Result<(), ErrorData> {
     let mut all = calls.lock();
     if let Some(known) = all.get_mut(&call) {
@@ -248,14 +249,14 @@ fn keep(calls: &Calls, call: u64, round: usize, paused: Paused, now: Instant) ->
     };
     all.insert(call, kept);
     let surplus = (all.len() > MAX_CALLS).then(|| surplus(&all)).flatten();
-    // Dropped outside of the lock: with it ends its run.
+    // The call is dropped after the lock is released, because dropping it ends its run.
     let ended = surplus.and_then(|surplus| all.remove(&surplus));
     drop(all);
     drop(ended);
     Ok(())
 }
 
-/// Returns the oldest call of the caller that has the most calls.
+/// Returns the oldest call of the caller with the most calls.
 fn surplus(calls: &HashMap<u64, Call>) -> Option<u64> {
     let mut of_callers = BTreeMap::<&str, Vec<u64>>::new();
     for (number, call) in calls {
@@ -275,6 +276,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use rmcp::model::{ElicitRequest, InputRequest};
+    use serde_json::json;
 
     use super::*;
 
@@ -283,7 +285,7 @@ mod tests {
         InputRequest::Elicitation(ElicitRequest::new(serde_json::from_value(form).unwrap()))
     }
 
-    /// A call that asks twice, counts how often it gets that far, and gives both answers.
+    /// Starts a call that asks two questions, increments `count` after each answer, and returns both answers.
     fn call(waiting: &PausedCalls, count: &Arc<AtomicUsize>, bound: &[u8]) -> impl Future<Output = Round> + use<> {
         call_of("", waiting, count, bound)
     }

@@ -1,4 +1,4 @@
-//! Resources and prompts of all servers in one list, under names that are unique.
+//! The resources and prompts of all servers in one list, with unique URIs and names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -7,49 +7,55 @@ use rmcp::model::{Prompt, PromptArgument, Resource, ResourceTemplate};
 use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
 
+use super::direct::Direct;
 use crate::bridge::{PromptEntry, ResourceEntry, ToolErrors};
 use crate::catalog::UriTemplate;
 use crate::error::{Error, Result};
 use crate::gateway::Agent;
 
-/// The scheme of the declarations of a server's tools: `mcp-types://weather.d.ts`.
+/// The scheme for the TypeScript declarations of a server's tools: `mcp-types://weather.d.ts`.
 const TYPES: &str = "mcp-types://";
 const TYPES_END: &str = ".d.ts";
 const TYPES_MIME: &str = "text/typescript";
-/// The scheme of a URI that two servers have, or that looks like one of ours: `mcp-resource://weather/<the URI, percent-encoded>`.
+/// The scheme for a URI that two servers have, or that looks like a URI of this program: `mcp-resource://weather/<the URI,
+/// percent-encoded>`.
 const SHARED: &str = "mcp-resource://";
-/// The same for a view (MCP Apps), as hosts show views of this scheme only: `ui://mcp-resource/weather/<the URI, percent-encoded>`.
+/// The same for a view (MCP Apps). It differs because hosts show only views with the scheme `ui`: `ui://mcp-resource/weather/<the URI,
+/// percent-encoded>`.
 const SHARED_VIEW: &str = "ui://mcp-resource/";
 const VIEW: &str = "ui://";
-/// Templates that are tried for one URI.
+/// The maximum number of templates that are compared with one URI.
 const MAX_TRIED: usize = 256;
-/// Bytes of the digest (two hexadecimal digits each) at the end of a prompt's name that would not be unique without it.
+/// The length in bytes of the digest that is appended to a prompt's name to make it unique. Each byte is two hexadecimal digits.
 const DIGEST_BYTES: usize = 4;
 
-/// A resource of a served gateway.
+/// The object to which a URI in the list refers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
     /// The TypeScript declarations of a server's module.
     Types { server: String },
-    /// A resource of a server, by the server's own URI.
+    /// A resource of a server, with the server's own URI.
     ServerResource { server: String, uri: String },
 }
 
-/// The resources of all servers that an agent sees.
+/// The resources of all servers that are visible to an agent.
 pub(super) struct ResourcesAndPrompts {
+    /// The only server that is served, if the host gets one alone.
+    only: Option<String>,
     servers: Vec<String>,
     resources: Vec<ResourceEntry>,
-    /// The servers of each URI that is listed, or is a view that a tool has (MCP Apps). A view can be read, listed or not.
+    /// The servers that have each URI, as a listed resource or as a view of a tool (MCP Apps). A view can be read even if it is not listed.
     owners: HashMap<String, BTreeSet<String>>,
-    /// The literal starts of the templates of each server.
+    /// The literal prefixes of the templates of each server.
     starts: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl ResourcesAndPrompts {
-    /// Reads what is approved. Starts no server.
-    pub(super) fn read(agent: &Agent) -> Result<Self> {
+    /// Reads the approved resources and views of the servers that are served. Starts no server.
+    pub(super) fn read(agent: &Agent, direct: &Direct) -> Result<Self> {
         let servers: Vec<_> = agent.list_modules()?.into_iter().map(|module| module.name).collect();
-        let servers: Vec<_> = servers.into_iter().filter_map(|name| name.strip_prefix("mcp-").map(str::to_owned)).collect();
+        let servers = servers.into_iter().filter_map(|name| name.strip_prefix("mcp-").map(str::to_owned));
+        let servers: Vec<_> = servers.filter(|server| direct.only().is_none_or(|only| only == server)).collect();
         let (mut resources, mut views) = (Vec::new(), Vec::new());
         for server in &servers {
             match agent.resources(server).and_then(|entries| Ok((entries, agent.views(server)?))) {
@@ -57,12 +63,12 @@ impl ResourcesAndPrompts {
                     resources.extend(entries);
                     views.extend(uris.into_iter().map(|uri| (server.clone(), uri)));
                 }
-                // Disabled or revoked since it was listed.
+                // The server was disabled or its approval was revoked after it was listed.
                 Err(Error::NotEnabled { .. } | Error::NotApproved { .. } | Error::UnknownServer { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self::new(servers, resources, views))
+        Ok(Self { only: direct.only().map(str::to_owned), ..Self::new(servers, resources, views) })
     }
 
     fn new(servers: Vec<String>, resources: Vec<ResourceEntry>, views: Vec<(String, String)>) -> Self {
@@ -78,7 +84,7 @@ impl ResourcesAndPrompts {
         for (server, uri) in views {
             owners.entry(uri).or_default().insert(server);
         }
-        Self { servers, resources, owners, starts }
+        Self { only: None, servers, resources, owners, starts }
     }
 
     pub(super) fn servers(&self) -> &[String] {
@@ -119,21 +125,24 @@ impl ResourcesAndPrompts {
         templates.collect()
     }
 
-    /// Returns the server that has a resource template. `None` where no server has it, or several: nobody knows which of them is meant, and what was typed
-    /// so far is for that one alone.
+    /// Returns the server that has a resource template. Returns `None` if no server has it, and if several servers have it: then it is
+    /// unclear which server is meant, and the text that was typed so far must reach only that one.
     pub(super) fn template_server(&self, template: &str) -> Option<String> {
         let mut servers = self.resources.iter().filter(|entry| entry.template() == Some(template)).map(|entry| &entry.server);
         let first = servers.next()?;
         servers.all(|server| server == first).then(|| first.clone())
     }
 
-    /// Returns the resource that a URI leads to. `None` where no server has it, or nobody knows which of several servers is meant.
+    /// Returns the object to which a URI refers. Returns `None` if no server has it, or if it is unclear which of several servers is meant.
     pub(super) fn target(&self, uri: &str) -> Option<Target> {
         if let Some(server) = uri.strip_prefix(TYPES).and_then(|name| name.strip_suffix(TYPES_END)) {
-            return Some(Target::Types { server: server.to_owned() });
+            return self.serves(server).then(|| Target::Types { server: server.to_owned() });
         }
         let shared = uri.strip_prefix(SHARED).or_else(|| uri.strip_prefix(SHARED_VIEW));
         if let Some((server, encoded)) = shared.and_then(|rest| rest.split_once('/')) {
+            if !self.serves(server) {
+                return None;
+            }
             let decoded = percent_encoding::percent_decode_str(encoded).decode_utf8_lossy().into_owned();
             return Some(Target::ServerResource { server: server.to_owned(), uri: decoded });
         }
@@ -142,8 +151,12 @@ impl ResourcesAndPrompts {
         Some(Target::ServerResource { server: (*server).to_owned(), uri: uri.to_owned() })
     }
 
-    /// Returns the URI under which a resource or a view of a server is served. It is the server's own where no other server could have it. Whether a
-    /// template has a URI is judged by its literal start here, as a list may have very many of both.
+    fn serves(&self, server: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == server)
+    }
+
+    /// Returns the URI under which a server's resource or view is listed. This is the server's own URI if no other server could have the
+    /// same. To decide this, only the literal prefixes of templates are compared, because there may be very many URIs and templates.
     pub(super) fn served_uri(&self, server: &str, uri: &str) -> String {
         let is_listed_by_another = self.owners.get(uri).is_some_and(|owners| owners.iter().any(|owner| owner != server));
         let may_be_of_another = || self.starts.iter().any(|(other, starts)| other != server && has_start(starts, uri)) || is_ours(uri);
@@ -154,7 +167,7 @@ impl ResourcesAndPrompts {
         format!("{start}{server}/{}", percent_encoding::utf8_percent_encode(uri, percent_encoding::NON_ALPHANUMERIC))
     }
 
-    /// Returns the servers that list a URI, have a template for it, or have it as a view.
+    /// Returns the servers that list a URI, have a template that matches it, or have it as a view.
     fn owners_of(&self, uri: &str) -> BTreeSet<&str> {
         let mut owners: BTreeSet<&str> = self.owners.get(uri).into_iter().flatten().map(String::as_str).collect();
         let mut tried = 0;
@@ -164,7 +177,7 @@ impl ResourcesAndPrompts {
                 continue;
             }
             tried += 1;
-            // Where there are too many to try, the URI counts as one that several servers could have.
+            // After too many comparisons, the URI counts as one that this server could have.
             if tried > MAX_TRIED || UriTemplate::parse(template).is_some_and(|template| template.matches(uri)) {
                 owners.insert(&entry.server);
             }
@@ -178,14 +191,14 @@ fn literal_start(template: &str) -> &str {
     template.split_once('{').map_or(template, |(start, _)| start)
 }
 
-/// Returns whether a URI begins with one of these texts.
+/// Returns whether a URI begins with one of these prefixes.
 fn has_start(starts: &BTreeSet<String>, uri: &str) -> bool {
     let mut bound = uri;
     while let Some(nearest) = starts.range::<str, _>((Bound::Unbounded, Bound::Included(bound))).next_back() {
         if uri.starts_with(nearest.as_str()) {
             return true;
         }
-        // A shorter start of the URI is also one of the nearest text, as that lies between both.
+        // A shorter prefix of the URI is also a prefix of the nearest text, because that text is between both in the order.
         let common = uri.char_indices().zip(nearest.chars()).find(|((_, one), other)| one != other);
         bound = common.map_or("", |((at, _), _)| &uri[..at]);
     }
@@ -193,20 +206,20 @@ fn has_start(starts: &BTreeSet<String>, uri: &str) -> bool {
 }
 
 impl ResourceEntry {
-    /// Returns the template, unless it could stand for a URI of ours.
+    /// Returns the template, unless a URI of this program could match it.
     fn template(&self) -> Option<&str> {
         self.uri_template.as_deref().filter(|template| !is_ours(template))
     }
 }
 
-/// Returns the declarations of a server's tools.
+/// Returns the TypeScript declarations of a server's tools, with their MIME type.
 pub(super) fn types(agent: &Agent, server: &str) -> Result<(String, &'static str)> {
     Ok((agent.declarations(Some(server), ToolErrors::default())?, TYPES_MIME))
 }
 
-/// Returns whether a host could take a server's own URI for one that this program makes. Schemes and hosts have no case (RFC 3986, section 3.1).
-/// A reader of URLs drops blanks and line breaks, and some decode before they compare. A template may begin with an expression, which can be any
-/// scheme.
+/// Returns whether a host could mistake a server's own URI for a URI of this program. Schemes and hosts are case-insensitive (RFC 3986,
+/// section 3.1). URL parsers drop blanks and line breaks, and some programs decode before they compare. A template may begin with an
+/// expression, which can match any scheme.
 fn is_ours(uri: &str) -> bool {
     let decoded = percent_encoding::percent_decode_str(uri).decode_utf8_lossy();
     let is_dropped = |character: char| character.is_whitespace() || character.is_control() || crate::text::is_unseen(character);
@@ -231,13 +244,14 @@ fn owners<'a>(named: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<&'a s
     owners
 }
 
-/// A prompt of a server, and the name under which it is served.
+/// A prompt of a server, with the name under which it is listed.
 pub(super) struct ServedPrompt {
     pub(super) name: String,
     pub(super) entry: PromptEntry,
 }
 
-/// Returns the prompts of all servers. A name that two servers have, or that looks like one of another server, is served as `<server>_<name>`.
+/// Returns the prompts of all servers. If two servers have a name, or it looks like a name of another server, the prompt is listed as
+/// `<server>_<name>`.
 pub(super) fn prompts(agent: &Agent, servers: &[String]) -> Result<Vec<ServedPrompt>> {
     let mut entries = Vec::new();
     for server in servers {
@@ -265,7 +279,7 @@ fn prompt_names(entries: &[PromptEntry], servers: &[String]) -> Vec<String> {
         let short = (owners[own.as_str()].len() == 1 && !looks_foreign(entry)).then(|| own.clone());
         let with_digest = format!("{long}_{digest}");
         let mut wanted = short.into_iter().chain([long, with_digest.clone()]).chain((2..).map(|number| format!("{with_digest}_{number}")));
-        wanted.find(|name| used.insert(name.clone())).unwrap_or_else(|| unreachable!("there are names without end"))
+        wanted.find(|name| used.insert(name.clone())).unwrap_or_else(|| unreachable!("the sequence of names never ends"))
     };
     entries.iter().map(&mut name).collect()
 }
@@ -282,7 +296,7 @@ pub(super) fn prompt_definition(prompt: &ServedPrompt) -> Prompt {
     definition
 }
 
-/// Puts the URI of the list in the place of the server's own, where the list has another, and of one that only this program makes.
+/// Replaces the server's own URI in contents by the URI in the list. Also replaces each URI that only this program may use.
 pub(super) fn renamed(mut contents: Json, own: &str, served: &str) -> Json {
     let parts = contents.get_mut("contents").and_then(Json::as_array_mut).into_iter().flatten();
     for uri in parts.filter_map(|part| part.get_mut("uri")) {
@@ -443,7 +457,8 @@ mod tests {
             uris.chain(templates).collect::<Vec<_>>()
         };
         let items = items(many("a").into_iter().chain(many("b")).collect());
-        // Each URI is compared with one start of the other server's templates, and no template is compiled: some milliseconds, not minutes.
+        // Each URI is compared with one prefix of the other server's templates, and no template is parsed. So this takes milliseconds, not
+        // minutes.
         assert_eq!(uris(&items).len(), 2 + 3 + 4_000);
         assert_eq!(items.target("many://b-7/x/y"), Some(of("b", "many://b-7/x/y")));
     }

@@ -1,6 +1,8 @@
-//! Bounds the runs that are under way at once, of each caller and of all: each has a micro-VM with memory of its own.
+//! Limits the number of simultaneous runs, of each caller and of all callers, because each run has a micro-VM with separate memory. Limits how
+//! many guests of a caller execute at the same time, because each of them occupies a processor.
 
 use std::collections::HashMap;
+use std::num::NonZero;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -8,28 +10,50 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::http::{Metrics, RunInFlight};
 use crate::error::{Error, Result};
-use crate::sandbox::ParseOwner;
+use crate::sandbox::{CodeOwner, ComputeSlots, ParseOwner};
 
-/// Runs of all callers, and of one caller, those that wait for an answer included. No caller can take the room of all others.
+/// The maximum number of runs of all callers, and of one caller. Runs that wait for an answer count too. The limits keep one caller from
+/// using up everything.
 const MAX_OF_ALL: usize = 128;
 const MAX_OF_CALLER: usize = 64;
 
-/// The most callers whose shares of the code parser are remembered while they have no session.
-const MAX_PARSE_OWNERS: usize = 1024;
+/// The number of guests of one caller that execute at the same time: `EXECUTING_PER_PROCESSOR` for each processor, and at least
+/// `MIN_EXECUTING_OF_CALLER`. With few of them, other callers get a processor soon. With more than one for each processor, the processors stay
+/// in use while some guests enter or leave their VMs.
+const MIN_EXECUTING_OF_CALLER: usize = 4;
+const EXECUTING_PER_PROCESSOR: usize = 2;
 
-/// The share of the code parser of each caller, for all its sessions and requests.
-#[derive(Default)]
-pub(super) struct ParseOwners(Mutex<HashMap<String, ParseOwner>>);
+/// The number of callers above which the shares of callers without a session are removed.
+const MAX_CODE_OWNERS: usize = 1024;
 
-impl ParseOwners {
-    /// Returns the share of a caller.
-    pub(super) fn of(&self, caller: &str) -> ParseOwner {
-        let mut all = self.0.lock();
-        if all.len() >= MAX_PARSE_OWNERS && !all.contains_key(caller) {
-            all.retain(|_, owner| owner.is_shared());
-        }
-        all.entry(caller.to_owned()).or_default().clone()
+/// The owner of each caller's code. All sessions and requests of a caller share it.
+pub(super) struct CodeOwners {
+    all: Mutex<HashMap<String, CodeOwner>>,
+    max_executing: usize,
+    metrics: Arc<Metrics>,
+}
+
+impl CodeOwners {
+    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Self { all: Mutex::default(), max_executing: max_executing(processors), metrics }
     }
+
+    /// Returns the owner of a caller's code.
+    pub(super) fn of(&self, caller: &str) -> CodeOwner {
+        let mut all = self.all.lock();
+        if all.len() >= MAX_CODE_OWNERS && !all.contains_key(caller) {
+            all.retain(|_, owner| owner.parse.is_shared());
+        }
+        let new =
+            || CodeOwner { parse: ParseOwner::default(), compute: ComputeSlots::new(self.max_executing, self.metrics.guests_executing()) };
+        all.entry(caller.to_owned()).or_insert_with(new).clone()
+    }
+}
+
+/// Returns how many guests of one caller may execute at once on a machine with so many processors.
+fn max_executing(processors: usize) -> usize {
+    (EXECUTING_PER_PROCESSOR * processors).max(MIN_EXECUTING_OF_CALLER)
 }
 
 /// The runs of all callers.
@@ -39,7 +63,7 @@ pub(super) struct Runs {
     metrics: Arc<Metrics>,
 }
 
-/// The right to one run, until it is dropped.
+/// The permission for one run, until this value is dropped.
 pub(super) struct RunPermit {
     _of_caller: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
@@ -51,10 +75,10 @@ impl Runs {
         Self { all: Arc::new(Semaphore::new(MAX_OF_ALL)), of_callers: Mutex::default(), metrics }
     }
 
-    /// Admits one more run of a caller.
+    /// Admits another run of a caller.
     ///
     /// # Errors
-    /// `ERR_BUSY` at once where the caller, or all together, have too many under way.
+    /// `ERR_BUSY` immediately, if this caller or all callers together have too many runs.
     pub(super) fn admit(&self, caller: &str) -> Result<RunPermit> {
         let busy = |what, limit| Error::Busy { what, limit };
         let of_caller = self.of_caller(caller).try_acquire_owned().map_err(|_| busy("runs of this caller", MAX_OF_CALLER))?;
@@ -79,15 +103,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_code_of_a_caller_has_one_share_of_the_parser_and_callers_that_are_gone_are_forgotten() {
-        let owners = ParseOwners::default();
+    fn all_code_of_a_caller_has_one_share_of_the_parser_and_the_processors_and_callers_that_are_gone_are_forgotten() {
+        let owners = CodeOwners::new(Arc::default());
         let (one, again, other) = (owners.of("one"), owners.of("one"), owners.of("other"));
-        assert!(one == again && one != other);
+        assert!(one == again && one.parse != other.parse && one.compute != other.compute);
         drop(other);
-        for number in 0..MAX_PARSE_OWNERS {
+        for number in 0..MAX_CODE_OWNERS {
             owners.of(&number.to_string());
         }
-        assert!(owners.0.lock().len() <= MAX_PARSE_OWNERS && owners.of("one") == one);
+        assert!(owners.all.lock().len() <= MAX_CODE_OWNERS && owners.of("one") == one);
+    }
+
+    #[test]
+    fn a_caller_has_twice_the_processors_and_no_fewer_than_four() {
+        assert_eq!([1, 2, 3, 16].map(max_executing), [4, 4, 6, 32]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A session: one client of the served gateway, with an agent and tools of its own.
+//! A session: one client of the served gateway, with its own agent and tools.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -15,19 +15,19 @@ use crate::agent::{AgentOptions, AgentTools};
 use crate::error::Result;
 use crate::gateway::{Agent, IdentityOptions, NameOrigin};
 
-/// The name of an agent whose client gives none that can stand in a log.
+/// The name of an agent whose client reports no name that is safe in a log.
 const UNNAMED: &str = "client";
 const MAX_NAME_CHARS: usize = 64;
-/// Updates of resources that wait to be sent. A client that does not read loses further ones, and no memory grows.
+/// The maximum number of unsent updates of resources. A client that does not read misses further updates, so that the memory stays bounded.
 const MAX_UPDATES: usize = 256;
 
-/// The place of a connection's session, which exists from its first request.
+/// The cell for a connection's session. The first request fills it.
 pub(super) type SessionCell = Arc<OnceLock<Arc<Session>>>;
 
-/// The URI under which a client has subscribed to a resource, by server and the server's own URI.
+/// The listed URI with which a client has subscribed to a resource, by server and the server's own URI.
 type Subscribed = Arc<Mutex<BTreeMap<(String, String), String>>>;
 
-/// The way of updates to a client.
+/// The way in which updates are sent to a client.
 pub(super) enum ClientNotification {
     Client(Peer<RoleServer>),
     /// The stream of `subscriptions/listen` (MCP 2026-07-28).
@@ -37,14 +37,14 @@ pub(super) enum ClientNotification {
 pub(super) struct Session {
     pub(super) agent: Agent,
     pub(super) tools: AgentTools,
-    /// The least level of logs that the client wants (`logging/setLevel`, up to protocol 2025-11-25). `None`: all of them.
+    /// The lowest level of logs that the client wants (`logging/setLevel`, up to protocol 2025-11-25). `None` means all logs.
     pub(super) level: Mutex<Option<LoggingLevel>>,
     subscribed: Subscribed,
     runtime: tokio::runtime::Handle,
 }
 
 impl Session {
-    /// Opens a session of a caller, whose key is `caller`. `told`: the way of its updates.
+    /// Opens a session for the caller with the key `caller`. `told` is the way in which its updates are sent.
     pub(super) fn open(shared: &Shared, caller: &str, name: CallerName<'_>, told: Option<ClientNotification>) -> Result<Arc<Self>> {
         let (name, name_origin) = match &shared.options.agent {
             Some(name) => (name.clone(), NameOrigin::Operator),
@@ -52,15 +52,15 @@ impl Session {
         };
         let subscribed = Subscribed::default();
         let on_event = told.map(|told| updates(&shared.runtime, told, Arc::clone(&subscribed)));
-        // Each request without a session has a session of its own, so slow code counts for its caller.
-        let parse_owner = Some(shared.parse_owners.of(caller));
-        let options = IdentityOptions { on_event, name_origin, parse_owner, ..IdentityOptions::default() };
+        // Each request without a session opens a new session here. All share the caller's owner of code, so that code counts for the caller.
+        let code_owner = Some(shared.code_owners.of(caller));
+        let options = IdentityOptions { on_event, name_origin, code_owner, ..IdentityOptions::default() };
         let agent = shared.gateway.agent(&name, options)?;
         let tools = AgentTools::new(agent.clone(), None, AgentOptions::default())?;
         Ok(Arc::new(Self { agent, tools, level: Mutex::default(), subscribed, runtime: shared.runtime.clone() }))
     }
 
-    /// Subscribes to a resource. Its updates name the URI under which it is served.
+    /// Subscribes to a resource. Its updates contain the URI under which it is listed.
     pub(super) async fn subscribe(&self, server: &str, own: &str, served: &str) -> Result<()> {
         let known = (server.to_owned(), own.to_owned());
         let before = self.subscribed.lock().insert(known.clone(), served.to_owned());
@@ -84,18 +84,18 @@ impl Drop for Session {
     }
 }
 
-/// The names of a caller.
+/// The names that a caller has.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct CallerName<'a> {
     /// The name of the caller's token.
     pub(super) of_token: Option<&'a str>,
-    /// The name that the client gives itself.
+    /// The name that the client reports.
     pub(super) of_client: Option<&'a str>,
 }
 
 impl CallerName<'_> {
-    /// Returns the name of the caller's agent, and whether grants for this name are for the caller. A token's name that had to be changed is not
-    /// the name that the operator has granted something.
+    /// Returns the name of the caller's agent, and whether grants for this name apply. If the token's name had to be changed, they do not,
+    /// because the changed name is not the one to which the operator has granted something.
     fn of_agent(self) -> (String, NameOrigin) {
         let name = agent_name(self.of_token.or(self.of_client));
         let is_of_token = self.of_token == Some(name.as_str());
@@ -103,7 +103,7 @@ impl CallerName<'_> {
     }
 }
 
-/// Makes the name of an agent of the name that a client gives itself: `Claude Code` becomes `Claude-Code`.
+/// Converts the name that a client reports to an agent's name: `Claude Code` becomes `Claude-Code`.
 fn agent_name(client: Option<&str>) -> String {
     let fits = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
     let name: String = client.unwrap_or_default().chars().map(|character| if fits(character) { character } else { '-' }).collect();
@@ -112,7 +112,7 @@ fn agent_name(client: Option<&str>) -> String {
     if name.is_empty() { UNNAMED.to_owned() } else { name }
 }
 
-/// Returns a listener that tells the client of changed resources to which its agent has subscribed, in their order.
+/// Returns a listener that notifies the client, in order, of changes of the resources to which its agent is subscribed.
 fn updates(runtime: &tokio::runtime::Handle, told: ClientNotification, subscribed: Subscribed) -> crate::gateway::EventListener {
     let (sender, mut receiver) = mpsc::channel::<String>(MAX_UPDATES);
     runtime.spawn(async move {

@@ -1,11 +1,12 @@
-//! Calls without a session (MCP 2026-07-28 over HTTP): who makes them, and the handle under which later calls find what their runs have saved.
+//! Calls without a session (MCP 2026-07-28 over HTTP): their caller, and the handle with which later calls find the values that earlier
+//! runs have saved.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use rmcp::RoleServer;
 use rmcp::model::{JsonObject, MetaObject, ProtocolVersion, Tool};
 use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value as Json, json};
 
 use super::http::Owner;
@@ -14,21 +15,48 @@ use super::{Served, Shared};
 use crate::agent::Tool as AgentTool;
 use crate::error::{Error, Result};
 
-/// The argument of `run_javascript`, and the field of its result.
+/// The name of the argument of `run_javascript` and of the field in its result.
 const FIELD: &str = "session";
-/// The handle in the `_meta` of a call and of its result, for a host that passes it on by itself.
+/// The key of the handle in the `_meta` of a call and of its result, for a host that passes the handle on itself.
 const META: &str = "io.hyperlight-mcp/session";
 const DESCRIPTION: &str = "The session that an earlier result gave, so that saved(\"<id>\") finds its values; null for none.";
+const INVALID_REQUEST: &str = "ERR_INVALID_REQUEST";
 const NO_ROOM: &str = "no later run can read what this run saved: there are too many sessions, or this one has ended. Return less, or use the value in this run";
 
-/// Returns the caller of a request that belongs to no session.
+/// Returns the caller of a request without a session. Returns `None` if the request belongs to a session.
 pub(super) fn owner(context: &RequestContext<RoleServer>) -> Option<Owner> {
     let is_stateless = context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
     let parts = context.extensions.get::<http::request::Parts>().filter(|_| is_stateless)?;
     parts.extensions.get::<Owner>().cloned()
 }
 
-/// Adds the argument and the field of the handle to the definition of `run_javascript`.
+/// Refuses a request without a session if it names a version of the protocol before 2026-07-28. In such a version, questions are requests of the
+/// server. Without a session, they cannot reach the client.
+///
+/// # Errors
+/// Returns `ERR_INVALID_REQUEST` with the versions that the request may name.
+pub(super) fn check_version(context: &RequestContext<RoleServer>) -> std::result::Result<(), ErrorData> {
+    let least = ProtocolVersion::V_2026_07_28;
+    let is_over_http = context.extensions.get::<http::request::Parts>().is_some();
+    // A request with all these fields does not belong to a session, even if its headers name one.
+    let is_self_contained = context.meta.missing_required_keys(&least).is_empty();
+    match context.meta.protocol_version() {
+        Some(named) if is_over_http && is_self_contained && named.as_str() < least.as_str() => Err(too_old(named)),
+        _ => Ok(()),
+    }
+}
+
+fn too_old(named: ProtocolVersion) -> ErrorData {
+    let mut error = ErrorData::unsupported_protocol_version(named, &[ProtocolVersion::V_2026_07_28]);
+    error.message =
+        "protocolVersion: a request without a session must name 2026-07-28; for an older version, begin a session with initialize".into();
+    if let Some(Json::Object(data)) = &mut error.data {
+        data.insert("code".to_owned(), INVALID_REQUEST.into());
+    }
+    error
+}
+
+/// Adds the handle to the input and output schemas of `run_javascript`.
 pub(super) fn offer(tools: &mut [Tool]) {
     let run = tools.iter_mut().find(|tool| tool.name == AgentTool::RunJavascript.name());
     let Some(run) = run else { return };
@@ -48,23 +76,23 @@ fn add(schema: &mut JsonObject, property: Json) {
     }
 }
 
-/// The `_meta` of a result that has a handle.
+/// Returns the `_meta` of a result that contains a handle.
 pub(super) fn meta(answer: &Json) -> Option<MetaObject> {
     let handle = answer.get(FIELD)?.as_str()?;
     Some(MetaObject(JsonObject::from_iter([(META.to_owned(), handle.into())])))
 }
 
-/// Keeps what a run has saved, for later calls of its caller.
+/// Stores the session of a run with its saved values, for later calls of the same caller.
 pub(super) struct Keeper {
-    /// Not the server itself, as a call that waits for an answer is kept there.
+    /// A weak reference, because the server stores calls that wait for an answer, and they contain this value.
     shared: Weak<Shared>,
     owner: Owner,
-    /// The handle that the call names.
+    /// The handle in the call.
     handle: Option<String>,
 }
 
 impl Keeper {
-    /// Takes the handle out of the arguments of a call. Returns `None` for a call in a session, and for a call that runs no code.
+    /// Removes the handle from the arguments of a call. Returns `None` for a call in a session, and for a call that runs no code.
     pub(super) fn of(served: &Served, context: &RequestContext<RoleServer>, name: &str, arguments: &mut Json) -> Option<Self> {
         let owner = owner(context).filter(|_| name == AgentTool::RunJavascript.name())?;
         let of_model = arguments.as_object_mut().and_then(|arguments| arguments.shift_remove(FIELD));
@@ -78,7 +106,7 @@ impl Keeper {
         self.handle.as_deref()
     }
 
-    /// Returns the session of the handle that the call names.
+    /// Returns the session of the handle in the call.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SESSION`.
@@ -87,7 +115,7 @@ impl Keeper {
         shared.handles.find(&self.owner, handle, Instant::now()).map(Some)
     }
 
-    /// Adds the handle to the answer of a run that has saved something, or that was given one.
+    /// Adds the handle to the answer of a run, if the run has saved something or the call had a handle.
     pub(super) fn kept(&self, session: &Arc<Session>, mut answer: Json) -> Json {
         let now = Instant::now();
         let bytes = session.agent.saved_bytes(now);
@@ -109,7 +137,7 @@ impl Keeper {
     }
 }
 
-/// The answer to a call whose handle is not known. Nothing was run.
+/// Returns the answer to a call that was refused before it started, for example because of an unknown handle.
 pub(super) fn refusal(error: &Error) -> Json {
     json!({ "error": { "code": error.code(), "message": error.for_model() } })
 }
@@ -119,6 +147,14 @@ mod tests {
     use super::*;
     use crate::agent::ToolDefinition;
     use crate::serve::answers;
+
+    #[test]
+    fn a_version_that_cannot_be_asked_is_refused_with_the_one_that_can() {
+        let error = too_old(ProtocolVersion::V_2025_11_25);
+        let data = json!({ "requested": "2025-11-25", "supported": ["2026-07-28"], "code": "ERR_INVALID_REQUEST" });
+        assert_eq!(error.data, Some(data));
+        assert!(error.message.contains("initialize"));
+    }
 
     #[test]
     fn the_argument_of_the_handle_is_as_strict_as_the_others() {

@@ -1,6 +1,6 @@
 //! Subscriptions to resources, and the stream of changes since protocol 2026-07-28 (`subscriptions/listen`).
 //!
-//! A stream is a session of its own: it has the subscriptions that its request names, and they end with it.
+//! Each stream has its own session, with the subscriptions that its request lists. They end with the stream.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use rmcp::ErrorData;
 use rmcp::model::SubscriptionFilter;
 use rmcp::service::{SubscriptionContext, SubscriptionSink};
 
-use super::answers::{no_such_resource, refused};
+use super::answers::{about, no_such_resource, refused};
 use super::http::Principal;
 use super::resources_and_prompts::{ResourcesAndPrompts, Target};
 use super::session::{CallerName, ClientNotification, Session};
 use super::{Shared, changes};
 use crate::blocking::blocking;
 
-/// Resources of one stream. Further ones are not accepted, which the acknowledgment says.
+/// The maximum number of resources of one stream. Further ones are not accepted, and the acknowledgment shows this.
 const MAX_RESOURCES: usize = 64;
 
-/// Returns the part of a filter that a stream can have.
+/// Returns the part of a filter that a stream can accept.
 pub(super) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
     let mut accepted = requested.clone();
     accepted.resource_subscriptions = requested.resource_subscriptions.as_ref().map(|uris| {
@@ -29,10 +29,10 @@ pub(super) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
     accepted
 }
 
-/// Tells a client of changes until its stream ends. `caller`: the name of its token.
+/// Notifies a client of changes until its stream ends. `caller` is the caller that opened the stream.
 ///
 /// # Errors
-/// The failure of a subscription. The stream ends with it, as it could not tell of all that it has acknowledged.
+/// The error of a subscription. It ends the stream, because the stream could not report everything that it has acknowledged.
 pub(super) async fn listen(shared: &Shared, caller: &Principal, context: &SubscriptionContext) -> Result<(), ErrorData> {
     let (mut changes, sink) = (shared.changes.subscribe(), context.sink());
     tokio::select! {
@@ -50,9 +50,9 @@ pub(super) async fn listen(shared: &Shared, caller: &Principal, context: &Subscr
 
 /// The subscriptions of a stream.
 struct Streamed {
-    /// The declarations of servers, which change with the approvals.
+    /// The URIs of subscribed declarations. These change with the approvals.
     declarations: Vec<String>,
-    /// Ends with the stream, and its subscriptions with it.
+    /// The session of the stream. It ends when the stream ends, and its subscriptions with it.
     _session: Arc<Session>,
 }
 
@@ -62,15 +62,15 @@ async fn subscribed(shared: &Shared, caller: &Principal, context: &SubscriptionC
     let name = CallerName { of_token: caller.agent.as_deref(), of_client: client.as_ref().map(|client| client.name.as_str()) };
     let session = Session::open(shared, &caller.key, name, Some(ClientNotification::Stream(context.sink().clone())))
         .map_err(|error| refused(&error))?;
-    let agent = session.agent.clone();
+    let (agent, options) = (session.agent.clone(), shared.options.clone());
     let asked = uris.clone();
     let targets = blocking(move || {
-        let items = ResourcesAndPrompts::read(&agent)?;
+        let items = ResourcesAndPrompts::read(&agent, &options.direct)?;
         Ok(asked.iter().map(|uri| items.target(uri)).collect::<Vec<_>>())
     });
     let mut declarations = Vec::new();
     for (uri, target) in uris.iter().zip(targets.await.map_err(|error| refused(&error))?) {
-        let target = target.ok_or_else(no_such_resource)?;
+        let target = target.ok_or_else(|| about(no_such_resource(), uri))?;
         if matches!(target, Target::Types { .. }) {
             declarations.push(uri.clone());
         }
@@ -79,7 +79,8 @@ async fn subscribed(shared: &Shared, caller: &Principal, context: &SubscriptionC
     Ok(Some(Streamed { declarations, _session: session }))
 }
 
-/// Tells that the lists have changed, and the declarations with them. The sink leaves out what its filter does not have.
+/// Notifies the client that the lists have changed, and with them the declarations. The sink drops notifications that do not match its
+/// filter.
 async fn tell(sink: &SubscriptionSink, declarations: &[String]) {
     let _ = sink.notify_tool_list_changed().await;
     let _ = sink.notify_resource_list_changed().await;
@@ -89,14 +90,14 @@ async fn tell(sink: &SubscriptionSink, declarations: &[String]) {
     }
 }
 
-/// Subscribes to a resource under the URI under which it is served.
+/// Subscribes to a resource. Updates contain the URI under which it is listed.
 ///
 /// # Errors
-/// The failure of the server that has the resource.
+/// The error of the server that has the resource.
 pub(super) async fn subscribe(session: &Session, target: Target, uri: &str) -> Result<(), ErrorData> {
     match target {
         Target::ServerResource { server, uri: own } => session.subscribe(&server, &own, uri).await.map_err(|error| refused(&error)),
-        // The declarations change with the lists, which is told anyway.
+        // The declarations change only when the lists change. These changes are sent to every client.
         Target::Types { .. } => Ok(()),
     }
 }

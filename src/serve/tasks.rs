@@ -1,7 +1,8 @@
 //! Runs as tasks (the extension `io.modelcontextprotocol/tasks` of MCP 2026-07-28).
 //!
-//! The server decides which call becomes a task. A run that ends within [`PROMPT`] is answered as ever. One that takes longer, or that asks, becomes a
-//! task of its caller: the client polls it, answers its questions and can cancel it, and nobody else knows it.
+//! The server decides which call becomes a task. A run that ends within [`PROMPT`] is answered directly. A run that takes longer, or that
+//! asks a question, becomes a task of its caller: the client polls it, answers its questions and can cancel it. Other callers cannot access
+//! it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,28 +22,29 @@ use super::answers;
 use super::asking::Question;
 use super::http::Owner;
 use super::paused_calls::Work;
+use crate::error::Error;
 use crate::results::{SAVED_ID_BYTES, saved_id};
 use crate::sandbox::{Stop, StopReason};
 
-/// The time in which a run ends without being a task.
+/// The time within which a run is answered directly.
 const PROMPT: Duration = Duration::from_secs(2);
-/// The time from its beginning for which a task is there.
+/// The time for which a task exists, from its start.
 const LIFE: Duration = Duration::from_mins(30);
-/// The pause between two looks that a client is advised.
+/// The polling interval that is recommended to clients.
 const POLL: Duration = Duration::from_millis(500);
-/// Tasks of one caller, and of all. Beyond, runs are no tasks.
+/// The maximum number of tasks of one caller, and of all callers. If there are more, further runs do not become tasks.
 const MAX_OF_CALLER: usize = 32;
 const MAX_OF_ALL: usize = 512;
-/// Questions of one task that wait at once. A run has a limit of its own for all its questions.
+/// The maximum number of waiting questions of one task. Runs have a separate limit for all their questions.
 const MAX_QUESTIONS: usize = 64;
 
-/// The tasks of all callers. Cheap to clone.
+/// The tasks of all callers. Clones are cheap.
 #[derive(Clone)]
 pub(super) struct Tasks {
     all: Arc<Mutex<HashMap<String, Entry>>>,
     runtime: tokio::runtime::Handle,
     times: Times,
-    /// Ends all tasks.
+    /// Cancelled to end all tasks.
     closed: CancellationToken,
 }
 
@@ -57,36 +59,36 @@ struct Entry {
     task: Task,
     state: State,
     stop: Stop,
-    /// Questions that wait for an answer, in their order.
+    /// The questions that wait for an answer, in order.
     questions: BTreeMap<u64, (InputRequest, oneshot::Sender<Json>)>,
     asked: u64,
-    /// The client has seen how the task ended.
+    /// True if the client has seen the outcome of the task.
     is_told: bool,
     changed: watch::Sender<()>,
 }
 
-/// The outcome of a task so far.
+/// The state of a task.
 #[derive(Debug, Clone, PartialEq)]
 enum State {
     Working,
     Ended(TaskPayload),
 }
 
-/// The outcome of a call that may become a task.
+/// The result of starting a call that may become a task.
 pub(super) enum Begun {
-    /// The run has ended already.
+    /// The run has already ended.
     Done(Json),
     Task(CreateTaskResult),
 }
 
-/// A run with the way to end it, and its questions.
+/// A run, with its stop signal and its questions.
 pub(super) struct Run {
     pub(super) work: Work,
     pub(super) stop: Stop,
     pub(super) questions: mpsc::Receiver<Question>,
 }
 
-/// The right to one more task.
+/// The permission to create one more task.
 pub(super) struct Place {
     id: String,
     owner: Owner,
@@ -97,7 +99,7 @@ impl Tasks {
         Self { all: Arc::default(), runtime: runtime.clone(), times: Times { prompt: PROMPT, life: LIFE }, closed: closed.clone() }
     }
 
-    /// Returns whether the caller can have one more task. Forgets those whose end the caller has seen, to make room.
+    /// Returns a place if the caller may have one more task. To make room, removes the caller's tasks whose outcome the caller has seen.
     pub(super) fn place(&self, owner: Owner) -> Option<Place> {
         let mut random = [0; SAVED_ID_BYTES];
         getrandom::fill(&mut random).ok()?;
@@ -111,10 +113,11 @@ impl Tasks {
         (!is_full(&all)).then(|| Place { id: saved_id(random), owner })
     }
 
-    /// Begins a run, and waits for a moment. `gone`: the client has cancelled its request, which ends the run if it is no task yet.
+    /// Starts a run, and waits a short time for its end. `gone` is cancelled when the client cancels its request; this ends the run if it
+    /// is not a task yet.
     ///
     /// # Errors
-    /// The failure of a run that has ended in that moment.
+    /// The error of a run that has failed within this time.
     pub(super) async fn begin(&self, place: Place, run: Run, gone: &CancellationToken) -> Result<Begun, ErrorData> {
         let Place { id, owner } = place;
         let (changed, mut changes) = watch::channel(());
@@ -123,7 +126,7 @@ impl Tasks {
         self.all.lock().insert(id.clone(), entry);
         let (this, driven) = (self.clone(), id.clone());
         self.runtime.spawn(async move { this.drive(&driven, owner, run).await });
-        // A request that ends in another way leaves no run behind that nobody knows.
+        // If the request ends in another way, for example by being dropped, this value ends the run, because nobody would know it.
         let mut unknown_run = EndsRun(Some(stop.clone()));
         let moment = tokio::time::sleep(self.times.prompt);
         tokio::pin!(moment);
@@ -143,7 +146,8 @@ impl Tasks {
         }
     }
 
-    /// Takes the task out if it has ended, as nobody knows it yet. Returns it as a task if it asks.
+    /// Removes and returns the run if it has already ended, because no client knows it as a task. If it asks a question, returns it as a
+    /// task.
     fn prompt_outcome(&self, id: &str) -> Option<Result<Begun, ErrorData>> {
         let mut all = self.all.lock();
         let Some(entry) = all.get(id) else { return Some(Err(unknown())) };
@@ -164,7 +168,7 @@ impl Tasks {
         Ok(Begun::Task(CreateTaskResult::new(entry.now())))
     }
 
-    /// Carries out a run to its end, or to the end of its caller, its time or the server. Forgets the task when its time is over.
+    /// Runs the work until it ends, or until its caller, its time or the server ends. Removes the task when its time is over.
     async fn drive(&self, id: &str, owner: Owner, run: Run) {
         let Run { mut work, stop, mut questions } = run;
         let over = tokio::time::sleep(self.times.life);
@@ -185,7 +189,7 @@ impl Tasks {
                 Some(question) = questions.recv() => self.ask(id, question),
             }
         };
-        // With the work ends its run.
+        // Dropping the work ends its run.
         drop(work);
         match outcome {
             Some(outcome) => {
@@ -225,7 +229,7 @@ impl Tasks {
     /// Returns a task of this caller.
     ///
     /// # Errors
-    /// Invalid params for a task that there is not, and for one of another caller.
+    /// Invalid params if this caller has no such task.
     pub(super) fn get(&self, caller: &str, id: &str) -> Result<GetTaskResult, ErrorData> {
         self.with(caller, id, |entry| {
             entry.is_told = entry.state != State::Working;
@@ -233,7 +237,7 @@ impl Tasks {
         })
     }
 
-    /// Passes the answers to a task's questions on. An answer to no question is left out.
+    /// Passes answers to the questions of a task. Answers to unknown questions are ignored.
     ///
     /// # Errors
     /// See [`Tasks::get`].
@@ -245,13 +249,13 @@ impl Tasks {
             answered
         })?;
         for (answer, response) in answered {
-            // The run may have ended meanwhile.
+            // The run may have ended in the meantime.
             let _ = answer.send(response);
         }
         Ok(())
     }
 
-    /// Ends the run of a task. The task tells so when the run has ended.
+    /// Ends the run of a task. The task becomes `cancelled` when the run has ended.
     ///
     /// # Errors
     /// See [`Tasks::get`].
@@ -290,7 +294,7 @@ impl Entry {
 
     fn touch(&mut self) {
         self.task.last_updated_at = Timestamp::now().to_string();
-        // Only the call that began the task waits for changes.
+        // Sending fails once the call that started the task no longer waits for changes.
         let _ = self.changed.send(());
     }
 
@@ -305,26 +309,25 @@ impl Entry {
         }
     }
 
-    /// Returns the task as it is now.
+    /// Returns the task with its present status.
     fn now(&self) -> Task {
         DetailedTask::new(self.task.clone(), self.payload()).task
     }
 
-    /// Returns the outcome of a run that nobody knows as a task.
+    /// Returns the outcome of a run that no client knows as a task.
     fn prompt(self) -> Result<Begun, ErrorData> {
         match self.state {
             State::Ended(TaskPayload::Completed { result }) => Ok(Begun::Done(Json::Object(result))),
-            State::Ended(TaskPayload::Failed { error }) => {
-                Err(serde_json::from_value(Json::Object(error)).unwrap_or_else(|_| ErrorData::internal_error("the run failed", None)))
-            }
+            State::Ended(TaskPayload::Failed { error }) => Err(serde_json::from_value(Json::Object(error))
+                .unwrap_or_else(|_| ErrorData::internal_error("the run failed", Some(answers::data("ERR_INTERNAL"))))),
             State::Ended(_) | State::Working => {
-                Err(ErrorData::internal_error("the request was cancelled", Some(json!({ "code": "ERR_ABORTED" }))))
+                Err(ErrorData::internal_error("the request was cancelled", Some(answers::data("ERR_ABORTED"))))
             }
         }
     }
 }
 
-/// The key of a question. Keys are unique in the life of a task.
+/// Returns the key of a question. Keys are unique during the life of a task.
 fn key(number: u64) -> String {
     format!("q{number}")
 }
@@ -338,10 +341,9 @@ fn object(json: Json) -> JsonObject {
 }
 
 fn unknown() -> ErrorData {
-    ErrorData::invalid_params(
-        "taskId: there is no such task of this caller here. It ended more than 30 minutes after it began, or it is of another process or caller",
-        None,
-    )
+    let problem =
+        "there is no such task of this caller here. It ended more than 30 minutes after it began, or it is of another process or caller";
+    answers::refused(&Error::UnknownCall { field: "taskId", problem })
 }
 
 #[cfg(test)]

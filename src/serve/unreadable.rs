@@ -1,4 +1,4 @@
-//! Answers the lines of a host that are not JSON. rmcp drops them, and a host would wait for the answer to such a request for ever.
+//! Answers lines of a host that are not JSON. rmcp drops them, and a host would wait forever for the answer to such a request.
 
 use std::future::Future;
 use std::io;
@@ -14,29 +14,31 @@ use serde_json as json;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
-/// Answers that wait to be sent. A host that sends nothing but rubbish and does not read loses further ones.
+use super::answers::data;
+
+/// The maximum number of unsent answers. A host that sends only invalid lines and does not read misses further answers.
 const MAX_WAITING: usize = 64;
 
-/// A line that is not JSON, or is too long.
+/// A line that is not JSON or is too long.
 #[derive(Debug, PartialEq)]
 pub(super) struct Unreadable {
-    /// The id of the request, where it can be found.
+    /// The id of the request, if it was found.
     id: Option<RequestId>,
     problem: String,
 }
 
-/// An input that looks at each line that passes.
+/// An input that checks each line that is read from it.
 pub(super) struct Watched<R> {
     input: R,
     line: Vec<u8>,
-    /// The bytes of the line so far, of which no more than `most` are kept.
+    /// The length of the present line in bytes so far. At most `most` of them are stored.
     length: usize,
     most: usize,
     told: mpsc::Sender<Unreadable>,
 }
 
 impl<R> Watched<R> {
-    /// Watches the lines of an input. Also returns what it finds. `most`: the longest line, in bytes.
+    /// Watches the lines of an input, and returns a receiver for the unreadable ones. `most` is the maximum length of a line in bytes.
     pub(super) fn new(input: R, most: usize) -> (Self, mpsc::Receiver<Unreadable>) {
         let (told, found) = mpsc::channel(MAX_WAITING);
         (Self { input, line: Vec::new(), length: 0, most, told }, found)
@@ -80,7 +82,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Watched<R> {
     }
 }
 
-/// Finds the id of a message in a text that is not JSON as a whole: the value of the first key `id` that belongs to the outermost object.
+/// Finds the id of a message in a line that is not valid JSON: the value of the first key `id` in the outermost object.
 fn id_within(line: &[u8]) -> Option<RequestId> {
     let (mut depth, mut at) = (0_usize, 0);
     while let Some(byte) = line.get(at) {
@@ -102,7 +104,7 @@ fn id_within(line: &[u8]) -> Option<RequestId> {
     None
 }
 
-/// Returns the place after the quotation mark that ends a text.
+/// Returns the position after the quotation mark that ends a string.
 fn end_of_text(line: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match line.get(at)? {
@@ -113,7 +115,7 @@ fn end_of_text(line: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// A transport that also answers what its input could not read.
+/// A transport that also answers the unreadable lines of its input.
 pub(super) struct Answering<T> {
     pub(super) transport: T,
     pub(super) found: mpsc::Receiver<Unreadable>,
@@ -131,8 +133,8 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Answering<T> {
             tokio::select! {
                 biased;
                 Some(Unreadable { id, problem }) = self.found.recv() => {
-                    let sending = self.transport.send(ServerJsonRpcMessage::error(ErrorData::parse_error(problem, None), id));
-                    // A task of its own, as this method may be left in between.
+                    let sending = self.transport.send(ServerJsonRpcMessage::error(ErrorData::parse_error(problem, Some(data("ERR_INVALID_REQUEST"))), id));
+                    // The answer is sent in a separate task, because this future may be dropped before sending ends.
                     tokio::spawn(async move { drop(sending.await) });
                 }
                 message = self.transport.receive() => return message,

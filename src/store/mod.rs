@@ -1,5 +1,6 @@
-//! The store: one `SQLite` database in the state folder for everything that a gateway remembers about decisions. This is its narrow border, so that
-//! another engine can follow: rows by kind and name, which are read and changed as a whole. The machine's key authenticates what decides anything.
+//! The store: one `SQLite` database in the state folder. It keeps every decision that a gateway must remember. The interface is small, so
+//! that another database engine can replace `SQLite`: rows have a kind and a name, and the rows of a kind are read and changed as a whole.
+//! Rows that decide something are authenticated with the machine's key.
 
 mod anchor;
 pub mod audit;
@@ -26,21 +27,21 @@ use self::decisions::{
 use crate::error::{Error, Result};
 use crate::files::PrivateFolder;
 
-/// The error of a store that is closed with its gateway.
+/// The error that a closed store returns. A store is closed together with its gateway.
 const CLOSED: Error = Error::Closed { what: "gateway" };
 
 /// Rows of one kind, by name.
 pub type Rows = BTreeMap<String, Arc<[u8]>>;
 
-/// Called when rows were found to be changed by another program, with the reason.
+/// Called with the reason when the store finds rows that another program has changed.
 pub type DamageListener = Arc<dyn Fn(String) + Send + Sync>;
 
-/// What rows decide.
+/// The kinds of rows. Each kind decides something else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Approvals of servers.
     Approval,
-    /// Numbers of revocations of servers.
+    /// Counters of the revocations of each server.
     Revocation,
     /// Servers that agents have added.
     Server,
@@ -50,6 +51,8 @@ pub enum Kind {
     Toolbox,
     /// Approvals of provider packages.
     Provider,
+    /// Hosts that code of agents may fetch from.
+    Fetch,
 }
 
 impl Kind {
@@ -63,12 +66,13 @@ impl Kind {
             Self::Grant => "grant",
             Self::Toolbox => "toolbox",
             Self::Provider => "provider",
+            Self::Fetch => "fetch",
         }
     }
 }
 
-/// The database of one state folder. Several processes may use one database at the same time. All methods but [`Store::last_rows`] and
-/// [`Store::damage`] block.
+/// The database of one state folder. Several processes may use one database at the same time. All methods block, except
+/// [`Store::last_rows`] and [`Store::damage`].
 ///
 /// ```
 /// use hyperlight_mcp::store::{Kind, Store};
@@ -104,8 +108,8 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the database of a state folder, and creates folder, key and database if they do not exist. `on_damage` is called when rows turn out
-    /// to be changed by another program.
+    /// Opens the database of a state folder, and creates folder, key and database if they do not exist. `on_damage` is called when another
+    /// program has changed rows.
     ///
     /// # Errors
     /// `ERR_STORE` if the folder or the database cannot be used, `ERR_APPROVAL_STORE` if the key cannot be used.
@@ -119,7 +123,7 @@ impl Store {
         let (writer, reader) = (Mutex::new(Some(writer)), Mutex::new(Some(reader)));
         let store = Self { folder, key, anchor, reader, writer, last: Mutex::default(), on_damage, warning };
         if store.anchor.read(&store.key)? == Anchored::Missing {
-            // Before the first change, so that a database with changes always has an anchor.
+            // The anchor is made before the first change, so that a database with changes always has an anchor.
             store.open_writer()?.transaction(|transaction| store.present_anchor(transaction).map(drop))?;
         }
         Ok(store)
@@ -143,8 +147,8 @@ impl Store {
         &self.folder
     }
 
-    /// Returns the rows of one kind as they are now. They are read again only if they have changed. Rows that another program has changed count as
-    /// absent: they decide nothing.
+    /// Returns the current rows of one kind. Reads them again only if they have changed. Rows that another program has changed are treated
+    /// as absent: they decide nothing.
     ///
     /// # Errors
     /// `ERR_STORE`; `ERR_CLOSED` once the store is closed.
@@ -152,7 +156,7 @@ impl Store {
         self.rows_of([kind]).map(|[rows]| rows)
     }
 
-    /// Returns the rows of several kinds, all of one moment.
+    /// Returns the rows of several kinds, all from the same moment.
     ///
     /// # Errors
     /// The errors of [`Self::rows`].
@@ -188,7 +192,7 @@ impl Store {
         rows
     }
 
-    /// Returns the rows of one kind as they were read last. Neither reads nor waits.
+    /// Returns the rows of one kind from the last reading. Neither reads nor waits.
     ///
     /// # Errors
     /// The error of the last reading.
@@ -200,8 +204,8 @@ impl Store {
         }
     }
 
-    /// Returns the reason why the rows of one kind counted as absent when they were read last. A caller for whom "no rows" permits anything must ask
-    /// for it. Neither reads nor waits.
+    /// Returns the reason why the last reading treated the rows of one kind as absent. If a caller permits something when there are no
+    /// rows, the caller must check this first. Neither reads nor waits.
     #[must_use]
     pub fn damage(&self, kind: Kind) -> Option<String> {
         self.last().get(&kind).and_then(Reading::problem).cloned()
@@ -215,8 +219,8 @@ impl Store {
         self.read([kind]).map(|[snapshot]| snapshot.seal.is_none() && snapshot.problem.is_none())
     }
 
-    /// Changes the rows of one kind as a whole, or not at all. Other processes wait meanwhile. Rows that another program has changed are set aside
-    /// first, and the change begins without any.
+    /// Changes the rows of one kind. Either all changes are made, or none. Other processes wait until the change is done. Rows that another
+    /// program has changed are set aside first; then the change begins with no rows.
     ///
     /// # Errors
     /// The error of `change`, after which nothing has changed. `ERR_STORE`; `ERR_CLOSED` once the store is closed.
@@ -224,12 +228,12 @@ impl Store {
         self.change_all([kind], |[rows]| change(rows))
     }
 
-    /// Changes the rows of several kinds as a whole, or not at all.
+    /// Changes the rows of several kinds. Either all changes are made, or none.
     ///
     /// # Errors
     /// The errors of [`Self::change`].
     pub fn change_all<const N: usize, T>(&self, kinds: [Kind; N], change: impl FnOnce(&mut [Rows; N]) -> Result<T>) -> Result<T> {
-        // Reports damages, and gives the rows of which only changed ones are read again.
+        // This call reports damage. It also returns the known rows, so that only changed rows are read again below.
         self.rows_of(kinds)?;
         let known = kinds.map(|kind| self.known(kind));
         let mut writer = self.open_writer()?;
@@ -239,7 +243,7 @@ impl Store {
             let counts = anchored.counts().ok_or_else(|| transaction.problem("its anchor was changed during a change; try again"))?;
             let failed = |error: rusqlite::Error| transaction.failed(&error);
             if !seals_fit(transaction, &self.key, counts).map_err(failed)? {
-                // The seal that is written below must not make rows of another moment valid.
+                // The seal that is written below must not make rows from another moment valid.
                 set_all_aside(transaction, MIXED).map_err(failed)?;
             }
             let before = self.rows_in(transaction, kinds, &anchored, &known)?;
@@ -256,7 +260,7 @@ impl Store {
         })?;
         let numbers = |(kind, snapshot): &(Kind, Snapshot)| snapshot.seal.as_ref().map(|seal| (*kind, seal.changes));
         let changes: Vec<_> = changed.iter().filter_map(numbers).collect();
-        // What was written need not be read: the reading below finds its seal.
+        // The rows that were just written need not be read: `rows_of` below finds their seal.
         self.last().extend(changed.into_iter().map(|(kind, snapshot)| (kind, Reading::Read(snapshot))));
         self.raise_anchor(&mut writer, &anchor, &changes);
         drop(writer);
@@ -264,9 +268,9 @@ impl Store {
         Ok(outcome)
     }
 
-    /// Closes the files of the store. What was read last can still be told.
+    /// Closes the files of the store. [`Self::last_rows`] and [`Self::damage`] still return the results of the last reading.
     pub fn close(&self) {
-        // The reader first, so that the writer is the last connection, which merges the journal into the database.
+        // The reader is closed first. Then the writer is the last connection, and closing it merges the journal into the database.
         if let Some(reader) = self.reader.lock().take() {
             reader.close();
         }
@@ -275,17 +279,19 @@ impl Store {
         }
     }
 
-    /// Opens a connection for the audit, so that nothing else waits for it. Its rows are many, and none of them decides anything.
+    /// Opens a separate connection for the audit, so that nothing else waits for it. The audit has many rows, and none of them decides
+    /// anything.
     fn audit_database(&self) -> Result<Database> {
         Database::open(&self.folder, Durability::Process)
     }
 
-    /// Returns the end of the audit that was anchored last.
+    /// Returns the end of the audit that the anchor contains.
     fn anchored_audit(&self) -> Result<AnchoredAudit> {
         self.anchor.audit(&self.key)
     }
 
-    /// Anchors the end of the audit, whose rows are on the disk. `alone` excludes other writers.
+    /// Writes the end of the audit into the anchor. The audit's rows are already on the disk. `alone` is a transaction that excludes other
+    /// writers.
     fn anchor_audit(&self, end: AuditEnd, alone: &Reader<'_>) -> Result<()> {
         self.anchor.raise_audit(&self.key, end, alone)
     }
@@ -301,12 +307,13 @@ impl Store {
             // Only rows of other kinds have changed.
             return Ok(current.map(|snapshot| Snapshot { version: Some(version), ..snapshot }));
         }
-        // The anchor first: the database only moves forward, so it is not behind because of a change that comes between.
+        // The anchor is read first. The database only moves forward, so a change between the two readings cannot make the database look
+        // older than the anchor.
         let anchored = self.anchor.read(&self.key)?;
         let mut read = reader.reading(|transaction| self.rows_in(transaction, kinds, &anchored, &known))?;
         drop(reader);
         for (kind, snapshot) in kinds.into_iter().zip(&mut read) {
-            // Rows that decide nothing are read anew each time, as what was wrong may have been put right beside the database.
+            // Damaged rows decide nothing. They are read again each time, because the cause may have been repaired outside the database.
             snapshot.version = Some(version).filter(|_| snapshot.problem.is_none());
             if let Some(seal) = &snapshot.seal {
                 self.anchor.note(&snapshot.anchor, kind, seal.changes);
@@ -329,7 +336,8 @@ impl Store {
         kinds.into_iter().zip(known).map(rows).collect()
     }
 
-    /// Raises the anchor if it is behind: the process that made the last change was killed before it could. Waits for nobody.
+    /// Raises the anchor if it is behind the database. This happens if a process was killed between its change and raising the anchor. Does
+    /// nothing if another thread or process is writing.
     fn catch_up<'a>(&self, anchored: &Anchored, read: impl Iterator<Item = (Kind, &'a Snapshot)>) {
         let Some(counts) = anchored.counts() else { return };
         let ahead = |(kind, snapshot): (Kind, &Snapshot)| {
@@ -346,7 +354,8 @@ impl Store {
         }
     }
 
-    /// Raises the anchor to what was committed. If that fails, the change counts all the same, and the next one raises the anchor.
+    /// Raises the anchor to the committed changes. If that fails, the changes are valid all the same, and the next change raises the
+    /// anchor.
     fn raise_anchor(&self, writer: &mut Database, anchor: &str, changed: &[(Kind, u64)]) {
         if changed.is_empty() {
             return;
@@ -359,19 +368,21 @@ impl Store {
         }
     }
 
-    /// Reads the anchor in a transaction that excludes other writers. Makes one for a database without any change.
+    /// Reads the anchor in a transaction that excludes other writers. If the database was never changed and has no sound anchor, creates
+    /// one.
     fn present_anchor(&self, transaction: &Reader<'_>) -> Result<Anchored> {
         let anchored = self.anchor.read(&self.key)?;
         if anchored == Anchored::Replaced {
-            // What another process has begun is not this one's to remove.
+            // Another process has begun this store, so this process must not remove it.
             return Err(transaction.problem(REPLACED));
         }
         let is_needed = anchored.counts().is_none() && is_unused(transaction).map_err(|error| transaction.failed(&error))?;
         if is_needed { self.anchor.renew(&self.key, transaction).map(Anchored::Sound) } else { Ok(anchored) }
     }
 
-    /// Makes a new anchor if there is none for this database. Before that all rows are set aside, as nothing says that they are not of an earlier
-    /// time. They are gone before the new anchor is there, so that a process which is killed in between leaves a store without rows.
+    /// Creates a new anchor if there is none for this database. Sets all rows aside first, because without an anchor they could be from an
+    /// earlier time. The rows are removed before the new anchor is written, so a process that is killed in between leaves a store without
+    /// rows.
     fn repair_anchor(&self, writer: &mut Database) -> Result<()> {
         if self.anchor.read(&self.key)?.counts().is_some() {
             return Ok(());
@@ -385,7 +396,7 @@ impl Store {
         writer.transaction(|transaction| self.present_anchor(transaction).map(drop))
     }
 
-    /// Returns the rows that were checked last.
+    /// Returns the rows of the last reading, if they were sound.
     fn known(&self, kind: Kind) -> Option<Snapshot> {
         match self.last().get(&kind) {
             Some(Reading::Read(snapshot)) if snapshot.problem.is_none() => Some(snapshot.clone()),

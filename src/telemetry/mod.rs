@@ -1,8 +1,8 @@
-//! Spans for OpenTelemetry, exported over OTLP/HTTP as JSON when `OTEL_EXPORTER_OTLP_ENDPOINT` is set. Without it there is no task, no client and no
-//! allocation: a [`Telemetry`] is `None` within.
+//! Spans for OpenTelemetry. They are exported over OTLP/HTTP as JSON if `OTEL_EXPORTER_OTLP_ENDPOINT` is set. Otherwise a [`Telemetry`]
+//! contains `None`, and there is no task, no client and no allocation.
 //!
-//! This is written here, and not with the `opentelemetry` crates: their batch processor has a thread of its own for each gateway and blocks at its
-//! end, and their protocol types are another code generator in each build.
+//! The crates of `opentelemetry` are not used, for two reasons. Their batch processor has its own thread for each gateway, and blocks
+//! when it ends. Their protocol types add a code generator to each build.
 
 mod context;
 mod export;
@@ -28,7 +28,8 @@ use crate::redact::Redactor;
 pub struct Telemetry(Option<Arc<Exporter>>);
 
 impl Telemetry {
-    /// Begins the export that the environment asks for. The second value is a warning where its settings are wrong: then nothing is exported.
+    /// Starts the export if the environment variables require it. Also returns a warning if the settings are wrong. In that case, nothing
+    /// is exported.
     ///
     /// ```
     /// use hyperlight_mcp::redact::Redactor;
@@ -55,17 +56,27 @@ impl Telemetry {
         }
     }
 
-    /// Begins a span within `parent`, or in a trace of its own. Returns `None` if nothing is exported, or the parent is not sampled. The span ends
-    /// when it is dropped.
+    /// Starts a span within `parent`, or in a new trace. Returns `None` if nothing is exported, if the parent is not sampled, or if the
+    /// system has no random numbers. The span ends when it is dropped.
     pub fn span(&self, kind: SpanKind, parent: Option<TraceContext>, name: impl FnOnce() -> String) -> Option<Span> {
-        let exporter = self.0.as_ref().filter(|_| parent.is_none_or(|parent| parent.is_sampled))?;
+        let exporter = self.0.as_ref().filter(|_| parent.as_ref().is_none_or(|parent| parent.is_sampled))?;
         let now = SystemTime::now();
-        let context = TraceContext::new(parent)?;
-        let ended = EndedSpan { name: name(), kind, context, parent, started: now, ended: now, attributes: Vec::new(), is_error: false };
+        let context = TraceContext::new(parent.as_ref())?;
+        let ended = EndedSpan {
+            name: name(),
+            kind,
+            context,
+            parent,
+            started: now,
+            ended: now,
+            state: None,
+            attributes: Vec::new(),
+            is_error: false,
+        };
         Some(Span { exporter: Arc::clone(exporter), span: Some(ended) })
     }
 
-    /// Exports what has ended, for at most `patience`, and ends.
+    /// Exports the spans that have ended, for at most `patience`. Then ends the export.
     pub async fn close(&self, patience: Duration) {
         if let Some(exporter) = &self.0 {
             exporter.close(patience).await;
@@ -81,21 +92,21 @@ impl Drop for Telemetry {
     }
 }
 
-/// A span that has begun.
+/// A span that has started and not ended yet.
 pub struct Span {
     exporter: Arc<Exporter>,
-    /// Taken when the span ends.
+    /// The data of the span. It is moved to the queue when the span ends.
     span: Option<EndedSpan>,
 }
 
 impl Span {
-    /// Returns the place of the span, for what happens within it.
+    /// Returns the context of the span, which is the parent of further spans within it.
     #[must_use]
     pub fn context(&self) -> Option<TraceContext> {
-        self.span.as_ref().map(|span| span.context)
+        self.span.as_ref().map(|span| span.context.clone())
     }
 
-    /// Adds an attribute. Texts are redacted.
+    /// Adds an attribute. A text is redacted before it is added.
     pub fn set(&mut self, key: &'static str, value: impl Into<Json>) {
         let value = match value.into() {
             Json::String(text) => Json::String(self.exporter.readable(&text)),
@@ -106,7 +117,7 @@ impl Span {
         }
     }
 
-    /// Notes that the work has failed.
+    /// Records that the work has failed.
     pub fn fail(&mut self, error_type: &str) {
         self.set("error.type", error_type);
         if let Some(span) = &mut self.span {
@@ -114,7 +125,7 @@ impl Span {
         }
     }
 
-    /// Moves the beginning of the span into the past.
+    /// Sets the start of the span to a time in the past.
     pub fn began(&mut self, before: Duration) {
         if let Some(span) = &mut self.span {
             span.started = span.ended.checked_sub(before).unwrap_or(span.started);
@@ -127,6 +138,7 @@ impl Drop for Span {
         if let Some(mut span) = self.span.take() {
             span.ended = SystemTime::now();
             span.name = self.exporter.readable(&span.name);
+            span.state = span.context.state().map(|state| self.exporter.readable(state));
             self.exporter.add(span);
         }
     }

@@ -1,4 +1,4 @@
-//! Spans in the JSON form of OTLP (<https://opentelemetry.io/docs/specs/otlp/>), as a pure function.
+//! Converts spans to the JSON form of OTLP (<https://opentelemetry.io/docs/specs/otlp/>), as a pure function.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,6 +15,8 @@ pub(super) struct EndedSpan {
     pub(super) parent: Option<TraceContext>,
     pub(super) started: SystemTime,
     pub(super) ended: SystemTime,
+    /// The `tracestate` as it may be exported.
+    pub(super) state: Option<String>,
     pub(super) attributes: Vec<(&'static str, Json)>,
     pub(super) is_error: bool,
 }
@@ -28,7 +30,7 @@ pub enum SpanKind {
     Client,
 }
 
-/// Returns the body of a request that exports spans.
+/// Returns the body of the request with which spans are exported.
 pub(super) fn request(service: &str, spans: &[EndedSpan]) -> Json {
     let resource = [("service.name", json!(service)), ("telemetry.sdk.language", json!("rust"))];
     json!({
@@ -43,7 +45,7 @@ pub(super) fn request(service: &str, spans: &[EndedSpan]) -> Json {
 }
 
 fn span(span: &EndedSpan) -> Json {
-    let EndedSpan { name, kind, context, parent, started, ended, attributes: all, is_error } = span;
+    let EndedSpan { name, kind, context, parent, started, ended, state, attributes: all, is_error } = span;
     let kind = match kind {
         SpanKind::Internal => 1,
         SpanKind::Client => 3,
@@ -60,8 +62,11 @@ fn span(span: &EndedSpan) -> Json {
     if let Some(parent) = parent {
         written["parentSpanId"] = hex::encode(parent.span).into();
     }
+    if let Some(state) = state {
+        written["traceState"] = state.as_str().into();
+    }
     if *is_error {
-        // The code of an error.
+        // This is the status code for an error.
         written["status"] = json!({ "code": 2 });
     }
     written
@@ -70,7 +75,7 @@ fn span(span: &EndedSpan) -> Json {
 fn attributes(all: &[(&'static str, Json)]) -> Json {
     let written = all.iter().map(|(key, value)| {
         let typed = match value {
-            // The JSON form of protobuf has 64-bit integers as text.
+            // The JSON form of protobuf represents 64-bit integers as text.
             Json::Number(number) if number.is_f64() => json!({ "doubleValue": number }),
             Json::Number(number) => json!({ "intValue": number.to_string() }),
             Json::Bool(flag) => json!({ "boolValue": flag }),
@@ -98,10 +103,11 @@ mod tests {
         let span = EndedSpan {
             name: "tools/call echo".to_owned(),
             kind: SpanKind::Client,
-            context: TraceContext { span: [1; 8], ..parent },
+            context: TraceContext { span: [1; 8], ..parent.clone() },
             parent: Some(parent),
             started: UNIX_EPOCH + Duration::from_nanos(5),
             ended: UNIX_EPOCH + Duration::from_secs(2),
+            state: Some("a=1".to_owned()),
             attributes: vec![("gen_ai.tool.name", json!("echo")), ("n", json!(7)), ("f", json!(0.5)), ("b", json!(true))],
             is_error: true,
         };
@@ -112,6 +118,7 @@ mod tests {
                 "traceId": "0af7651916cd43dd8448eb211c80319c",
                 "spanId": "0101010101010101",
                 "parentSpanId": "b7ad6b7169203331",
+                "traceState": "a=1",
                 "name": "tools/call echo",
                 "kind": 3,
                 "startTimeUnixNano": "5",

@@ -1,15 +1,14 @@
-//! Decides whether a server may run and whether a model may read its texts: digests, approvals, the write gate, the audit, and the requests that a
-//! person sees.
+//! Decides whether a server may run and whether a model may read its texts: digests, approvals, the write gate, the audit of texts, and the
+//! approval requests for a person.
 
 mod allowed_writes;
 mod approval_status;
 mod approvals;
-mod audit;
-mod audit_rules;
 mod digest;
 mod document;
 mod drift;
 mod executable;
+mod fetch_approval;
 mod folder;
 mod gate;
 mod processes;
@@ -19,17 +18,18 @@ mod revocations;
 mod shown;
 mod shown_value;
 mod subject;
+mod text_audit;
+mod text_audit_rules;
 
 pub use crate::store::{Canonical, MachineKey};
 pub use allowed_writes::AllowedWrites;
 pub use approval_status::{ApprovalStatus, NotApprovedReason};
 pub use approvals::{ApprovalStore, IncidentListener};
-pub use audit::{Finding, audit_manifest, audit_text};
-pub use audit_rules::Severity;
 pub use digest::{manifest_digest, tool_digest};
 pub use document::{Approval, Approvals, Content, read as read_approvals};
 pub use drift::{Changes, Difference, Drift, Item, ToolComparison, compare_tool, differences};
 pub use executable::{Executable, Executables, locate_program};
+pub use fetch_approval::{FetchApproval, FetchHosts, fetch_row};
 pub use folder::deciding_folder;
 pub use gate::{Decision, Gate, gate, read_gate};
 pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary};
@@ -40,3 +40,5 @@ pub use revocations::ApprovalBasis;
 pub(crate) use shown::{METADATA_FIELD, address_of, input_lines, oauth_lines, shown_header};
 pub use shown::{addresses_of, shown_variable};
 pub use subject::{Circumstances, Subject};
+pub use text_audit::{Finding, audit_manifest, audit_text};
+pub use text_audit_rules::Severity;

@@ -1,11 +1,10 @@
-//! Builds the approval requests: everything that a person must see before an approval.
+//! Builds the approval requests. They contain everything that a person must see before an approval.
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::approval_status::NotApprovedReason;
-use super::audit::{Finding, audit_manifest};
 use super::digest::{manifest_digest, tool_digest};
 use super::drift::{Difference, Drift, differences};
 use super::executable::Executable;
@@ -15,13 +14,20 @@ use super::resources_and_prompts::{
 };
 use super::shown::{METADATA_FIELD, URL_FIELD, addresses_of, header_lines, input_lines, oauth_lines, shown_variable};
 use super::subject::Subject;
+use super::text_audit::{Finding, audit_manifest};
 use crate::catalog::{MAX_SHOWN_META_CHARS, MAX_SHOWN_NAME_CHARS as MAX_NAME_CHARS, Manifest, Tool, shown_literal_chars};
-use crate::config::{Address, Confirm, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code, redirects_traffic};
+use crate::config::{
+    Address, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code,
+    redirects_traffic,
+};
 use crate::text::{is_unseen, sanitise_json, sanitise_line, sanitise_text};
 
 const FULL_RIGHTS_WARNING: &str =
     "the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
 const REMOTE_WARNING: &str = "what is sent to this address leaves your machine; its operator sees every argument and decides every answer";
+
+const GENERATED_WARNING: &str =
+    "a model wrote this code: it runs in a micro-VM, and can send whatever it is given to the hosts that are listed here";
 
 /// Everything that a person must see at one of the two stages.
 #[derive(Debug, Clone, Serialize)]
@@ -34,7 +40,7 @@ pub enum ApprovalRequest {
 }
 
 impl ApprovalRequest {
-    /// Returns whether all of the request is approved already.
+    /// Returns whether the whole request is already approved.
     #[must_use]
     pub fn is_approved(&self) -> bool {
         match self {
@@ -72,7 +78,7 @@ pub struct CommandRequest {
     /// The config's `cwd`. Without one, the workspace folder if an approval is valid only there, and otherwise `/`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// The only folder in which an approval is valid. In another folder, a path of the entry would lead elsewhere.
+    /// The only folder in which an approval is valid. In another folder, a path in the entry would refer to another file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace_folder: Option<String>,
     /// The program that the command names now, and the SHA-256 of its content. `None` if there is no such program.
@@ -88,14 +94,14 @@ pub struct CommandRequest {
     /// Placeholders that determine the host, the port or the scheme of `url`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host_from: Vec<String>,
-    /// Names and values in the config's form. Values of `loaders` are shown in full, and those of `redirectors` and URLs without users and
-    /// passwords. Values that may be secret are masked. Placeholders such as `${TOKEN}` are shown.
+    /// Names and values as the config has them. Values of `loaders` are shown in full. Values of `redirectors` and URLs are shown without
+    /// users and passwords. Other values that may be secret are masked. Placeholders such as `${TOKEN}` are shown.
     pub environment: Vec<String>,
     /// Names in `environment` that can make a program load or run code.
     pub loaders: Vec<String>,
     /// Names in `environment` that can redirect traffic or remove its protection.
     pub redirectors: Vec<String>,
-    /// Defaults of the server's `${input:…}` placeholders, by the input's id. They apply if nobody answers.
+    /// Defaults of the server's `${input:…}` placeholders, by the input's id. A default applies if nobody answers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub input_defaults: Vec<String>,
     /// Questions of the server's `${input:…}` placeholders, by the input's id.
@@ -103,21 +109,24 @@ pub struct CommandRequest {
     pub input_descriptions: Vec<String>,
     /// Names and masked values. URLs are not masked.
     pub headers: Vec<String>,
-    /// The settings for access tokens: names and values, with secrets masked. `None` if the config has no such settings.
+    /// The settings for access tokens as names and values, with secrets masked. `None` if the config has no such settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oauth: Option<Vec<String>>,
+    /// The tools of a generated server, with their code and everything that it may reach.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generated: Option<GeneratedTools>,
     pub confirm: Confirm,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_tools: Option<Vec<String>>,
     pub deny_tools: Vec<String>,
-    /// URIs, exact or with `*` at their end.
+    /// URIs, either exact or with `*` at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_resources: Option<Vec<String>>,
     pub deny_resources: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_prompts: Option<Vec<String>>,
     pub deny_prompts: Vec<String>,
-    /// Permits `http://` to other machines than this one.
+    /// True if `http://` to machines other than this one is permitted.
     pub allow_insecure_http: bool,
     /// Folders that the server receives when it asks for roots.
     pub roots: Vec<String>,
@@ -126,7 +135,8 @@ pub struct CommandRequest {
     pub warning: &'static str,
 }
 
-/// Stage 2: the texts that a model would read, and the tools that it would call. All of them are sanitised. The digest covers the original texts.
+/// Stage 2: the texts that a model would read, and the tools that it would call. The texts are sanitised here, but the digest covers the
+/// original texts.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestRequest {
@@ -151,7 +161,7 @@ pub struct ManifestRequest {
     pub changes: Option<ManifestChanges>,
 }
 
-/// A tool as a person is shown it.
+/// A tool in the form that is shown to a person.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolSummary {
@@ -159,7 +169,7 @@ pub struct ToolSummary {
     pub name: String,
     /// The name of the function in agent code.
     pub identifier: String,
-    /// The digest of this tool alone, which tells whether the tool has changed.
+    /// The digest of this tool alone. It shows whether the tool has changed.
     pub digest: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -170,7 +180,7 @@ pub struct ToolSummary {
     pub output_schema: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Json>,
-    /// The tool's `_meta`, which a host may act on.
+    /// The tool's `_meta`. A host may act on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Json>,
 }
@@ -190,7 +200,7 @@ impl CommandRequest {
     pub fn new(server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> Self {
         let (mut command, mut args, mut cwd, mut url, mut env_file) = (None, None, None, None, None);
         let (mut environment, mut loaders, mut redirectors) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut headers, mut oauth) = (Vec::new(), None);
+        let (mut headers, mut oauth, mut generated) = (Vec::new(), None, None);
         let workspace_folder = subject.folder.as_ref().map(|folder| folder.display().to_string());
         let warning = match &server.transport {
             Transport::Stdio {
@@ -215,6 +225,10 @@ impl CommandRequest {
                 headers = header_lines(values);
                 REMOTE_WARNING
             }
+            Transport::Generated(tools) => {
+                generated = Some(shown_tools(tools));
+                GENERATED_WARNING
+            }
         };
         Self {
             server: server.name.clone(),
@@ -237,6 +251,7 @@ impl CommandRequest {
             input_descriptions: server.input_descriptions.iter().map(|(id, description)| format!("{id}={description}")).collect(),
             headers,
             oauth,
+            generated,
             confirm: server.confirm,
             allow_tools: server.filter.allow.clone(),
             deny_tools: server.filter.deny.clone(),
@@ -253,7 +268,29 @@ impl CommandRequest {
     }
 }
 
-/// Returns the address in this field. Without the values of its variables, the address comes from the entry alone.
+/// Returns generated tools as they are shown. Texts keep each character that has a meaning; invisible ones are written as escapes.
+fn shown_tools(tools: &GeneratedTools) -> GeneratedTools {
+    let GeneratedTools { tools, hosts, private_hosts, secrets } = tools;
+    let line = |text: &String| visible(text);
+    let shown = |tool: &GeneratedTool| GeneratedTool {
+        name: visible(&tool.name),
+        description: visible(&tool.description),
+        input_schema: told(&tool.input_schema),
+        endpoints: tool.endpoints.iter().map(line).collect(),
+        notes: visible(&tool.notes),
+        needs_network: tool.needs_network,
+        read_only: tool.read_only,
+        code: visible(&tool.code),
+    };
+    GeneratedTools {
+        tools: tools.iter().map(shown).collect(),
+        hosts: hosts.iter().map(line).collect(),
+        private_hosts: private_hosts.iter().map(line).collect(),
+        secrets: secrets.iter().map(|secret| GeneratedSecret { name: visible(&secret.name), host: visible(&secret.host) }).collect(),
+    }
+}
+
+/// Returns the address in this field. If the values of its variables are not known, the address is made from the entry alone.
 fn address(server: &ServerDefinition, subject: &Subject, field: &str) -> Option<Address> {
     let addresses = if subject.addresses.is_empty() { addresses_of(server, None) } else { subject.addresses.clone() };
     addresses.into_iter().find(|(known, _)| *known == field).map(|(_, address)| address)
@@ -265,8 +302,8 @@ fn environment_lines(values: &[(String, SecretString)], removed: &[String]) -> V
 }
 
 impl ManifestRequest {
-    /// Creates the request of stage 2 for a server whose tools were just read. `live` has all items of the server, and `manifest` those that the
-    /// config's filters admit.
+    /// Creates the request of stage 2 for a server whose tools were just read. `live` contains all items of the server. `manifest` contains
+    /// only the items that the config's filters admit.
     #[must_use]
     pub fn new(server: &ServerDefinition, manifest: &Manifest, live: &Manifest, before: Option<&Manifest>, max_chars: usize) -> Self {
         let text = |text: &String| sanitise_text(text, max_chars);
@@ -291,7 +328,7 @@ impl ManifestRequest {
 }
 
 fn summaries(manifest: &Manifest, max_chars: usize) -> Vec<ToolSummary> {
-    // Declarations contain names and literals of schemas in full, so these are not cut to `max_chars`.
+    // Declarations contain names and literals of schemas in full, so schemas are not cut to `max_chars`.
     let schema = |schema: &Json| sanitise_json(schema, shown_literal_chars(max_chars));
     let identifiers = manifest.identifiers();
     let summary = |tool: &Tool| ToolSummary {
@@ -322,23 +359,26 @@ fn changes(before: &Manifest, now: &Manifest) -> ManifestChanges {
     }
 }
 
-/// Returns the complete JSON with invisible characters written as escapes. After sanitising and cutting, two different values could look the same.
+/// Returns the complete JSON with invisible characters written as escapes. If it were sanitised and cut, two different values could look
+/// the same.
 fn told(json: &Json) -> Json {
-    let text = |text: &str| {
-        let mut out = String::with_capacity(text.len());
-        for character in text.replace("\\u{", "\\\\u{").chars() {
-            if is_unseen(character) || (character.is_control() && character != '\n') {
-                out.extend(character.escape_unicode());
-            } else {
-                out.push(character);
-            }
-        }
-        out
-    };
     match json {
-        Json::String(value) => Json::String(text(value)),
+        Json::String(value) => Json::String(visible(value)),
         Json::Array(items) => items.iter().map(told).collect(),
-        Json::Object(object) => object.iter().map(|(key, value)| (text(key), told(value))).collect(),
+        Json::Object(object) => object.iter().map(|(key, value)| (visible(key), told(value))).collect(),
         other => other.clone(),
     }
+}
+
+/// Returns the complete text with invisible and control characters written as escapes. Line breaks stay.
+fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.replace("\\u{", "\\\\u{").chars() {
+        if is_unseen(character) || (character.is_control() && character != '\n') {
+            out.extend(character.escape_unicode());
+        } else {
+            out.push(character);
+        }
+    }
+    out
 }

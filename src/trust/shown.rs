@@ -1,5 +1,5 @@
-//! Prepares an entry's values and addresses for display before an approval. Values that could be secrets are masked. Values that decide which code
-//! runs and which host is reached are shown.
+//! Prepares an entry's values and addresses for display before an approval. Masks values that could be secrets. Shows values that decide
+//! which code runs or which host is contacted.
 
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -10,22 +10,22 @@ use crate::config::{
 };
 use crate::redact::{is_key_name, is_known_token, is_secret, is_secret_name};
 
-/// Lower-case prefixes of the names of package managers' variables, and of other variables with addresses of packages.
+/// Lower-case prefixes of variable names: variables of package managers, and other variables that contain addresses of packages.
 const PACKAGE_MANAGERS: [&str; 10] =
     ["bun_config_", "cargo_", "corepack_", "goproxy", "npm_config_", "pip_", "pnpm_config_", "poetry_", "uv_", "yarn_"];
-/// Lower-case ends of the names of package managers' variables whose values are addresses. An address may contain a password. The values of all
-/// other variables of a package manager may be code, and no part of them is hidden.
+/// Lower-case endings of the names of package managers' variables whose values are addresses. An address may contain a password. The values
+/// of all other variables of a package manager may be code, so no part of them is hidden.
 const ADDRESS_ENDS: [&str; 9] =
     ["registry", "registry_server", "registryserver", "index_url", "_index", "find_links", "proxy", "_mirror", "repository_url"];
-/// Lower-case ends of the names of variables that redirect traffic and whose values are addresses of proxies, which may contain a password. All
-/// other variables of this kind hold paths, names and numbers.
+/// Lower-case endings of the names of variables that redirect traffic and whose values are addresses of proxies. Such an address may
+/// contain a password. All other variables that redirect traffic contain paths, names and numbers.
 const PROXY_ENDS: [&str; 2] = ["_proxy", "socks_server"];
-/// Schemes of `Authorization`, which precede a credential.
+/// Authentication schemes of the `Authorization` header. A credential follows the scheme.
 const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
 pub(super) const URL_FIELD: &str = "url";
 pub(crate) const METADATA_FIELD: &str = "oauth.clientMetadataUrl";
 
-/// Returns the addresses in a server's entry, each with its field. `surroundings` give the hosts that variables decide.
+/// Returns the addresses in a server's entry, each with its field. With `surroundings`, they include the hosts that result from variables.
 ///
 /// ```
 /// use hyperlight_mcp::config::parse_text;
@@ -44,13 +44,13 @@ pub fn addresses_of(server: &ServerDefinition, surroundings: Option<&Surrounding
 
 /// Returns one address. With `surroundings`, includes the hosts that result from variables.
 pub(crate) fn address_of(text: &str, surroundings: Option<&Surroundings>) -> Address {
-    // A host is usually public, so it is not treated as a secret because of its look alone.
+    // A host is usually public, so its appearance alone does not make it a secret.
     let is_secret = |name: &str, value: &str| is_secret_name(name) || is_known_token(value);
     Address::of(text, surroundings, &is_secret)
 }
 
-/// Returns `NAME=value`. The value is complete if the variable can make a program load code. For other variables, URLs, hosts and plain values are
-/// shown without parts that may be secret, and everything else is masked. Placeholders are shown by their names.
+/// Returns `NAME=value`. The value is complete if the variable can make a program load code. For other variables, URLs, hosts and plain
+/// values are shown without parts that may be secret, and everything else is masked. A placeholder is shown by its name.
 ///
 /// ```
 /// use hyperlight_mcp::trust::shown_variable;
@@ -63,9 +63,9 @@ pub fn shown_variable(name: &str, value: &str) -> String {
     format!("{name}={}", shown_text(name, value).unwrap_or_else(|| shown_value(name, value, Openness::Plain)))
 }
 
-/// Returns whether the value of a variable is a credential, though its name starts like one that loads code: `LD_SDK_KEY`, `MISE_GITHUB_PAT`. A program
-/// that such a variable names is shown: a path, a command with blanks, or a word that does not look like a secret under a name that ends in another
-/// word.
+/// Returns whether the value of a variable is a credential. The name may begin like the name of a variable that loads code, as in
+/// `LD_SDK_KEY` or `MISE_GITHUB_PAT`. A value that may name a program is not treated as a credential. Such a value is a path, a command
+/// with blanks, or a word that does not look like a secret and whose variable does not end in a word for a secret.
 fn is_credential(name: &str, value: &str) -> bool {
     if !loads_code_by_its_start(name) || !(is_secret_name(name) || is_key_name(name)) {
         return false;
@@ -77,7 +77,7 @@ fn is_credential(name: &str, value: &str) -> bool {
     is_word && (is_secret_name(last) || is_key_name(name) || is_secret("", word))
 }
 
-/// Returns the value of a variable that loads code or redirects traffic. `None` for any other variable.
+/// Returns the displayed value of a variable that loads code or redirects traffic. Returns `None` for any other variable.
 fn shown_text(name: &str, value: &str) -> Option<String> {
     let lower = name.to_ascii_lowercase();
     let ends_in = |ends: &[&str]| ends.iter().any(|end| lower.ends_with(end));
@@ -92,7 +92,7 @@ fn shown_text(name: &str, value: &str) -> Option<String> {
     redirects_traffic(name).then(|| if ends_in(&PROXY_ENDS) { shown_value(name, value, Openness::All) } else { value.to_owned() })
 }
 
-/// Returns the address of a registry without a literal user and password. Returns any other word as it is.
+/// Returns the address of a registry without a literal user and password. Returns any other word unchanged.
 fn without_password(word: &str) -> String {
     let start = ["http://", "https://"].into_iter().find(|start| word.starts_with(start));
     let Some((start, rest)) = start.and_then(|start| Some((start, word.strip_prefix(start)?))) else { return word.to_owned() };
@@ -123,11 +123,11 @@ fn shown_default(server: &ServerDefinition, id: &String, default: &str) -> Strin
     let uses = |value: &SecretString| inputs_of_text(value.expose_secret()).contains(id);
     let names: Vec<&String> = environment.iter().filter(|(_, value)| uses(value)).map(|(name, _)| name).collect();
     let secret = names.iter().find(|name| may_name_a_secret(name));
-    // A variable that loads code decides first, as all of its value is shown.
+    // A variable that loads code has priority: its whole value is shown, and so is a default in it.
     let loads = |name: &str| loads_code(name) && !is_credential(name, default);
     let (loading, redirecting) = (names.iter().find(|name| loads(name)), names.iter().find(|name| redirects_traffic(name)));
     match () {
-        // The default may be any part of the variable's value, so it is not read as an address.
+        // The default may be any part of the variable's value, so it is not parsed as an address.
         () if loading.is_some() => default.to_owned(),
         () if redirecting.is_some() => redirecting.and_then(|name| shown_text(name, default)).unwrap_or_else(|| default.to_owned()),
         () if server.secret_inputs.contains(id) => shown_value(id, default, Openness::Urls),
@@ -148,7 +148,7 @@ pub(crate) fn oauth_lines(oauth: &OAuthDefinition, metadata: Option<&Address>) -
         signing_algorithm,
     } = oauth;
     let secret = |value: &Option<SecretString>| value.as_ref().map(|value| mask(value.expose_secret()));
-    // The first characters of a PEM key only say that it is a key.
+    // The first characters of a PEM key only show that it is a key, so it is masked completely.
     let is_pem = |key: &SecretString| key.expose_secret().contains("-----");
     let lines = [
         ("grant", Some(grant.name().to_owned())),
@@ -165,7 +165,7 @@ pub(crate) fn oauth_lines(oauth: &OAuthDefinition, metadata: Option<&Address>) -
     lines.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))).collect()
 }
 
-/// Returns the scopes that may be requested. Without a list, the server names them. A person sees them at the login, if there is one.
+/// Returns the displayed scopes. Without a list in the config, the server names the scopes. If there is a login, a person sees them there.
 fn scopes_of(scopes: &[String], grant: Grant) -> Option<String> {
     match (scopes, grant) {
         ([], Grant::AuthorizationCode) => None,
@@ -187,7 +187,7 @@ mod tests {
             "privateKey": "-----BEGIN PRIVATE KEY-----x", "signingAlgorithm": "ES256" } } } }"#;
         let shown = |index: usize| match &parse_text(text, "c", 9).unwrap().servers[index].transport {
             Transport::Http { oauth, .. } => oauth_lines(oauth.as_ref().unwrap(), None),
-            Transport::Stdio { .. } => panic!(),
+            Transport::Stdio { .. } | Transport::Generated(_) => panic!(),
         };
         let lines = ["grant=authorization_code", "clientId=me", "clientSecret=hun***", "scopes=a b", "callbackPort=7"];
         assert_eq!(shown(0), lines);
@@ -238,7 +238,7 @@ mod tests {
             let shown = shown_variable(name, &value);
             assert!(shown.contains("***") && !shown.contains(&value[value.len() - 8..]), "{shown}");
         }
-        // What may load code is shown in full.
+        // Values that may load code are shown in full.
         for (name, value) in [
             ("GIT_CONFIG_KEY_0", "core.fsmonitor"),
             ("GIT_CONFIG_VALUE_0", key),

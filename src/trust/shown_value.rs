@@ -1,21 +1,20 @@
-//! Prepares literal values for display to a person. Destinations of traffic and plain values are shown, and values that could be secrets are
-//! masked.
+//! Prepares literal values for display to a person. Shows destinations of traffic and plain values. Masks values that could be secrets.
 
 use url::Url;
 
 use crate::config::{Part, Template, masked_path, shown_placeholder, shown_url};
 use crate::redact::{is_key_name, is_plain, is_secret, is_secret_name};
 
-/// Authentication schemes, which precede a credential and are not secret.
+/// Authentication schemes. A credential follows the scheme, but the scheme itself is not secret.
 const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "ApiKey "];
-/// Words of names whose values may be secrets even if they are short and plain.
+/// Words in names of variables whose values may be secrets even if they are short and plain.
 const KEY_WORDS: [&str; 5] = ["key", "keys", "pin", "passcode", "pw"];
-/// Last words of names whose values are hosts, even if another word of the name belongs to a secret: `AUTH_HOST`.
+/// Last words of names whose values are hosts, even if another word of the name suggests a secret: `AUTH_HOST`.
 const HOST_WORDS: [&str; 12] =
     ["addr", "address", "base", "domain", "endpoint", "host", "hostname", "hosts", "origin", "proxy", "server", "servers"];
 /// Maximum length of a top-level domain.
 const MAX_TOP_LEVEL: usize = 24;
-/// Characters that separate the words of a value.
+/// Characters that separate the words in a value.
 const BORDERS: &[char] = &[' ', '\t', '\n', '\r', ',', ';', '"', '\'', '(', ')', '[', ']', '{', '}', '<', '>', '|'];
 const MASKED: &str = "***";
 /// Characters that end the host of an address. Some programs do not treat a backslash as one of them.
@@ -32,7 +31,8 @@ pub(super) enum Openness {
     All,
 }
 
-/// Returns a value for display, with placeholders by their names. Hides each part of a literal that could be a secret, and never hides a host.
+/// Returns a value for display, with each placeholder shown by its name. Hides each part of a literal that could be a secret, but never
+/// hides a host.
 pub(super) fn shown_value(name: &str, value: &str, openness: Openness) -> String {
     let Ok(template) = Template::parse(value) else { return mask(value) };
     let literals: String = template.parts().iter().map(|part| if let Part::Literal(text) = part { text } else { "" }).collect();
@@ -53,8 +53,8 @@ fn has_scheme(text: &str) -> bool {
     text.find("://").is_some_and(|end| !text[..end].contains(ENDS) && !text[..end].contains('@'))
 }
 
-/// Returns a word without a scheme that has placeholders. The value of a placeholder may end the host, so the text before an `@` may be the host.
-/// That text is shown, or the host behind the `@` is not shown either.
+/// Returns the displayed form of a word that has placeholders and no scheme. The value of a placeholder may end the host, so the text
+/// before an `@` may be the host. Then that text is shown, or the host after the `@` is hidden as well.
 fn word_of_parts(name: &str, parts: &[Part], openness: Openness) -> String {
     let is_literal_with = |part: &Part, mark: char| matches!(part, Part::Literal(text) if text.contains(mark));
     let Some(last) = parts.iter().rposition(|part| is_literal_with(part, '@')) else {
@@ -73,7 +73,7 @@ fn word_of_parts(name: &str, parts: &[Part], openness: Openness) -> String {
     parts.iter().enumerate().map(shown).collect()
 }
 
-/// Returns whether a shown value is a URL of this origin. The same host elsewhere in the value does not count.
+/// Returns whether a displayed value is a URL with this origin. The same host elsewhere in the value does not count.
 fn shows_origin(shown: &str, origin: &str) -> bool {
     let Some((scheme, rest)) = shown.split_once("://") else { return false };
     let authority = &rest[..rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len())];
@@ -102,7 +102,7 @@ fn shown_default(name: &str, variable: &str, default: &str, openness: Openness) 
     literal(name, default, openness).unwrap_or_else(|| MASKED.to_owned())
 }
 
-/// Returns the part of a literal that may be shown. `None` if nothing may be shown.
+/// Returns the part of a literal that may be shown, or `None` if nothing may be shown.
 fn literal(name: &str, text: &str, openness: Openness) -> Option<String> {
     if text.is_empty() {
         return Some(String::new());
@@ -112,7 +112,7 @@ fn literal(name: &str, text: &str, openness: Openness) -> Option<String> {
     }
     if openness == Openness::Plain && !may_name_a_secret(name) && is_plain(text) && !text.contains("://") {
         let shown = path(name, text);
-        // A hidden segment before an `@` may be the host.
+        // A hidden segment before an `@` could be the host, so such a path is not shown.
         if shown == text || !text.contains('@') {
             return Some(shown);
         }
@@ -138,7 +138,7 @@ fn literal(name: &str, text: &str, openness: Openness) -> Option<String> {
     any.then_some(shown)
 }
 
-/// Returns the address of a proxy without its user and password. Returns any other word as it is.
+/// Returns the address of a proxy without its user and password. Returns any other word unchanged.
 fn without_user(word: &str) -> String {
     let is_scheme = |text: &str| text.chars().all(|next| next.is_ascii_alphanumeric() || "+-.".contains(next));
     let start = word.find("://").filter(|end| *end > 0 && is_scheme(&word[..*end])).map_or(0, |end| end + 3);
@@ -154,8 +154,8 @@ fn without_user(word: &str) -> String {
     }
 }
 
-/// Returns whether a text before an `@` is a user and a password for every program: no character of it ends a host or is code. Other characters are
-/// percent-encoded in a URL.
+/// Returns whether every program reads a text before an `@` as a user and a password, because no character of it ends a host or is code. In
+/// a URL, other characters are percent-encoded.
 pub(super) fn has_plain_user(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|next| next.is_ascii_alphanumeric() || "._~%-:".contains(next))
 }
@@ -164,9 +164,9 @@ fn names_host(name: &str, openness: Openness) -> bool {
     openness != Openness::Urls && (!may_name_a_secret(name) || ends_in_host_word(name))
 }
 
-/// Returns one word for display: a URL, a host, or an assignment of one.
+/// Returns one word for display if it is a URL, a host, or an assignment of one.
 fn word(name: &str, text: &str, openness: Openness) -> Option<String> {
-    // Behind the end of a host and an `@`, this is not the end of a scheme.
+    // If a `://` follows the end of a host and an `@`, it does not end a scheme.
     let Some(end) = text.find("://").filter(|end| !(text[..*end].contains(ENDS) && text[..*end].contains('@'))) else {
         return if names_host(name, openness) { address(name, text, openness) } else { None };
     };
@@ -176,7 +176,7 @@ fn word(name: &str, text: &str, openness: Openness) -> Option<String> {
         return None;
     }
     let (before, rest) = text.split_at(start);
-    // Some programs ignore what follows a port, so this text is a host and not the name of an option.
+    // Some programs ignore the text after a port, so this text is a host and not the name of an option.
     if is_host(before.trim_end_matches('=')) {
         return None;
     }
@@ -185,8 +185,8 @@ fn word(name: &str, text: &str, openness: Openness) -> Option<String> {
     Some(format!("{before}{}", url(name, rest, openness)))
 }
 
-/// Returns the start of a text that a program without schemes reads as the host: up to the first character that ends a host, and with this
-/// character. Returns an empty text if there is no such character, and `None` if the host may be a secret.
+/// Returns the start of a text that a program without schemes reads as the host: everything up to and including the first character that
+/// ends a host. Returns an empty text if there is no such character, and `None` if the host may be a secret.
 fn host_before(name: &str, text: &str, openness: Openness) -> Option<String> {
     let slashes = leading_slashes(text);
     let Some(end) = text[slashes..].find(ENDS).map(|end| slashes + end) else { return Some(String::new()) };
@@ -201,25 +201,31 @@ fn leading_slashes(text: &str) -> usize {
     text.len() - text.trim_start_matches(['/', '\\']).len()
 }
 
-/// Returns the text behind the end of a host without what may be secret. If the host ends at a backslash, some programs read a host behind it.
+/// Masks the text that follows a host. A second host (`\…@HOST`) stays visible: some programs do not end a host at a backslash, but read
+/// the text before the `@` as a user and connect to this second host.
 fn behind_end(text: &str) -> String {
     let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
     match authority.rsplit_once('@').filter(|(_, host)| is_host(host)) {
         Some((_, host)) if authority.len() < text.len() => format!("{MASKED}@{host}{}{MASKED}", &text[authority.len()..=authority.len()]),
         Some((_, host)) => format!("{MASKED}@{host}"),
+        // The character that ends the authority stays, so that nobody reads a later `@` as a part of it.
+        None if !authority.is_empty() && authority.len() < text.len() => {
+            format!("{MASKED}{}{MASKED}", &text[authority.len()..=authority.len()])
+        }
         None => MASKED.to_owned(),
     }
 }
 
-/// Returns a user part with its `@` for display. If it has an `@` itself, some programs may read the host behind the first one.
+/// Returns a user part with its `@` for display. If the user part itself contains an `@`, some programs may read the text after the first
+/// `@` as the host.
 fn masked_user(user: &str) -> String {
     let is_shown = |part: &str| part.is_empty() || (user.contains('@') && is_host(part));
     let parts = user.split('@').map(|part| if is_shown(part) { part } else { MASKED });
     parts.flat_map(|part| [part, "@"]).collect()
 }
 
-/// Returns a word without a scheme: a host, or an assignment of one. Programs disagree about an `@` behind the end of the host, so both hosts are
-/// shown then.
+/// Returns the displayed form of a word without a scheme: a host, or an assignment of one. If an `@` follows the end of the host, programs
+/// disagree about which text is the host, so both hosts are shown.
 fn address(name: &str, text: &str, openness: Openness) -> Option<String> {
     let slashes = leading_slashes(text);
     let end = text[slashes..].find(ENDS).map_or(text.len(), |end| slashes + end);
@@ -235,11 +241,11 @@ fn address(name: &str, text: &str, openness: Openness) -> Option<String> {
     let is_assigned = before.ends_with('=');
     let skipped = if is_assigned { rest.len() - rest.trim_start_matches('/').len() } else { 0 };
     let host = rest[skipped..].split(ENDS).next().unwrap_or_default();
-    // Text before a `=` is hidden only if it is a name: some programs ignore what follows a port.
+    // Text before a `=` is hidden only if it is a name, because some programs ignore the text after a port.
     let is_name = |text: &str| text.chars().all(|next| next.is_ascii_alphanumeric() || "-_".contains(next));
     let hidden = match before[slashes..].strip_suffix(['@', '=']) {
         None => String::new(),
-        // This is a path, unless a program puts a scheme before it.
+        // This is a path, unless a program adds a scheme before it.
         Some(text) if slashes == 1 && !is_secret(name, text) => before[slashes..].to_owned(),
         Some(text) if is_assigned && is_name(text) => "***=".to_owned(),
         Some(text) if !is_assigned && text.chars().all(|next| next.is_ascii_graphic()) => masked_user(text),
@@ -250,7 +256,7 @@ fn address(name: &str, text: &str, openness: Openness) -> Option<String> {
     }
     let (lead, shown) = (&text[..slashes], &rest[..skipped]);
     let tail = &rest[skipped + host.len()..];
-    // The parser of URLs would read a user before the backslash.
+    // A URL parser would read the text before the backslash as a user.
     let address = if tail.starts_with('\\') { format!("{host}\\{}", behind_end(tail)) } else { url(name, &rest[skipped..], openness) };
     Some(format!("{lead}{hidden}{shown}{address}"))
 }
@@ -259,7 +265,7 @@ fn url(name: &str, text: &str, openness: Openness) -> String {
     let default = |variable: &str, default: &str| {
         let shown = shown_default(name, variable, default, openness);
         let is_before_user_end = || text.rfind('@') > text.find(default);
-        // This text may be the end of the host.
+        // This text may contain the end of the host.
         match default.find(ENDS).filter(|_| shown.contains(MASKED) && is_before_user_end()) {
             Some(end) => format!("{}{MASKED}", &default[..=end]),
             None => shown,
@@ -279,7 +285,8 @@ fn path(name: &str, text: &str) -> String {
     text.split_inclusive(['/', ':', ';']).map(segment).collect()
 }
 
-/// Returns whether a text is a host with dots or a port, or an IP address. The end of a token with dots does not look like a top-level domain.
+/// Returns whether a text is a host with dots or a port, or an IP address. A token that contains dots is not a host if its last part does
+/// not look like a top-level domain.
 fn is_host(text: &str) -> bool {
     if text.starts_with('[') {
         return Url::parse(&format!("http://{text}/")).is_ok();
@@ -311,8 +318,9 @@ pub(super) fn may_name_a_secret(name: &str) -> bool {
     is_secret_name(name) || is_key_name(name) || words_of(name).any(|word| KEY_WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)))
 }
 
-/// Returns scheme, host and port of a value that URL parsers accept as a URL, for each way in which they read it. Parsers of browsers accept
-/// `http:host`, and treat a backslash as a slash in URLs of some schemes; other parsers do that in URLs of every scheme.
+/// Returns scheme, host and port of a value that URL parsers accept as a URL, one result for each way in which parsers read it. Parsers of
+/// browsers accept `http:host`, and treat a backslash as a slash in URLs of some schemes. Other parsers treat a backslash as a slash in
+/// URLs of every scheme.
 fn origins_to_some(template: &Template) -> Vec<String> {
     let text =
         |mark: &str| -> String { template.parts().iter().map(|part| if let Part::Literal(text) = part { text } else { mark }).collect() };

@@ -130,6 +130,7 @@ fn where_programs_disagree_about_the_host_both_hosts_are_shown() {
             "http://evil.example:80${X:-/}@good.example (some programs read http://good.example)",
         ),
         ("http://${X:-evil1/x}@good.example", "http://${X:-evil1/***}@good.example (some programs read http://good.example)"),
+        ("evil1\\@http://@127.0.0.1:80", "evil1\\***/***@127.0.0.1:80"),
         ("name=good.example", "***=good.example"),
         ("ada:hunter2@good.example/x", "***@good.example/x"),
     ] {
@@ -157,7 +158,7 @@ fn host_of_curl(text: &str) -> Option<String> {
     if host.split_once(':').is_some_and(|(_, port)| !port.bytes().all(|next| next.is_ascii_digit())) {
         return None;
     }
-    // The displayed text leaves out a port that the scheme implies.
+    // The displayed text omits a port that the scheme implies.
     let host = host.trim_end_matches(":80").trim_end_matches(':');
     (!host.is_empty() && host.chars().all(is_good)).then(|| host.to_lowercase())
 }
@@ -211,8 +212,8 @@ fn values(with_borders: bool) -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(tokens), 1..8).prop_map(|tokens| tokens.concat())
 }
 
-/// Asserts that each program reads the same host from the displayed text as from the value. A host that is only a word may be
-/// masked. With `may_mask`, every host may.
+/// Asserts that each program reads the same host from the displayed text as from the value. A host that is only one word may be masked.
+/// With `may_mask`, every host may be masked.
 fn assert_hosts(value: &str, shown: &str, may_mask: bool) {
     let (text, others) = shown.split_once(" (some programs read ").unwrap_or((shown, ""));
     for (number, reader) in READERS.into_iter().enumerate() {

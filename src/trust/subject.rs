@@ -1,4 +1,4 @@
-//! The subject of an approval: a server as its config defines it, in a canonical form.
+//! The subject of an approval: a server as its config defines it, converted to a canonical form.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::digest::digest;
 use super::executable::Executable;
 use crate::config::{
-    Address, Confirm, OAuthDefinition, ServerDefinition, ServerSource, SigningAlgorithm, ToolFilter, Transport, UriFilter,
+    Address, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, OAuthDefinition, ServerDefinition, ServerSource, SigningAlgorithm,
+    ToolFilter, Transport, UriFilter,
 };
 use crate::store::Canonical;
 use crate::store::MachineKey;
@@ -18,21 +19,22 @@ pub struct Subject {
     pub server: String,
     /// The key of the approval: [`ServerDefinition::key`].
     pub key: String,
-    /// The digest of everything that a person decides on before the server is started.
+    /// The digest of everything that a person decides about before the server is started.
     pub digest: String,
-    /// The same digest, including the current program. `approve` compares it, so that the approved request is the one that was shown.
+    /// The same digest, extended by the current program. `approve` compares it, so that the request that is approved is the one that was
+    /// shown.
     pub shown_digest: String,
-    /// The program that would be started now, if it was looked up.
+    /// The program that would be started now. `None` if it was not looked up or not found.
     pub executable: Option<Executable>,
     /// True if a changed program needs a new approval.
     pub pin_executable: bool,
     /// The only folder in which the approval is valid, if the command depends on the folder ([`super::deciding_folder`]).
     pub folder: Option<PathBuf>,
-    /// The addresses in the entry by their fields, in the form that is shown.
+    /// The addresses in the entry with their fields, in the displayed form.
     pub addresses: Vec<(&'static str, Address)>,
 }
 
-/// The values outside of the entry on which an approval depends.
+/// The values outside of the entry that an approval depends on.
 #[derive(Debug, Default)]
 pub struct Circumstances {
     /// The program that would be started now.
@@ -50,13 +52,13 @@ impl Subject {
     #[must_use]
     pub fn new(server: &ServerDefinition, key: &MachineKey, circumstances: Circumstances) -> Self {
         let Circumstances { executable, pinned, folder, addresses } = circumstances;
-        // The name is in hexadecimal, so that names that are not UTF-8 differ too.
+        // The folder's name is in hexadecimal, so that two names that are not valid UTF-8 differ as well.
         let name = folder.as_ref().map(|folder| hex::encode(folder.as_os_str().as_encoded_bytes()));
         let form = name.iter().fold(form(server, key), |form, name| form.text("workspaceFolder").text(name));
         let form = addresses.iter().fold(form, |form, (field, address)| with_origin(form, key, field, address));
         let form = match &pinned {
             None => form.flag(false),
-            // The values are keyed, so that nobody can guess them from the digest.
+            // The digests of the values are made with the machine's key, so that nobody can guess the values from the digest.
             Some(values) => values.iter().fold(form.flag(true), |form, (name, value)| {
                 let value = Canonical::new("pinned value").text(name).text(value.expose_secret());
                 form.text(name).text(&key.authenticate(&value))
@@ -88,7 +90,8 @@ fn shown_digest(decided: &str, executable: Option<&Executable>) -> String {
     digest(&form.optional(path.as_deref()).optional(executable.map(|program| program.sha256.as_str())))
 }
 
-/// Adds a host that variables decide. Its current value is shown, so another value is another request. It is keyed, as a variable may be secret.
+/// Adds the current host of an address that variables decide. The host is shown, so another value of a variable makes another request. The
+/// machine's key hides it, because a variable may be secret.
 fn with_origin(form: Canonical, key: &MachineKey, field: &str, address: &Address) -> Canonical {
     if address.host_from.is_empty() {
         return form;
@@ -97,8 +100,8 @@ fn with_origin(form: Canonical, key: &MachineKey, field: &str, address: &Address
     form.text("origin").text(&key.authenticate(&origin))
 }
 
-/// Returns the form of everything that a person is shown, with values keyed by this machine's key. Each field of an entry is either included or
-/// ignored for a stated reason.
+/// Returns the form of everything that a person is shown. The machine's key hides the values in it. Each field of an entry is either
+/// included, or ignored for a stated reason.
 fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     let ServerDefinition {
         name,
@@ -114,7 +117,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
         roots,
         input_defaults,
         input_descriptions,
-        // These fields decide when and how the server is called, not what runs, is read or is reached.
+        // These fields decide when and how the server is called. They do not decide what is run, read or contacted.
         call_timeout_ms: _,
         connect_timeout_ms: _,
         disabled: _,
@@ -127,22 +130,22 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
         keep_alive_ms: _,
         max_call_timeout_ms: _,
         protocol_version: _,
-        // These fields decide how a default is shown, not its value, and what people read about the server.
+        // These fields decide how a default is shown, and what people read about the server. They do not change a value.
         secret_inputs: _,
         description: _,
-        // These fields decide which tasks ask for the server.
+        // These fields decide which tasks select the server.
         keywords: _,
         capabilities: _,
-        // The environment and the headers name these variables, and are in the form.
+        // The environment and the headers, which are in the form, already name these variables.
         required_environment: _,
-        // The entry's position in the config, which only errors use.
+        // The entry's position in the config. Only errors use it.
         origin: _,
     } = server;
     let form = with_transport(Canonical::new("hyperlight-mcp command 2").text(name), key, transport);
     let form = with_source(form, source);
     let form = form.flag(allow.is_some()).list(allow.as_deref().unwrap_or_default().iter().map(String::as_str));
     let form = form.list(deny.iter().map(String::as_str)).text(word_of(*confirm)).flag(*pin_executable).flag(*pin_values);
-    // If the config does not set these fields, the form is the same as before the fields existed, so that older approvals stay valid.
+    // If the config does not set these fields, the form is the same as before the fields existed. So older approvals stay valid.
     let form = if *allow_insecure_http { form.text("allowInsecureHttp") } else { form };
     let form = if roots.is_empty() { form } else { form.text("roots").list(roots.iter().map(String::as_str)) };
     let form = filtered(form, "resources", allow_resources.as_deref(), deny_resources);
@@ -151,7 +154,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     if input_descriptions.is_empty() {
         return form;
     }
-    // The description is the question to which a person types a secret, so another question is another request.
+    // The description is the question that a person answers with a secret, so another question makes another request.
     let form = form.text("inputDescriptions").text(&input_descriptions.len().to_string());
     input_descriptions.iter().fold(form, |form, (id, description)| form.text(id).text(description))
 }
@@ -164,7 +167,7 @@ fn word_of(confirm: Confirm) -> &'static str {
     }
 }
 
-/// Adds the source. A server of the operator's config has the form that it had before there were other sources.
+/// Adds the source of the server. A server of the operator's config has the same form as before other sources existed.
 fn with_source(form: Canonical, source: &ServerSource) -> Canonical {
     if source.is_operators_config() { form } else { form.text("source").text(source.kind.as_str()).optional(source.name.as_deref()) }
 }
@@ -184,7 +187,30 @@ fn with_transport(form: Canonical, key: &MachineKey, transport: &Transport) -> C
             // Without `oauth`, the form is the same as before the field existed.
             oauth.iter().fold(form, |form, oauth| with_oauth(form, key, oauth))
         }
+        Transport::Generated(tools) => with_generated(form, tools),
     }
+}
+
+/// Adds generated tools: what they reach, and each line of their code.
+fn with_generated(form: Canonical, tools: &GeneratedTools) -> Canonical {
+    let GeneratedTools { tools, hosts, private_hosts, secrets } = tools;
+    let form = form
+        .text("generated")
+        .list(hosts.iter().map(String::as_str))
+        .list(private_hosts.iter().map(String::as_str))
+        .text(&secrets.len().to_string());
+    let form = secrets.iter().fold(form, |form, GeneratedSecret { name, host }| form.text(name).text(host));
+    tools.iter().fold(form.text(&tools.len().to_string()), |form, tool| {
+        let GeneratedTool { name, description, input_schema, endpoints, notes, needs_network, read_only, code } = tool;
+        form.text(name)
+            .text(description)
+            .json(input_schema)
+            .list(endpoints.iter().map(String::as_str))
+            .text(notes)
+            .flag(*needs_network)
+            .flag(*read_only)
+            .text(code)
+    })
 }
 
 fn filtered(form: Canonical, kind: &str, allow: Option<&[String]>, deny: &[String]) -> Canonical {
@@ -223,7 +249,8 @@ fn with_oauth(form: Canonical, key: &MachineKey, oauth: &OAuthDefinition) -> Can
     issuer.iter().fold(form, |form, issuer| form.text("issuer").text(issuer))
 }
 
-/// Adds names and values of the config. A variable's placeholder is added instead of its value, so that a rotated token needs no new approval.
+/// Adds names and values of the config. For a variable, its placeholder is added and not its value, so that a rotated token needs no new
+/// approval.
 fn keyed(form: Canonical, key: &MachineKey, kind: &str, values: &[(String, SecretString)]) -> Canonical {
     values.iter().fold(form.text(&values.len().to_string()), |form, (name, value)| {
         let value = Canonical::new(kind).text(name).text(value.expose_secret());

@@ -1,22 +1,24 @@
-//! Fuzz targets: plain functions over bytes that panic where something does not hold. Replayed by tests/fuzz.rs, run at length by
-//! scripts/fuzz, and by cargo-fuzz through fuzz/.
+//! Fuzz targets: functions over bytes that panic if a property does not hold. tests/fuzz.rs replays them, scripts/fuzz runs them for a
+//! longer time, and cargo-fuzz runs them through fuzz/.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use hyperlight_mcp::boot::{Parsed, ParsedCode, example_of, main_text, parse_code, parse_plan, problems_of, urls_in, whitelist};
 use hyperlight_mcp::cli::{Program, found_in};
 use hyperlight_mcp::command::{complete, split};
 use hyperlight_mcp::config::{Locality, Part, Surroundings, Template, parse_env_file, parse_text, resolve_command};
+use hyperlight_mcp::fetch::{AllowedHost, AllowedHosts, FetchPolicy};
 use hyperlight_mcp::sandbox::{Export, Importable, check, to_javascript};
 use hyperlight_mcp::text::{sanitise_json, sanitise_line, sanitise_text};
 use hyperlight_mcp::trust::{Canonical, Content, MachineKey, audit_text, read_approvals};
 use secrecy::SecretString;
 use serde_json::Value as Json;
 
-/// A target and what it is given.
+/// A target's name and function.
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 12] = [
     ("config", config),
     ("substitution", substitution),
     ("environment_file", environment_file),
@@ -26,9 +28,12 @@ pub const TARGETS: [Target; 9] = [
     ("script", script),
     ("import", import),
     ("command", command),
+    ("fetch", fetch),
+    ("page", page),
+    ("plan", plan),
 ];
 
-/// Whatever stands in a config, it is servers or an error; and what can be started can be resolved or says why not.
+/// Checks that each config gives servers or an error, that no server is both valid and invalid, and that resolving a server does not panic.
 fn config(bytes: &[u8]) {
     let Ok(config) = parse_text(&String::from_utf8_lossy(bytes), "config.json", 20) else { return };
     assert!(config.servers.len() + config.invalid.len() <= 20);
@@ -39,7 +44,7 @@ fn config(bytes: &[u8]) {
     }
 }
 
-/// The parts of a template are the text, all of it and in order.
+/// Checks that the parts of a template, joined in order, are the whole text.
 fn substitution(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(template) = Template::parse(&text) else { return };
@@ -57,7 +62,8 @@ fn environment_file(bytes: &[u8]) {
     }
 }
 
-/// Sanitised text has its length, holds nothing that hides or ends a comment, and stays what it is when it is sanitised again.
+/// Checks that sanitised text keeps to its length, contains nothing that hides text or ends a comment, and does not change if it is
+/// sanitised again.
 fn sanitiser(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for limit in [7, 2_000] {
@@ -73,7 +79,7 @@ fn sanitiser(bytes: &[u8]) {
     }
 }
 
-/// Two values that are cut from the same bytes have one form only if they are equal.
+/// Checks that two values that are parsed from the same bytes have the same canonical form only if they are equal.
 fn canonical(bytes: &[u8]) {
     let half = bytes.len() / 2;
     let (one, other) = (&bytes[..half], &bytes[half..]);
@@ -91,7 +97,7 @@ fn canonical(bytes: &[u8]) {
     }
 }
 
-/// Nothing that was not written under this machine's key is taken for sound.
+/// Checks that approvals that were not written with this machine's key are never accepted.
 fn approvals(bytes: &[u8]) {
     static KEY: LazyLock<MachineKey> = LazyLock::new(|| {
         let folder = tempfile::tempdir().expect("a folder for a key");
@@ -100,7 +106,8 @@ fn approvals(bytes: &[u8]) {
     assert!(!matches!(read_approvals(bytes, &KEY), Content::Sound(_)));
 }
 
-/// Whatever is given as code is looked at: its JavaScript has every line as wide as it was, and each problem is in the code.
+/// Checks that the conversion of code to JavaScript keeps the number of lines and the width of each line, and that each reported problem
+/// has a position inside the code.
 fn script(bytes: &[u8]) {
     let code = String::from_utf8_lossy(bytes);
     let widths = |text: &str| text.split('\n').map(|line| line.encode_utf16().count()).collect::<Vec<_>>();
@@ -115,7 +122,7 @@ fn script(bytes: &[u8]) {
     }
 }
 
-/// Whatever another program's config is, it is servers with an entry each, or a reason.
+/// Checks that each server that is found in the config of another program has an object as its entry.
 fn import(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for program in [Program::Vscode, Program::ClaudeDesktop, Program::ClaudeCode, Program::Cursor, Program::Codex] {
@@ -124,13 +131,61 @@ fn import(bytes: &[u8]) {
     }
 }
 
-/// Checks that each proposal for a line begins with the line's last word.
+/// Checks that each completion of a line begins with the line's last word.
 fn command(bytes: &[u8]) {
     let line = String::from_utf8_lossy(bytes);
     let proposed = complete(&line, &["weather", "wiki"]);
     let Ok(words) = split(&line) else { return assert!(proposed.is_empty()) };
     let last = words.words.last().filter(|_| words.open).cloned().unwrap_or_default();
     assert!(proposed.iter().all(|word| word.starts_with(&last)));
+}
+
+/// Any page becomes a text without markup, and its URLs allow only hosts that it names.
+fn page(bytes: &[u8]) {
+    let html = String::from_utf8_lossy(bytes);
+    let text = main_text(&html);
+    assert!(!text.contains("<script") && text.len() <= 4 * html.len() + 1_000);
+    let hosts = whitelist(&text, []).hosts;
+    for url in urls_in(&text) {
+        let has_user = !url.username().is_empty() || url.password().is_some();
+        assert!(matches!(url.scheme(), "http" | "https") && (has_user || hosts.matches(&url)), "{url}");
+    }
+}
+
+/// Any answer of a model is a plan, a refusal or problems; and a plan without problems has only what was checked.
+fn plan(bytes: &[u8]) {
+    let answer = String::from_utf8_lossy(bytes);
+    match parse_plan(&answer) {
+        Parsed::Plan(plan) => {
+            let hosts = whitelist("https://api.example.com", []).hosts;
+            let problems = problems_of(&plan, &hosts);
+            assert!(problems.len() <= 20);
+            for tool in plan.tools.iter().filter(|_| problems.is_empty()) {
+                assert!(tool.endpoints.iter().all(|endpoint| hosts.matches(&endpoint.url.parse().expect("a URL"))));
+                let _ = example_of(&tool.input_schema);
+            }
+        }
+        Parsed::Refused(reason) => assert!(reason.chars().count() <= 300),
+        Parsed::Unusable(problems) => assert!(!problems.is_empty()),
+    }
+    if let ParsedCode::Body(body) = parse_code(&answer) {
+        assert!(!body.trim().is_empty());
+    }
+}
+
+/// Checks that a URL which may be fetched leads to the one allowed host and is the same when it is judged again, and that each entry of a
+/// list of hosts reads back as itself.
+fn fetch(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Ok(entry) = text.parse::<AllowedHost>() {
+        assert_eq!(entry.to_string().parse(), Ok(entry));
+    }
+    let policy = FetchPolicy::new(AllowedHosts::parse(["*.allowed.example"]).expect("a host"), "");
+    let Ok(url) = policy.judge(&text) else { return };
+    let host = url.host_str().expect("a host");
+    assert!(host == "allowed.example" || host.ends_with(".allowed.example"), "{url}");
+    assert!(url.scheme() == "https" && url.port().is_none() && url.username().is_empty() && url.password().is_none());
+    assert_eq!(policy.judge(url.as_str()).as_ref(), Ok(&url));
 }
 
 fn surroundings() -> Surroundings {

@@ -1,17 +1,17 @@
-//! A guest that was booted once, and runs in it.
+//! A guest that is booted once, and runs in it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyperlight_mcp::Limits;
 use hyperlight_mcp::sandbox::{
-    Arguments, GuestChoice, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome,
-    RunRequest, Sandboxes, Stop, Value, Wire,
+    Arguments, GuestChoice, GuestFeatures, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl,
+    RunOutcome, RunRequest, Sandboxes, Stop, Value, Wire,
 };
 use serde_json::Value as Json;
 use tokio::runtime::Runtime;
 
-/// Answers with its argument: a call that leaves the VM.
+/// A host module that returns its argument, so that a call leaves the VM.
 struct Echo;
 
 impl HostFunctions for Echo {
@@ -28,7 +28,7 @@ fn runtime() -> &'static Runtime {
     RUNTIME.get_or_init(|| Runtime::new().unwrap())
 }
 
-/// The guest of all tests here.
+/// Returns the guest that all tests of this program share.
 pub fn sandboxes() -> &'static Sandboxes {
     static SANDBOXES: OnceLock<Sandboxes> = OnceLock::new();
     SANDBOXES.get_or_init(|| {
@@ -41,12 +41,12 @@ pub fn sandboxes() -> &'static Sandboxes {
     })
 }
 
-/// Inside the emulated machine everything takes longer.
+/// Returns the factor for time limits. It is larger in an emulated machine, where everything takes longer.
 pub fn scale() -> u32 {
     if std::env::var_os("HYPERLIGHT_MCP_EMULATED").is_some() { 8 } else { 1 }
 }
 
-/// A run of this code, with `host:mcp` (`sleep`, `echo`) to import.
+/// Returns a run of this code, which can import `host:mcp` (`sleep`, `echo`).
 pub fn request(code: &str) -> RunRequest {
     let functions = ["sleep", "echo"].map(|name| ModuleFunction { name: name.into(), target: name.into() });
     RunRequest {
@@ -54,6 +54,7 @@ pub fn request(code: &str) -> RunRequest {
         input: Wire::null(),
         modules: Arc::new(vec![GuestModule { name: "mcp".into(), functions: functions.into() }]),
         host: Arc::new(Echo),
+        features: GuestFeatures::Basic,
         timeout: Duration::from_mins(1) * scale(),
         stop: Stop::new(),
         on_log: None,
@@ -65,19 +66,19 @@ pub fn value(outcome: RunOutcome) -> Json {
     value["value"].clone()
 }
 
-/// The value of `export const handler = …`.
+/// Returns the value of `export const handler = …`.
 pub fn evaluate(code: &str) -> Json {
     value(sandboxes().run(request(code)))
 }
 
-/// The value of a handler on an input that is JSON as it is in a file.
+/// Returns the value of a handler for an input, given as JSON text from a file.
 pub fn evaluate_on(code: &str, input: &str) -> Json {
     let mut request = request(code);
     input.clone_into(&mut request.input.json);
     value(sandboxes().run(request))
 }
 
-/// Runs the body of a function that asserts; its `assert` and `equal` say what was wrong.
+/// Runs the body of a function that checks with `assert` and `equal`. These report what was wrong.
 pub fn assert_in_guest(body: &str) {
     let code = format!(
         "import {{ sleep, echo }} from \"host:mcp\";

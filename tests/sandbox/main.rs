@@ -1,4 +1,4 @@
-//! The micro-VM through the crate's own API: real guests, no MCP.
+//! Tests of the micro-VM through the crate's own API, with real guests and without MCP.
 
 mod border;
 mod isolation;
@@ -8,16 +8,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyperlight_mcp::sandbox::{
-    Arguments, GuestChoice, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome,
-    RunRequest, Sandboxes, Stop, StopReason, Value, Wire,
+    Arguments, GuestChoice, GuestFeatures, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl,
+    RunOutcome, RunRequest, Sandboxes, Stop, StopReason, Value, Wire,
 };
 use hyperlight_mcp::{Error, Limits};
 use serde_json::{Value as Json, json};
 
-/// Echoes its arguments, and can wait for longer than any run lasts.
+/// Returns its arguments. Its function `wait` waits for longer than any run lasts.
 #[derive(Default)]
 struct Echo {
-    /// Calls that somebody waits for still have a clone of it.
+    /// Each call that is still being waited for has a clone of this.
     waiting: Arc<()>,
 }
 
@@ -52,7 +52,7 @@ fn sandboxes() -> Sandboxes {
     Sandboxes::new(choice, Arc::new(Limits::default()), tokio::runtime::Handle::current(), env!("CARGO_BIN_EXE_hyperlight-mcp-reader"))
 }
 
-/// For what promises no time of its own, as long as it must be where the tests run.
+/// Returns the time limit for actions without a limit of their own. It is longer in an emulated machine.
 fn patience() -> Duration {
     Duration::from_secs(if std::env::var_os("HYPERLIGHT_MCP_EMULATED").is_some() { 240 } else { 30 })
 }
@@ -64,6 +64,7 @@ fn request(code: &str) -> RunRequest {
         input: Wire::null(),
         modules: Arc::new(vec![GuestModule { name: "test".into(), functions: functions.into() }]),
         host: Arc::new(Echo::default()),
+        features: GuestFeatures::Basic,
         timeout: patience(),
         stop: Stop::new(),
         on_log: None,

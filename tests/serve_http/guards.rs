@@ -1,4 +1,4 @@
-//! The guards that a request passes, and the settings that do not start.
+//! Tests of the checks that each request passes, and of settings with which the server does not start.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -95,12 +95,12 @@ async fn a_session_that_was_left_ends() {
     let session = server.session(None).await;
     until("the session ends", || server.metrics.sessions() == 0).await;
     assert_eq!(server.call_in(&session, None, "whoami").await.status, 404);
-    // A stream that is open keeps its session.
+    // An open stream keeps its session.
     let session = server.session(None).await;
     let stream = server.client.get(server.http.url()).header("accept", "text/event-stream").header("mcp-session-id", &session);
     let stream = stream.send().await.unwrap();
     assert_eq!(stream.status(), 200);
-    // A second session that nobody uses ends meanwhile.
+    // In the meantime, a second session that nobody uses ends.
     server.session(None).await;
     until("the other session ends", || server.metrics.sessions() == 1).await;
     assert_eq!(server.call_in(&session, None, "whoami").await.status, 200);
@@ -135,11 +135,11 @@ async fn an_id_that_is_in_use_or_long_is_refused_and_its_session_goes_on() {
     let mut long = session_call("whoami");
     long["id"] = json!("x".repeat(257));
     let refused = Answer::of(post(&long).await.unwrap()).await;
-    assert!(refused.text.contains("id: at most 256 bytes"), "{refused:?}");
+    assert!(refused.text.contains("the id can have at most 256 bytes"), "{refused:?}");
     long["id"] = json!(3);
     long["params"]["_meta"] = json!({ "progressToken": "x".repeat(257) });
     let refused = Answer::of(post(&long).await.unwrap()).await;
-    assert!(refused.text.contains("progressToken: at most 256 bytes"), "{refused:?}");
+    assert!(refused.text.contains("the progressToken can have at most 256 bytes"), "{refused:?}");
     server.probe.release.add_permits(1);
     assert_eq!(Answer::of(waiting.await.unwrap().unwrap()).await.result(), "waited");
     assert_eq!(server.call_in(&session, None, "whoami").await.result(), "nobody");
@@ -157,7 +157,7 @@ async fn the_bodies_of_one_caller_leave_room_for_those_of_another_and_count_unti
     };
     let mut slow = server.raw().await;
     slow.write_all(&head(ONE)).await.unwrap();
-    // They stay open: the server may read the body of a later one first.
+    // The connections stay open, because the server may read the body of a later one first.
     let mut others = Vec::new();
     until("the caller has no more room", || {
         let mut full = std::net::TcpStream::connect(server.http.address()).unwrap();
@@ -171,7 +171,7 @@ async fn the_bodies_of_one_caller_leave_room_for_those_of_another_and_count_unti
     .await;
     assert_eq!(server.call(Some(TWO), "whoami").await.status, 200);
     drop((slow, others));
-    // Calls that go on hold no room of the bodies: theirs are read.
+    // Running calls use none of the memory for bodies, because their bodies were already read.
     let calls: Vec<_> = (0..20).map(|_| tokio::spawn(server.stateless(Some(ONE), "wait").send())).collect();
     for _ in 0..calls.len() {
         taken(&server.probe.started, "the call").await;

@@ -1,8 +1,9 @@
-//! Profiles that change what runs: variants of a server, each with its own approval, process and log, and the end of what agents have by their profiles.
+//! Profiles that change what is executed: variants of a server, each with its own approval, process and log, and the end of servers that
+//! agents have through profiles.
 
 use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::catalog::NameStyle;
-use hyperlight_mcp::gateway::{Agent, CallOptions, IdentityOptions, ResolveOptions, RunOptions};
+use hyperlight_mcp::gateway::{Agent, CallOptions, EnableAtOpen, IdentityOptions, ResolveOptions, RunOptions};
 use hyperlight_mcp::sandbox::{Stop, Value};
 use hyperlight_mcp::{Gateway, GatewayOptions, Result};
 use serde_json::{Value as Json, json};
@@ -11,7 +12,7 @@ use crate::support::asking::RecordedEvents;
 use crate::support::http::Remote;
 use crate::support::{FIXTURE, TestFolder, guest_choice, object, patience, told, until, within};
 
-/// One server, `weather`, and the profiles `north`, `south` and `strict`, which make variants of it, and `plain`, which does not.
+/// A server `weather`, profiles `north`, `south` and `strict`, which create variants of it, and a profile `plain`, which does not.
 struct Scene {
     test_folder: TestFolder,
     gateway: Gateway,
@@ -43,13 +44,18 @@ impl Scene {
         scene
     }
 
-    /// Opens the gateway with the config of the folder.
+    /// Opens the gateway with the config in the folder.
     fn of(test_folder: TestFolder) -> Self {
+        Self::enabling(test_folder, EnableAtOpen::None)
+    }
+
+    fn enabling(test_folder: TestFolder, enable: EnableAtOpen) -> Self {
         let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
         options.config_path = Some(test_folder.path("config.json"));
         options.state_dir = Some(test_folder.path("state"));
         options.workspace_folder = Some(test_folder.path(""));
         options.guest = guest_choice();
+        options.enable = enable;
         Self { gateway: Gateway::open(options).unwrap(), test_folder }
     }
 
@@ -57,7 +63,7 @@ impl Scene {
         for name in names {
             self.gateway.approve(name, None, None).await.unwrap();
             self.gateway.enable(name).unwrap();
-            // The process that the approval has started.
+            // Ends the process that was started for the approval.
             self.gateway.disable(name).await.unwrap();
             self.gateway.enable(name).unwrap();
         }
@@ -89,7 +95,7 @@ async fn pid(agent: &Agent) -> i64 {
     call(agent, "weather", "pid", json!({})).await.unwrap()["structuredContent"]["pid"].as_i64().unwrap()
 }
 
-/// The value of a variable in the server's process.
+/// Returns the value of a variable in the server's process.
 async fn variable(agent: &Agent, name: &str) -> String {
     let answer = call(agent, "weather", "leak", json!({ "name": name, "how": "error" })).await.unwrap();
     answer["content"][0]["text"].as_str().unwrap().split(' ').next().unwrap().to_owned()
@@ -116,7 +122,7 @@ async fn agents_with_different_profiles_never_share_a_process() {
     assert_eq!(pid(&scene.agent(&["north", "plain"])).await, pids[0], "the same changes are the same server");
     let coder = scene.gateway.agent("coder", IdentityOptions::default()).unwrap();
     assert_eq!(pid(&coder).await, pids[0], "by the entry of the config as well");
-    // Logs are apart: the server says the value on its standard error too.
+    // The logs are separate. The server also writes the value to its standard error.
     let has = |name: &str, value: &str| scene.gateway.logs(name, 100).unwrap().iter().any(|line| line.text.contains(value));
     let servers = [("weather@north", "leaking north"), ("weather@south", "leaking south"), ("weather", "leaking base")];
     for (name, own) in servers {
@@ -140,7 +146,7 @@ async fn a_variant_has_an_approval_of_its_own() {
 
     scene.approve(&["weather@north"]).await;
     assert_eq!(variable(&north, "STAGE").await, "north");
-    // Neither revocation takes the other's approval.
+    // Each revocation leaves the other approval valid.
     scene.gateway.revoke("weather").await.unwrap();
     assert_eq!(
         (variable(&north, "STAGE").await.as_str(), code(call(&plain, "weather", "pid", json!({})).await)),
@@ -155,13 +161,38 @@ async fn a_variant_has_an_approval_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_is_opened_with_a_server_has_its_approved_variants_enabled() {
+    for enable in [EnableAtOpen::Named(vec!["weather".to_owned()]), EnableAtOpen::Approved] {
+        // The server itself is not approved: no agent here uses it.
+        let Scene { test_folder, gateway } = Scene::with(&["weather@north"]).await;
+        gateway.close().await;
+        let scene = Scene::enabling(test_folder, enable);
+        let (north, south, plain) = (scene.agent(&["north"]), scene.agent(&["south"]), scene.agent(&["plain"]));
+        assert_eq!(variable(&north, "STAGE").await, "north");
+        for (agent, what) in [(&south, "another variant"), (&plain, "the server")] {
+            assert_eq!(code(call(agent, "weather", "pid", json!({})).await), "ERR_NOT_APPROVED", "{what} has no approval");
+        }
+        scene.gateway.approve("weather@south", None, None).await.unwrap();
+        assert_eq!(variable(&south, "STAGE").await, "south");
+        // Who disables the server disables its variants, and their processes end.
+        scene.gateway.disable("weather").await.unwrap();
+        scene.no_server_runs().await;
+        assert_eq!([&north, &south].map(modules), [Vec::<String>::new(), Vec::new()]);
+        assert_eq!(code(call(&north, "weather", "pid", json!({})).await), "ERR_NOT_ENABLED");
+        scene.gateway.enable("weather@north").unwrap();
+        assert_eq!(variable(&north, "STAGE").await, "north");
+        scene.gateway.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_agent_knows_its_variant_by_the_name_of_the_server_and_no_other() {
     let scene = Scene::with(&["weather@north", "weather@south", "weather"]).await;
     let (north, plain) = (scene.agent(&["north"]), scene.agent(&["plain"]));
     assert_eq!((listed(&north), modules(&north)), (vec!["weather@north".to_owned()], vec!["host:mcp-weather".to_owned()]));
     assert_eq!(listed(&scene.gateway), ["weather", "weather@north", "weather@south", "weather@strict"]);
     assert_eq!(modules(&scene.gateway), ["host:mcp-weather"], "the operator's own runs have the server");
-    // Tools are named alike, and each agent's name leads to its own process.
+    // The tools have the same names, and each agent's calls go to its own process.
     let names = |agent: &Agent| -> Vec<String> {
         agent.direct_tools(NameStyle::Underscore).unwrap().into_iter().map(|tool| format!("{} {}", tool.server, tool.name)).collect()
     };
@@ -173,7 +204,7 @@ async fn an_agent_knows_its_variant_by_the_name_of_the_server_and_no_other() {
     };
     assert_eq!([called(&north).await, called(&plain).await], [pid(&north).await, pid(&plain).await]);
     assert_ne!(called(&north).await, called(&plain).await);
-    // By the registry's name too, and only by that of its own variant.
+    // The name in the registry can be used too, but only that of the agent's own variant.
     assert_eq!(code(call(&north, "weather@north", "pid", json!({})).await), "no error");
     for (agent, name) in [(&north, "weather@south"), (&plain, "weather@north"), (&north, "weather@strict"), (&north, "weather@north+south")]
     {
@@ -203,7 +234,7 @@ async fn stacked_profiles_make_one_variant_unless_they_contradict_each_other() {
     scene.approve(&["weather@north+strict"]).await;
     assert_eq!([variable(&both, "STAGE").await, variable(&both, "LEVEL").await], ["north", "nine"]);
     assert_eq!(code(call(&both, "weather", "pid", json!({})).await), "ERR_UNKNOWN_TOOL", "filters count as before");
-    // A person can decide about a stack that no agent has taken up in this gateway.
+    // A person can decide about a combination of profiles that no agent has used in this gateway.
     assert_eq!(code(scene.gateway.approval_request("weather@south+strict").await), "no error");
     for name in ["weather@strict+south", "weather@south+north", "weather@plain+south", "weather@none", "notes@south"] {
         assert_eq!(code(scene.gateway.approval_request(name).await), "ERR_UNKNOWN_SERVER", "{name}");
@@ -220,7 +251,7 @@ async fn a_server_ends_with_the_last_agent_that_has_it_by_a_profile() {
     assert_eq!(pid(&second).await, before, "the second agent has it still");
     second.close().await;
     scene.no_server_runs().await;
-    // A server that was never used by the last one ends too, and so does one whose agent was only dropped.
+    // A server also ends if its last agent has never used it, or if its last agent was only dropped.
     let (user, idle) = (scene.agent(&["plain"]), scene.agent(&["plain"]));
     pid(&user).await;
     user.close().await;
@@ -231,7 +262,7 @@ async fn a_server_ends_with_the_last_agent_that_has_it_by_a_profile() {
     pid(&dropped).await;
     drop(dropped);
     scene.no_server_runs().await;
-    // What the operator uses stays, until nobody has used it since it was connected.
+    // A server that the operator uses stays connected.
     let agent = scene.agent(&["plain"]);
     let of_agent = pid(&agent).await;
     assert_eq!(pid(&scene.gateway).await, of_agent);
@@ -252,12 +283,12 @@ async fn a_reload_follows_the_profiles() {
     assert_eq!(report.changed, ["weather@north", "weather@north+strict"]);
     assert_eq!(code(call(&north, "weather", "pid", json!({})).await), "ERR_NOT_APPROVED", "another environment is asked about again");
     scene.no_server_runs().await;
-    // The approval is for exactly what was shown: the earlier values are approved still.
+    // The approval is for exactly the shown values, so the earlier values are still approved.
     write_config(&scene.test_folder, &profiles());
     scene.gateway.reload().await.unwrap();
     scene.gateway.enable("weather@north").unwrap();
     pid(&north).await;
-    // A stack that contradicts itself by now is an error, and not one of the two.
+    // A combination of profiles that now contradicts itself is an error. Neither of the two profiles is preferred.
     changed["strict"]["servers"]["weather"]["env"] = json!({ "STAGE": "north" });
     write_config(&scene.test_folder, &changed);
     scene.gateway.reload().await.unwrap();

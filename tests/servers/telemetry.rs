@@ -1,4 +1,4 @@
-//! Spans that are exported over OTLP, with a small receiver, real servers and a real run.
+//! Tests of spans that are exported over OTLP, with a small receiver, real servers and a real run.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -16,16 +16,18 @@ use rmcp::service::PeerRequestOptions;
 use serde_json::{Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::support::http::Remote;
 use crate::support::{FIXTURE, TestFolder, emulated, guest_choice, object};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN: &str = "b7ad6b7169203331";
+const STATE: &str = "vendor=a1,tenant@system=b 2";
 
 fn parent() -> String {
     format!("00-{TRACE}-{SPAN}-01")
 }
 
-/// A receiver of traces on a port of this machine: the headers and the body of each request.
+/// A receiver of traces on a local port. It keeps the headers and the body of each request.
 struct Receiver {
     url: String,
     requests: Arc<Mutex<Vec<(String, Json)>>>,
@@ -53,7 +55,7 @@ impl Receiver {
         Self { url, requests }
     }
 
-    /// All spans so far.
+    /// Returns all spans that were received so far.
     fn spans(&self) -> Vec<Json> {
         let requests = self.requests.lock().unwrap();
         requests.iter().flat_map(|(_, body)| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone()).collect()
@@ -74,8 +76,11 @@ fn read_request(reader: &mut BufReader<std::net::TcpStream>) -> Option<(String, 
 }
 
 async fn open(test_folder: &TestFolder, variables: &[(&str, &str)]) -> Gateway {
+    open_with(test_folder, &json!({ "command": FIXTURE, "args": test_folder.arguments("one", &[]), "confirm": "never" }), variables).await
+}
+
+async fn open_with(test_folder: &TestFolder, server: &Json, variables: &[(&str, &str)]) -> Gateway {
     let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
-    let server = json!({ "command": FIXTURE, "args": test_folder.arguments("one", &[]), "confirm": "never" });
     options.config = Some(json!({ "mcpServers": { "one": server } }));
     options.state_dir = Some(test_folder.path("state"));
     options.workspace_folder = Some(test_folder.path(""));
@@ -99,14 +104,20 @@ fn named<'s>(spans: &'s [Json], name: &str) -> &'s Json {
     spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("no span {name} in {spans:#?}"))
 }
 
-/// The `traceparent`s that calls of a tool had at the server.
+/// Returns the `traceparent`s that the server received with calls of a tool.
 fn told(test_folder: &TestFolder, tool: &str) -> Vec<Option<TraceContext>> {
     let calls = test_folder.events("one").into_iter().filter(|entry| entry["event"] == "request" && entry["name"] == tool);
     calls.map(|entry| TraceContext::parse(entry["meta"]["traceparent"].as_str()?)).collect()
 }
 
+/// The `tracestate`s that calls of a tool had at the server.
+fn told_state(test_folder: &TestFolder, tool: &str) -> Vec<Option<String>> {
+    let calls = test_folder.events("one").into_iter().filter(|entry| entry["event"] == "request" && entry["name"] == tool);
+    calls.map(|entry| entry["meta"]["tracestate"].as_str().map(str::to_owned)).collect()
+}
+
 fn traced(trace: Option<&str>) -> CallOptions {
-    CallOptions { trace: trace.and_then(TraceContext::parse), ..CallOptions::default() }
+    CallOptions { trace: trace.and_then(TraceContext::parse).map(|trace| trace.with_state(STATE)), ..CallOptions::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,6 +148,8 @@ async fn runs_calls_and_connections_are_exported_within_the_callers_trace_and_se
     let run = named(&spans, "run");
     assert_eq!((run["traceId"].as_str(), run["parentSpanId"].as_str(), run["kind"].as_u64()), (Some(TRACE), Some(SPAN), Some(1)));
     let call = named(&spans, "tools/call echo");
+    assert!(attribute(call, "jsonrpc.request.id").is_some_and(|id| id.parse::<u64>().is_ok()), "{call}");
+    assert_eq!(attribute(call, "mcp.session.id"), None, "a server on standard input has none");
     assert_eq!((&call["traceId"], &call["parentSpanId"], call["kind"].as_u64()), (&run["traceId"], &run["spanId"], Some(3)));
     for (key, value) in [
         ("mcp.method.name", "tools/call"),
@@ -151,17 +164,38 @@ async fn runs_calls_and_connections_are_exported_within_the_callers_trace_and_se
     assert!(protocol.is_some_and(|version| version.starts_with("20")), "{protocol:?}");
     assert_eq!(attribute(named(&spans, "initialize"), "mcp.protocol.version"), protocol);
     assert!(call.get("status").is_none());
-    // The server is told the place of the call itself.
-    let at_server = told(&test_folder, "echo")[0].unwrap().to_string();
+    // The server gets the span of the call itself.
+    let at_server = told(&test_folder, "echo")[0].clone().unwrap().to_string();
     assert_eq!(at_server, format!("00-{TRACE}-{}-01", call["spanId"].as_str().unwrap()));
     let failed = named(&spans, "tools/call error");
     assert_eq!((failed["parentSpanId"].as_str(), attribute(failed, "error.type")), (Some(SPAN), Some("tool_error")));
     assert_eq!(failed["status"]["code"], 2);
+    assert_ne!(attribute(failed, "jsonrpc.request.id"), attribute(call, "jsonrpc.request.id"));
+    assert_eq!((failed["traceState"].as_str(), told_state(&test_folder, "error")), (Some(STATE), vec![Some(STATE.to_owned())]));
+    assert_eq!((call.get("traceState"), told_state(&test_folder, "echo")), (None, vec![None]), "this caller gave none");
     let unknown = named(&spans, "tools/call vanished");
     assert_eq!(attribute(unknown, "error.type"), Some("ERR_UNKNOWN_TOOL"));
+    assert_eq!(attribute(unknown, "jsonrpc.request.id"), None, "nothing was sent");
     assert!(unknown["traceId"] != TRACE && unknown.get("parentSpanId").is_none());
     assert_eq!(attribute(named(&spans, "resources/read"), "mcp.resource.uri"), Some("nothing://here"));
     assert_eq!(attribute(named(&spans, "initialize"), "mcp.method.name"), Some("initialize"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_over_http_has_the_session_and_the_id_that_the_server_has_seen() {
+    let (test_folder, of_server) = (TestFolder::new(), TestFolder::new());
+    let (receiver, remote) = (Receiver::start(), Remote::start(&of_server, "one", &[]));
+    let server = json!({ "url": remote.url, "confirm": "never" });
+    let gateway = open_with(&test_folder, &server, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &receiver.url)]).await;
+    gateway.call_tool("one", "echo", object(json!({ "value": 1 })), traced(Some(&parent())), &Stop::new()).await.unwrap();
+    gateway.close().await;
+    assert_eq!(told_state(&of_server, "echo"), [Some(STATE.to_owned())]);
+    let spans = receiver.spans();
+    let call = named(&spans, "tools/call echo");
+    assert!(attribute(call, "jsonrpc.request.id").is_some(), "{call}");
+    let sessions: Vec<_> =
+        of_server.events("one").iter().filter_map(|entry| Some(entry["headers"]["mcp-session-id"].as_str()?.to_owned())).collect();
+    assert!(attribute(call, "mcp.session.id").is_some_and(|session| sessions.iter().any(|seen| seen == session)), "{call} {sessions:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -174,6 +208,7 @@ async fn without_an_endpoint_nothing_is_made_and_a_callers_trace_is_passed_on_as
         gateway.call_tool("one", "echo", arguments, traced(trace.as_deref()), &stop).await.unwrap();
     }
     assert_eq!(told(&test_folder, "echo"), [None, TraceContext::parse(&parent())]);
+    assert_eq!(told_state(&test_folder, "echo"), [None, Some(STATE.to_owned())]);
     gateway.close().await;
 }
 
@@ -207,6 +242,7 @@ async fn the_trace_of_a_hosts_request_is_the_parent_of_its_run() {
     let mut options = PeerRequestOptions::no_options();
     let mut meta = RequestMetaObject::default();
     meta.insert("traceparent".to_owned(), parent().into());
+    meta.insert("tracestate".to_owned(), STATE.into());
     options.meta = Some(meta);
     let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
     client.send_cancellable_request(request, options).await.unwrap().await_response().await.unwrap();
@@ -217,5 +253,7 @@ async fn the_trace_of_a_hosts_request_is_the_parent_of_its_run() {
     let spans = receiver.spans();
     let run = named(&spans, "run");
     assert_eq!((run["traceId"].as_str(), run["parentSpanId"].as_str()), (Some(TRACE), Some(SPAN)));
-    assert_eq!(named(&spans, "tools/call echo")["parentSpanId"], run["spanId"]);
+    let call = named(&spans, "tools/call echo");
+    assert_eq!(call["parentSpanId"], run["spanId"]);
+    assert_eq!((call["traceState"].as_str(), told_state(&test_folder, "echo")), (Some(STATE), vec![Some(STATE.to_owned())]));
 }

@@ -1,4 +1,4 @@
-//! Tests of approval while servers run: rug pulls, revocations, the write gate, secrets. Through the crate's own API.
+//! Tests of approval while servers run: changed tools, revocations, permissions of writes, secrets. Through the crate's own API.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 
 use crate::support::{FIXTURE, TestFolder, emulated, guest_choice, object, patience, within, write_script};
 
-/// All that a gateway said of itself.
+/// All events of a gateway.
 type Heard = Arc<Mutex<Vec<Json>>>;
 
 struct Case {
@@ -46,7 +46,7 @@ impl Case {
         server
     }
 
-    /// A gateway with one server, approved as it stands and enabled.
+    /// Opens a gateway with one server, approved in its present form and enabled.
     async fn open(&self, more: Json) -> Gateway {
         let gateway = Gateway::open(self.options(&json!({ "mcpServers": { "one": self.server("one", more) } }))).unwrap();
         gateway.approve("one", None, None).await.unwrap();
@@ -81,7 +81,7 @@ async fn manifest_request(gateway: &Gateway) -> ManifestRequest {
     }
 }
 
-/// Answers as it is told, and remembers what it was asked.
+/// Answers with the given decisions, and records the questions.
 struct Person {
     answers: Mutex<Vec<Decision>>,
     asked: Mutex<Vec<ApprovalQuestion>>,
@@ -157,7 +157,7 @@ async fn a_server_that_comes_back_with_other_tools_is_compared_anew() {
     assert_eq!(code_of(&gateway, "pid", json!({})).await, "ERR_TOOL_VANISHED");
     assert_eq!(code_of(&gateway, "count", json!({})).await, "ERR_UNKNOWN_TOOL");
     assert_eq!(code_of(&gateway, "echo", json!({ "value": 1 })).await, "no error");
-    // The program is not the one that was approved either.
+    // The program file was changed too, and this is reported.
     assert_eq!(case.events("executable-changed").len(), 1);
     gateway.close().await;
 }
@@ -220,13 +220,13 @@ async fn a_yes_to_a_path_of_one_folder_starts_nothing_in_another() {
     assert!(matches!(&error, Error::NotApproved { reason, .. } if reason.contains("another workspace folder")), "{error}");
     let elsewhere = command_request(&there).await;
     assert!(elsewhere.digest != request.digest && elsewhere.lapsed.is_some());
-    // A file that comes later does not slip in under a yes that was given before.
+    // A file that is created later is not covered by an earlier approval.
     let nothing = command_request(&empty).await;
     assert_eq!((nothing.cwd.as_deref(), nothing.workspace_folder), (Some("/"), None));
     std::fs::copy(case.test_folder.path("there/server"), case.test_folder.path("empty/server")).unwrap();
     let error = empty.approve("one", Some(&nothing.digest), None).await.unwrap_err();
     assert_eq!(error.code(), "ERR_DIGEST_CHANGED");
-    // In its own folder it still holds.
+    // In its own folder, the approval is still valid.
     assert_eq!(code_of(&here, "pid", json!({})).await, "no error");
     here.close().await;
 }
@@ -257,7 +257,7 @@ async fn what_no_folder_decides_starts_outside_of_it_and_without_its_programs() 
     };
     let here = start("here", json!({})).await;
     assert_eq!((here.1, here.2.as_str()), (false, "/\n/usr/bin:/bin\n"));
-    // One yes holds everywhere, and the same starts everywhere.
+    // One approval is valid in every folder, and the same program is started everywhere.
     assert_eq!(start("there", json!({})).await, here);
     for more in [json!({ "cwd": "${workspaceFolder}" }), json!({ "env": { "npm_config_script_shell": "./sh" } })] {
         let (here, there) = (start("here", more.clone()).await, start("there", more).await);
@@ -279,7 +279,7 @@ async fn a_yes_to_a_host_that_a_variable_gives_is_to_that_host() {
     assert_eq!(request.url.as_deref(), Some("https://one.example/mcp?k=${API_KEY}"));
     assert_eq!(request.host_from, ["${API_HOST}"]);
     gateway.approve("one", Some(&request.digest), None).await.unwrap();
-    // Approved, it is asked for its tools next; another host is asked about first.
+    // With the same host, the command is approved, and the tools come next. With another host, the host must be approved first.
     let approval_status = |gateway: Gateway| async move { gateway.enable("one").unwrap_err().to_string() };
     assert!(approval_status(open("one.example", "rotated")).await.contains("its tools are not"));
     let other = open("two.example", "s3cret");
@@ -310,7 +310,7 @@ async fn an_integer_that_would_be_shown_as_another_is_refused_before_anybody_is_
     let reply =
         gateway.call_function("one", "echo", vec![Value::from(sent)], ToolErrors::Throw, CallOptions::default(), &Stop::new()).await;
     assert!(matches!(reply, HostReply::Throw { code: Some(code), .. } if code == "ERR_INVALID_ARGUMENTS"));
-    // Its digits as a text are what they are.
+    // As a string, the same digits are passed without a change.
     assert_eq!(code_of(&gateway, "echo", json!({ "value": "9007199254740993" })).await, "ERR_CALL_DENIED");
 }
 
@@ -329,14 +329,14 @@ async fn what_a_person_allows_holds_for_the_call_the_run_or_the_session() {
         fields.remove(0).1.into_json()
     };
     let write = "write({ text: 'x' })";
-    // Once: the second call asks again, and is allowed for the run.
+    // The first permission is for one call. The second call asks again, and its permission is for the run.
     assert_eq!(run(&format!("[{write}, {write}, {write}]")).await, json!(["noted", "noted", "noted"]));
     assert_eq!(person.asked(), 2);
     assert_eq!(run(&format!("{write}.code")).await, json!("ERR_CALL_DENIED"));
     assert_eq!(run(&format!("[{write}, {write}]")).await, json!(["noted", "noted"]));
     assert_eq!(run(write).await, json!("noted"));
     assert_eq!(person.asked(), 4);
-    // Another tool is another question.
+    // For another tool, the person is asked again.
     assert_eq!(run("count({}).code").await, json!("ERR_CALL_DENIED"));
     let asked = person.asked.lock().unwrap()[0].clone();
     assert_eq!((asked.server.as_str(), asked.tool.as_str(), asked.run_id), ("one", "write_note", Some(7)));
@@ -362,9 +362,9 @@ async fn approvals_that_another_program_changed_approve_nothing_and_are_reported
     let gateway = case.open(json!({})).await;
     let database = rusqlite::Connection::open(case.test_folder.path("state/store.sqlite3")).unwrap();
     database.execute("DELETE FROM seals WHERE kind = 'approval'", []).unwrap();
-    assert_eq!(code_of(&gateway, "echo", json!({ "value": 1 })).await, "ERR_NOT_APPROVED");
-    // Approvals and revocations are read together, and each is reported once: a seal that is missing concerns all kinds.
-    assert_eq!(case.events("approvals-damaged").len(), 2);
+    assert_eq!([code_of(&gateway, "echo", json!({})).await, code_of(&gateway, "echo", json!({})).await], ["ERR_NOT_APPROVED"; 2]);
+    let told: Vec<_> = case.events("approvals-damaged").iter().map(|event| event["message"].to_string()).collect();
+    assert!(told.len() == 2 && told[0].contains("\"approval\\\"") && told[1].contains("\"revocation\\\""), "each kind once: {told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -418,7 +418,7 @@ async fn a_changed_config_ends_what_changed_and_nothing_else() {
     assert_eq!(call(&gateway, "pid", json!({})).await.unwrap(), pid);
     let error = gateway.call_tool("two", "pid", object(json!({})), CallOptions::default(), &Stop::new()).await.unwrap_err();
     assert!(matches!(&error, Error::NotApproved { reason, .. } if reason.contains("changed")), "{error}");
-    // What cannot be read changes nothing.
+    // A config that cannot be read changes nothing.
     std::fs::write(&path, "{ \"mcpServers\": {}, \"mcpServers\": {} }").unwrap();
     assert_eq!(gateway.reload().await.unwrap_err().code(), "ERR_CONFIG_INVALID");
     assert_eq!(call(&gateway, "pid", json!({})).await.unwrap(), pid);
@@ -443,7 +443,7 @@ async fn an_input_is_asked_for_when_its_server_starts_and_once() {
     assert!(!error.to_string().contains("7f3a9c") && error.to_string().contains("[redacted]"), "{error}");
 }
 
-/// Thinks for good.
+/// Never answers.
 struct Silent;
 
 impl Callbacks for Silent {

@@ -1,8 +1,8 @@
-//! The declarations, and the types of the crate that they are about.
+//! The declarations, and the types of the crate that they describe.
 
 use crate::rust::Direction::{self, FromRust, ToRust};
 
-/// A declaration, and the type that it is about: its file in src/, its name.
+/// The name of a declaration, the file in src/ and the name of the type that it describes, and the direction.
 pub type Pair = (&'static str, &'static str, &'static str, Direction);
 
 pub const PAIRS: &[Pair] = &[
@@ -20,6 +20,14 @@ pub const PAIRS: &[Pair] = &[
     ("AuditQuery", "node/options.rs", "AuditQuery", ToRust),
     ("AuditReport", "store/audit/chain.rs", "AuditReport", FromRust),
     ("AuditRow", "store/audit/row.rs", "AuditRow", FromRust),
+    ("BootEndpoint", "boot/plan/mod.rs", "Endpoint", FromRust),
+    ("BootOptions", "node/boot.rs", "Given", ToRust),
+    ("BootOrigin", "boot/prepare/mod.rs", "Origin", FromRust),
+    ("BootPageKind", "boot/pages/kind.rs", "PageKind", FromRust),
+    ("BootPlan", "boot/plan/mod.rs", "Plan", FromRust),
+    ("BootProgress", "boot/progress.rs", "Progress", FromRust),
+    ("BootTool", "boot/plan/mod.rs", "PlannedTool", FromRust),
+    ("Booted", "booted/mod.rs", "Booted", FromRust),
     ("CallOptions", "node/options.rs", "CallOptions", ToRust),
     ("Changes", "trust/drift.rs", "Changes", FromRust),
     ("CodeProblem", "sandbox/script/mod.rs", "Problem", FromRust),
@@ -35,10 +43,19 @@ pub const PAIRS: &[Pair] = &[
     ("DefaultGrant", "config/grants.rs", "DefaultGrant", FromRust),
     ("DirectNames", "catalog/direct_names.rs", "DirectNames", FromRust),
     ("ElicitationQuestion", "gateway/callbacks.rs", "ElicitationQuestion", FromRust),
-    ("Finding", "trust/audit.rs", "Finding", FromRust),
+    ("FetchAgent", "node/fetch.rs", "FetchAgent", ToRust),
+    ("FetchApproval", "trust/fetch_approval.rs", "FetchApproval", FromRust),
+    ("FetchConsent", "node/fetch.rs", "FetchConsent", ToRust),
+    ("FetchHosts", "node/options.rs", "FetchHosts", ToRust),
+    ("FetchRequest", "node/fetch.rs", "FetchRequest", ToRust),
+    ("Finding", "trust/text_audit.rs", "Finding", FromRust),
     ("FunctionInfo", "catalog/hints/mod.rs", "FunctionInfo", FromRust),
     ("GatewayEvent", "gateway/events.rs", "Event", FromRust),
+    ("GatewayFetch", "node/options.rs", "GatewayFetch", ToRust),
     ("GatewayOptions", "node/options.rs", "OpenOptions", ToRust),
+    ("GeneratedSecret", "config/generated.rs", "GeneratedSecret", FromRust),
+    ("GeneratedTool", "config/generated.rs", "GeneratedTool", FromRust),
+    ("GeneratedTools", "config/generated.rs", "GeneratedTools", FromRust),
     ("GrantList", "registry/grants/mod.rs", "GrantList", FromRust),
     ("GrantSource", "registry/grants/mod.rs", "GrantSource", FromRust),
     ("GrantVerdict", "registry/grants/explain.rs", "Verdict", FromRust),
@@ -96,7 +113,7 @@ pub const PAIRS: &[Pair] = &[
     ("WarmVms", "sandbox/pool.rs", "WarmVms", FromRust),
 ];
 
-/// Declarations that no type of the crate is behind, and what is instead.
+/// Declarations without a type of the crate, and what they describe instead.
 pub const OTHERS: &[(&str, &str)] = &[
     ("Agent", "a class"),
     ("AgentCallOptions", "functions, and a signal"),
@@ -132,9 +149,10 @@ pub const OTHERS: &[(&str, &str)] = &[
     ("WarningEvent", "one of GatewayEvent's"),
 ];
 
-/// Fields, and forms by their tags, that JavaScript makes or keeps on its own side.
+/// Fields, and tags of forms, that only JavaScript creates or uses.
 pub const KEPT: &[(&str, &str)] = &[
     ("AgentToolsOptions", "sandbox"),
+    ("BootOptions", "signal"),
     ("CallOptions", "signal"),
     ("CommandRequest", "stage"),
     ("CompleteOptions", "signal"),
@@ -145,7 +163,7 @@ pub const KEPT: &[(&str, &str)] = &[
     ("RunOptions", "signal"),
 ];
 
-/// Fields whose declaration says more than their type in Rust, and why that is true.
+/// Fields whose declaration is more precise than their Rust type, and the reason why it is correct.
 pub const DECLARED_CLOSER: &[(&str, &str)] = &[
     ("AgentTool.inputSchema", "made in agent/definitions.rs, where tests hold it to the strict subset of JSON Schema"),
     ("CompleteOptions.context", "bridge/resources_and_prompts.rs makes text of other values, or refuses them"),

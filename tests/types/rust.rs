@@ -1,4 +1,4 @@
-//! Structs and enums of src/, as serde writes and reads them.
+//! Parses structs and enums of src/, in the form that serde reads and writes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use syn::{Attribute, Expr, Fields, GenericArgument, Item, Lit, PathArguments, Ty
 
 use crate::kind::{Field, Kind, Shape, merged};
 
-/// Does JavaScript read what Rust writes, or the other way round?
+/// The direction of a type: JavaScript reads what Rust writes, or the other way round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     FromRust,
@@ -20,11 +20,11 @@ pub enum Direction {
 pub struct Types {
     folder: PathBuf,
     items: Vec<(String, Item)>,
-    /// By file and name: the path by which the file imports it.
+    /// The path of each import, by file and name.
     imports: BTreeMap<(String, String), Vec<String>>,
 }
 
-/// A file's types are looked for in it first.
+/// A file in which types are looked up first.
 struct Place<'a> {
     types: &'a Types,
     file: &'a str,
@@ -39,7 +39,7 @@ impl Types {
         let mut types = Self { folder, items: Vec::new(), imports: BTreeMap::new() };
         for path in files {
             let text = fs::read_to_string(&path).unwrap();
-            // Parsing takes its time.
+            // Only these files are parsed, because parsing takes time.
             if text.contains("Serialize") || text.contains("Deserialize") {
                 let name = path.strip_prefix(&types.folder).unwrap().display().to_string();
                 types.add(&name, &text);
@@ -71,12 +71,12 @@ impl Types {
         }
     }
 
-    /// A type with all that it holds, as it crosses.
+    /// Returns a type with everything that it contains, in the form in which it is passed.
     pub fn kind(&self, file: &str, name: &str, direction: Direction) -> Kind {
         self.place(file, direction).named(name)
     }
 
-    /// The numbers and texts in a constant.
+    /// Returns the numbers and strings in a constant.
     pub fn constant(&self, file: &str, name: &str) -> Vec<Json> {
         let parsed = syn::parse_file(&fs::read_to_string(self.folder.join(file)).unwrap()).unwrap();
         let found = parsed.items.iter().find_map(|item| match item {
@@ -92,7 +92,7 @@ impl Types {
 }
 
 impl Place<'_> {
-    /// The item of a name: of this file, or the one that this file imports.
+    /// Returns the item with a name: from this file, or from the file of its import.
     fn named(&self, name: &str) -> Kind {
         let (file, item) = self.find(name);
         let place = self.types.place(file, self.direction);
@@ -208,11 +208,11 @@ impl Place<'_> {
         match last.ident.to_string().as_str() {
             "String" | "str" | "PathBuf" | "SecretString" => Kind::word("string"),
             "bool" => Kind::word("boolean"),
-            "u32" | "u64" | "usize" | "i64" | "f64" | "NonZeroU64" => Kind::word("number"),
+            "u16" | "u32" | "u64" | "usize" | "i64" | "f64" | "NonZeroU64" => Kind::word("number"),
             "Json" | "Value" => Kind::word("unknown"),
             "Map" => Kind::Record(Box::new(Kind::word("unknown"))),
             "BTreeMap" | "HashMap" => Kind::Record(Box::new(argument(1))),
-            "Vec" => Kind::List(Box::new(argument(0))),
+            "Vec" | "BTreeSet" => Kind::List(Box::new(argument(0))),
             "Box" | "Arc" => argument(0),
             "Option" => Kind::one_of([argument(0), Kind::word("null")]),
             name => self.named(name),
@@ -256,7 +256,7 @@ fn import_paths(tree: &UseTree, before: &mut Vec<String>, found: &mut Vec<(Strin
     }
 }
 
-/// The argument of a generic type of this name.
+/// Returns the argument of a generic type with this name.
 fn argument_of<'a>(written: &'a Type, name: &str) -> Option<&'a Type> {
     let Type::Path(path) = written else { return None };
     let last = path.path.segments.last().filter(|last| last.ident == name)?;
@@ -277,7 +277,7 @@ fn has_serde(attributes: &[Attribute]) -> bool {
     found
 }
 
-/// The settings in `#[serde(…)]`, by name; a flag's value is empty.
+/// Returns the settings in `#[serde(…)]`, by name. The value of a flag is empty.
 fn settings(attributes: &[Attribute]) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
@@ -290,7 +290,7 @@ fn settings(attributes: &[Attribute]) -> Vec<(String, String)> {
             })
             .unwrap();
     }
-    // A form that is not read here must not be taken for the usual one.
+    // A setting that this code does not know must not be ignored.
     for (name, _) in &all {
         assert!(KNOWN.contains(&name.as_str()), "serde's {name} is not known here");
     }
@@ -308,7 +308,7 @@ const KNOWN: [&str; 12] = [
     "skip_serializing_if",
     "default",
     "deny_unknown_fields",
-    // It reads the same form into a type that serde does not read.
+    // It reads the same form, but into a type that serde does not read.
     "deserialize_with",
     "expecting",
 ];

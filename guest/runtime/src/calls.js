@@ -211,5 +211,16 @@
     return defineProperty(bound, "async", getters.get(module) ?? getter(module));
   }
 
-  return { bind, unsettled: () => queue.length + outstanding.size };
+  /** Returns how many calls have not ended: those of the globals of fetch (src/sandbox/fetch_globals), and all others. */
+  function unsettled() {
+    const found = { __proto__: null, calls: 0, fetches: 0 };
+    const count = ({ parts }) => {
+      found[parts[1] === "fetch:" ? "fetches" : "calls"] += 1;
+    };
+    queue.forEach(count);
+    outstanding.forEach(count);
+    return found;
+  }
+
+  return { bind, unsettled };
 };

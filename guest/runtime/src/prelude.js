@@ -61,12 +61,15 @@
     return { __proto__: null, value };
   }
 
-  /** Warns of async calls that nobody awaited. They end with the run, finished or not, which is rarely intended. */
+  /** Warns of async calls and fetches that nobody awaited. They end with the run, finished or not, which is rarely intended. */
   function warnOfUnsettled() {
     const left = calls.unsettled();
-    if (left === 0) return;
-    const [noun, pronoun] = left === 1 ? ["call", "it"] : ["calls", "them"];
-    host.log("warn", `${left} ${noun} made with .async had not finished when the handler returned; await ${pronoun} in the handler`);
+    const count = left.calls + left.fetches;
+    if (count === 0) return;
+    const called = left.calls === 0 ? "" : `${left.calls} ${left.calls === 1 ? "call" : "calls"} made with .async`;
+    const fetched = left.fetches === 0 ? "" : `${left.fetches} ${left.fetches === 1 ? "fetch" : "fetches"}`;
+    const what = called === "" || fetched === "" ? called + fetched : `${called} and ${fetched}`;
+    host.log("warn", `${what} had not finished when the handler returned; await ${count === 1 ? "it" : "them"} in the handler`);
   }
 
   function fail(failure) {

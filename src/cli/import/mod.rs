@@ -60,7 +60,7 @@ pub(super) fn parsed(text: &str) -> Result<Json, String> {
     jsonc_parser::parse_to_serde_value(text, &jsonc_parser::ParseOptions::default()).map_err(|error| error.to_string())
 }
 
-/// Returns whether to write the config: with `--write`, or if a person agrees.
+/// Returns whether to write the config: true with `--write`, or if the person agrees.
 async fn wanted(session: &Session, arguments: &Import, path: &Path) -> bool {
     arguments.write || (session.can_ask() && session.terminal.confirm(&format!("Write this into {}?", path.display())).await)
 }
@@ -69,9 +69,9 @@ async fn wanted(session: &Session, arguments: &Import, path: &Path) -> bool {
 #[derive(Default)]
 struct Sources {
     read: Vec<Read>,
-    /// Config files that exist.
+    /// The config files that exist.
     looked: Vec<PathBuf>,
-    /// Config files that exist but cannot be read, with the reason.
+    /// The config files that exist but cannot be read, each with the reason.
     unreadable: Vec<Unreadable>,
 }
 
@@ -134,8 +134,8 @@ fn show(session: &Session, plan: &Plan, looked: &[PathBuf]) {
     }
 }
 
-/// Formats one addition: the command, everything that the server gets, and warnings. Nothing is cut or left out, as the hidden part could
-/// be the one that loads code. Values that may be secret are masked as in an approval request.
+/// Formats one addition: the command, everything that the server gets, and warnings. Nothing is cut or omitted, because the hidden part
+/// could be the one that loads code. Values that may be secret are masked as in an approval request.
 pub(super) fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> String {
     let entry = &addition.entry;
     let masked = addition.shown_entry();
@@ -197,7 +197,8 @@ fn has_invisible_text(json: &Json) -> bool {
     }
 }
 
-/// Describes what an entry starts, or connects to. An entry may have a command and an address: its type decides, as it does at the start.
+/// Describes the program that an entry starts, or the address that it connects to. If an entry has both, its type decides, as when the
+/// server is started.
 fn starts(entry: &Json, masked: &Json, definition: Option<&ServerDefinition>) -> String {
     let runs = || {
         let arguments = masked["args"].as_array().into_iter().flatten().filter_map(Json::as_str);
@@ -206,13 +207,13 @@ fn starts(entry: &Json, masked: &Json, definition: Option<&ServerDefinition>) ->
     };
     match (definition.map(|definition| &definition.transport), entry["url"].as_str()) {
         (Some(Transport::Http { .. }), Some(url)) => connects(url),
-        (Some(Transport::Stdio { .. }), _) | (_, None) => runs(),
+        (Some(Transport::Stdio { .. } | Transport::Generated(_)), _) | (_, None) => runs(),
         (None, Some(url)) if entry["command"].is_null() => connects(url),
         (None, Some(url)) => format!("{}, or {}", runs(), connects(url)),
     }
 }
 
-/// Describes the URL of a server and its real host. Variables are not replaced.
+/// Describes the URL of a server and its real host. Does not replace variables.
 fn connects(url: &str) -> String {
     let address = address_of(url, None);
     let host = address.unicode_host.map(|host| format!(" (its host in Unicode: {host})")).unwrap_or_default();

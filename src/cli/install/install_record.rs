@@ -1,4 +1,4 @@
-//! Facts that `install` keeps in the state folder, so that `install --undo` can restore a host's config.
+//! The facts that `install` stores in the state folder, so that `install --undo` can restore a host's config.
 
 use std::fs;
 use std::io;
@@ -15,25 +15,25 @@ use crate::files::{Writing, private_folder, read_own, replace};
 const FOLDER: &str = "hosts";
 const VERSION: u32 = 1;
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
-/// Number of characters of a path's digest in a file name.
+/// Number of characters of a path's digest that are used in a file name.
 const DIGEST_CHARS: usize = 24;
 
-/// Facts about one changed file. They may contain secrets of the host's config, so only this user may read them.
+/// The facts about one changed file. They may contain secrets of the host's config, so only this user may read them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct InstallRecord {
     version: u32,
     pub(super) path: PathBuf,
-    /// The file existed before.
+    /// True if the file existed before the installation.
     pub(super) existed: bool,
-    /// The installation created the file's folder.
+    /// True if the installation created the file's folder.
     pub(super) made_folder: bool,
-    /// Text of the file before, as base64: its bytes stay the same whatever they are.
+    /// The text of the file before the installation. It is stored as base64, so that all of its bytes are kept.
     before: String,
-    /// Digest of the text that was written.
+    /// The digest of the text that the installation wrote.
     pub(super) after: String,
     pub(super) change: Change,
-    /// Name of our entry.
+    /// The name of our entry.
     pub(super) name: String,
     pub(super) taken: Vec<RemovedServer>,
 }
@@ -65,7 +65,7 @@ impl InstallRecord {
     }
 }
 
-/// Returns the folder for these facts. Creates it if necessary.
+/// Returns the folder for the facts. Creates it if necessary.
 pub(super) fn folder(state: &Path) -> io::Result<PathBuf> {
     Ok(private_folder(&private_folder(state)?.path.join(FOLDER))?.path)
 }
@@ -84,10 +84,10 @@ pub(super) fn read(state: &Path, path: &Path) -> io::Result<Option<InstallRecord
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(explained(error.to_string())),
     };
-    // The error of serde could quote a value, which may be a secret.
+    // The message of serde is not used, because it could quote a value, which may be a secret.
     let record: InstallRecord = serde_json::from_slice(&bytes).map_err(|error| explained(format!("line {} is not valid", error.line())))?;
     if record.version != VERSION || record.path != path {
-        return Err(explained("it is of another version of hyperlight-mcp, or of another file".to_owned()));
+        return Err(explained("it has the format of another version of hyperlight-mcp, or is about another file".to_owned()));
     }
     Ok(Some(record))
 }

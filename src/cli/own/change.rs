@@ -8,10 +8,10 @@ use crate::cli::import::{found_entry, parsed, readable};
 use crate::config::{is_setting, parse_text};
 use crate::text::nearest;
 
-/// A property by its path within an entry, with its new value. `None` removes it, or leaves it as it is where the whole entry changes.
+/// A property as its path within an entry, with its new value. `None` removes the property. An empty path means the whole entry.
 type EntryChange = (Vec<String>, Option<Json>);
 
-/// The places of servers in a config, as its reader finds them.
+/// The sections of a config that contain servers, in the order in which the config's reader finds them.
 const SECTIONS: [&[&str]; 3] = [&["mcpServers"], &["servers"], &["mcp", "servers"]];
 
 /// A change of one server in the config.
@@ -21,15 +21,15 @@ pub(super) enum Change<'c> {
     Set(&'c Set),
     Unset(&'c Unset),
     Remove(&'c str),
-    /// Takes `"disabled": true` out of the entry.
+    /// Removes `"disabled": true` from the entry.
     Enable(&'c str),
 }
 
-/// The config after a change.
+/// The result of a change.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Changed {
     pub(super) text: String,
-    /// The server's entry. `None`: the server was removed.
+    /// The server's entry after the change. `None` if the server was removed.
     pub(super) entry: Option<Json>,
     /// Warnings of the config's reader about the entry.
     pub(super) warnings: Vec<String>,
@@ -45,10 +45,11 @@ impl Change<'_> {
         }
     }
 
-    /// Returns the config after the change. The new text is read as a gateway reads it, so that no config is written that cannot be used.
+    /// Returns the config after the change. The new text is parsed in the same way as by a gateway, so that an unusable config is never
+    /// written.
     ///
     /// # Errors
-    /// A sentence that says why the text was not changed.
+    /// A sentence that describes why the text was not changed.
     pub(super) fn made(&self, text: &str, file: &str, max_servers: usize) -> Result<Changed, String> {
         let root = parsed(text)?;
         let name = self.name();
@@ -76,7 +77,7 @@ impl Change<'_> {
         Ok(Changed { text: new, entry, warnings })
     }
 
-    /// Returns the properties of the entry to change, by their paths within it. The empty path is the entry itself.
+    /// Returns the changes of the entry's properties. An empty path means the entry itself.
     fn of_entry(&self, entry: &Json) -> Result<Vec<EntryChange>, String> {
         match self {
             Self::Add(_) | Self::Remove(_) => Ok(vec![(Vec::new(), None)]),
@@ -95,6 +96,10 @@ impl Change<'_> {
                 .keys
                 .iter()
                 .map(|key| {
+                    if key.contains('=') {
+                        // The value is not repeated, as it may be a secret.
+                        return Err("expected KEY, without =VALUE".to_owned());
+                    }
                     let path = property_of(entry, key);
                     let is_there = path.iter().try_fold(entry, |inner, name| inner.get(name)).is_some();
                     if is_there { Ok((path, None)) } else { Err(format!("its entry has no {}", path.join("."))) }
@@ -116,12 +121,12 @@ fn value_at<'r>(root: &'r Json, path: &[&str]) -> Option<&'r Json> {
     path.iter().try_fold(root, |inner, name| inner.get(name))
 }
 
-/// Returns the section that has a server.
+/// Returns the section that contains a server.
 fn section_with(root: &Json, name: &str) -> Option<&'static [&'static str]> {
     SECTIONS.into_iter().find(|section| value_at(root, section).is_some_and(|servers| servers.get(name).is_some()))
 }
 
-/// Returns the section for a new server: the first that there is.
+/// Returns the section for a new server: the first section that exists.
 fn section_for(root: &Json) -> &'static [&'static str] {
     SECTIONS.into_iter().find(|section| value_at(root, section).is_some()).unwrap_or(SECTIONS[0])
 }
@@ -155,13 +160,13 @@ fn entry_of(add: &Add) -> Result<Json, String> {
 fn assignment(given: &str) -> Result<(&str, &str), String> {
     match given.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key, value)),
-        // The text is not repeated, as it may be a secret.
+        // The text is not repeated in the message, because it may be a secret.
         _ => Err("expected KEY=VALUE".to_owned()),
     }
 }
 
-/// Returns the property that a key of `set` and `unset` stands for: a setting of the entry, a variable of its environment, or a header of a
-/// server with a URL. `env.KEY` and `headers.KEY` are always the latter two.
+/// Returns the path of the property that a key of `set` and `unset` means: a setting of the entry, a variable of its environment, or a
+/// header of a server with a URL. `env.KEY` always means a variable, and `headers.KEY` always means a header.
 fn property_of(entry: &Json, key: &str) -> Vec<String> {
     if let Some((table @ ("env" | "headers"), name)) = key.split_once('.') {
         return vec![table.to_owned(), name.to_owned()];
@@ -173,12 +178,12 @@ fn property_of(entry: &Json, key: &str) -> Vec<String> {
     vec![if is_remote { "headers" } else { "env" }.to_owned(), key.to_owned()]
 }
 
-/// Returns the value of a setting: JSON, or else a text.
+/// Returns the value of a setting: the parsed JSON, or the text itself if it is not JSON.
 fn setting(value: &str) -> Json {
     serde_json::from_str(value).unwrap_or_else(|_| value.into())
 }
 
-/// Reads the new text as a gateway does. Returns the warnings about the server.
+/// Parses the new text in the same way as a gateway. Returns the warnings about the server.
 fn checked(text: &str, file: &str, name: &str, max_servers: usize) -> Result<Vec<String>, String> {
     let config = parse_text(text, file, max_servers).map_err(|error| readable(&error))?;
     if config.servers.iter().all(|server| server.name != name) {
@@ -189,7 +194,7 @@ fn checked(text: &str, file: &str, name: &str, max_servers: usize) -> Result<Vec
     Ok(config.warnings.into_iter().filter(|warning| warning.contains(&about)).collect())
 }
 
-/// Returns an entry as it is shown to a person: without secrets.
+/// Returns an entry in the form that is shown to a person, without secrets.
 pub(super) fn shown(name: &str, from: &str, entry: Json) -> crate::cli::import::Addition {
     found_entry(name, from, entry)
 }
@@ -238,6 +243,7 @@ mod tests {
         assert!(set("a", &["timeoutMs=soon"]).unwrap_err().contains("timeoutMs"));
         assert!(unset("a", &["command"]).unwrap_err().contains("command"));
         assert!(unset("a", &["U"]).unwrap_err().contains("env.U"));
+        assert_eq!(unset("a", &["T=sk-secret"]).unwrap_err(), "expected KEY, without =VALUE");
         assert!(Change::Add(&add("b", &["x"], &[])).made(CONFIG, "c", 2).unwrap_err().contains("maxServers"));
         assert!(Change::Remove("a").made(r#"{ "mcpServers": { "a": {}, "a": {} } }"#, "c", 9).is_err());
     }

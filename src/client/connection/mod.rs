@@ -1,4 +1,4 @@
-//! A live connection: requests to the server, requests from the server, and the closing.
+//! A live connection: it sends requests to the server, answers requests from the server, and can be closed.
 
 pub(in crate::client) mod discovery;
 pub(in crate::client) mod era;
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rmcp::RoleClient;
-use rmcp::model::{ClientRequest, GetExtensions as _, PingRequest, RequestMetaObject};
+use rmcp::model::{ClientRequest, GetExtensions as _, PingRequest, RequestId, RequestMetaObject};
 use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
 use serde_json::Value as Json;
 use tokio::runtime::Handle;
@@ -34,13 +34,13 @@ use super::connection::link::Link;
 use super::connection::read_check::ReadCheck;
 use super::connection::request_scope::{Pending, RequestScope};
 use super::http::raw_result;
-use super::inbound::caller::Caller;
+use super::inbound::caller::{Caller, SentRequest, TraceFields};
 use super::inbound::calls::Calls;
 use super::inbound::handler::Handler;
 use super::inbound::owner::{RequestOwner, RequestOwners};
 use super::inbound::questions::Questions;
 use super::inbound::updates::Updates;
-use super::stdio::requests::{DirectLine, Param, TRACEPARENT};
+use super::stdio::requests::{DirectLine, Param, TRACEPARENT, TRACESTATE};
 use super::wire::answer::{CallFailure, Sent, error_data, protocol_error};
 use crate::catalog::Manifest;
 use crate::error::{Error, ErrorText, Result};
@@ -53,7 +53,7 @@ pub struct Connection {
     pub(super) peer: Peer<RoleClient>,
     pub(super) service: Mutex<RunningService<RoleClient, Handler>>,
     pub(super) link: Link,
-    /// Sends calls to a server process without rmcp. `None` for a server over HTTP.
+    /// Line that sends calls to a server process without rmcp. `None` for a server over HTTP.
     pub(super) direct: Option<Arc<DirectLine>>,
     pub(super) era: Era,
     pub(super) calls: Arc<Calls>,
@@ -63,25 +63,25 @@ pub struct Connection {
     pub(super) lists: Arc<Lists>,
     /// The manifest from the last complete reading of the server's lists.
     pub(super) manifest: RwLock<Arc<Manifest>>,
-    /// Held while the lists are read again. Calls wait until it is free.
+    /// Lock that is held while the lists are read again. Meanwhile, callers that need the manifest wait for it.
     pub(super) reading: Mutex<()>,
     pub(super) read_timeout: Duration,
     pub(super) connect_time: Duration,
     pub(super) turns: Arc<tokio::sync::RwLock<()>>,
-    /// Room for open requests.
+    /// Semaphore that limits the number of open requests.
     pub(super) room: Arc<Semaphore>,
     pub(super) read_check: Arc<ReadCheck>,
     pub(super) runtime: Handle,
 }
 
-/// Counters that tell whether the server announced changes of its lists since they were last read.
+/// Counters of list changes. They show whether the server announced changes since its lists were last read.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     /// Number of changes that the server has announced.
     announced: AtomicU64,
-    /// Number of those changes that a complete reading of the lists has covered.
+    /// Number of announced changes that a complete reading of the lists has covered.
     read: AtomicU64,
-    /// Wakes the task that reads the lists again without waiting for a call.
+    /// Notification for the task that reads changed lists. With it, the lists are read even if no call is made.
     pub(super) news: Notify,
 }
 
@@ -103,7 +103,8 @@ impl Lists {
 }
 
 impl Connection {
-    /// Returns the server's manifest, unfiltered. If the server has announced changed lists, this method reads them again first.
+    /// Returns the server's manifest, unfiltered. If the server has announced changes of its lists, this method first reads the lists
+    /// again.
     ///
     /// # Errors
     /// `ERR_CONNECT_FAILED` or `ERR_CONNECT_TIMEOUT` if the lists cannot be read.
@@ -111,8 +112,8 @@ impl Connection {
         self.manifest_for(|| self.questions.observer.nobody_in_particular()).await
     }
 
-    /// Returns the manifest on behalf of a caller. If the lists must be read again and the server needs an authorization for that, the caller's
-    /// person is asked.
+    /// Returns the manifest on behalf of a caller. The lists may have to be read again, and the server may require an authorization for
+    /// this. Then the caller's person is asked.
     ///
     /// # Errors
     /// The errors of [`Self::manifest`].
@@ -120,7 +121,7 @@ impl Connection {
         // All callers wait until the reading has ended, so that none gets a manifest that is known to be outdated.
         if self.lists.unread().is_some() {
             let _reading = self.reading.lock().await;
-            // The number is taken before the reading. A change that is announced during the reading therefore causes another reading.
+            // The number is taken before the reading, so a change that the server announces during the reading causes another reading.
             if let Some(announced) = self.lists.unread() {
                 *self.manifest.write() = Arc::new(self.read_lists(caller()).await?);
                 self.lists.have_read(announced);
@@ -129,7 +130,7 @@ impl Connection {
         Ok(Arc::clone(&self.manifest.read()))
     }
 
-    /// Reads all lists within the time limit, which does not count the time of a person.
+    /// Reads all lists within the time limit. Time in which a person is asked does not count.
     async fn read_lists(&self, caller: Arc<dyn Caller>) -> Result<Manifest> {
         let clock = CallClock::start(CallLimits::fixed(self.read_timeout));
         let _owner = self.owners.set_temporary(RequestOwner::new(caller, Some(clock.clone())));
@@ -149,7 +150,7 @@ impl Connection {
         self.connect_time
     }
 
-    /// Returns the version of the protocol that the server speaks.
+    /// Returns the MCP version that the server uses.
     #[must_use]
     pub fn protocol_version(&self) -> String {
         self.manifest.read().protocol_version.clone()
@@ -167,7 +168,8 @@ impl Connection {
         !self.link.has_ended() && !self.peer.is_transport_closed() && !self.has_closed_input()
     }
 
-    /// Returns whether the server's process has closed its input, which shows when a line is written. The process may still run.
+    /// Returns whether the server's process has closed its input. A closed input is noticed only when a line is written. The process may
+    /// still run.
     fn has_closed_input(&self) -> bool {
         self.direct.as_ref().is_some_and(|line| line.is_broken())
     }
@@ -194,13 +196,22 @@ impl Connection {
         let mut pending = scope.pending();
         let answer = async {
             let handle = self.peer.send_cancellable_request(request, traced(scope)).await.map_err(Unsent)?;
+            self.note_sent(scope, &handle.id);
             Ok(pending.answer(handle).await.map(raw_result))
         };
         let answer = self.awaited(scope, answer).await;
         self.settled(scope, pending, answer).await
     }
 
-    /// Sends a request without rmcp and returns its answer. This is faster, because rmcp's tasks would move the request between threads.
+    /// Tells the caller how a request was sent, if the request has a trace.
+    fn note_sent(&self, scope: &RequestScope<'_>, id: &RequestId) {
+        if let Some(trace) = &scope.trace {
+            trace.caller.sent(SentRequest { id: id.to_string(), session: self.link.session() });
+        }
+    }
+
+    /// Sends a request without rmcp, and returns its answer. Without rmcp a request is faster, because rmcp's tasks move it between
+    /// threads.
     pub(super) async fn exchange_directly(
         &self,
         scope: &RequestScope<'_>,
@@ -211,9 +222,10 @@ impl Connection {
         let mut pending = scope.pending();
         let answer = async {
             let mut request = line.open().ok_or(Unsent(ServiceError::TransportClosed))?;
-            if let Some(traceparent) = &scope.traceparent {
-                request.trace(traceparent);
+            if let Some(trace) = &scope.trace {
+                request.trace(&trace.fields);
             }
+            self.note_sent(scope, &request.id);
             self.calls.note(scope.key(), &request.id, Some(request.progress_token.clone()));
             pending.unwritten(line, &request.id);
             let sent = line.send(&request, method, params).await;
@@ -231,11 +243,12 @@ impl Connection {
         self.settled(scope, pending, answer).await
     }
 
-    /// Waits for the first of three events: the answer, the end of the server's process, or the expiry of the call's clock.
+    /// Waits for the first of three events: the answer arrives, the server's process ends, or the call's time limit expires.
     async fn awaited(&self, scope: &RequestScope<'_>, answer: impl Future<Output = Outcome>) -> Awaited {
         let ended = async {
             let status = self.link.ended().await;
-            // An answer that the server wrote before its end counts, so this waits until the caller has received it.
+            // The server may have written an answer before its end. The future therefore resolves only after such an answer has reached
+            // its caller.
             self.link.answers_delivered(&self.peer).await;
             status
         };
@@ -255,7 +268,7 @@ impl Connection {
     ) -> std::result::Result<Json, CallFailure> {
         let what = scope.what;
         match awaited {
-            // Dropping `pending` sends the server a cancellation.
+            // Dropping `pending` makes the request scope send a cancellation to the server when it ends.
             Awaited::Expired(expired) => Err(self.expired(what, expired).into()),
             Awaited::Ended(status) => {
                 pending.settle();
@@ -272,7 +285,7 @@ impl Connection {
         }
     }
 
-    /// Returns whether the server still answers.
+    /// Checks that the server still answers.
     ///
     /// # Errors
     /// The reason why no answer came.
@@ -299,7 +312,7 @@ impl Connection {
         let mut service = self.service.lock().await;
         let _ = service.close_with_timeout(self.link.close_timeout()).await;
         self.link.end().await;
-        // No later event can report the notifications that wait or were dropped, so they are reported now.
+        // No later event can report the notifications that still wait or were dropped, so they are reported now.
         self.updates.end();
         self.questions.tell_left_out(None, self.calls.left_out_of_nobody());
         self.questions.end();
@@ -313,7 +326,7 @@ impl Connection {
     /// Resolves with the reason once the connection can no longer be used.
     pub(super) async fn ended(&self) -> String {
         let reason = self.link.lost(&self.peer, || self.has_closed_input()).await;
-        // If the caller closed the connection before this wait, callers would lose the last answers.
+        // The connection is closed after this method returns. Without this wait, calls would lose the last answers.
         self.link.answers_delivered(&self.peer).await;
         reason
     }
@@ -340,7 +353,7 @@ impl Connection {
         format!("during {}.{what}", self.server)
     }
 
-    /// Makes the error for a connection that is gone. The error says how the process ended, if that becomes known in time.
+    /// Makes the error for a lost connection. The error contains the exit status of the process if the status becomes known in time.
     async fn lost(&self, during: &str) -> Error {
         let exit = self.link.ended_soon().await;
         let closed = if self.has_closed_input() { "input" } else { "output" };
@@ -349,12 +362,16 @@ impl Connection {
     }
 }
 
-/// Returns the options of a request, with the trace that it belongs to (SEP-414).
+/// Returns the options of a request. They contain the trace to which the request belongs (SEP-414).
 fn traced(scope: &RequestScope<'_>) -> PeerRequestOptions {
     let mut options = PeerRequestOptions::no_options();
-    options.meta = scope.traceparent.as_ref().map(|traceparent| {
+    options.meta = scope.trace.as_ref().map(|trace| {
+        let TraceFields { traceparent, tracestate } = &trace.fields;
         let mut meta = RequestMetaObject::default();
         meta.insert(TRACEPARENT.to_owned(), traceparent.as_str().into());
+        if let Some(tracestate) = tracestate {
+            meta.insert(TRACESTATE.to_owned(), tracestate.as_str().into());
+        }
         meta
     });
     options
@@ -363,13 +380,13 @@ fn traced(scope: &RequestScope<'_>) -> PeerRequestOptions {
 /// The error of a request that was certainly not sent.
 struct Unsent(ServiceError);
 
-/// The result as the server wrote it, or the error of the request.
+/// The result as the server wrote it, the error of a request that was sent, or the error of a request that was not sent.
 type Outcome = std::result::Result<std::result::Result<Json, ServiceError>, Unsent>;
 
-/// The way in which waiting for an answer ended.
+/// The reason why waiting for an answer ended.
 enum Awaited {
     Answer(Outcome),
-    /// The server's process ended. The text says how, for example with its exit code.
+    /// The server's process ended. The text describes the end, for example by the exit code.
     Ended(String),
     Expired(Expired),
 }
@@ -388,7 +405,7 @@ mod tests {
         assert_eq!(lists.unread(), None);
         lists.changed();
         let reading = lists.unread().unwrap();
-        // A second caller that comes during the reading sees that the lists are unread.
+        // A second caller that comes during the reading still sees that the changes are unread.
         assert!(lists.unread().is_some());
         lists.changed();
         lists.have_read(reading);

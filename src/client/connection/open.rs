@@ -1,4 +1,5 @@
-//! Opens a connection: starts the process or opens the HTTP transport, does the handshake, and reads the lists. On failure it ends the process.
+//! Opens a connection: starts the process or the HTTP transport, does the handshake, and reads the lists. On failure, it ends the
+//! process.
 
 use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ use crate::client::inbound::notification::{self, Interceptor, Notification};
 use crate::client::inbound::owner::{RequestOwner, RequestOwners};
 use crate::client::inbound::questions::Questions;
 use crate::client::inbound::updates::Updates;
+use crate::client::local::{LocalServer, LocalTools};
 use crate::client::stdio::process::ServerProcess;
 use crate::client::stdio::requests::DirectLine;
 use crate::client::stdio::transport::StdioTransport;
@@ -38,9 +40,10 @@ use crate::config::ResolvedCommand;
 use crate::error::{Error, ForeignText, Result};
 use crate::limits::{MAX_WIRE_MESSAGE_BYTES, PACKAGE_RUNNER_CONNECT_TIMEOUT_MS};
 
-/// Longest time that is waited for the exit of a process whose lists could not be read. Its exit is then reported as the reason.
+/// Longest wait for the exit of a process after a failed handshake or after lists that could not be read. If the lists could not be read
+/// and the process exits in time, its exit is reported as the reason.
 const REFUSAL_NOTICE: Duration = Duration::from_millis(40);
-/// Longest wait for an answer to `server/discover` while the server's era is unknown. After it, `initialize` is tried.
+/// Longest wait for an answer to `server/discover` while the server's era is unknown. After this time, `initialize` is tried.
 const DISCOVER_PATIENCE: Duration = Duration::from_secs(1);
 
 const CALLS_OWN_AFFAIR: Duration = Duration::from_hours(24);
@@ -49,13 +52,14 @@ const CALLS_OWN_AFFAIR: Duration = Duration::from_hours(24);
 pub struct Launch {
     pub server: String,
     pub target: Target,
-    /// Redactor for the server's standard error, applied before a line is kept or logged.
+    /// Redactor for the server's standard error. It is applied before a line is kept or logged.
     pub redact: Redact,
-    /// Listener for each line of standard error, redacted.
+    /// Listener that gets each redacted line of standard error.
     pub on_stderr: StderrListener,
-    /// Caller for whom the connection is made. Its person is asked if the server needs an authorization meanwhile.
+    /// Caller for whom the connection is made. The caller's person is asked if the server requires an authorization while the connection
+    /// is made.
     pub caller: Arc<dyn Caller>,
-    /// Clock of the connection attempt. It runs from its creation, and pauses while a person is asked.
+    /// Clock of the connection attempt. It starts when it is created, and pauses while a person is asked.
     pub clock: ConnectClock,
     /// The protocol version that the config fixes.
     pub protocol_version: Option<String>,
@@ -63,7 +67,7 @@ pub struct Launch {
     pub era: Option<Era>,
     /// MCP roots that the server may ask for: folders, as URIs.
     pub roots: Vec<String>,
-    /// True if the server is known to send questions that do not name a call.
+    /// True if the server is known to send questions without the id of the call to which they belong.
     pub elicits: bool,
 }
 
@@ -71,11 +75,13 @@ pub struct Launch {
 pub enum Target {
     Process {
         command: ResolvedCommand,
-        /// The file that is started, as it was found for the command. No other file of the same name is tried.
+        /// The file that was found for the command. It is started, and no other file of the same name is tried.
         program: PathBuf,
     },
     /// Streamable HTTP.
     Http(HttpTarget),
+    /// A server within this process.
+    Local(Arc<dyn LocalTools>),
 }
 
 /// Function that removes secrets and folder paths from a text.
@@ -84,7 +90,7 @@ pub type Redact = Arc<dyn Fn(ForeignText) -> String + Send + Sync>;
 /// Callback for each line of a server's standard error.
 pub type StderrListener = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Time limit of connecting to a server.
+/// Time limit for connecting to a server.
 #[derive(Clone)]
 pub struct ConnectClock {
     clock: CallClock,
@@ -101,7 +107,7 @@ impl ConnectClock {
         Self { clock: CallClock::start(CallLimits::fixed(limit)), limit }
     }
 
-    /// Restarts the clock after the wait for a free connection slot, which does not count.
+    /// Restarts the clock when a connection slot is free. The wait for the slot does not count.
     pub(in crate::client) fn restart(&self) {
         self.clock.restart();
     }
@@ -121,11 +127,12 @@ struct EstablishedConnection {
     direct: Option<Arc<DirectLine>>,
 }
 
-/// A failed attempt: its error, and the class of the failure, which decides the next handshake.
+/// A failed attempt: its error, and the class of the failure. The class decides which handshake is tried next.
 struct FailedAttempt {
     error: Error,
     refusal: Refusal,
-    /// The service that was started. Dropping it closes the server, so it is kept until the process was checked for an exit of its own.
+    /// The service that was started. Dropping it ends the server, so it is kept until the code has checked whether the process exited by
+    /// itself.
     #[expect(dead_code, reason = "held")]
     established: Option<RunningService<RoleClient, Handler>>,
 }
@@ -148,7 +155,7 @@ struct Opening<'a> {
 }
 
 impl Connection {
-    /// Connects and reads all lists. On failure, no process is left running.
+    /// Connects and reads all lists. On failure, no process keeps running.
     ///
     /// # Errors
     /// `ERR_SPAWN_FAILED`, `ERR_CONNECT_TIMEOUT`, `ERR_CONNECT_FAILED`, `ERR_SERVER_EXITED`, and the errors of HTTP and authorization.
@@ -160,7 +167,7 @@ impl Connection {
         let calls = Arc::new(Calls::new(launch.elicits, Box::new(left_out)));
         let updates = Updates::new(questions.clone());
         let owners = RequestOwners::new(&calls, &questions.observer);
-        // The caller is kept only while the connection is opened. Later requests have owners of their own.
+        // This owner is used only while the connection is opened. Later requests have their own owners.
         let opener = owners.set_temporary(RequestOwner::new(Arc::clone(&launch.caller), Some(launch.clock.clock.clone())));
         let opening = Opening { launch, watchdog, calls, lists: Arc::default(), questions, updates, owners };
         let is_remote = matches!(launch.target, Target::Http(_));
@@ -212,16 +219,17 @@ impl Opening<'_> {
         match &self.launch.target {
             Target::Process { command, program } => self.attempt_process((command, program), plan).await,
             Target::Http(target) => self.attempt_http(target, plan).await,
+            Target::Local(tools) => self.attempt_local(tools, plan).await,
         }
     }
 
     async fn attempt_http(&self, target: &HttpTarget, plan: &Plan) -> std::result::Result<EstablishedConnection, FailedAttempt> {
         let unrelated = |error| FailedAttempt::new(error, Refusal::Unrelated);
         let Launch { server, clock, .. } = self.launch;
-        // An HTTP server that answers with JSON sends no headers before its tool is done, so only the call's own time limit applies.
+        // An HTTP server that answers with JSON sends no headers until its tool has finished. So only the call's own time limit applies.
         let mut limits = HttpLimits { headers: CALLS_OWN_AFFAIR, ..HttpLimits::default() };
         if *plan != Plan::ProbeApart {
-            // No other handshake is left to try, so `server/discover` may use the whole connect time.
+            // `server/discover` may use the whole connect time, because no other handshake is tried after it.
             limits.discover = CALLS_OWN_AFFAIR;
         }
         let owners = Arc::clone(&self.owners);
@@ -236,6 +244,22 @@ impl Opening<'_> {
             }
         };
         Ok(EstablishedConnection { service, manifest, link: Link::Remote(farewell), direct: None })
+    }
+
+    async fn attempt_local(&self, tools: &Arc<dyn LocalTools>, plan: &Plan) -> std::result::Result<EstablishedConnection, FailedAttempt> {
+        let Launch { server, clock, .. } = self.launch;
+        let (local, read, write) = LocalServer::start(server, Arc::clone(tools));
+        let transport = StdioTransport::new(read, write, MAX_WIRE_MESSAGE_BYTES, self.interceptor(), None);
+        let direct = Some(Arc::new(transport.direct()));
+        let (service, manifest) = tokio::select! {
+            biased;
+            outcome = Box::pin(self.begin(transport, plan)) => outcome?,
+            _ = clock.clock.expired() => {
+                let (server, limit_ms) = (server.clone(), millis(clock.limit));
+                return Err(FailedAttempt::new(Error::ConnectTimeout { server, limit_ms, hint: String::new().into() }, Refusal::Unrelated));
+            }
+        };
+        Ok(EstablishedConnection { service, manifest, link: Link::Local(local), direct })
     }
 
     async fn attempt_process(
@@ -264,7 +288,7 @@ impl Opening<'_> {
                 let patience = if failed.refusal == Refusal::Ended { EXIT_NOTICE } else { REFUSAL_NOTICE };
                 let status = tokio::time::timeout(patience, process.exited()).await;
                 match (failed.refusal, status) {
-                    // The pipe closed. The exit status of the process says more than the closed pipe.
+                    // The pipe closed. The exit status of the process explains more than the closed pipe.
                     (Refusal::Ended | Refusal::Unlisted, Ok(status)) => (exited(server, status, &process), failed.refusal),
                     _ => (failed.error, failed.refusal),
                 }
@@ -299,7 +323,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Makes the interceptor. It handles notifications before rmcp does, so that they keep their order, and it limits their number.
+    /// Makes the interceptor. It handles notifications before rmcp does, so that their order is kept, and it limits their number.
     fn interceptor(&self) -> Interceptor {
         let (calls, lists, questions) = (Arc::clone(&self.calls), Arc::clone(&self.lists), self.questions.clone());
         let updates = Arc::clone(&self.updates);
@@ -341,18 +365,19 @@ impl Opening<'_> {
     }
 }
 
-/// Classifies a failed handshake for the plan.
+/// Makes the failed attempt for a failed handshake. Its class decides which handshake is tried next.
 fn refused(server: &str, error: &ClientInitializeError) -> FailedAttempt {
     if let Some(failure) = failure_of_start(error) {
         // Over HTTP each request is independent, so a refused request does not show that another handshake would succeed.
         return FailedAttempt::new(failure.connect_error(server), Refusal::Unrelated);
     }
-    // If both handshakes failed on one connection, the second error describes the current state of the server.
+    // If both handshakes failed on the same connection, the second error describes the server's current state.
     let last = if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error { fallback } else { error };
     let refusal = match last {
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => Refusal::Ended,
         ClientInitializeError::Cancelled => Refusal::Unrelated,
-        // Most servers that refuse a handshake also exit. The error that the server sent is the better reason.
+        // Most servers that refuse a handshake also exit. The error that the server sent explains the refusal better than the exit
+        // status.
         _ => Refusal::Answered,
     };
     FailedAttempt::new(connect_failed(server, &error.to_string()), refusal)

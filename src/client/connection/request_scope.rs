@@ -1,4 +1,5 @@
-//! Scope of one request. It begins when the request gets its turn, and ends when no question of the server can belong to the request.
+//! Scope of one request. It begins when the request may be sent, and ends when no question of the server can belong to the request any
+//! more.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -15,49 +16,58 @@ use super::era::Era;
 use super::link::Link;
 use super::read_check::ReadCheck;
 use crate::client::clock::{CallClock, CallLimits};
-use crate::client::inbound::caller::Caller;
+use crate::client::inbound::caller::{Caller, TraceFields};
 use crate::client::inbound::calls::{CallGuard, CallKey};
 use crate::client::stdio::requests::DirectLine;
 use crate::client::wire::answer::CallFailure;
 use crate::error::Error;
 
-/// Longest time that other callers wait until the server shows that it has read a cancellation.
+/// Longest time that other callers wait for the proof that the server has read a cancellation.
 const TURN_ENDS: Duration = Duration::from_secs(1);
-/// Longest time that questions of the server may still belong to a cancelled call.
+/// Longest time for which questions of the server are still assigned to a cancelled call.
 const PLACE_ENDS: Duration = Duration::from_mins(1);
-/// Time to wait for a question that another thread of the server was about to send when the server read the cancellation.
+/// Time to wait for a late question. Another thread of the server may have been about to send it when the server read the cancellation.
 const SETTLE: Duration = Duration::from_millis(200);
-/// Maximum number of requests of a connection that wait for their answer, or whose cancellation the server has not taken. Further requests
-/// wait within their own time. Without this limit, requests that nobody waits for would fill the memory where a server takes no cancellations.
+/// Maximum number of open requests of a connection. A request is open while it waits for its answer, and until the server has accepted
+/// its cancellation. Further requests wait, and this wait counts as part of their own time. Without this limit, abandoned requests would
+/// fill the memory if a server accepts no cancellations.
 pub(super) const MAX_OPEN_REQUESTS: usize = 1_024;
 const NOBODY_WAITS: &str = "the caller no longer waits";
 
-/// Makes callers take turns on a server whose questions do not name a call.
+/// Right to send a request to a server whose questions do not name a call. While one caller holds the right alone, such a question can
+/// only be meant for this caller.
 enum Turn {
-    /// A turn that several callers hold together. Used for callers that cannot be asked, and for all callers until the server sends a question.
+    /// A right that several callers share. Used for callers that cannot be asked, and for all callers until the server sends its first
+    /// question.
     Shared(#[expect(dead_code, reason = "held")] OwnedRwLockReadGuard<()>),
     Alone(#[expect(dead_code, reason = "held")] OwnedRwLockWriteGuard<()>),
 }
 
-/// Scope of one request with all its rounds of input.
+/// Scope of one request, including all its rounds of input.
 pub(in crate::client) struct RequestScope<'a> {
     pub(in crate::client) what: &'a str,
     pub(in crate::client) clock: CallClock,
-    /// The `traceparent` of the caller, for `_meta` of each request.
-    pub(in crate::client) traceparent: Option<String>,
+    /// The trace of the caller, for `_meta` of each request.
+    pub(in crate::client) trace: Option<ScopeTrace>,
     key: CallKey,
-    /// Entry among the calls in flight. It is taken out when the scope ends.
+    /// Entry among the calls in flight. It is removed when the scope ends.
     registration: Option<Registration>,
     /// A sent request whose answer the caller no longer awaits.
     unanswered: Mutex<Option<Request>>,
     parting: Option<Parting>,
 }
 
+/// The trace of a scope, and the caller that notes how requests were sent.
+pub(in crate::client) struct ScopeTrace {
+    pub(in crate::client) fields: TraceFields,
+    pub(in crate::client) caller: Arc<dyn Caller>,
+}
+
 /// A request that was sent by rmcp (`Typed`) or without rmcp (`Direct`).
 enum Request {
     Typed(Box<RequestHandle<RoleClient>>),
     Direct(Arc<DirectLine>, RequestId),
-    /// A direct request of which nothing is written yet, so that the server does not know it.
+    /// A direct request of which nothing has been written yet. The server does not know it.
     Unwritten(Arc<DirectLine>, RequestId),
 }
 
@@ -74,14 +84,14 @@ impl Request {
 struct Registration {
     place: CallGuard,
     turn: Option<Turn>,
-    /// True if only the order of messages tells which question belongs to a call.
+    /// True if only the order of messages shows which question belongs to a call.
     by_order: bool,
-    /// Place among the connection's open requests.
+    /// Permit for one of the connection's open requests.
     room: OwnedSemaphorePermit,
 }
 
 impl Connection {
-    /// Registers a request among the calls in flight. May wait for the request's turn.
+    /// Registers a request among the calls in flight. First waits until the request may be sent.
     pub(in crate::client) async fn enter<'a>(
         &self,
         what: &'a str,
@@ -95,7 +105,7 @@ impl Connection {
             admitted = admitted => admitted,
             expired = clock.expired() => return Err(CallFailure::unsent(self.expired(what, expired))),
         };
-        // The semaphore is never closed.
+        // This error cannot occur, because the semaphore is never closed.
         let room = room.map_err(|error| CallFailure::unsent(Error::Internal(error.to_string().into())))?;
         let by_order = self.era == Era::Initialize && matches!(self.link, Link::Process(_));
         let place = self.calls.enter(what, caller, &clock);
@@ -105,7 +115,7 @@ impl Connection {
         Ok(RequestScope {
             what,
             clock,
-            traceparent: caller.traceparent(),
+            trace: caller.trace().map(|fields| ScopeTrace { fields, caller: Arc::clone(caller) }),
             key,
             registration,
             unanswered: Mutex::default(),
@@ -114,7 +124,7 @@ impl Connection {
     }
 
     async fn turn(&self, caller: &dyn Caller) -> Option<Turn> {
-        // Since MCP 2026-07-28 a call's questions come in its own result, so callers need no turns.
+        // Since MCP 2026-07-28, a call's questions come in its own result, so callers need not wait for each other.
         if self.era == Era::Discover {
             return None;
         }
@@ -135,7 +145,7 @@ impl RequestScope<'_> {
         self.key
     }
 
-    /// Makes the guard of a request that is about to be sent.
+    /// Makes the guard of a request that will be sent.
     pub(in crate::client) fn pending(&self) -> Pending<'_> {
         Pending { request: None, unanswered: &self.unanswered }
     }
@@ -151,20 +161,20 @@ impl Drop for RequestScope<'_> {
     }
 }
 
-/// Means to end a request that nobody waits for.
+/// Values that are needed to end an abandoned request.
 struct Parting {
     peer: Peer<RoleClient>,
     check: Arc<ReadCheck>,
     runtime: Handle,
 }
 
-/// Cancels a request at the server. Keeps the call registered until the server shows that it has read the cancellation. Until then, a
-/// question of the server may belong to this call, and must not be put to the next caller.
+/// Cancels a request at the server. The call stays registered until the server shows that it has read the cancellation. Until then, a
+/// question of the server may belong to this call, and must not go to the next caller.
 async fn leave(registration: Registration, request: Request, parting: Parting) {
     let Registration { place, turn, by_order, room } = registration;
     let (server_knows, (cancelled, is_cancelled)) = (place.server_knows(), oneshot::channel());
     let cancelling = async {
-        // Until a cancellation is handed over, it takes memory, so this has no time limit and keeps its room.
+        // A cancellation takes memory until it has been sent. So this wait has no time limit, and keeps its permit.
         request.cancel().await;
         server_knows.cancel();
         let _ = cancelled.send(());
@@ -175,7 +185,8 @@ async fn leave(registration: Registration, request: Request, parting: Parting) {
             tokio::time::sleep(SETTLE).await;
         }
     };
-    // The limits of the others' wait include the sending: a server may read nothing, or confirm cancellations slowly.
+    // The time limits for other callers include the sending of the cancellation, because a server may read nothing, or confirm
+    // cancellations slowly.
     tokio::join!(cancelling, until_settled(settled, turn, place));
     drop(room);
 }
@@ -189,7 +200,8 @@ async fn until_settled(settled: impl Future<Output = ()>, turn: Option<Turn>, pl
     drop(place);
 }
 
-/// A sent request. If it is dropped before its answer, the request is cancelled at the server when the scope ends.
+/// Guard of a sent request. If the guard is dropped before the answer arrives, the request is cancelled at the server when the scope
+/// ends.
 pub(in crate::client) struct Pending<'a> {
     request: Option<Request>,
     unanswered: &'a Mutex<Option<Request>>,
@@ -203,12 +215,12 @@ impl Pending<'_> {
         (&mut handle.rx).await.map_err(|_| ServiceError::TransportClosed)?
     }
 
-    /// Records that the request is about to be written without rmcp.
+    /// Records that the request will now be written without rmcp.
     pub(in crate::client) fn unwritten(&mut self, line: &Arc<DirectLine>, id: &RequestId) {
         self.request = Some(Request::Unwritten(Arc::clone(line), id.clone()));
     }
 
-    /// Records that the request was handed over to be written. From then on the server may know the request.
+    /// Records that the request was handed to the writer. From now on, the server may know the request.
     pub(in crate::client) fn written(&mut self) {
         self.request = match self.request.take() {
             Some(Request::Unwritten(line, id)) => Some(Request::Direct(line, id)),
@@ -216,7 +228,7 @@ impl Pending<'_> {
         };
     }
 
-    /// Records that the answer came, so that no cancellation is sent.
+    /// Records that no cancellation is needed, because the answer arrived or the server has ended.
     pub(in crate::client) fn settle(&mut self) {
         self.request = None;
     }

@@ -1,7 +1,8 @@
-//! Requests that the server has not answered, and their cancellations before MCP 2026-07-28.
+//! Unanswered requests, and their cancellations before MCP 2026-07-28.
 //!
-//! rmcp sends one cancellation after another, and none once it closes. Here several are sent at once, each in the session of its request, and
-//! those of all unanswered requests at the close. A request that was never sent needs none.
+//! rmcp sends cancellations one after another, and sends none after it has begun to close. This module sends several cancellations at the
+//! same time, each in the session of its request. When the connection is closed, it cancels all unanswered requests. A request that was
+//! never sent needs no cancellation.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -22,14 +23,14 @@ use super::stream::Route;
 
 /// Maximum number of cancellations that are sent at the same time.
 const PARALLEL: usize = 64;
-/// Number of further cancellations that may be sent at the same time when the connection is closed.
+/// Number of cancellations that may be sent at the same time in addition to [`PARALLEL`] when the connection is closed.
 const PARALLEL_AT_CLOSE: usize = 192;
-/// Longest time to send one cancellation. The server's answer to it is only a confirmation.
+/// Longest time to send one cancellation. The time includes the server's answer, which is only a confirmation.
 const SENT_WITHIN: Duration = Duration::from_secs(2);
-/// Longest time that a close waits for cancellations.
+/// Longest time for which closing waits for the cancellations.
 const CLOSE_WAITS: Duration = Duration::from_millis(500);
-/// Shortest time from a request to its cancellation. They use different sockets, so that a server could read the cancellation first, ignore
-/// it, and then carry out the request.
+/// Shortest time between a request and its cancellation. The two use different sockets. Without this delay, the server could read the
+/// cancellation first, ignore it, and then execute the request.
 const AFTER_REQUEST: Duration = Duration::from_millis(100);
 
 /// The unanswered requests of one server.
@@ -37,7 +38,7 @@ pub(super) struct Unanswered {
     requests: Mutex<Requests>,
     places: Semaphore,
     tasks: TaskTracker,
-    /// Token that ends the sending of cancellations.
+    /// Token that stops the sending of cancellations.
     over: CancellationToken,
 }
 
@@ -52,7 +53,7 @@ struct Requests {
 struct Sent {
     number: u64,
     route: Route,
-    /// Time at which the request was last sent, perhaps not completely. `None` while it waits for a token.
+    /// Time at which the request was last sent, perhaps only partly. `None` while the request waits for a token.
     at: Option<Instant>,
 }
 
@@ -62,7 +63,7 @@ impl Unanswered {
         Self { requests: Mutex::default(), places, tasks, over }
     }
 
-    /// Records that a request is about to be sent.
+    /// Records that a request will now be sent.
     pub(super) fn note_sent(&self, id: Option<&RequestId>) {
         let Some(id) = id else { return };
         if let Some(sent) = self.requests.lock().sent.get_mut(id) {
@@ -74,13 +75,13 @@ impl Unanswered {
         self.requests.lock().sent.remove(id)
     }
 
-    /// Ends the sending of cancellations.
+    /// Stops the sending of cancellations.
     pub(super) fn end(&self) {
         self.over.cancel();
     }
 }
 
-/// Guard of a request that is being sent or waits for its answer. Dropping it records that the request needs no cancellation.
+/// Guard of a request that is being sent or waits for its answer. Dropping the guard records that the request needs no cancellation.
 pub(super) struct OpenRequest {
     client: HttpClient,
     id: RequestId,
@@ -89,7 +90,7 @@ pub(super) struct OpenRequest {
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        // A request that was sent again in a new session has the same id.
+        // A newer entry can have the same id, because a request is sent again in a new session. The newer entry must stay.
         let mut requests = self.client.unanswered.requests.lock();
         if requests.sent.get(&self.id).is_some_and(|sent| sent.number == self.number) {
             requests.sent.remove(&self.id);
@@ -119,7 +120,8 @@ fn cancellation_of(id: &RequestId) -> Option<ClientJsonRpcMessage> {
 }
 
 impl HttpClient {
-    /// Registers a request that is about to be sent. Returns no guard for a request that is never cancelled, and `Err` once the connection is being closed.
+    /// Registers a request that will now be sent. Returns `Ok(None)` for a request that is never cancelled, and `Err` once the connection
+    /// is being closed.
     pub(super) fn open_request(&self, awaited: &Awaited, route: &Route) -> Result<Option<OpenRequest>, ()> {
         if !needs_cancellation(awaited) {
             return Ok(None);
@@ -134,8 +136,8 @@ impl HttpClient {
         Ok(Some(OpenRequest { client: self.clone(), id: awaited.id.clone(), number }))
     }
 
-    /// Cancels a request at the server. The returned future resolves once the server has taken the cancellation or the time for it is over;
-    /// dropping it changes nothing.
+    /// Cancels a request at the server. The returned future resolves once the server has confirmed the cancellation, or the time for it
+    /// is over. The cancellation is sent even if the future is dropped.
     pub(super) fn cancel(&self, id: &RequestId, message: ClientJsonRpcMessage) -> impl Future<Output = ()> + Send + use<> {
         let sending = self.unanswered.take(id).and_then(|sent| self.send_cancellation(message, sent));
         async move {
@@ -145,14 +147,14 @@ impl HttpClient {
         }
     }
 
-    /// Starts to send a cancellation. Returns `None` if the request was never sent.
+    /// Starts a task that sends a cancellation. Returns `None` if the request was never sent.
     fn send_cancellation(&self, message: ClientJsonRpcMessage, Sent { route, at, .. }: Sent) -> Option<JoinHandle<()>> {
         let (client, earliest) = (self.clone(), at? + AFTER_REQUEST);
         Some(self.unanswered.tasks.spawn(async move {
             let sending = async {
                 tokio::time::sleep_until(earliest).await;
                 let _place = client.unanswered.places.acquire().await;
-                // A server that does not accept the cancellation cannot be told otherwise.
+                // A failure is ignored, because there is no other way to cancel the request.
                 let _ = tokio::time::timeout(SENT_WITHIN, client.notify(&message, &route)).await;
             };
             tokio::select! {
@@ -163,14 +165,15 @@ impl HttpClient {
         }))
     }
 
-    /// Ends all running requests, and sends the cancellations of those that are unanswered.
+    /// Ends all running requests, and sends cancellations for those that are unanswered.
     async fn cancel_all(&self) {
         let sent = {
             let mut requests = self.unanswered.requests.lock();
             requests.is_closed = true;
             std::mem::take(&mut requests.sent)
         };
-        // The callers get their errors now, and not what the server answers to the cancellations.
+        // The running requests are ended first. Their callers thus get their errors now, and do not get the server's answers to the
+        // cancellations.
         self.stop.cancel();
         if self.session_has_begun() {
             self.unanswered.places.add_permits(PARALLEL_AT_CLOSE);
@@ -186,7 +189,8 @@ impl HttpClient {
     }
 }
 
-/// Ends the requests of a connection that is about to be closed. It does not keep the sockets of the connection open.
+/// Handle with which the requests of a connection are ended before the connection is closed. The handle does not keep the connection's
+/// sockets open.
 pub(in crate::client) struct Farewell(Weak<Shared>);
 
 impl Farewell {
@@ -194,7 +198,12 @@ impl Farewell {
         Self(Arc::downgrade(&client.0))
     }
 
-    /// Ends all running requests, and tells the server so, within a short time.
+    /// Returns the id of the server's session.
+    pub(in crate::client) fn session(&self) -> Option<Arc<str>> {
+        HttpClient(self.0.upgrade()?).session_id()
+    }
+
+    /// Ends all running requests, and sends their cancellations to the server within a short time.
     pub(in crate::client) async fn cancel_all(&self) {
         if let Some(shared) = self.0.upgrade() {
             HttpClient(shared).cancel_all().await;

@@ -30,8 +30,8 @@ use crate::client::inbound::rate_limit::{Pace, UNSOLICITED};
 use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS, ServerRequests};
 use crate::client::wire::json;
 
-/// Internal message to the interceptor. It says that a new session replaced one that ended, so the server has lost subscriptions and log
-/// levels.
+/// Method of an internal message to the interceptor. The message reports that a new session has replaced a session that ended. The server
+/// has then lost its subscriptions and log levels.
 pub(in crate::client) const SESSION_RENEWED: &str = "notifications/hyperlight-mcp/session_renewed";
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -49,30 +49,30 @@ pub(super) struct Shared {
     pub(super) interceptor: Interceptor,
     pub(super) owner_of: OwnerOf,
     pub(super) limits: HttpLimits,
-    /// Token that cancels all running requests. It is needed because rmcp's worker ignores a cancellation while it starts.
+    /// Token that cancels all running requests. It is needed because rmcp's worker ignores cancellations while it starts.
     pub(super) stop: CancellationToken,
     pub(super) unanswered: Unanswered,
     session: Mutex<Session>,
     server_requests: Mutex<ServerRequests>,
     refusals: Mutex<Refusals>,
-    /// Rate limit of the bytes that streams bring besides answers.
+    /// Rate limit for the bytes that streams carry in addition to answers.
     pace: Mutex<Pace>,
     /// Memory budget for unfinished answers and events.
     budget: Budget,
 }
 
-/// The ids of server requests that are to be refused.
+/// Ids of the server's requests that must be refused.
 #[derive(Default)]
 struct Refusals {
     waiting: VecDeque<RequestId>,
     are_sent: bool,
 }
 
-/// The server's session. It is kept here because rmcp does not end a session whose handshake was not completed.
+/// The server's session. It is stored here because rmcp does not end a session whose handshake was not completed.
 #[derive(Default)]
 struct Session {
     begun: bool,
-    /// Id of the session that still has to be ended at the server.
+    /// Id of the session. `None` if there is no session that must still be ended at the server.
     open: Option<Arc<str>>,
 }
 
@@ -110,7 +110,7 @@ impl HttpClient {
         }))
     }
 
-    /// Counts bytes that the server sent unasked, and returns the time at which the stream may be read again.
+    /// Counts bytes that the server sent without a request, and returns the time at which the stream may be read again.
     pub(super) fn spend(&self, bytes: usize) -> Instant {
         let now = Instant::now();
         now + self.pace.lock().spend(bytes, now)
@@ -167,16 +167,22 @@ impl HttpClient {
         }
     }
 
-    /// Returns whether the server has answered `initialize`, which no server since MCP 2026-07-28 is sent.
+    /// Returns whether the server has answered `initialize`. Servers since MCP 2026-07-28 never get this request.
     pub(super) fn session_has_begun(&self) -> bool {
         self.session().begun
+    }
+
+    /// Returns the id that the server has given its session.
+    pub(super) fn session_id(&self) -> Option<Arc<str>> {
+        self.session().open.clone()
     }
 
     fn session(&self) -> parking_lot::MutexGuard<'_, Session> {
         self.session.lock()
     }
 
-    /// Returns whether a message may be handed on. Limits the server's own requests that are open at once, and refuses further ones.
+    /// Returns whether a message may be forwarded to rmcp. Limits how many of the server's own requests are open at the same time, and
+    /// refuses further requests.
     pub(super) fn admits(&self, message: &Json, route: &Route) -> bool {
         let Some(method) = message.get("method") else { return true };
         let id = |id: &Json| serde_json::from_value::<RequestId>(id.clone()).ok();
@@ -195,7 +201,7 @@ impl HttpClient {
         false
     }
 
-    /// Refuses a request. Refusals are sent one after another, and their number is limited in case the server does not read them.
+    /// Refuses a request. Refusals are sent one after another. Their number is limited, because the server may not read them.
     fn refuse(&self, id: RequestId, route: &Route) {
         let mut refusals = self.refusals();
         if refusals.waiting.len() >= MAX_REFUSALS {
@@ -255,7 +261,8 @@ impl HttpClient {
         };
         let is_initialized = matches!(message, JsonRpcMessage::Notification(sent) if matches!(sent.notification, rmcp::model::ClientNotification::InitializedNotification(_)));
         match sent.await {
-            // With an error, rmcp would end without a reason. If the server really has a problem, the next request reports it.
+            // If this returned an error, rmcp would end without a reason. If the server really has a problem, the next request reports
+            // it.
             Err(failure) if is_initialized => {
                 tracing::warn!(%failure, "notifications/initialized was not accepted");
                 Ok(StreamableHttpPostResponse::Accepted)
@@ -264,7 +271,7 @@ impl HttpClient {
         }
     }
 
-    /// Reads the answer to a request with a 2xx status.
+    /// Reads an answer with a 2xx status.
     async fn read(
         &self,
         response: Response,
@@ -297,14 +304,14 @@ impl HttpClient {
         self.sort_all(body, awaited, route).map(|(answer, others)| response_of(*answer, others, session))
     }
 
-    /// Returns the answer in a JSON body, and the other messages of the body.
+    /// Parses a JSON body. Returns the answer to the request, and the other messages of the body.
     fn sort_all(&self, body: Vec<u8>, awaited: &Awaited, route: &Route) -> Result<(Box<Answer>, Vec<String>), Failed> {
         let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body).trim_ascii();
         if text.is_empty() {
             return Err(malformed("its answer is empty".to_owned()));
         }
         let parsed = json::read(text).map_err(|unread| Failed::Client(HttpFailure::of_parse_failure(&unread)))?;
-        // The text may be as large as the parsed value, so it is freed first.
+        // The text may be as large as the parsed value, so it is freed before the value is used.
         drop(body);
         // MCP 2025-03-26 allowed batches of messages.
         let messages = match parsed {
@@ -326,7 +333,7 @@ impl HttpClient {
         Ok((answer, others))
     }
 
-    /// Reads an answer to a request whose status is not 2xx.
+    /// Handles an answer whose status is not 2xx.
     async fn refused(&self, response: Response, awaited: &Awaited, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
         let status = response.status();
         if status == StatusCode::NOT_FOUND && route.session.is_some() {
@@ -353,7 +360,7 @@ impl HttpClient {
         Err(Failed::Client(failure.with_detail(detail_of(&body))))
     }
 
-    /// Ends the session at the server if it is still open.
+    /// Ends the server's session if it is still open.
     pub(super) async fn bye(&self, headers: &HashMap<HeaderName, HeaderValue>) -> Result<(), HttpFailure> {
         let Some(session) = self.session().open.take() else { return Ok(()) };
         let after = self.limits.delete;
@@ -441,11 +448,12 @@ fn response_of(answer: Answer, others: Vec<String>, session: Option<String>) -> 
     StreamableHttpPostResponse::Sse(Box::pin(futures::stream::iter(events.collect::<Vec<_>>())), session)
 }
 
-/// Converts failures that rmcp has to see as answers: unusable answers, and failures of `server/discover` on older servers.
+/// Converts some failures into answers, because rmcp must get them as answers. These are unusable answers, and failures of
+/// `server/discover` on older servers.
 fn at_once(awaited: &Awaited, failure: HttpFailure) -> Result<StreamableHttpPostResponse, Failed> {
     let error = match failure {
         HttpFailure::TimedOut { .. } if awaited.kind == Kind::Discover => unknown_method(),
-        // `initialize` is tried next, and its failure describes the problem better.
+        // rmcp tries `initialize` next. The failure of `initialize` describes the problem better.
         HttpFailure::Status { .. } | HttpFailure::Interrupted { .. } if awaited.kind == Kind::Discover => {
             rmcp::model::ErrorData::invalid_request(failure.to_string(), None)
         }
@@ -465,14 +473,14 @@ pub(super) fn status_failure(response: &Response) -> HttpFailure {
     HttpFailure::Status { status: response.status().as_u16(), retry_after, detail: String::new() }
 }
 
-/// Returns the text of a refusal, or an empty text if it is HTML.
+/// Returns the text of a refusal. Returns an empty text if the refusal is HTML.
 fn detail_of(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let text = text.trim();
     if text.starts_with('<') { String::new() } else { text.split_whitespace().collect::<Vec<_>>().join(" ") }
 }
 
-/// Returns whether a refusal is about an unknown session. Some servers answer 400 instead of 404, with an error without an id.
+/// Returns whether a refusal reports an unknown session. Some servers answer 400 instead of 404, with an error that has no id.
 fn names_a_session(body: &[u8]) -> bool {
     let Ok(message) = serde_json::from_slice::<Json>(body) else { return false };
     let says = message.pointer("/error/message").and_then(Json::as_str).unwrap_or_default();

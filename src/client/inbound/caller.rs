@@ -1,4 +1,4 @@
-//! Callers of a server. A question or notification that the server sends during a call goes to the caller of that call.
+//! Callers of a server. If the server sends a question or a notification during a call, the caller of that call gets it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,15 +12,31 @@ use crate::catalog::Manifest;
 use crate::client::oauth::{AuthorizationPrompt, IssuerPrompt};
 use crate::error::Result;
 
-/// Future of an answer for which a person may need time.
+/// Future of an answer. A person may need time to give it.
 pub type Reply<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
-/// An elicitation (MCP): a server's question to a person.
+/// The trace of a request, as the fields of `_meta` (SEP-414).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceFields {
+    pub traceparent: String,
+    pub tracestate: Option<String>,
+}
+
+/// The names by which a request is known outside of this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentRequest {
+    /// The JSON-RPC id.
+    pub id: String,
+    /// The id of the server's session over HTTP, if the server has given one.
+    pub session: Option<Arc<str>>,
+}
+
+/// An elicitation (MCP), which is a question of a server to a person.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Elicitation {
     pub server: String,
-    /// The raw name of the tool that is being called. Missing for a question outside of any call.
+    /// Raw name of the tool that is being called. It is missing if the question belongs to no call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     #[serde(flatten)]
@@ -31,9 +47,9 @@ pub struct Elicitation {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "mode", rename_all = "lowercase", rename_all_fields = "camelCase")]
 pub enum Question {
-    /// Fields to fill in, described by a schema of primitives.
+    /// Fields that the person fills in. A schema of primitive types describes them.
     Form { message: String, requested_schema: Json },
-    /// A web page to open. This client does not see what the person enters there.
+    /// A web page that the person opens. This client does not see what the person enters there.
     Url {
         message: String,
         url: String,
@@ -45,13 +61,13 @@ pub enum Question {
 /// A person's answer to an elicitation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ElicitationAnswer {
-    /// The person accepted. Holds the values of the form's fields, if the question is a form.
+    /// The person accepted. If the question is a form, this contains the values of its fields.
     Accept(Option<Json>),
     Decline,
     Cancel,
 }
 
-/// A server's request for a model's answer, with the parameters of `sampling/createMessage`.
+/// A server's request for an answer of a model, with the parameters of `sampling/createMessage`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sampling {
     pub server: String,
@@ -60,9 +76,9 @@ pub struct Sampling {
     pub params: Json,
 }
 
-/// The caller of a tool, a resource or a prompt.
+/// The caller of a tool, a resource or a prompt. It receives questions and notices that belong to its calls.
 pub trait Caller: Send + Sync {
-    /// Returns the caller's identity. Questions of calls with one identity go to the same person.
+    /// Returns the caller's identity. Questions of calls with the same identity go to the same person.
     fn identity(&self) -> u64;
 
     /// Returns whether [`Caller::elicit`] can ask a person.
@@ -73,13 +89,13 @@ pub trait Caller: Send + Sync {
         false
     }
 
-    /// Puts an elicitation to the person. Returns `None` if there is nobody to ask.
+    /// Asks the person the elicitation's question. Returns `None` if there is nobody to ask.
     fn elicit(&self, elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>>;
 
     /// Asks the agent's model. Returns `None` if there is no model to ask.
     fn sample(&self, sampling: Sampling) -> Option<Reply<Json>>;
 
-    /// Asks the caller's host for its folders, as URIs. Returns `None` if there is no host, or it has none.
+    /// Asks the caller's host for its folders, as URIs. Returns `None` if there is no host, or the host has no folders.
     fn roots(&self) -> Option<Reply<Vec<String>>> {
         None
     }
@@ -89,8 +105,8 @@ pub trait Caller: Send + Sync {
         false
     }
 
-    /// Shows a person the page at which they authorize this client. The reply is the URL to which the browser was redirected, or `None` if the
-    /// browser is redirected to this machine's own listener. Returns `None` if there is nobody to ask.
+    /// Shows a person the page on which they authorize this client. Returns `None` if there is nobody to ask. The reply is the URL to
+    /// which the browser was redirected. If the browser is redirected to this machine's own listener, the reply is `None`.
     fn authorize(&self, prompt: AuthorizationPrompt) -> Option<Reply<Option<String>>> {
         let _ = prompt;
         None
@@ -101,25 +117,31 @@ pub trait Caller: Send + Sync {
         false
     }
 
-    /// Asks a person whether an issuer may be sent a credential of the config. Returns `None` if there is nobody to ask.
+    /// Asks a person whether an issuer may receive a credential from the config. Returns `None` if there is nobody to ask.
     fn confirm_issuer(&self, prompt: IssuerPrompt) -> Option<Reply<bool>> {
         let _ = prompt;
         None
     }
 
-    /// Returns the `traceparent` that the server gets in `_meta` of the request. `None`: it gets none.
-    fn traceparent(&self) -> Option<String> {
+    /// Returns the trace that is sent to the server in the request's `_meta`. Returns `None` if no trace is sent.
+    fn trace(&self) -> Option<TraceFields> {
         None
+    }
+
+    /// Notes how the request was sent, if it has a trace. Must not block.
+    fn sent(&self, request: SentRequest) {
+        let _ = request;
     }
 
     /// Reports a notice of the call. Must not block.
     fn notice(&self, server: &str, tool: &str, notice: &Notice);
 
-    /// Pauses the clocks that enclose the call's own clock, until the returned value is dropped.
+    /// Pauses the clocks outside of the call's own clock, for example the clock of a run, until the returned value is dropped.
     fn pause(&self) -> Option<Box<dyn Send + Sync>>;
 }
 
-/// Remainder of a caller whose call is over, while a question of the server may still belong to the call. It can be asked nothing.
+/// Replacement for the caller of a call that is over. It is used while a question of the server may still belong to the call, and refuses
+/// every question.
 pub(super) struct GoneCaller {
     identity: u64,
     can_elicit: bool,
@@ -160,9 +182,9 @@ impl Caller for GoneCaller {
     }
 }
 
-/// Listener for the events of connections. Must not block.
+/// Listener for the events of connections. Its methods must not block.
 pub trait Observer: Send + Sync {
-    /// Reports that a connection ended without having been closed by this client.
+    /// Reports that a connection ended although this client had not closed it.
     fn lost(&self, server: &str, reason: &str);
     /// Reports that a connection was closed to make room for the connection of another server.
     fn evicted(&self, server: &str, made_room_for: &str);
@@ -170,21 +192,24 @@ pub trait Observer: Send + Sync {
     fn idled_out(&self, server: &str);
     /// Reports that the server's lists were read again after the server had announced a change.
     fn manifest_read(&self, server: &str, manifest: &Arc<Manifest>);
-    /// Reports a notice that belongs to no call, or whose call is not certain.
+    /// Reports a notice that belongs to no call, or to a call that cannot be determined.
     fn notice(&self, server: &str, notice: &Notice);
     /// Reports that a subscribed resource has changed.
     fn resource_updated(&self, server: &str, uri: &str);
-    /// Reports that the server sent a question that does not name a call. From now on, its callers take turns.
+    /// Reports that the server sent a question that does not name a call. From now on, only one caller of this server at a time can make
+    /// calls.
     fn elicited(&self, server: &str);
-    /// Reports that a question was cancelled without being put to anybody.
+    /// Reports that a question was cancelled without anybody being asked.
     fn question_cancelled(&self, server: &str, reason: &str);
-    /// Returns whether the server's questions and notifications may be handed on: the server is fully approved and enabled. Always checks anew.
+    /// Returns whether the server's questions and notifications may be forwarded to callers. This requires that the server is fully
+    /// approved and enabled. The state is read anew each time.
     fn may_send_messages(&self, server: &str) -> bool;
-    /// Begins to end the server's connection if no stage of its approval is valid any more, and returns whether it does. Always checks anew.
+    /// Starts to close the server's connection if no stage of its approval is valid any more. Returns whether the connection is being
+    /// closed. The state is read anew each time.
     fn ends_unapproved(&self, server: &str) -> bool {
         let _ = server;
         false
     }
-    /// Returns the caller for questions outside of any call.
+    /// Returns the caller for questions that belong to no call.
     fn nobody_in_particular(&self) -> Arc<dyn Caller>;
 }

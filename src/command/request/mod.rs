@@ -1,5 +1,6 @@
 //! Formats an approval request in full, within the width of the terminal.
 
+mod generated;
 mod leaves;
 mod manifest;
 mod schema;
@@ -37,14 +38,14 @@ pub fn request_text(request: &ApprovalRequest, style: &Style) -> String {
     }
 }
 
-/// Builder of the text of one request.
+/// Builds the text of one request.
 struct Page<'s> {
     style: &'s Style,
     text: String,
 }
 
 impl Page<'_> {
-    /// Adds a field. Its text comes from a config or a server, so it is made one line and wrapped.
+    /// Adds a field. Its text comes from a config or a server, so it is converted to one line and wrapped.
     fn field(&mut self, name: &str, text: &str) {
         let shown = line(text);
         self.text.push_str(&self.style.field(&format!("  {name}"), NAMES, &shown));
@@ -73,7 +74,7 @@ impl Page<'_> {
     }
 }
 
-/// Makes a text one line. Replaces control characters and invisible characters with their numbers.
+/// Converts a text to one line. Replaces control characters and invisible characters with their numbers.
 fn line(text: &str) -> String {
     one_line(text)
 }
@@ -108,6 +109,9 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     if let Some(folder) = &request.workspace_folder {
         page.field("valid in", &format!("{} only, as in another folder the command would start or read other files", bordered(folder)));
     }
+    if let Some(tools) = &request.generated {
+        generated::add(&mut page, tools);
+    }
     given_values(&mut page, request);
     filters(&mut page, request);
     page.field("confirm", asks(request.confirm));
@@ -123,17 +127,24 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     for name in &request.redirectors {
         page.noted(Tone::Bad, &format!("{name} can send traffic to another machine or weaken its encryption: check its value"));
     }
-    let all = [&request.command, &request.url, &request.unicode_host, &request.cwd, &request.workspace_folder]
-        .into_iter()
-        .flatten()
-        .chain(request.args.iter().flatten())
-        .chain(request.environment.iter().chain(&request.input_defaults).chain(&request.input_descriptions));
-    if all.into_iter().any(|text| has_invisible(text)) {
+    if has_unseen(request) {
         page.noted(Tone::Bad, "this contains invisible characters, which are shown as numbers");
     }
     page.noted(Tone::Warning, request.warning);
     page.field("digest", &request.digest);
     page.text
+}
+
+/// Returns whether a text of the request contains invisible characters.
+fn has_unseen(request: &CommandRequest) -> bool {
+    let all = [&request.command, &request.url, &request.unicode_host, &request.cwd, &request.workspace_folder]
+        .into_iter()
+        .flatten()
+        .chain(request.args.iter().flatten())
+        .chain(request.environment.iter().chain(&request.input_defaults).chain(&request.input_descriptions));
+    // Generated code comes with invisible characters written as escapes.
+    let in_code = request.generated.iter().flat_map(|made| &made.tools).any(|tool| tool.code.contains("\\u{"));
+    in_code || all.into_iter().any(|text| has_invisible(text))
 }
 
 /// Shows the variables, headers, inputs, OAuth settings and roots that a server gets.
@@ -177,7 +188,7 @@ fn filters(page: &mut Page, request: &CommandRequest) {
 
 fn asks(confirm: Confirm) -> &'static str {
     match confirm {
-        Confirm::Never => "never asks: all tools are called without a question, also tools that write",
+        Confirm::Never => "never asks: every tool is called without a question, including tools that write",
         Confirm::Writes => "asks a person before each call of a tool that is not read-only",
         Confirm::Always => "asks a person before every call",
     }

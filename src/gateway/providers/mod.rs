@@ -1,5 +1,6 @@
-//! Providers: packages, and code of the agent's author, that bring servers. The code of a package runs only after a person has approved its name,
-//! version and files. What it brings is judged and read as entries of a config (`registry/providers/`), and each server needs its own approval.
+//! Providers: packages, and code of the agent's author, that add servers. The code of a package runs only after a person has approved its
+//! name, version and files. Its answer is checked and parsed like entries of a config (`registry/providers/`), and each server needs its
+//! own approval.
 
 mod digest;
 mod packages;
@@ -7,7 +8,7 @@ mod run;
 mod status;
 mod survey;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,23 +23,23 @@ use self::survey::{PackageApproval, Standing, Surveyed, approval_of, survey};
 use super::Gateway;
 use super::core::Core;
 use crate::blocking::blocking;
-use crate::config::{Config, ProviderSettings, ServerSource, SourceKind};
+use crate::config::{Config, ProviderSettings, ServerSource};
 use crate::error::{Error, Result};
 use crate::registry::providers::check_provider_name;
 use crate::registry::{Entry, catalogue, catalogue_source};
 use crate::store::Kind;
 use crate::store::audit::ProviderDecision;
 
-/// The servers of sources besides the config.
+/// The servers of each source other than the config.
 type Layers = Vec<(ServerSource, Vec<Entry>)>;
 
 /// The providers of a gateway.
 pub(super) struct Providers {
-    /// `None`: nothing here can run the code of packages.
+    /// The loader for the code of packages. `None`: such code cannot run here.
     loader: Option<Arc<dyn ProviderLoader>>,
     registered: Mutex<BTreeMap<String, Arc<dyn Provider>>>,
     settings: Mutex<ProviderSettings>,
-    /// The providers as they were looked at last.
+    /// The providers and their servers, as of the last survey.
     known: Mutex<Vec<Known>>,
 }
 
@@ -47,7 +48,8 @@ impl Providers {
         Self { loader, registered: Mutex::default(), settings: Mutex::default(), known: Mutex::default() }
     }
 
-    /// Returns the reason why the policy of the config denies the server of this name, or its provider. `None` if it does not.
+    /// Returns the reason why the policy of the config denies the server of this name or its provider. Returns `None` if the policy allows
+    /// it.
     pub(super) fn denial_of(&self, server: &str) -> Option<String> {
         let known = self.known.lock();
         let refused = known.iter().flat_map(|known| &known.status.refused).find(|refused| refused.name == server);
@@ -61,20 +63,20 @@ impl Providers {
     }
 }
 
-/// The providers whose code runs again.
+/// The selection of the providers whose code runs again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Anew<'n> {
     All,
-    /// Only the provider of this name. The others are as they were, if they still may.
+    /// Only the provider of this name. The others keep their earlier servers if they are still allowed.
     Only(&'n str),
 }
 
 impl Gateway {
-    /// Registers a provider, or replaces the registered one of this name, and adds its servers as `<name>--<server>`. A provider that fails is
-    /// listed as failed.
+    /// Registers a provider, or replaces the registered provider of this name. Adds its servers as `<name>--<server>`. If the provider
+    /// fails, it is listed as failed.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for a name that is not valid, or that a package of the config has. `ERR_CLOSED`, `ERR_STORE`.
+    /// `ERR_INVALID_OPTION` for an invalid name, or the name of a package's provider; `ERR_CLOSED`, `ERR_STORE`.
     ///
     /// ```no_run
     /// # async fn register(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
@@ -98,16 +100,18 @@ impl Gateway {
         self.look_again(name).await
     }
 
-    /// Lists the providers as they were looked at last: when the gateway was opened, at each reload, and after each change. Does not block.
+    /// Lists the providers as of the last survey: there is a survey when the gateway opens, at each reload, and after each change. Does not
+    /// block.
     #[must_use]
     pub fn providers(&self) -> Vec<ProviderStatus> {
         self.core.providers.known.lock().iter().map(|known| known.status.clone()).collect()
     }
 
-    /// Returns what a person must see before the code of a package may run. `name` is the provider's name or its package's.
+    /// Returns everything that a person must see before the code of a package may run. `name` is the name of the provider or of its
+    /// package.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER` for a provider that is no package, is denied or cannot be read, `ERR_STORE`.
+    /// `ERR_UNKNOWN_PROVIDER`; `ERR_PROVIDER` for a provider that is not a package, is denied or cannot be read; `ERR_STORE`.
     pub async fn provider_request(&self, name: &str) -> Result<ProviderRequest> {
         self.core.check_open()?;
         let (surveyed, package, digest) = self.core.readable_package(name).await.map_err(|error| self.core.redacted(error))?;
@@ -130,8 +134,8 @@ impl Gateway {
         })
     }
 
-    /// Approves the code of a package exactly as the request with this digest showed it, runs it, and adds its servers. Each of them needs its own
-    /// approval.
+    /// Approves the code of a package, exactly as shown in the request with this digest. Then runs the code and adds its servers. Each of
+    /// these servers needs its own approval.
     ///
     /// # Errors
     /// `ERR_DIGEST_CHANGED` if the package has changed since, and the errors of [`Self::provider_request`].
@@ -150,7 +154,7 @@ impl Gateway {
         self.look_again(&surveyed.name).await
     }
 
-    /// Takes back the approval of a package's code, for all processes, and removes its servers from this gateway.
+    /// Revokes the approval of a package's code, for all processes, and removes its servers from this gateway.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_PROVIDER`, `ERR_STORE`.
@@ -179,7 +183,8 @@ impl Gateway {
         changed.await.map_err(|error| self.core.redacted(error))
     }
 
-    /// Looks at all providers, runs the code of one, and applies what it brings now. The caller holds `reloading`.
+    /// Surveys all providers, runs the code of one, and applies the servers that it now provides. The caller must hold the lock
+    /// `reloading`.
     async fn look_again(&self, name: &str) -> Result<ProviderStatus> {
         let settings = self.core.providers.settings.lock().clone();
         let layers = self.core.look(&settings, Anew::Only(name)).await.map_err(|error| self.core.redacted(error))?;
@@ -190,10 +195,11 @@ impl Gateway {
         found.ok_or_else(|| self.core.redacted(self.core.unknown_provider(name)))
     }
 
-    /// Adds the servers of the catalogue and of all providers, when the gateway opens. Blocks until the code of all approved packages has answered.
+    /// Adds the servers of the catalogue and of all providers when the gateway opens. Blocks until the code of all approved packages has
+    /// answered.
     pub(super) fn open_providers(&self, settings: ProviderSettings, with_catalogue: bool) -> Result<()> {
         let mut layers = vec![catalogue_layer(with_catalogue)];
-        // The policy also holds for providers that the agent registers, which need no entry in the config.
+        // The policy is stored even if the config has no packages, because it also applies to providers that the agent's program registers.
         settings.clone_into(&mut self.core.providers.settings.lock());
         if !settings.packages.is_empty() || settings.discover {
             let core = Arc::clone(&self.core);
@@ -202,7 +208,7 @@ impl Gateway {
                 let runtime = runtime.map_err(|error| Error::io("a runtime", &error))?;
                 runtime.block_on(core.look(&settings, Anew::All))
             };
-            // A thread of its own, as the caller may be a task of a runtime, which must not wait.
+            // Uses a separate thread, because the caller may be a task of an async runtime, and such a task must not block.
             let looked = std::thread::scope(|scope| scope.spawn(look).join());
             layers.extend(looked.map_err(|_| Error::Internal("looking for providers panicked".into()))??);
         }
@@ -214,25 +220,25 @@ impl Gateway {
 }
 
 impl Core {
-    /// Returns the layers that a config brings besides its own servers: the catalogue, and all providers, whose code runs again.
+    /// Returns the layers of a config other than its own servers: the catalogue, and all providers. The code of the providers runs again.
     pub(super) async fn brought_layers(self: &Arc<Self>, config: &Config) -> Result<Layers> {
         let mut layers = self.look(&config.providers, Anew::All).await?;
         layers.push(catalogue_layer(config.catalogue));
         Ok(layers)
     }
 
-    /// Looks at all providers, and returns the layers that follow. A provider that is there no longer has an empty one.
+    /// Surveys and runs all providers, and returns their layers. A provider that no longer exists gets an empty layer.
     async fn look(self: &Arc<Self>, settings: &ProviderSettings, anew: Anew<'_>) -> Result<Layers> {
         settings.clone_into(&mut self.providers.settings.lock());
         let surveyed = self.survey(settings).await?;
         let now = self.run_all(surveyed, &settings.policy, anew).await;
         let before = std::mem::replace(&mut *self.providers.known.lock(), now.clone());
-        let gone: BTreeSet<String> = before.into_iter().map(|known| known.status.name).collect();
-        let mut layers: BTreeMap<String, Vec<Entry>> = gone.into_iter().map(|name| (name, Vec::new())).collect();
+        let source = |known: &Known| known.status.origin.source_of(&known.status.name);
+        let mut layers: BTreeMap<ServerSource, Vec<Entry>> = before.iter().map(|known| (source(known), Vec::new())).collect();
         for known in now {
-            layers.entry(known.status.name).or_default().extend(known.entries);
+            layers.entry(source(&known)).or_default().extend(known.entries);
         }
-        Ok(layers.into_iter().map(|(name, entries)| (ServerSource::named(SourceKind::Provider, name), entries)).collect())
+        Ok(layers.into_iter().collect())
     }
 
     async fn survey(self: &Arc<Self>, settings: &ProviderSettings) -> Result<Vec<Surveyed>> {
@@ -244,23 +250,23 @@ impl Core {
         .await
     }
 
-    /// Returns the folders from which packages are found: the config's, and the workspace folder.
+    /// Returns the folders in which the search for packages starts: the config's folder, and the workspace folder.
     fn search_starts(&self) -> Vec<PathBuf> {
         let config = self.source.path().and_then(|path| std::path::absolute(path).ok());
         let folder = config.and_then(|path| path.parent().map(ToOwned::to_owned));
         folder.into_iter().chain([self.surroundings.workspace_folder.clone()]).collect()
     }
 
-    /// Finds a provider by its name or its package's, as it is now.
+    /// Finds a provider by its own name or its package's name, in a new survey.
     async fn surveyed(self: &Arc<Self>, name: &str) -> Result<Surveyed> {
         let settings = self.providers.settings.lock().clone();
         let all = self.survey(&settings).await?;
-        // A package that has lost its name to another one is found by the package's name.
+        // If another package has taken a package's provider name, the package is still found by the package's name.
         let exact = all.iter().find(|provider| provider.package.as_deref() == Some(name));
         exact.or_else(|| all.iter().find(|provider| provider.is_called(name))).cloned().ok_or_else(|| self.unknown_provider(name))
     }
 
-    /// Finds a package that may be approved, and reads it whole.
+    /// Finds a package that may be approved, and computes the digest of all its files.
     async fn readable_package(self: &Arc<Self>, name: &str) -> Result<(Surveyed, FoundPackage, PackageDigest)> {
         let surveyed = self.surveyed(name).await?;
         let provider = surveyed.name.clone();

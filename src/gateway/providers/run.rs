@@ -1,4 +1,4 @@
-//! Runs the code of providers that may run, all at the same time, and reads what they bring.
+//! Runs the code of all allowed providers concurrently, and parses their answers.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,15 +16,16 @@ use crate::gateway::Answer;
 use crate::gateway::core::Core;
 use crate::gateway::status::MAX_DESCRIPTION_CHARS;
 use crate::registry::Entry;
-use crate::registry::providers::read_answer;
+use crate::registry::providers::{RefusedServer, read_answer};
 
-/// Time that the function of a registered provider has.
+/// The maximum time for the answer of a registered provider.
 const REGISTERED_TIME: Duration = Duration::from_secs(2);
-/// Time after which a loader is given up. It ends the code of a package itself after 2 s, and needs time to start it on a busy machine.
+/// The maximum time for the answer of a loader. The loader itself ends the code of a package after 2 s, but starting the code may take
+/// longer on a busy machine.
 const LOADER_TIME: Duration = Duration::from_secs(15);
 const MAX_PROBLEM_CHARS: usize = 500;
 
-/// A provider with what it brings.
+/// A provider with its status and its servers.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub(super) status: ProviderStatus,
@@ -33,7 +34,8 @@ pub(super) struct Known {
 }
 
 impl Core {
-    /// Runs the code of the providers that may run. Those that are not run anew keep what they brought, if they still may.
+    /// Runs the code of the allowed providers. A provider that is not selected by `anew` keeps its earlier servers, if nothing about it has
+    /// changed.
     pub(super) async fn run_all(self: &Arc<Self>, all: Vec<Surveyed>, policy: &ProviderPolicy, anew: Anew<'_>) -> Vec<Known> {
         let before = self.providers.known.lock().clone();
         let kept = |provider: &Surveyed| {
@@ -75,7 +77,7 @@ impl Core {
             }
         };
         let brought = outcome
-            .and_then(|answer| read_answer(&name, &answer, policy).map_err(|problem| (ProviderState::Failed, problem)))
+            .and_then(|answer| read_answer(&origin.source_of(&name), &answer, policy).map_err(|problem| (ProviderState::Failed, problem)))
             .map_err(|(state, problem)| (state, self.redactor.readable_line(&problem, MAX_PROBLEM_CHARS)));
         let description = found.as_ref().and_then(|found| found.description.as_deref());
         let description = description.map(|text| self.redactor.readable_line(text, MAX_DESCRIPTION_CHARS)).filter(|text| !text.is_empty());
@@ -95,7 +97,11 @@ impl Core {
             Ok(brought) => {
                 brought.warnings.into_iter().for_each(|warning| self.events.warn(warning));
                 let servers = brought.entries.iter().map(|entry| entry.name().to_owned()).collect();
-                let status = ProviderStatus { servers, refused: brought.refused, ..status(ProviderState::Ready, None) };
+                // Their texts are the provider's own.
+                let readable = |text: &str| self.redactor.readable_line(text, MAX_PROBLEM_CHARS);
+                let shown = |refused: RefusedServer| RefusedServer { name: refused.name, reason: readable(&refused.reason) };
+                let refused = brought.refused.into_iter().map(shown).collect();
+                let status = ProviderStatus { servers, refused, ..status(ProviderState::Ready, None) };
                 Known { status, entries: brought.entries, standing }
             }
             Err((state, problem)) => {
@@ -106,7 +112,8 @@ impl Core {
         }
     }
 
-    /// Tells why a provider brings no servers. Nobody has asked for a package that was merely found, so it is only listed unless it fails.
+    /// Warns why a provider has no servers. A package that was only discovered gets a warning only if it fails, because nobody asked for
+    /// it; otherwise it is just listed.
     fn tell(&self, status: &ProviderStatus) {
         if let Some(problem) = &status.problem
             && (status.state == ProviderState::Failed || status.origin != super::ProviderOrigin::Discovered)
@@ -115,7 +122,7 @@ impl Core {
         }
     }
 
-    /// Waits for an answer of code that is not ours: it may panic, fail, or never answer. The error is a sentence.
+    /// Waits for an answer of foreign code, which may panic, fail or never answer. The error is text for a person.
     async fn answered(&self, ask: impl FnOnce() -> Answer<Json>, patience: Duration) -> Result<Json, String> {
         let asked = AssertUnwindSafe(async move { ask().await }).catch_unwind();
         match tokio::time::timeout(patience, asked).await {
@@ -123,7 +130,7 @@ impl Core {
             Ok(Err(_)) => Err("it panicked".to_owned()),
             Ok(Ok(Ok(answer))) => Ok(answer),
             Ok(Ok(Err(error))) => Err(match self.redacted(error) {
-                // Only the words of the provider's own code: the function that was called means nothing to a person.
+                // Only the message of the provider's own code is shown, because the name of the called function means nothing to a person.
                 Error::HostFunction { message, .. } => message.shown().to_owned(),
                 other => other.to_string(),
             }),
@@ -138,7 +145,7 @@ mod tests {
     use serde_json::{Value as Json, json};
 
     use crate::error::{Error, Result};
-    use crate::gateway::{Answer, Gateway, GatewayOptions, Provider, ProviderState};
+    use crate::gateway::{Answer, Gateway, GatewayOptions, Provider, ProviderCode, ProviderLoader, ProviderState};
 
     fn answering(answer: impl Fn() -> Result<Json> + Send + Sync + 'static) -> Arc<dyn Provider> {
         Arc::new(move || -> Answer<Json> {
@@ -160,6 +167,42 @@ mod tests {
         let judged = gateway.register_provider("acme", answering(move || Ok(servers.clone()))).await.unwrap();
         assert_eq!(judged.servers, ["acme--good"]);
         assert_eq!((judged.refused.len(), judged.refused[0].name.as_str()), (1, "acme--evil"));
+    }
+
+    /// A loader whose packages all bring one server.
+    struct OneServer;
+
+    impl ProviderLoader for OneServer {
+        fn load(&self, _code: &ProviderCode) -> Answer<Json> {
+            Box::pin(async { Ok(json!([{ "name": "files", "package": "@acme/files" }])) })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_of_the_agents_code_and_one_of_a_package_of_the_same_name_share_no_approval() {
+        let folder = tempfile::tempdir().unwrap();
+        let package = folder.path().join("node_modules/acme");
+        std::fs::create_dir_all(&package).unwrap();
+        let manifest = json!({ "name": "acme", "version": "1.0.0", "hyperlight-mcp": { "provider": "./provider.js" } });
+        std::fs::write(package.join("package.json"), manifest.to_string()).unwrap();
+        std::fs::write(package.join("provider.js"), "").unwrap();
+        let open = |state: &str, config: Json| {
+            let mut options = GatewayOptions::new("watchdog", tokio::runtime::Handle::current());
+            options.config = Some(config);
+            options.workspace_folder = Some(folder.path().to_owned());
+            options.state_dir = Some(folder.path().join(state));
+            options.provider_loader = Some(Arc::new(OneServer));
+            Gateway::open(options).unwrap()
+        };
+        let key = |gateway: &Gateway| gateway.core.registry.server("acme--files").unwrap().key();
+        let of_package = open("one", json!({ "providers": ["acme"] }));
+        let request = of_package.provider_request("acme").await.unwrap();
+        assert_eq!(of_package.approve_provider("acme", &request.digest).await.unwrap().servers, ["acme--files"]);
+        assert_eq!(key(&of_package), "provider:acme:acme--files", "as in stores of earlier versions");
+        let of_code = open("two", json!({}));
+        let servers = json!([{ "name": "files", "package": "@acme/files" }]);
+        of_code.register_provider("acme", answering(move || Ok(servers.clone()))).await.unwrap();
+        assert_eq!(key(&of_code), "registered:acme:acme--files");
     }
 
     #[tokio::test]

@@ -1,16 +1,18 @@
-//! What a person sees of providers: their status, and the request to approve a package.
+//! The information about providers that a person sees: their status, and the request to approve a package.
 
 use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::Value as Json;
 
+use crate::config::{ServerSource, SourceKind};
 use crate::gateway::Answer;
 use crate::registry::providers::RefusedServer;
 
-/// Brings servers: code of the agent's author, which needs no approval. The servers need theirs.
+/// Code of the agent's author that provides servers. The code needs no approval, but each server does.
 pub trait Provider: Send + Sync {
-    /// Returns a list of definitions. It is called when the provider is registered and whenever the config is read again, and has 2 s.
+    /// Returns a list of server definitions. Called when the provider is registered and at each reload of the config. Must answer within 2
+    /// s.
     fn servers(&self) -> Answer<Json>;
 }
 
@@ -22,16 +24,16 @@ impl<F: Fn() -> Answer<Json> + Send + Sync> Provider for F {
 
 /// Runs the code of approved packages.
 pub trait ProviderLoader: Send + Sync {
-    /// Runs the code apart from everything else, ends it after 2 s, and returns its list of definitions.
+    /// Runs the code in isolation, ends it after 2 s, and returns its list of server definitions.
     fn load(&self, code: &ProviderCode) -> Answer<Json>;
 }
 
 /// The code of a package whose digest a person has approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderCode {
-    /// The folder of the package, without links. Nothing outside of it is covered by the approval.
+    /// The folder of the package, with links resolved. The approval covers no files outside of it.
     pub folder: PathBuf,
-    /// The file that has a function `servers()`.
+    /// The file that exports the function `servers()`.
     pub file: PathBuf,
 }
 
@@ -39,18 +41,18 @@ pub struct ProviderCode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProviderState {
-    /// No person has approved the package as it is now, so that its code does not run.
+    /// No person has approved the present version and files of the package, so its code does not run.
     Unapproved,
-    /// Its servers exist.
+    /// The code has answered, and its servers exist.
     Ready,
-    /// It cannot be found, or its code did not give a list of definitions.
+    /// The package was not found, or its code did not return a list of server definitions.
     Failed,
-    /// The policy of the config denies it. Nothing of it is used.
+    /// The policy of the config denies the provider. Its code does not run.
     Denied,
 }
 
 impl ProviderState {
-    /// Returns the word for this state.
+    /// Returns the name of this state.
     ///
     /// ```
     /// assert_eq!(hyperlight_mcp::gateway::ProviderState::Unapproved.as_str(), "unapproved");
@@ -66,20 +68,20 @@ impl ProviderState {
     }
 }
 
-/// How the gateway knows a provider.
+/// The way in which the gateway found a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProviderOrigin {
-    /// The config names its package.
+    /// The config names the package.
     Config,
-    /// Its package is installed, and the config allows to look for such packages.
+    /// The package is installed, and the config allows searching for installed packages.
     Discovered,
-    /// The agent's author has registered it.
+    /// The agent's author has registered the provider.
     Registered,
 }
 
 impl ProviderOrigin {
-    /// Returns the word for this origin.
+    /// Returns the name of this origin.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -88,20 +90,30 @@ impl ProviderOrigin {
             Self::Registered => "registered",
         }
     }
+
+    /// Returns the source of the servers of the provider with this name. Approvals are stored by the source, so that an approval for a package does not
+    /// apply to the agent's code.
+    pub(super) fn source_of(self, provider: &str) -> ServerSource {
+        let kind = match self {
+            Self::Config | Self::Discovered => SourceKind::Provider,
+            Self::Registered => SourceKind::Registered,
+        };
+        ServerSource::named(kind, provider)
+    }
 }
 
 /// The present status of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProviderStatus {
-    /// The beginning of its servers' names, before `--`.
+    /// The provider's name. The names of its servers begin with it, followed by `--`.
     pub name: String,
-    /// The package that it is. Missing for a registered provider.
+    /// The name of the provider's package. Absent for a registered provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The words of the package about itself, in one line.
+    /// The package's own description, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     pub origin: ProviderOrigin,
@@ -109,7 +121,7 @@ pub struct ProviderStatus {
     /// The reason for a state other than `ready`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Names of its servers, valid or not.
+    /// The names of its servers, with and without errors.
     pub servers: Vec<String>,
     /// Servers that the policy denies.
     pub refused: Vec<RefusedServer>,
@@ -122,18 +134,18 @@ pub struct ProviderRequest {
     pub name: String,
     pub package: String,
     pub version: String,
-    /// The folder in which the package is installed, without links.
+    /// The folder in which the package is installed, with links resolved.
     pub folder: String,
-    /// The file that runs, relative to the folder.
+    /// The file that is run, relative to the folder.
     pub file: String,
-    /// Number of files that the digest covers: all files of the folder.
+    /// The number of files that the digest covers: all files in the folder.
     pub files: usize,
     pub bytes: u64,
-    /// Identifies name, version and all files. `approveProvider` takes it.
+    /// The digest of the name, the version and all files. It is an argument of `approveProvider`.
     pub digest: String,
-    /// True if a person has approved exactly this.
+    /// True if a person has approved exactly this digest.
     pub approved: bool,
-    /// The version that a person has approved before, if it is another one or its files have changed.
+    /// The version that a person approved earlier, if the version or the files have changed since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approved_before: Option<String>,
 }

@@ -32,6 +32,7 @@ use super::grants::is_unknown;
 use super::run_end::unless_ended;
 use super::spans::error_type;
 use super::{Agent, ApprovalRead, Audience, CallOptions};
+use crate::bridge::AnswerKind;
 use crate::client::{CallLimits, Completed, ResourceOrPromptRequest};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
@@ -43,11 +44,11 @@ use crate::text::json::{json_bytes, object_bytes};
 pub(super) enum Request {
     CallTool {
         tool: Arc<str>,
-        /// The arguments, shared because the request may be sent a second time.
+        /// The arguments. They are shared because the request may be sent a second time.
         arguments: Arc<Map<String, Json>>,
     },
     ResourceOrPrompt(ResourceOrPromptRequest),
-    /// Returns `null`. The gateway keeps the subscription.
+    /// Subscribes to a resource, and returns `null`. The gateway stores the subscription.
     Subscribe(String),
     /// Ends a subscription. Returns `null`.
     Unsubscribe(String),
@@ -64,7 +65,7 @@ impl Request {
         }
     }
 
-    /// Returns the name for questions, events and errors: a tool's raw name, or the method.
+    /// Returns the name that questions, events and errors use: the name that the server gives the tool, or the method.
     pub(super) fn label(&self) -> &str {
         match self {
             Self::CallTool { tool, .. } => tool,
@@ -72,11 +73,32 @@ impl Request {
         }
     }
 
-    /// Returns the same name for the audit, which keeps it longer than the request.
+    /// Returns the same name as a shared string for the audit, which keeps it after the request has ended.
     pub(super) fn shared_label(&self) -> Arc<str> {
         match self {
             Self::CallTool { tool, .. } => Arc::clone(tool),
             _ => self.method().into(),
+        }
+    }
+
+    /// Returns the form that the server's answer must have. Returns `None` if the answer is not used.
+    fn answer_kind(&self) -> Option<AnswerKind> {
+        match self {
+            Self::CallTool { .. } => Some(AnswerKind::ToolResult),
+            Self::ResourceOrPrompt(ResourceOrPromptRequest::Read { .. }) => Some(AnswerKind::ResourceContents),
+            Self::ResourceOrPrompt(ResourceOrPromptRequest::Prompt { .. }) => Some(AnswerKind::Prompt),
+            Self::ResourceOrPrompt(ResourceOrPromptRequest::Complete { .. }) => Some(AnswerKind::Completion),
+            Self::Subscribe(_) | Self::Unsubscribe(_) => None,
+        }
+    }
+
+    /// Refuses an answer that does not have the form of a result.
+    fn checked(&self, server: &str, answer: Json) -> Result<Json> {
+        let malformed =
+            |problem: String| Error::MalformedAnswer { server: server.to_owned(), request: self.label().into(), problem: problem.into() };
+        match self.answer_kind() {
+            Some(kind) => kind.check(&answer).map_err(malformed).map(|()| answer),
+            None => Ok(answer),
         }
     }
 
@@ -94,7 +116,7 @@ impl Request {
         }
     }
 
-    /// Returns the arguments that a person is shown when asked.
+    /// Returns the arguments that are shown to a person.
     fn shown(&self) -> Map<String, Json> {
         let shown = match self {
             Self::CallTool { arguments, .. } => return (**arguments).clone(),
@@ -133,25 +155,26 @@ impl Request {
 #[derive(Clone, Copy)]
 pub(super) struct Requester<'a> {
     pub(super) scope: &'a Arc<CallScope>,
-    /// The run, whose clock is paused while a person is asked.
+    /// The run. Its clock is paused while a person is asked.
     pub(super) control: Option<&'a RunControl>,
     /// The time limit. The default and the maximum are the server's limit, or `limits.callTimeoutMs`.
     pub(super) timeout_ms: Option<u64>,
 }
 
 impl Core {
-    /// Sends a request to an approved and enabled server. Fails at once if the server is revoked or disabled meanwhile.
+    /// Sends a request to an approved and enabled server. Fails immediately if the server's approval is revoked or the server is disabled
+    /// during the request.
     pub(super) async fn request(&self, server: &Arc<str>, request: &Request, requester: Requester<'_>) -> Result<Json> {
         let started = Instant::now();
-        // Around all steps, so that a request that is refused or given up is recorded too.
+        // The record covers all steps, so that refused and abandoned requests are recorded too.
         let recorded = RecordedRequest::begin(self, server, request, requester, started);
         let ended = self.registry.ended_for(server, requester.scope.identity.id);
         let traced = self.trace_request(server, request, requester.scope);
-        let pipeline = Pipeline::new(self, server, request, requester).with_trace(traced.context);
+        let pipeline = Pipeline::new(self, server, request, requester).with_trace(traced.context.clone());
         let outcome = tokio::select! {
             biased;
             () = ended.cancelled() => Err(self.refusal_for(server, &requester.scope.granted)),
-            outcome = pipeline.run() => outcome,
+            outcome = pipeline.run() => outcome.and_then(|answer| request.checked(server, answer)),
         };
         match &outcome {
             Err(Error::NotApproved { .. }) => self.end_if_unapproved(server).await,
@@ -160,10 +183,10 @@ impl Core {
         }
         let outcome = outcome.map_err(|error| self.redacted(self.screened(&requester.scope.identity, &requester.scope.granted, error)));
         recorded.end(&outcome);
-        traced.with_protocol(pipeline.into_protocol()).end(error_type(&outcome));
+        traced.with_exchange(pipeline.into_exchange()).end(error_type(&outcome));
         let (tool, error) = (request.label(), outcome.as_ref().err().map(Error::code));
         tracing::debug!(server = &**server, tool, error, "call");
-        // Sizes are only computed if a listener gets them, because large values would be serialised again.
+        // Sizes are only computed if a listener gets them, because computing them serialises large values again.
         let traced = self.events.traces();
         self.events.trace(Event::Call {
             server: server.to_string(),
@@ -187,7 +210,7 @@ impl Core {
 }
 
 impl Agent {
-    /// Makes a request without a run: it ends with `stop` and with the agent, and its warnings are events.
+    /// Sends a request that belongs to no run. It ends with `stop` and with the agent. Its warnings are sent as events.
     pub(super) async fn request_without_run(&self, server: &str, request: &Request, options: CallOptions, stop: &Stop) -> Result<Json> {
         let CallOptions { timeout_ms, callbacks, on_event, trace, audience } = options;
         let (core, identity) = (&self.core, &self.identity);

@@ -1,5 +1,6 @@
-//! Finds out whether a request needs a person's permission, and asks for it.
+//! Decides whether a request needs a person's permission, and asks for it.
 
+use super::Request;
 use super::item::ApprovedItem;
 use super::pipeline::{FoundItem, Pipeline};
 use crate::error::{Error, Result};
@@ -11,9 +12,9 @@ const ADVICE: &str = "pass an onApproval callback, or set \"confirm\": \"never\"
 
 /// The result of [`Pipeline::permission`].
 pub(super) enum Permission {
-    /// The request needs no permission, or a person has allowed it before.
+    /// The request needs no permission, or a person has already allowed it.
     Given,
-    /// A person must be asked for this reason. `allows` is the permission that the answer may give for more calls.
+    /// A person must be asked, for this reason. `allows` is the permission that the answer may give for further calls.
     Ask { allows: AllowedCall, reason: &'static str },
 }
 
@@ -25,12 +26,13 @@ impl Pipeline<'_> {
         Ok(if self.is_allowed(&allows) { Permission::Given } else { Permission::Ask { allows, reason } })
     }
 
-    /// Asks a person. An answer for more than this request is stored, if the approval and the tool are still the same after the answer.
+    /// Asks a person. If the answer allows more than this request, it is stored, unless the approval or the tool has changed during the
+    /// question.
     pub(super) async fn ask(&self, found: &FoundItem, allows: AllowedCall, reason: &str) -> Result<()> {
         let scope = self.requester.scope;
         let _clock = pause(self.requester.control);
         let _turn = scope.one_question().await;
-        // Another request of the run may have got the permission meanwhile.
+        // Another request of the run may have got the permission since.
         if self.is_allowed(&allows) {
             return Ok(());
         }
@@ -46,11 +48,11 @@ impl Pipeline<'_> {
         Ok(())
     }
 
-    /// The permission that a yes would give now. For a tool it is for calls of this tool as it is described; for other requests, for requests
-    /// of this method and what the approved manifest lists. Fails where the approval is by now for another command or another form of the
-    /// item than the request is for.
+    /// Returns the permission that an answer of yes would give now. For a tool, it applies to calls of this tool with its present
+    /// description. For other requests, it applies to requests of this method for the items in the approved manifest. Returns an error if
+    /// the present approval is for another command or another form of the item.
     fn allowed_call(&self, found: &FoundItem) -> Result<AllowedCall> {
-        // The number is read first, so that a decision made after this point invalidates the permission.
+        // The number of decisions is read first, so that a decision made after this point invalidates the permission.
         let decisions = self.core.registry.decisions(self.name, self.agent());
         let server = self.find_again(found)?.server;
         let approval =
@@ -60,7 +62,8 @@ impl Pipeline<'_> {
         else {
             return Err(Error::NotApproved { server: name, reason: NotApprovedReason::Never.to_string().into() });
         };
-        // The permission names the id of this approval. A person may have approved anew since the item was found, so the item is found again in it.
+        // The permission contains the id of this approval. A person may have renewed the approval since the item was found, so the item is
+        // looked up again in the present approval.
         let granted = self.viewer().granted;
         let seen = granted.manifest(&server, &manifest).unwrap_or_default();
         if ApprovedItem::find(&server, &seen, granted, self.request.target())? != found.item {
@@ -75,19 +78,21 @@ impl Pipeline<'_> {
         Ok(AllowedCall { server: name, command: approval.command_digest, approval: approval.id, decisions, subject })
     }
 
-    /// Returns whether a person has allowed this before. A denial in the same run takes precedence over a permission for the session.
+    /// Returns whether a person has already allowed these calls. A denial in the same run takes precedence over a permission for the
+    /// session.
     fn is_allowed(&self, call: &AllowedCall) -> bool {
         let scope = self.requester.scope;
         !scope.denies(&call.server, self.request.label())
             && (scope.allowed_calls.contain(call) || scope.identity.allowed_calls.contain(call))
     }
 
-    /// Asks a person, unless they have denied the tool in this run. Returns an error for every answer that does not allow the call.
+    /// Asks a person, unless they have denied the tool in this run. Returns an error for each answer that does not allow the call.
     async fn decide(&self, reason: &str) -> Result<Decision> {
         let (scope, label) = (self.requester.scope, self.request.label());
         let denied = |reason: String| Err(Error::CallDenied { server: self.name.to_owned(), tool: label.into(), reason: reason.into() });
         if scope.denies(self.name, label) {
-            return denied("onApproval has denied this tool for the rest of the run".to_owned());
+            let what = if matches!(self.request, Request::CallTool { .. }) { "this tool" } else { "such requests" };
+            return denied(format!("onApproval has denied {what} for the rest of the run"));
         }
         if let Err(limit) = scope.count_question() {
             return denied(format!("{reason}, and {limit}"));
@@ -95,6 +100,7 @@ impl Pipeline<'_> {
         let question = ApprovalQuestion {
             server: self.name.to_owned(),
             tool: label.to_owned(),
+            method: self.request.method(),
             args: self.request.shown(),
             reason: reason.to_owned(),
             run_id: scope.run_id,
@@ -109,7 +115,7 @@ impl Pipeline<'_> {
                 denied("it was denied by onApproval".to_owned())
             }
             Ok(decision) => Ok(decision),
-            // Words that nobody has approved do not belong into the answer.
+            // The error is reduced to text for models, because nobody has approved the text in it.
             Err(error) => denied(format!("onApproval failed: {}", self.core.redacted(error).for_model())),
         }
     }

@@ -10,27 +10,29 @@ use tokio::sync::OwnedMutexGuard;
 use super::item::ApprovedItem;
 use super::permission::Permission;
 use super::{Request, Requester};
-use crate::client::{CallFailure, CallLimits, Caller, Connection, Lease, ToolRequest};
+use crate::client::{CallFailure, CallLimits, Caller, Connection, Lease, SentRequest, ToolRequest};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::gateway::availability::Viewer;
+use crate::gateway::caller::SentNote;
 use crate::gateway::core::Core;
 use crate::registry::AgentId;
 use crate::telemetry::TraceContext;
 
-/// A request on its way to its server.
+/// A request while it passes through the steps.
 pub(super) struct Pipeline<'a> {
     pub(super) core: &'a Core,
     pub(super) name: &'a str,
     pub(super) request: &'a Request,
     pub(super) requester: Requester<'a>,
-    /// The place of the request in a trace.
+    /// The trace context of the request.
     trace: Option<TraceContext>,
-    /// The version of the protocol of the connection, if the request has a trace.
+    /// The protocol version of the connection. Set only if the request is traced.
     protocol: OnceLock<String>,
+    sent: SentNote,
 }
 
-/// The server and the approved item of a request, at the time when they were found.
+/// The server and the approved item of a request, as of one lookup.
 pub(super) struct FoundItem {
     pub(super) server: Arc<ServerDefinition>,
     pub(super) item: ApprovedItem,
@@ -38,15 +40,17 @@ pub(super) struct FoundItem {
 
 impl<'a> Pipeline<'a> {
     pub(super) fn new(core: &'a Core, name: &'a str, request: &'a Request, requester: Requester<'a>) -> Self {
-        Self { core, name, request, requester, trace: None, protocol: OnceLock::new() }
+        Self { core, name, request, requester, trace: None, protocol: OnceLock::new(), sent: SentNote::default() }
     }
 
     pub(super) fn with_trace(self, trace: Option<TraceContext>) -> Self {
         Self { trace, ..self }
     }
 
-    pub(super) fn into_protocol(self) -> Option<String> {
-        self.protocol.into_inner()
+    /// Returns the version of the protocol of the connection, and how the request was sent, as far as it came.
+    pub(super) fn into_exchange(self) -> (Option<String>, Option<SentRequest>) {
+        let sent = self.sent.lock().take();
+        (self.protocol.into_inner(), sent)
     }
 
     pub(super) async fn run(&self) -> Result<Json> {
@@ -54,10 +58,10 @@ impl<'a> Pipeline<'a> {
         let limits = self.core.call_limits(&found.server, self.viewer().granted, self.requester.timeout_ms);
         let (mut found, mut connection) = self.connect(found, limits).await?;
         if let Permission::Ask { allows, reason } = self.permission(&found)? {
-            // The connection is released, so that other servers can connect while a person thinks.
+            // The connection is released, so that other servers can connect while the person decides.
             drop(connection);
             self.ask(&found, allows, reason).await?;
-            // The approval may have changed while the person thought, so the item is checked again.
+            // The approval may have changed while the person decided, so the item is checked again.
             (found, connection) = self.connect(self.find_again(&found)?, limits).await?;
         }
         let slot = self.core.call_slot(&found.server, self.request.label(), limits, self.requester.timeout_ms).await?;
@@ -65,7 +69,7 @@ impl<'a> Pipeline<'a> {
             found = self.find_again(&found)?;
             self.compare(&found, &connection).await?;
         }
-        let caller = self.core.traced_caller(self.requester.scope, self.requester.control, self.trace);
+        let caller = self.core.traced_caller(self.requester.scope, self.requester.control, self.trace.clone(), Arc::clone(&self.sent));
         match self.send(&found, &connection, limits, &caller).await {
             Ok(result) => Ok(result),
             Err(failure) if found.item.may_send_again(&failure) => {
@@ -83,12 +87,12 @@ impl<'a> Pipeline<'a> {
         Ok(FoundItem { server, item })
     }
 
-    /// The agent that makes the request.
+    /// Returns the id of the agent that makes the request.
     pub(super) fn agent(&self) -> AgentId {
         self.requester.scope.identity.id
     }
 
-    /// The agent, with what it was granted when its run or call began.
+    /// Returns the agent with its grants as of the start of its run or call.
     pub(super) fn viewer(&self) -> Viewer<'_> {
         Viewer { id: self.agent(), granted: &self.requester.scope.granted }
     }
@@ -98,7 +102,7 @@ impl<'a> Pipeline<'a> {
         ApprovedItem::find(server, &self.core.usable(server, &viewer)?, viewer.granted, self.request.target())
     }
 
-    /// Finds the item again. Fails if the server's command, or the approved form of the item, has changed since.
+    /// Finds the item again. Returns an error if the server's command or the approved form of the item has changed since.
     pub(super) fn find_again(&self, before: &FoundItem) -> Result<FoundItem> {
         let viewer = self.viewer();
         let server = self.core.known_server(self.name, viewer.granted)?;
@@ -110,8 +114,8 @@ impl<'a> Pipeline<'a> {
         if item == before.item { Ok(FoundItem { server, item }) } else { Err(before.item.changed(self.name)) }
     }
 
-    /// Connects the server, and compares what it offers now. Where that took time, the item is looked up again: it may have been approved
-    /// anew meanwhile.
+    /// Connects the server, and compares the item with the server's present offer. If this did not finish immediately, looks up the item
+    /// again, because its approval may have changed.
     async fn connect(&self, found: FoundItem, limits: CallLimits) -> Result<(FoundItem, Lease)> {
         let (leased, was_awaited) = with_was_awaited(self.lease(&found, limits)).await;
         let connection = leased?;
@@ -128,7 +132,7 @@ impl<'a> Pipeline<'a> {
         self.core.connect(&found.server, scope, control, limits.timeout).await
     }
 
-    /// Compares the live item with the approved one.
+    /// Compares the running server's item with the approved item.
     async fn compare(&self, found: &FoundItem, connection: &Connection) -> Result<()> {
         let Requester { scope, control, .. } = self.requester;
         found.item.compare(self.name, &*connection.manifest_for(|| self.core.caller(scope, control)).await?)
@@ -159,7 +163,7 @@ impl<'a> Pipeline<'a> {
             }
             Request::Unsubscribe(uri) => {
                 let _turn = self.subscription_turn(limits).await?;
-                // Another agent may have subscribed meanwhile.
+                // Another agent may have subscribed since.
                 if self.core.requests.subscriptions.is_wanted(self.name, uri) {
                     return Ok(Json::Null);
                 }
@@ -168,7 +172,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Waits for other changes of subscriptions, as long as a call may take.
+    /// Waits until no other change of the server's subscriptions is in progress, for at most the time limit of a call.
     async fn subscription_turn(&self, limits: CallLimits) -> Result<OwnedMutexGuard<()>> {
         let turn = tokio::time::timeout(limits.timeout, self.core.requests.subscriptions.turn(self.name)).await;
         let limit_ms = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
@@ -187,7 +191,7 @@ impl<'a> Pipeline<'a> {
     }
 }
 
-/// Returns the outcome, and `true` where it was not there at once.
+/// Returns the output of the future, and `true` if the future was pending at its first poll.
 async fn with_was_awaited<T>(work: impl Future<Output = T>) -> (T, bool) {
     let (mut work, mut was_awaited) = (pin!(work), false);
     let outcome = poll_fn(|context| {

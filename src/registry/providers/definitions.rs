@@ -1,4 +1,4 @@
-//! Reads the definitions that a provider brings. Each becomes an entry of a config, so that all rules of entries hold for it.
+//! Reads the definitions of a provider. Each definition is converted to an entry of a config, so that all rules for entries apply to it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use serde_json::{Map, Value as Json, json};
 use super::names::full_name;
 use super::policy::{Facts, judges_servers, refused_server};
 use super::started::started;
-use crate::config::{InvalidServer, Part, Placeholder, ProviderPolicy, ServerSource, SourceKind, Template, parse_object};
+use crate::config::{InvalidServer, Part, Placeholder, ProviderPolicy, ServerSource, Template, parse_object};
 use crate::error::Error;
 use crate::registry::Entry;
 use crate::text::{Problem, displayed, displayed_within};
 
-/// Maximum size of a provider's answer, as JSON.
+/// Maximum size of a provider's answer as JSON, in bytes.
 pub const MAX_ANSWER_BYTES: usize = 256 * 1024;
-/// Maximum number of servers of one provider.
+/// Maximum number of servers from one provider.
 pub const MAX_DEFINITIONS: usize = 200;
 const MAX_VARIABLES: usize = 64;
 const MAX_VARIABLE_CHARS: usize = 128;
@@ -24,7 +24,7 @@ const MAX_NAME_CHARS: usize = 64;
 const MAX_DEPTH: usize = 16;
 /// Keys of a definition that an entry of the config does not have.
 const OWN_KEYS: [&str; 4] = ["name", "package", "envRequired", "description"];
-/// Keys that only the operator may set, with the reason.
+/// Keys that only the operator may set. Each has the reason.
 const REFUSED_KEYS: [(&str, &str); 4] = [
     ("confirm", "decides which calls ask a person, so only the operator sets it; put the server into your config to set it"),
     ("reads", "decides what a server may read, so only the operator sets it; put the server into your config to set it"),
@@ -32,7 +32,7 @@ const REFUSED_KEYS: [(&str, &str); 4] = [
     ("envFile", "would pass variables that envRequired does not name; name them there"),
 ];
 
-/// The servers of one provider, after the policy.
+/// The servers of one provider, after the policy was applied.
 #[derive(Debug, Default)]
 pub struct Brought {
     pub entries: Vec<Entry>,
@@ -49,20 +49,23 @@ pub struct RefusedServer {
     pub reason: String,
 }
 
-/// Reads the answer of a provider: a list of definitions. A definition with an error becomes an invalid server, and the others are usable.
+/// Reads the answer of the provider `source`, which is a list of definitions. A definition with an error becomes an invalid server, and the
+/// others can be used.
 ///
 /// # Errors
-/// Returns the reason why the answer as a whole is not usable: it is no list of objects with a name, it is too large, or it names a server twice.
+/// Returns the reason why the whole answer cannot be used: it is not a list of objects with names, it is too large, or it names a server
+/// twice.
 ///
 /// ```
-/// use hyperlight_mcp::config::ProviderPolicy;
+/// use hyperlight_mcp::config::{ProviderPolicy, ServerSource, SourceKind};
 /// use hyperlight_mcp::registry::providers::read_answer;
+/// let acme = ServerSource::named(SourceKind::Provider, "acme");
 /// let answer = serde_json::json!([{ "name": "files", "package": "@acme/files", "envRequired": ["ACME_KEY"] }]);
-/// let brought = read_answer("acme", &answer, &ProviderPolicy::default()).unwrap();
+/// let brought = read_answer(&acme, &answer, &ProviderPolicy::default()).unwrap();
 /// assert_eq!(brought.entries[0].name(), "acme--files");
-/// assert!(read_answer("acme", &serde_json::json!({ "files": {} }), &ProviderPolicy::default()).is_err());
+/// assert!(read_answer(&acme, &serde_json::json!({ "files": {} }), &ProviderPolicy::default()).is_err());
 /// ```
-pub fn read_answer(provider: &str, answer: &Json, policy: &ProviderPolicy) -> Result<Brought, String> {
+pub fn read_answer(source: &ServerSource, answer: &Json, policy: &ProviderPolicy) -> Result<Brought, String> {
     let definitions = answer.as_array().ok_or("its answer is not a list of definitions")?;
     if definitions.len() > MAX_DEFINITIONS {
         return Err(format!("its answer has {} servers, and at most {MAX_DEFINITIONS} are permitted", definitions.len()));
@@ -71,7 +74,7 @@ pub fn read_answer(provider: &str, answer: &Json, policy: &ProviderPolicy) -> Re
     if !is_bounded {
         return Err(format!("its answer has more than {MAX_ANSWER_BYTES} bytes of JSON, or is nested more than {MAX_DEPTH} levels"));
     }
-    let source = ServerSource::named(SourceKind::Provider, provider);
+    let provider = source.name.as_deref().unwrap_or_default();
     let (mut brought, mut seen) = (Brought::default(), BTreeSet::new());
     for (index, definition) in definitions.iter().enumerate() {
         let definition = definition.as_object().ok_or_else(|| format!("the definition [{index}] of its answer is not an object"))?;
@@ -85,10 +88,10 @@ pub fn read_answer(provider: &str, answer: &Json, policy: &ProviderPolicy) -> Re
         match (refusal, full_name(provider, name)) {
             (Some(reason), _) => brought.refused.push(RefusedServer { name: shown, reason }),
             (None, Err(problem)) => {
-                brought.entries.push(invalid(&shown, &source, vec![Problem::new(format!("[{index}].name"), None, problem)]));
+                brought.entries.push(invalid(&shown, source, vec![Problem::new(format!("[{index}].name"), None, problem)]));
             }
             (None, Ok(name)) => {
-                let (entry, warnings) = read_definition(definition, &name, &source);
+                let (entry, warnings) = read_definition(definition, &name, source);
                 brought.entries.push(entry);
                 brought.warnings.extend(warnings);
             }
@@ -97,7 +100,7 @@ pub fn read_answer(provider: &str, answer: &Json, policy: &ProviderPolicy) -> Re
     Ok(brought)
 }
 
-/// Reads one definition under the name that its server has. Also returns warnings.
+/// Reads one definition. `name` is the complete name of its server. Also returns warnings.
 pub(crate) fn read_definition(definition: &Map<String, Json>, name: &str, source: &ServerSource) -> (Entry, Vec<String>) {
     let mut reader = Reader { name, problems: Vec::new() };
     let required = reader.required_environment(definition);
@@ -171,7 +174,7 @@ impl Reader<'_> {
         required
     }
 
-    /// Refuses references to variables of this process that `envRequired` does not name: nothing else reaches the server.
+    /// Refuses references to variables of this process that `envRequired` does not name, because the server gets no other variables.
     fn references(&mut self, definition: &Map<String, Json>, required: &[String]) {
         for (key, value) in definition.iter().filter(|(key, _)| !OWN_KEYS.contains(&key.as_str())) {
             let mut names = BTreeSet::new();
@@ -182,7 +185,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the entry of the config that the definition stands for.
+    /// Returns the definition as an entry of a config.
     fn entry(&mut self, definition: &Map<String, Json>, required: &[String]) -> Map<String, Json> {
         let is_own = |key: &String| OWN_KEYS.contains(&key.as_str());
         let mut entry: Map<String, Json> =
@@ -221,7 +224,7 @@ fn is_variable_name(name: &str) -> bool {
         && name.chars().all(fits)
 }
 
-/// Returns whether a text names a package of a registry: neither an option, nor a path, nor a repository.
+/// Returns whether a text names a package in a registry, and not an option, a path or a repository.
 fn is_package_spec(spec: &str) -> bool {
     let (scope, rest) =
         spec.strip_prefix('@').and_then(|scoped| scoped.split_once('/')).map_or((None, spec), |(scope, rest)| (Some(scope), rest));
@@ -238,7 +241,7 @@ fn bare_name(spec: &str) -> &str {
     spec[start..].find(['@', '=', '[', '<', '>', '~', '^']).map_or(spec, |end| &spec[..start + end])
 }
 
-/// Returns what the policy asks about a definition. Nothing of it is checked yet.
+/// Returns the facts of a definition that the policy needs. The definition is not checked yet.
 fn facts(definition: &Map<String, Json>) -> Facts<'_> {
     let text = |key: &str| definition.get(key).and_then(Json::as_str);
     let texts =
@@ -247,7 +250,7 @@ fn facts(definition: &Map<String, Json>) -> Facts<'_> {
     Facts { started: started(definition), named, capabilities: texts("capabilities") }
 }
 
-/// Collects the names of the variables to which the texts of a value refer.
+/// Collects the names of the variables that the texts in a value refer to.
 fn variables_in(value: &Json, names: &mut BTreeSet<String>) {
     match value {
         Json::String(text) => {

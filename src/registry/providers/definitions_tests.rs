@@ -1,12 +1,16 @@
-//! Tests what a provider's answer becomes, and what is refused.
+//! Tests the servers that are made from a provider's answer, and the answers that are refused.
 
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use crate::config::{ProviderPatterns, ServerDefinition, Transport};
+use crate::config::{ProviderPatterns, ServerDefinition, SourceKind, Transport};
+
+fn acme() -> ServerSource {
+    ServerSource::named(SourceKind::Provider, "acme")
+}
 
 fn brought(answer: &Json) -> Brought {
-    read_answer("acme", answer, &ProviderPolicy::default()).unwrap()
+    read_answer(&acme(), answer, &ProviderPolicy::default()).unwrap()
 }
 
 fn valid(definition: &Json) -> Arc<ServerDefinition> {
@@ -23,7 +27,7 @@ fn problem(definition: &Json) -> String {
     }
 }
 
-/// The command, the arguments and the environment of a server that is a process.
+/// Returns the command, the arguments and the environment of a server that is a process.
 fn command(server: &ServerDefinition) -> (String, Vec<String>, Vec<(String, String)>) {
     let Transport::Stdio { command, arguments, environment, .. } = &server.transport else { panic!("{server:?}") };
     let environment = environment.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned())).collect();
@@ -106,7 +110,7 @@ fn a_server_with_an_error_does_not_take_the_others_down() {
 
 #[test]
 fn an_answer_that_is_no_list_of_definitions_is_refused_as_a_whole() {
-    let refused = |answer: &Json| read_answer("acme", answer, &ProviderPolicy::default()).unwrap_err();
+    let refused = |answer: &Json| read_answer(&acme(), answer, &ProviderPolicy::default()).unwrap_err();
     assert_eq!(refused(&json!({ "a": {} })), "its answer is not a list of definitions");
     assert_eq!(refused(&json!([1])), "the definition [0] of its answer is not an object");
     assert_eq!(refused(&json!([{ "name": 1 }])), "the definition [0] of its answer has no name");
@@ -125,7 +129,7 @@ fn the_policy_judges_what_a_definition_really_starts() {
         ProviderPolicy { allow, ..ProviderPolicy::default() }
     };
     let count = |definition: Json| {
-        let brought = read_answer("acme", &json!([definition]), &policy("@acme/*")).unwrap();
+        let brought = read_answer(&acme(), &json!([definition]), &policy("@acme/*")).unwrap();
         (brought.entries.len(), brought.refused.len())
     };
     assert_eq!(count(json!({ "name": "a", "package": "@acme/a@1.0.0" })), (1, 0));
@@ -142,7 +146,7 @@ fn the_policy_judges_what_a_definition_really_starts() {
     let deny = ProviderPatterns { packages: Some(vec!["evil".to_owned()]), ..ProviderPatterns::default() };
     let policy = ProviderPolicy { deny, ..ProviderPolicy::default() };
     let hidden = json!([{ "name": "a", "package": "good", "args": ["-y", "-p", "evil@1.0.0", "good"] }]);
-    assert_eq!(read_answer("acme", &hidden, &policy).unwrap().refused[0].reason, "providers.deny.packages has \"evil\"");
+    assert_eq!(read_answer(&acme(), &hidden, &policy).unwrap().refused[0].reason, "providers.deny.packages has \"evil\"");
 }
 
 #[test]
@@ -166,13 +170,13 @@ fn nothing_passes_a_policy_for_packages_in_a_form_that_hides_what_it_starts() {
         { "name": "shell", "command": "sh", "args": ["-c", "npx -y @evil/x"] },
     ]);
     for policy in [&allow, &deny] {
-        let brought = read_answer("acme", &all, policy).unwrap();
+        let brought = read_answer(&acme(), &all, policy).unwrap();
         let passed: Vec<_> = brought.entries.iter().map(Entry::name).collect();
         assert_eq!((passed, brought.refused.len()), (Vec::<&str>::new(), all.as_array().unwrap().len()));
     }
     let honest = json!([{ "name": "a", "package": "@acme/good@1.0.0", "env": { "MODE": "quiet" }, "envRequired": ["ACME_KEY"] }]);
     for policy in [&allow, &deny] {
-        assert_eq!(read_answer("acme", &honest, policy).unwrap().entries.len(), 1);
+        assert_eq!(read_answer(&acme(), &honest, policy).unwrap().entries.len(), 1);
     }
 }
 
@@ -206,7 +210,7 @@ mod any_answer {
     proptest! {
         #[test]
         fn becomes_servers_of_the_provider_or_a_reason(answer in any_json()) {
-            if let Ok(brought) = read_answer("acme", &answer, &ProviderPolicy::default()) {
+            if let Ok(brought) = read_answer(&acme(), &answer, &ProviderPolicy::default()) {
                 for entry in &brought.entries {
                     prop_assert!(entry.name().starts_with("acme--"), "{}", entry.name());
                     if let Entry::Valid(server) = entry {

@@ -1,9 +1,14 @@
-//! The operator's policy for providers: what is denied, with the reason. Pure functions.
+//! The operator's policy for providers: decides what is denied, and gives the reason. Pure functions.
 
 use super::started::{Registry, Started, python_form};
 use crate::config::{ProviderPatterns, ProviderPolicy};
+use crate::text::displayed_within;
 
-/// Returns the reason why a provider may not be used, if there is one. `package` is the package that it is, if it is one.
+/// The most characters of a text of a definition in a reason.
+const MAX_TEXT_CHARS: usize = 100;
+
+/// Returns the reason why a provider may not be used, if there is one. `package` is the name of the provider's package. `None` if the
+/// provider is not a package.
 ///
 /// ```
 /// use hyperlight_mcp::config::{ProviderPatterns, ProviderPolicy};
@@ -20,22 +25,22 @@ pub fn refused_provider(policy: &ProviderPolicy, name: &str, package: Option<&st
     denied("providers", policy.deny.providers.as_deref(), &names)
         .or_else(|| denied("packages", policy.deny.packages.as_deref(), &packages))
         .or_else(|| not_allowed("providers", policy.allow.providers.as_deref(), &names))
-        // A provider that the agent registers is no package, so that a list of packages says nothing about it.
+        // A provider that the agent registers is not a package, so `allow.packages` does not apply to it.
         .or_else(|| package.and_then(|package| not_allowed("packages", policy.allow.packages.as_deref(), &[package])))
 }
 
-/// What a definition says about its server, as far as the policy asks.
+/// The facts about a definition's server that the policy needs.
 #[derive(Debug)]
 pub(super) struct Facts<'d> {
     pub(super) started: Started,
-    /// All texts of the definition that may name a package, without versions.
+    /// All texts of the definition that may name a package, with versions removed.
     pub(super) named: Vec<&'d str>,
     pub(super) capabilities: Vec<&'d str>,
 }
 
-/// Returns the reason why a server may not be used, if there is one. A definition may lie about what it starts: a package is denied wherever the
-/// definition names it, and allowed only if the command is the one that starts it. If the policy has packages, a definition of an uncertain package is
-/// denied: nobody can say that it starts no package of `deny`, or one of `allow`.
+/// Returns the reason why a server may not be used, if there is one. A definition may lie about the package that it starts. So a package is
+/// denied wherever the definition names it, but allowed only if the command is the one that starts it. If the policy has rules for
+/// packages, a definition whose package is uncertain is denied: it could start a package of `deny`, or one that is not in `allow`.
 pub(super) fn refused_server(policy: &ProviderPolicy, facts: &Facts<'_>) -> Option<String> {
     let ProviderPolicy { allow, deny } = policy;
     denied("packages", deny.packages.as_deref(), &facts.named)
@@ -45,7 +50,10 @@ pub(super) fn refused_server(policy: &ProviderPolicy, facts: &Facts<'_>) -> Opti
             let allowed = allow.capabilities.as_deref()?;
             let unknown = facts.capabilities.iter().find(|capability| !matches_any(allowed, capability));
             match unknown {
-                Some(capability) => Some(format!("providers.allow.capabilities does not have \"{capability}\"")),
+                Some(capability) => {
+                    let shown = displayed_within(capability, MAX_TEXT_CHARS);
+                    Some(format!("providers.allow.capabilities does not have \"{shown}\""))
+                }
                 None if facts.capabilities.is_empty() => Some("it names no capability, and providers.allow.capabilities is set".to_owned()),
                 None => None,
             }
@@ -74,7 +82,7 @@ fn refused_start(policy: &ProviderPolicy, started: &Started) -> Option<String> {
     }
 }
 
-/// Returns whether the policy says anything about servers, and not only about providers.
+/// Returns whether the policy has rules for servers, and not only for providers.
 pub(super) fn judges_servers(policy: &ProviderPolicy) -> bool {
     let judges = |patterns: &ProviderPatterns| patterns.packages.is_some() || patterns.capabilities.is_some();
     judges(&policy.allow) || judges(&policy.deny)
@@ -85,11 +93,11 @@ fn denied(list: &str, patterns: Option<&[String]>, texts: &[&str]) -> Option<Str
     Some(format!("providers.deny.{list} has \"{found}\""))
 }
 
-/// Refuses what matches none of the patterns that there are.
+/// Refuses a text that matches none of the patterns, if there are patterns.
 fn not_allowed(list: &str, patterns: Option<&[String]>, texts: &[&str]) -> Option<String> {
     let is_allowed = texts.iter().any(|text| matches_any(patterns.unwrap_or_default(), text));
     (patterns.is_some() && !is_allowed).then(|| match texts.first() {
-        Some(text) => format!("providers.allow.{list} does not have \"{text}\""),
+        Some(text) => format!("providers.allow.{list} does not have \"{}\"", displayed_within(text, MAX_TEXT_CHARS)),
         None => format!("providers.allow.{list} is set, and its command starts no package"),
     })
 }
@@ -98,7 +106,7 @@ fn matches_any(patterns: &[String], text: &str) -> bool {
     patterns.iter().any(|pattern| matches(pattern, text))
 }
 
-/// Compares without regard to case, as registries do, and as nobody means two things by one name.
+/// Compares without regard to case. Registries do the same, and nobody uses one name in two spellings for two things.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.to_lowercase(), text.to_lowercase());
     match pattern.strip_suffix('*') {
@@ -174,6 +182,9 @@ mod tests {
         assert!(refused_server(&allowed, &facts(&["files"])).is_none());
         assert!(refused_server(&allowed, &facts(&["files", "shell"])).unwrap().contains("\"shell\""));
         assert!(refused_server(&allowed, &facts(&[])).is_some());
+        let hostile: &'static str = String::leak(format!("a\u{1b}[2J\u{202e}\n{}", "x".repeat(9_000)));
+        let reason = refused_server(&allowed, &facts(&[hostile])).unwrap();
+        assert!(reason.chars().count() < 200 && !reason.contains(['\u{1b}', '\u{202e}', '\n']), "{reason:?}");
         assert!(refused_server(&deny("capabilities", &["shell"]), &facts(&["files", "shell"])).is_some());
         assert!(refused_server(&deny("capabilities", &["shell"]), &facts(&["files"])).is_none());
         assert!(!judges_servers(&deny("providers", &["x"])) && judges_servers(&allowed));

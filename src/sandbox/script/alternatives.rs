@@ -1,13 +1,12 @@
-//! Alternatives to the globals and modules of Node and browsers that the sandbox does not have.
+//! Advice about globals and modules of Node and browsers that do not exist in the sandbox.
 
-const NO_NETWORK: &str =
-    "the sandbox has no network: call a tool of a server (import it from \"host:mcp-NAME\"), or a host module of the agent";
+const NO_NETWORK: &str = "the sandbox has no network: call a tool of a server (import it from \"host:mcp-NAME\"), or a host module of the agent; fetch exists only in runs for which a person has approved hosts";
 const NO_FILES: &str =
     "the sandbox has no files: call a tool of a server (import it from \"host:mcp-NAME\"), or pass the content as the run's input";
 const NO_PROCESS: &str = "the sandbox has no process: pass values as the run's input; the run ends when the handler returns or throws";
 const NO_BUFFER: &str = "use Uint8Array: Uint8Array.fromBase64(text), bytes.toBase64(), Uint8Array.fromHex(text), bytes.toHex(); new TextEncoder().encode(text), new TextDecoder().decode(bytes)";
 const NO_PAGE: &str = "the sandbox has no web page; the global object is globalThis";
-const NO_STREAMS: &str = "the sandbox has no streams: use whole strings or Uint8Arrays";
+const NO_STREAMS: &str = "the sandbox has no such streams: use whole strings or Uint8Arrays";
 
 /// The advice for each global, by the global's name.
 const GLOBALS: [(&[&str], &str); 9] = [
@@ -34,12 +33,12 @@ const MODULES: [(&[&str], &str); 5] = [
     ),
 ];
 
-/// Returns the alternative to a global, if the message is the engine's message that the global is not defined.
+/// Returns the advice about a global, if the message is the engine's message that this global is not defined.
 pub(in crate::sandbox) fn instead_of_global(message: &str) -> Option<&'static str> {
     find(&GLOBALS, message.strip_suffix(" is not defined")?)
 }
 
-/// Returns the alternative to a module of Node, or to a well-known package.
+/// Returns the advice about a module of Node or a well-known package.
 pub(super) fn instead_of_module(specifier: &str) -> Option<&'static str> {
     find(&MODULES, specifier.strip_prefix("node:").unwrap_or(specifier))
 }

@@ -1,8 +1,8 @@
 //! Checks agent code without running it: finds syntax errors, finds imports and calls of names that do not exist, and converts TypeScript
 //! to JavaScript.
 //!
-//! A model has written the code. A gateway lets a separate process parse it (`sandbox/reader`), which limits time and memory; the functions
-//! here only limit the stack. Code that may nest too deeply is not parsed. Then only the engine inside the VM judges it.
+//! The code was written by a model. A gateway parses it in a separate process (`sandbox/reader`), which limits time and memory; the
+//! functions here limit only the stack. Code that may be nested too deeply is not parsed. Then only the engine in the VM checks it.
 
 mod alternatives;
 mod bounds;
@@ -10,6 +10,7 @@ mod check;
 mod edits;
 mod engine;
 mod explain;
+mod function_body;
 mod handler;
 mod members;
 mod modules;
@@ -33,6 +34,7 @@ pub(super) use alternatives::instead_of_global;
 pub use check::check;
 pub(super) use check::checked;
 pub(super) use explain::{explain_load, explain_not_a_function, explain_syntax};
+pub use function_body::body_problems;
 pub use signature::is_function_type;
 pub(super) use syntax::declares_require;
 #[cfg(test)]
@@ -45,15 +47,15 @@ use parse::{Language, Reading, length, offset, read, read_as};
 use position::{Lines, shown};
 use typescript::{Unsupported, without_types};
 
-/// The largest number of problems that one check reports.
+/// The maximum number of problems that one check reports.
 const MAX_PROBLEMS: usize = 100;
-/// The largest length of a message of the parser, which may quote the code.
+/// The maximum length of a message of the parser. Such messages may quote the code.
 const MAX_MESSAGE_CHARS: usize = 500;
 
 /// A module that code can import, and its functions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Importable {
-    /// The specifier that code imports: `host:mcp-weather`.
+    /// The specifier that code imports, for example `host:mcp-weather`.
     pub specifier: String,
     pub exports: Vec<Export>,
 }
@@ -63,8 +65,8 @@ pub struct Importable {
 pub struct Export {
     /// The name that code imports: a JavaScript identifier.
     pub name: String,
-    /// The raw name of the tool, if it differs from `name`. Code cannot import it. It helps to find the name that was meant, and `call` of
-    /// `host:mcp` takes it.
+    /// The name that the server gives the tool, if it differs from `name`. Code cannot import it, but can pass it to `call` of `host:mcp`.
+    /// It also helps to find the name that was meant.
     pub also: Option<String>,
 }
 
@@ -73,24 +75,24 @@ pub struct Export {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// The code does not parse.
+    /// The code cannot be parsed.
     Syntax,
     /// The code uses TypeScript that is not only types, or JSX.
     Unsupported,
     /// No module has this name.
     UnknownModule,
-    /// The module has no function of this name.
+    /// The module has no function with this name.
     UnknownFunction,
-    /// `call` of `host:mcp` names a server that does not exist.
+    /// A call of `call` of `host:mcp` names a server that does not exist.
     UnknownServer,
-    /// `call` of `host:mcp` names a tool that its server does not have.
+    /// A call of `call` of `host:mcp` names a tool that the server does not have.
     UnknownTool,
-    /// The code has no `handler(input)`.
+    /// The code has no function `handler(input)`.
     NoHandler,
 }
 
 impl ProblemKind {
-    /// Returns the kind as a stable word.
+    /// Returns the name of the kind. These names are stable.
     ///
     /// ```
     /// assert_eq!(hyperlight_mcp::sandbox::ProblemKind::UnknownFunction.as_str(), "unknown-function");
@@ -109,12 +111,12 @@ impl ProblemKind {
     }
 }
 
-/// A problem of some code, with its position. Lines and columns count from one, columns in UTF-16 units; the end is exclusive.
+/// A problem in code, with its position. Lines and columns are counted from one, columns in UTF-16 code units. The end is exclusive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
     pub kind: ProblemKind,
-    /// The problem in words, the suggestion included.
+    /// The description of the problem, including the suggestion.
     pub message: String,
     pub line: u32,
     pub column: u32,
@@ -173,16 +175,17 @@ fn problems(code: &str, mut findings: Vec<Finding>) -> Vec<Problem> {
     findings.into_iter().map(problem).collect()
 }
 
-/// Converts code to JavaScript by removing TypeScript's types. Every character keeps its line and its column, counted in UTF-16 units.
+/// Converts code to JavaScript by removing TypeScript types. Each character keeps its line and its column, counted in UTF-16 code units.
 /// JavaScript is returned unchanged, after one parse.
 ///
-/// Code that is valid JavaScript counts as JavaScript, unless it would have type arguments in TypeScript, as in `new Set<string>([])`.
-/// Other code that is valid TypeScript counts as TypeScript. An imported name that is only used as a type is not imported, with or without
-/// the word `type`. Returns `None` for code that was not parsed, because it nests too deeply or the parser failed.
+/// Code that is valid JavaScript counts as JavaScript, unless it has type arguments when it is read as TypeScript, for example `new
+/// Set<string>([])`. Other code counts as TypeScript if it is valid TypeScript. An imported name that is only used as a type is not
+/// imported, with or without the word `type`. Returns `None` for code that was not parsed, because it is nested too deeply or the parser
+/// failed.
 ///
 /// # Errors
-/// `ERR_CODE_SYNTAX` for code that is neither; the error is that of the language whose parse got further. Also for TypeScript that is not
-/// only types: enums, namespaces with values, parameter properties, decorators, accessor fields, JSX.
+/// `ERR_CODE_SYNTAX` for code that is valid in neither language; the error is that of the language whose parse got further. Also for
+/// TypeScript that is more than types: enums, namespaces with values, parameter properties, decorators, accessor fields, JSX.
 ///
 /// ```
 /// use hyperlight_mcp::sandbox::to_javascript;
@@ -202,8 +205,8 @@ pub fn to_javascript(code: &str) -> Result<Option<Cow<'_, str>>> {
     })
 }
 
-/// Converts code to JavaScript, or returns the findings that prevent this. Returns `None` for code that was not parsed, because it nests
-/// too deeply or the parser failed, for example for lack of memory.
+/// Converts code to JavaScript, or returns the findings that prevent this. Returns `None` for code that was not parsed, because it is
+/// nested too deeply or the parser failed, for example for lack of memory.
 fn javascript(code: &str) -> std::result::Result<Option<Cow<'_, str>>, Vec<Finding>> {
     let look = || {
         let allocator = Allocator::default();
@@ -226,8 +229,8 @@ fn javascript(code: &str) -> std::result::Result<Option<Cow<'_, str>>, Vec<Findi
     with_stack(code, look).unwrap_or(Ok(None))
 }
 
-/// Finds JSX at the first error of code that is valid in neither language. A parse as JSX would tell more, but its stack could not be
-/// limited: only the parse itself can tell which part of JSX is text and which is code.
+/// Finds JSX at the first error of code that is valid in neither language. Parsing the code as JSX would be more exact, but the stack for
+/// it could not be limited: only the parse itself can show which part of JSX is text and which is code.
 fn jsx(code: &str, errors: &[OxcDiagnostic]) -> Option<Finding> {
     let start = errors.iter().map(offset).min()?;
     let mut rest = code.get(start..)?.strip_prefix('<')?.chars();

@@ -1,5 +1,5 @@
-//! Keeps snapshots on disk, so that other processes do not have to boot the guest. Each snapshot is in a folder named by its key. If a
-//! snapshot has a problem, the guest is booted and the snapshot is replaced; a run never fails for this reason.
+//! Stores snapshots on disk, so that other processes do not have to boot the guest. The folder of each snapshot has the snapshot's key as
+//! its name. If a snapshot has a problem, the guest is booted and the snapshot is replaced; a run never fails for this reason.
 
 mod content;
 mod key;
@@ -18,16 +18,16 @@ use content::{check_folder, digest_of, make_private, punch_zeroes};
 pub(super) use key::Key;
 
 const TAG: &str = "guest";
-/// The record's file name. The record is written after the snapshot's own files.
+/// The file name of the record. The record is written after the snapshot's own files.
 const RECORD: &str = "kept.json";
-/// The prefix of folders that are being written. Old ones are removed, because their processes have ended.
+/// The prefix of folders that are being written. Old folders with this prefix are removed, because their processes have ended.
 const UNFINISHED: &str = "snapshot-unfinished-";
 const UNFINISHED_FOR: Duration = Duration::from_hours(1);
-/// The largest number of snapshots that are kept, enough for two guests and a few settings of the limits. The least recently used ones are
+/// The maximum number of stored snapshots. It is enough for two guests with and without fetch, and a few settings of the limits. The least recently used ones are
 /// removed first.
-const MAX_KEPT: usize = 6;
+const MAX_KEPT: usize = 8;
 
-/// A folder of snapshots: `snapshotDir` of `Gateway.open`. Only the current user may access it.
+/// A folder of snapshots, set by the option `snapshotDir` of `Gateway.open`. Only the current user may have access to it.
 #[derive(Debug, Clone)]
 pub(super) struct SnapshotStore {
     folder: PathBuf,
@@ -39,7 +39,7 @@ pub(super) struct SnapshotStore {
 struct Record {
     /// The digest of the files' content.
     digest: String,
-    /// True if the standard guest was tried first and KVM could not run its ring-0 code.
+    /// True if the standard guest was tried first, but KVM could not run its ring-0 code.
     standard_fails: bool,
 }
 
@@ -65,7 +65,7 @@ impl SnapshotStore {
         }
     }
 
-    /// Returns whether this snapshot was made because this machine cannot run the standard guest.
+    /// Returns whether this snapshot was created because this machine cannot run the standard guest.
     pub(super) fn standard_fails(&self, key: &Key) -> bool {
         self.record(&self.folder.join(key.as_str())).is_ok_and(|record| record.standard_fails)
     }
@@ -82,15 +82,15 @@ impl SnapshotStore {
         if digest != record.digest {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the digest of its content differs from the recorded one"));
         }
-        // The digest was checked above without reading the holes. `checked_load` would read them again.
+        // The digest was checked above, without reading the holes. `checked_load` would read them too.
         Snapshot::load(folder, tag()?).map_err(io::Error::other)
     }
 
-    /// Writes a snapshot to disk, in place of an invalid one if there is one, and returns the snapshot as loaded from disk. This takes
-    /// about 300 ms.
+    /// Writes a snapshot to disk, replacing an invalid one if there is one. Returns the snapshot as loaded from disk. This takes about 300
+    /// ms.
     ///
     /// # Errors
-    /// Fails with the I/O error if the snapshot cannot be written.
+    /// The I/O error if the snapshot cannot be written.
     pub(super) fn save(&self, key: &Key, snapshot: &Snapshot, standard_fails: bool) -> io::Result<Arc<Snapshot>> {
         if !self.folder.is_dir() {
             DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
@@ -106,9 +106,9 @@ impl SnapshotStore {
         content::write_private(&layout.join(RECORD), &serde_json::to_vec(&record)?)?;
         let place = self.folder.join(key.as_str());
         if fs::rename(&layout, &place).is_err() {
-            // Another process may have written a valid snapshot just now.
+            // Another process may have just written a valid snapshot.
             if self.read(&place).is_err() {
-                // The invalid snapshot is moved and not overwritten, because other processes may have mapped its files.
+                // The invalid snapshot is moved and not overwritten, because other processes may have mapped its files into memory.
                 fs::rename(&place, unfinished.path().join("odd"))?;
                 fs::rename(&layout, &place)?;
             }

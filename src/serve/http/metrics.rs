@@ -1,4 +1,4 @@
-//! Counters and gauges of the server, in the text format of Prometheus. No label has a value that a client chooses.
+//! Counters and gauges of the server in the Prometheus text format. No label value is chosen by a client.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-/// Why the server refused a connection or a request.
+/// The reason why the server refused a connection or a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     Host,
@@ -20,13 +20,14 @@ pub(super) enum Refusal {
     Sessions,
     Streams,
     BodySize,
+    BodyShape,
     BodyTime,
     Connections,
     User,
     Draining,
 }
 
-const REFUSALS: [(Refusal, &str); 13] = [
+const REFUSALS: [(Refusal, &str); 14] = [
     (Refusal::Host, "host"),
     (Refusal::Origin, "origin"),
     (Refusal::Token, "token"),
@@ -36,6 +37,7 @@ const REFUSALS: [(Refusal, &str); 13] = [
     (Refusal::Sessions, "sessions"),
     (Refusal::Streams, "streams"),
     (Refusal::BodySize, "body_size"),
+    (Refusal::BodyShape, "body_shape"),
     (Refusal::BodyTime, "body_time"),
     (Refusal::Connections, "connections"),
     (Refusal::User, "user"),
@@ -49,6 +51,7 @@ pub struct Metrics {
     by_status: Mutex<BTreeMap<u16, u64>>,
     refusals: [AtomicU64; REFUSALS.len()],
     runs: AtomicUsize,
+    guests_executing: Arc<AtomicUsize>,
     sessions: AtomicUsize,
     connections: AtomicUsize,
 }
@@ -60,13 +63,14 @@ impl Default for Metrics {
             by_status: Mutex::default(),
             refusals: std::array::from_fn(|_| AtomicU64::new(0)),
             runs: AtomicUsize::new(0),
+            guests_executing: Arc::default(),
             sessions: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
         }
     }
 }
 
-/// Counts a run as in flight until it is dropped.
+/// A run that counts as running until this value is dropped.
 #[derive(Debug)]
 pub struct RunInFlight(Arc<Metrics>);
 
@@ -77,7 +81,7 @@ impl Drop for RunInFlight {
 }
 
 impl Metrics {
-    /// Counts a run as in flight until the returned value is dropped. The MCP handler calls it.
+    /// Counts a run as running until the returned value is dropped. The MCP handler calls this function.
     #[must_use]
     pub fn run_started(self: &Arc<Self>) -> RunInFlight {
         self.runs.fetch_add(1, Ordering::Relaxed);
@@ -87,6 +91,11 @@ impl Metrics {
     /// Returns the number of runs in flight.
     pub fn runs_in_flight(&self) -> usize {
         self.runs.load(Ordering::Relaxed)
+    }
+
+    /// Returns the counter of guests that execute. The sandbox counts them.
+    pub fn guests_executing(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.guests_executing)
     }
 
     /// Returns the number of open sessions.
@@ -102,7 +111,7 @@ impl Metrics {
         self.refusals[refusal as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one more session, unless there are `most` already.
+    /// Counts one more session. Returns `false` if there are already `most`.
     pub(super) fn add_session(&self, most: usize) -> bool {
         let added = |count| (count < most).then_some(count + 1);
         self.sessions.fetch_update(Ordering::AcqRel, Ordering::Acquire, added).is_ok()
@@ -139,6 +148,8 @@ impl Metrics {
         family("http_connections", "gauge", "Open HTTP connections.", &one(self.connections.load(Ordering::Relaxed).to_string()));
         family("sessions", "gauge", "Open MCP sessions.", &one(self.sessions().to_string()));
         family("runs_in_flight", "gauge", "Runs in flight.", &one(self.runs_in_flight().to_string()));
+        let executing = self.guests_executing.load(Ordering::Relaxed).to_string();
+        family("guests_executing", "gauge", "Runs whose code executes now. The others wait for a call or for their turn.", &one(executing));
         family("uptime_seconds", "gauge", "Seconds since the server started.", &one(self.started.elapsed().as_secs().to_string()));
         text
     }

@@ -1,4 +1,4 @@
-//! Streamable HTTP for an MCP server: a listener with its guards, limits and sessions. It serves any handler of rmcp.
+//! Streamable HTTP for an MCP server: a listener with guards, limits and sessions. It serves any handler of rmcp.
 //!
 //! - `options`: the settings, checked before anything listens
 //! - `connection`: accepts connections, with limits on slow clients (`stall_timeout`) and with TLS (`tls`)
@@ -14,6 +14,7 @@
 
 mod access;
 mod answer_body;
+mod body_shape;
 mod callers;
 mod connection;
 mod jwt;

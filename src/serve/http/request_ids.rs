@@ -1,5 +1,5 @@
-//! The ids of the requests of one session. rmcp keeps what it knows of a request under its id, and forgets the first of two requests that have the same:
-//! what it kept for that one then never ends. So an id is taken once at a time, and it is not long.
+//! The ids of the requests of one session. rmcp stores its state of a request under the id. If a second request has the same id, rmcp loses
+//! the state of the first, which then never ends. So an id must be unique among the requests in progress, and must not be long.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -7,34 +7,38 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ErrorData, GetMeta as _, JsonRpcRequest, NumberOrString, RequestId, ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientNotification, GetMeta as _, JsonRpcRequest, NumberOrString, RequestId, ServerJsonRpcMessage,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::{RoleServer, model::ClientRequest};
 
-/// Longest id of a request, and longest progress token, in bytes.
+use crate::error::Error;
+use crate::serve::answers::refused as answered;
+
+/// The maximum length of a request id and of a progress token, in bytes.
 const MAX_BYTES: usize = 256;
 
-/// The ids of the requests that are under way. Cheap to clone.
+/// The ids of the requests in progress. Clones are cheap.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RequestIds(Arc<Mutex<HashSet<RequestId>>>);
 
 impl RequestIds {
-    /// Takes the id of a request.
+    /// Reserves the id of a request.
     ///
     /// # Errors
-    /// The answer to a request whose id is in use or too long, or whose progress token is too long.
+    /// The error response for a request whose id is in use or too long, or whose progress token is too long.
     pub(super) fn take(&self, request: &JsonRpcRequest<ClientRequest>) -> Result<(), Box<ServerJsonRpcMessage>> {
         let refused = |id: Option<RequestId>, problem: String| {
-            Err(Box::new(ServerJsonRpcMessage::error(ErrorData::invalid_request(problem, None), id)))
+            let error = answered(&Error::InvalidRequest { problem: problem.into() });
+            Err(Box::new(ServerJsonRpcMessage::error(error, id)))
         };
         if is_long(&request.id) {
-            return refused(None, format!("id: at most {MAX_BYTES} bytes are taken"));
+            return refused(None, format!("the id can have at most {MAX_BYTES} bytes"));
         }
         let id = || Some(request.id.clone());
         if request.request.get_meta().get_progress_token().is_some_and(|token| is_long(&token.0)) {
-            return refused(id(), format!("progressToken: at most {MAX_BYTES} bytes are taken"));
+            return refused(id(), format!("the progressToken can have at most {MAX_BYTES} bytes"));
         }
         if self.0.lock().insert(request.id.clone()) {
             return Ok(());
@@ -42,12 +46,12 @@ impl RequestIds {
         refused(id(), "id: a request of this session that is under way has the same; give each request an id of its own".to_owned())
     }
 
-    /// Gives the id of a request back that could not be begun.
+    /// Releases the id of a request that was not started.
     pub(super) fn give_back(&self, id: &RequestId) {
         self.0.lock().remove(id);
     }
 
-    /// Gives the id of a request back that the client has cancelled: it gets no answer.
+    /// Releases the id of a request that the client has cancelled, because such a request gets no answer.
     pub(super) fn received(&self, message: &ClientJsonRpcMessage) {
         if let ClientJsonRpcMessage::Notification(notification) = message
             && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
@@ -57,7 +61,7 @@ impl RequestIds {
         }
     }
 
-    /// Gives the id of a request back that is answered.
+    /// Releases the id of a request that is being answered.
     fn sent(&self, message: &ServerJsonRpcMessage) {
         match message {
             ServerJsonRpcMessage::Response(response) => self.give_back(&response.id),
@@ -71,7 +75,7 @@ fn is_long(id: &NumberOrString) -> bool {
     matches!(id, NumberOrString::String(text) if text.len() > MAX_BYTES)
 }
 
-/// The transport of a session, which gives the ids of answered requests back.
+/// The transport of a session. It releases the ids of answered requests.
 pub(super) struct Answering<T> {
     pub(super) transport: T,
     pub(super) ids: RequestIds,
@@ -114,7 +118,7 @@ mod tests {
         assert!(take(json!(7)).is_ok() && take(json!("7")).is_ok() && take(json!(8)).is_ok());
         let Some(ServerJsonRpcMessage::Error(refused)) = take(json!(7)).err().map(|refused| *refused) else { panic!("it is taken") };
         assert!(refused.id == Some(NumberOrString::Number(7)) && refused.error.message.contains("under way"));
-        ids.sent(&ServerJsonRpcMessage::error(ErrorData::internal_error("", None), Some(NumberOrString::Number(7))));
+        ids.sent(&ServerJsonRpcMessage::error(rmcp::ErrorData::internal_error("", None), Some(NumberOrString::Number(7))));
         assert!(take(json!(7)).is_ok() && take(json!(8)).is_err());
         let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 8 } });
         ids.received(&serde_json::from_value(cancelled).unwrap());

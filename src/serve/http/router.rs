@@ -1,4 +1,5 @@
-//! The routes, and the guards that a request passes: draining, `Host` and `Origin`, the caller, its rate, and the limits on requests and bodies.
+//! The routes, and the guards through which each request passes: draining, `Host` and `Origin`, the caller, the caller's rate, and the
+//! limits on requests and bodies.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::{Access, Denied, Principal};
 use super::answer_body::AnswerBody;
+use super::body_shape;
 use super::callers::{Callers, Service};
 use super::connection::ConnectionAddresses;
 use super::metrics::{Metrics, Refusal};
@@ -39,7 +41,7 @@ const PREFLIGHT: [(HeaderName, &str); 3] = [
     (header::ACCESS_CONTROL_MAX_AGE, "600"),
 ];
 
-/// The parts that every request needs.
+/// The state that every request needs.
 pub(super) struct Shared<H> {
     pub(super) access: Access,
     pub(super) allowed: Allowed,
@@ -47,13 +49,13 @@ pub(super) struct Shared<H> {
     pub(super) limits: HttpLimits,
     pub(super) metrics: Arc<Metrics>,
     pub(super) rates: Rates,
-    /// Limits the requests in progress of all callers.
+    /// Limits the number of requests in progress of all callers.
     pub(super) slots: Arc<Semaphore>,
-    /// Limits the streams without a session of all callers.
+    /// Limits the number of streams without a session of all callers.
     pub(super) streams: Arc<Semaphore>,
-    /// Limits the bytes of bodies in memory.
+    /// Limits the number of bytes of request bodies in memory.
     pub(super) buffers: Arc<Semaphore>,
-    /// The server takes no more requests.
+    /// Cancelled when the server accepts no more requests.
     pub(super) draining: CancellationToken,
 }
 
@@ -79,7 +81,7 @@ async fn counted<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, request
     response
 }
 
-/// Lets a request pass if the server is not shutting down and `Host` and `Origin` are allowed.
+/// Lets a request pass if the server is not closing and the headers `Host` and `Origin` are allowed.
 async fn open_and_allowed<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, request: Request, next: Next) -> Response {
     if shared.draining.is_cancelled() {
         let mut response = shared.refuse(Refusal::Draining);
@@ -107,7 +109,7 @@ async fn open_and_allowed<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>
     response
 }
 
-/// Lets a request pass if its caller is known and within its rate.
+/// Lets a request pass if its caller is identified and within its rate limit.
 async fn known_caller<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request: Request, next: Next) -> Response {
     let Some(address) = request.extensions().get::<ConnectionAddresses>().map(|addresses| Client::at(addresses.client)) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
@@ -118,7 +120,7 @@ async fn known_caller<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mu
     }
     let client = match &identified.caller {
         Ok(caller) if !caller.is_anonymous() => Client::Caller(caller.key.clone()),
-        // Wrong tokens count as well, so that nobody can try many.
+        // Requests with wrong tokens count against the address, so that nobody can try many tokens.
         _ => address,
     };
     if !shared.rates.take(client, Instant::now()) {
@@ -128,7 +130,7 @@ async fn known_caller<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mu
         Ok(caller) => caller,
         Err(denied) => return shared.deny(denied),
     };
-    // The handler gets the name, and never the token.
+    // The handler gets the caller's name, but never the token.
     request.headers_mut().remove(header::AUTHORIZATION);
     request.extensions_mut().insert(caller);
     next.run(request).await
@@ -143,23 +145,23 @@ async fn resource_metadata<H: ServerHandler>(State(shared): State<Arc<Shared<H>>
     ([(header::CONTENT_TYPE, "application/json")], oauth.metadata().to_string()).into_response()
 }
 
-/// Passes a request on to its caller's MCP service.
+/// Forwards a request to the MCP service of its caller.
 async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request: Request) -> Response {
     let caller = request.extensions().get::<Principal>().cloned();
     let service = caller.as_ref().and_then(|caller| shared.callers.service(caller));
     let (Some(service), Some(caller)) = (service, caller) else { return shared.refuse(Refusal::Busy) };
-    // Since 2026-07-28 requests are served without a session, whatever session their headers name.
+    // Since 2026-07-28, requests are served without a session, even if their headers name one.
     request.extensions_mut().insert(service.owner(&caller));
     let session = match session_id(request.headers()) {
         None => None,
         Some(id) => match service.sessions.enter(id) {
-            // rmcp answers as if it had ended a session that it does not know.
+            // Without this check, rmcp would report success for ending an unknown session.
             None if request.method() == Method::DELETE => return (StatusCode::NOT_FOUND, "there is no such session\n").into_response(),
             session => session,
         },
     };
     let kind = RequestKind::of(request.method(), request.headers());
-    // A slow client must not hold a slot, so the body comes first.
+    // The body is read before a slot is taken, so that a slow client does not occupy a slot.
     let request = match shared.read(request, &service.buffers).await {
         Ok(read) => read,
         Err(refusal) => return shared.refuse(refusal),
@@ -168,7 +170,7 @@ async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request
         Ok(slots) => slots,
         Err(refusal) => return shared.refuse(refusal),
     };
-    // The server may have begun to close while the body was read.
+    // The server may have started to close while the body was read.
     if shared.draining.is_cancelled() {
         return shared.refuse(Refusal::Draining);
     }
@@ -192,17 +194,17 @@ fn session_id(headers: &HeaderMap) -> Option<&str> {
 }
 
 impl<H: ServerHandler> Shared<H> {
-    /// Ends whatever belongs to callers whose tokens are gone or expired.
+    /// Ends everything that belongs to callers whose tokens were removed or have expired.
     pub(super) fn end_withdrawn_callers(&self) {
         if let Some(owners) = self.access.owners() {
             self.callers.keep(&owners);
         }
-        // With a clock before 1970, no access token is accepted, and none is known to have expired.
+        // If the clock is before 1970, no access token is accepted, and none counts as expired.
         self.callers.end_expired(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
     }
 
-    /// Takes the places of a request in its limits. A stream of notifications is not a request in progress: it stays open for as long as its client
-    /// wants, so it must not take a place of one.
+    /// Takes the slots of a request. A stream of notifications takes none of the slots for requests in progress, because it stays open for
+    /// as long as the client wants.
     fn slots(&self, service: &Service<H>, kind: RequestKind) -> Result<Vec<OwnedSemaphorePermit>, Refusal> {
         let (limits, refusal) = match kind {
             RequestKind::Call => ([&service.slots, &self.slots], Refusal::Busy),
@@ -212,8 +214,8 @@ impl<H: ServerHandler> Shared<H> {
         limits.into_iter().map(|limit| limit.clone().try_acquire_owned().map_err(|_| refusal)).collect()
     }
 
-    /// Reads the whole body, within its limits of size and time. The bytes count against the memory for all bodies, and the caller's part of it, as they
-    /// arrive, so that a slow client does not reserve any. They count until the service has read them.
+    /// Reads the whole body, within the limits of size and time. Each part counts against the memory limits of all bodies and of the
+    /// caller's bodies when it arrives, so that a slow client reserves no memory in advance. It counts until the service has read it.
     async fn read(&self, request: Request, of_caller: &Arc<Semaphore>) -> Result<http::Request<Full<Bytes>>, Refusal> {
         let (parts, mut body) = request.into_parts();
         let most = self.limits.max_body_bytes;
@@ -223,7 +225,7 @@ impl<H: ServerHandler> Shared<H> {
         let reading = async {
             let (mut bytes, mut buffers) = (BytesMut::new(), Vec::<OwnedSemaphorePermit>::new());
             while let Some(frame) = body.frame().await {
-                // The client is gone, or what it sends is not a body.
+                // The client has disconnected, or has sent something that is not a body.
                 let frame = frame.map_err(|_| Refusal::BodyTime)?;
                 let Ok(data) = frame.into_data() else { continue };
                 if bytes.len() + data.len() > most {
@@ -242,6 +244,9 @@ impl<H: ServerHandler> Shared<H> {
             Ok(Bytes::from_owner(BodyBytes { bytes, _buffers: buffers }))
         };
         let bytes = timeout(self.limits.body_timeout, reading).await.unwrap_or(Err(Refusal::BodyTime))?;
+        if !body_shape::is_acceptable(&bytes) {
+            return Err(Refusal::BodyShape);
+        }
         Ok(http::Request::from_parts(parts, Full::new(bytes)))
     }
 
@@ -271,6 +276,10 @@ impl<H: ServerHandler> Shared<H> {
                 (StatusCode::SERVICE_UNAVAILABLE, "too many streams of notifications are open; end one, or try again later")
             }
             Refusal::BodySize => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
+            Refusal::BodyShape => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the body has more than 100,000 values, an initialize of more than 64 KiB, or a _meta of more than 16 KiB: send less",
+            ),
             Refusal::BodyTime => (StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
             Refusal::Connections => (StatusCode::SERVICE_UNAVAILABLE, "too many connections are open; try again later"),
             Refusal::User => (StatusCode::FORBIDDEN, "this server takes requests of its own user only; start it with a token file"),
@@ -285,7 +294,7 @@ impl<H: ServerHandler> Shared<H> {
         if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
-        // The rest of a body that was not read would have to be read before the next request.
+        // The connection is closed, because otherwise the unread rest of the body would have to be read before the next request.
         if matches!(refusal, Refusal::BodySize | Refusal::BodyTime) {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -293,7 +302,7 @@ impl<H: ServerHandler> Shared<H> {
     }
 }
 
-/// The bytes of a body, with their room in the limits until the last of them is read.
+/// The bytes of a body. They count against the memory limits until this value is dropped.
 struct BodyBytes {
     bytes: BytesMut,
     _buffers: Vec<OwnedSemaphorePermit>,

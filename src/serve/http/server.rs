@@ -22,14 +22,14 @@ use super::router::{Shared, router};
 use super::tls::acceptor;
 use crate::error::{Error, Result};
 
-/// Time for responses that are complete to leave, once requests have ended or were cancelled.
+/// The time for completed responses to be written, after all requests have ended or were cancelled.
 const LAST_WRITES: Duration = Duration::from_secs(1);
-/// Time after which whatever belongs to a withdrawn token ends, also where nobody sends a request.
+/// The interval at which tokens are checked, so that everything that belongs to a withdrawn token ends even if nobody sends a request.
 const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const LONGEST_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A running HTTP server. It ends at once when it is dropped.
+/// A running HTTP server. Dropping it ends the server immediately.
 #[derive(Debug)]
 pub struct HttpServer {
     url: String,
@@ -45,12 +45,12 @@ pub struct HttpServer {
     _ends_with_this: DropGuard,
 }
 
-/// Listens, and serves the handlers that `make` returns: one for each session, or for each request of the protocol without sessions. When `closed`
-/// is cancelled, the server ends at once.
+/// Starts to listen, and serves the handlers that `make` returns: one for each session, or for each request of the protocol without
+/// sessions. When `closed` is cancelled, the server ends immediately.
 ///
 /// # Errors
-/// `ERR_INVALID_OPTION` for an option that is wrong, a file with a wrong content, or an address that is not of this machine; `ERR_IO` for a file that
-/// cannot be read, or a port that is in use.
+/// `ERR_INVALID_OPTION` for an invalid option, a file with invalid content, or an address that this machine does not have; `ERR_IO` for a
+/// file that cannot be read, or a port that is in use.
 pub async fn listen<H: ServerHandler>(
     options: HttpOptions,
     make: impl Fn(&Principal) -> H + Send + Sync + 'static,
@@ -64,7 +64,7 @@ pub async fn listen<H: ServerHandler>(
     let address = listener.local_addr().map_err(|error| unbound(wanted, &error))?;
     let HttpOptions { allowed_hosts, allowed_origins, limits, .. } = options;
     let (draining, stopped, ended) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
-    // A task that watches `closed` must not outlive the server.
+    // A child token, because a task that watched `closed` itself could outlive the server.
     let killed = closed.child_token();
     let slots = Arc::new(Semaphore::new(limits.max_requests));
     let scheme = if tls.is_some() { "https" } else { "http" };
@@ -102,7 +102,8 @@ pub async fn listen<H: ServerHandler>(
 }
 
 impl HttpServer {
-    /// Starts the tasks of the server: one accepts connections, and one ends the sessions that were left, or whose token is withdrawn.
+    /// Starts the tasks of the server. One accepts connections. The other ends sessions that have been idle for too long or whose token was
+    /// withdrawn.
     fn start<H: ServerHandler>(&self, connections: Connections, listener: TcpListener, shared: Arc<Shared<H>>) {
         let (killed, ended) = (self.killed.clone(), self.ended.clone());
         let check_interval = (shared.limits.session_idle / 4).clamp(SHORTEST_CHECK_INTERVAL, LONGEST_CHECK_INTERVAL);
@@ -137,21 +138,21 @@ impl HttpServer {
         });
     }
 
-    /// Returns the address of the MCP endpoint.
+    /// Returns the URL of the MCP endpoint.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Returns the socket address, with the port that the operating system chose.
+    /// Returns the socket address, with the port that the operating system chose if the option was 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Closes the server. New requests get status 503 from now on; those in progress have the time `limits.drain`, and are cancelled afterwards. A
-    /// second call waits for the first.
+    /// Closes the server. From now on new requests get status 503. Requests in progress may continue for the time `limits.drain`, and are
+    /// then cancelled. A second call waits for the first.
     pub async fn close(&self) {
         self.draining.cancel();
-        // All slots are free as soon as no request is in progress.
+        // All slots can be acquired as soon as no request is in progress.
         let quiet = self.requests.acquire_many(self.max_requests);
         tokio::select! {
             _ = timeout(self.drain, quiet) => {}
@@ -166,7 +167,7 @@ impl HttpServer {
     }
 }
 
-/// Returns an address that a client on this machine can connect to.
+/// Returns an address to which a client on this machine can connect.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -179,7 +180,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 fn unbound(address: SocketAddr, error: &std::io::Error) -> Error {
     match error.kind() {
         std::io::ErrorKind::AddrNotAvailable => {
-            invalid(format!("{} is not an address of this machine: listen on 127.0.0.1, or on one of its own", address.ip()))
+            invalid(format!("{} is not an address of this machine: listen on 127.0.0.1, or on an address of this machine", address.ip()))
         }
         std::io::ErrorKind::AddrInUse => Error::io(
             format!("port {} of {} is in use: choose another port, or 0 for any that is free", address.port(), address.ip()),

@@ -1,4 +1,4 @@
-//! Bearer tokens from a file. The file is read again when it changes. Only digests of the tokens are kept in memory, and they are compared in
+//! Bearer tokens from a file. The file is read again when it changes. Memory contains only digests of the tokens. They are compared in
 //! constant time.
 
 use std::collections::HashSet;
@@ -23,7 +23,7 @@ const MAX_NAME_CHARS: usize = 64;
 
 type Digest = [u8; 32];
 
-/// The tokens of a file, as they are now.
+/// The tokens in a file, kept up to date.
 #[derive(Debug)]
 pub(super) struct TokenFile {
     path: PathBuf,
@@ -36,7 +36,7 @@ struct State {
     tokens: Vec<Token>,
 }
 
-/// Marks one version of a file.
+/// Identifies one version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),
@@ -52,44 +52,46 @@ struct Token {
     agent: Option<String>,
 }
 
-/// The owner of a token: its name, and for a token without a name the token's digest.
+/// The owner of a token. The key is the token's name, or the token's digest if it has no name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) key: String,
     pub(super) agent: Option<String>,
 }
 
-/// The answer to a token.
+/// The result of checking a token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Checked {
     pub(super) owner: Option<Owner>,
-    /// The keys of all owners, if the file was looked at again for this answer: none while it cannot be used.
+    /// The keys of all owners, if the file was read again for this check. Empty while the file is not usable.
     pub(super) owners: Option<HashSet<String>>,
 }
 
 impl TokenFile {
+    /// Opens a token file and reads it.
+    ///
     /// # Errors
-    /// If the file cannot be read, others may read it, or a line is not a token.
+    /// `ERR_IO` or `ERR_INVALID_OPTION` if the file cannot be read, if others may read it, or if a line is not a token.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let (stamp, tokens) = read(path)?;
         Ok(Self { path: path.to_owned(), state: Mutex::new(State { stamp: Some(stamp), tokens }) })
     }
 
-    /// Returns the owner of a token. A file that changed is read again first; while it cannot be read, no token is accepted.
+    /// Returns the owner of a token. Reads a changed file first. While the file is not usable, no token is accepted.
     pub(super) fn check(&self, token: &str) -> Checked {
         let mut state = self.state.lock();
         let owners = self.refresh(&mut state).then(|| state.owners());
         Checked { owner: find(&state.tokens, token).map(Token::owner), owners }
     }
 
-    /// Returns the keys of all owners. A file that changed is read again first.
+    /// Returns the keys of all owners. Reads a changed file first.
     pub(super) fn owners(&self) -> HashSet<String> {
         let mut state = self.state.lock();
         self.refresh(&mut state);
         state.owners()
     }
 
-    /// Reads the file if it changed, and returns whether it did. While the file cannot be used, there are no tokens.
+    /// Reads the file if it has changed, and returns whether it did. While the file is not usable, there are no tokens.
     fn refresh(&self, state: &mut State) -> bool {
         let there = fs::metadata(&self.path).ok().map(|metadata| Stamp::of(&metadata));
         if there.is_some() && there == state.stamp {
@@ -98,9 +100,9 @@ impl TokenFile {
         match read(&self.path) {
             Ok((stamp, tokens)) => *state = State { stamp: Some(stamp), tokens },
             Err(error) => {
-                // The file is looked at every second, and one warning is enough.
+                // The file is checked every second, so only the first failure causes a warning.
                 if state.stamp.is_some() {
-                    // The error never quotes a line of the file, as a line is a secret.
+                    // The error never quotes a line of the file, because the line may contain a secret.
                     tracing::warn!(%error, "the token file changed and cannot be used, so no token is accepted");
                 }
                 *state = State { stamp: None, tokens: Vec::new() };
@@ -135,7 +137,8 @@ impl Stamp {
     }
 }
 
-/// Compares with every token, so that the time does not tell which one is near. Digests have one length, so no length is told either.
+/// Compares a candidate with every token, so that the time does not reveal which token is similar. Digests all have the same length, so the
+/// length is not revealed either.
 fn find<'a>(tokens: &'a [Token], candidate: &str) -> Option<&'a Token> {
     let candidate = digest_of(candidate.as_bytes());
     let mut found = u64::MAX;
@@ -190,7 +193,7 @@ fn check_private(path: &Path, metadata: &Metadata) -> Result<()> {
     Ok(())
 }
 
-/// Parses the lines of a token file. A problem names the line, never its text.
+/// Parses the lines of a token file. An error contains the line number, never the text of the line.
 fn parse(bytes: &SecretSlice<u8>) -> std::result::Result<Vec<Token>, String> {
     let text = std::str::from_utf8(bytes.expose_secret()).map_err(|_| "it is not text in UTF-8".to_owned())?;
     let mut tokens: Vec<Token> = Vec::new();
@@ -208,7 +211,7 @@ fn parse(bytes: &SecretSlice<u8>) -> std::result::Result<Vec<Token>, String> {
         }
         let token = Token { digest: digest_of(token.as_bytes()), agent: name.map(str::to_owned) };
         if tokens.iter().any(|other| other.digest == token.digest) {
-            return Err(format!("line {number}: the token stands on an earlier line as well"));
+            return Err(format!("line {number}: this token is already on an earlier line"));
         }
         tokens.push(token);
     }
@@ -223,7 +226,7 @@ fn is_name(name: &str) -> bool {
     (1..=MAX_NAME_CHARS).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-/// A bearer token has the characters that RFC 6750 permits.
+/// Checks that a token contains only the characters that RFC 6750 allows, and has a suitable length.
 fn check_token(token: &str) -> std::result::Result<(), String> {
     if !(MIN_CHARS..=MAX_CHARS).contains(&token.len()) {
         return Err(format!("a token must have {MIN_CHARS} to {MAX_CHARS} characters; \"openssl rand -hex 32\" makes one"));

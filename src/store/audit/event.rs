@@ -1,4 +1,4 @@
-//! What can happen that the audit records, as a gateway tells it.
+//! The events that a gateway reports to the audit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,46 +8,69 @@ use serde_json::{Map, Value as Json};
 
 use crate::text::json::object_bytes;
 
-/// An event for the audit. An agent of `None` is the operator's own.
+/// An event for the audit. If `agent` is `None`, it is the operator's own agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AuditEvent {
     /// A stage of a server was approved.
     Approval { server: String, stage: ApprovalStage, digest: String, by: AuditParty },
     /// A server's approval was revoked.
     Revocation { server: String, by: AuditParty },
-    /// The code of a package that brings servers was approved, or its approval was revoked.
+    /// The code of a provider package (a package that brings servers) was approved, or its approval was revoked.
     Provider { package: String, decision: ProviderDecision, by: AuditParty },
-    /// A server was added, changed, removed, enabled or disabled. `source` is who brought it.
+    /// A server was added, changed, removed, enabled or disabled. `source` names where the server came from.
     Server { server: String, change: ServerChange, agent: Option<Arc<str>>, source: Option<String>, by: AuditParty },
-    /// Something that decides who may call what has changed.
+    /// A grant, a toolbox, a profile or the default for agents without a grant was changed.
     Grant(GrantRecord),
-    /// The config says something else about grants than before.
+    /// The grants of the config were read: at the opening of the gateway, or because they have changed.
     ConfigGrants(ConfigGrants),
     /// A connection to a server has begun or ended.
     Connection { server: String, change: ConnectionChange, agent: Option<Arc<str>>, duration: Option<Duration> },
     /// A request to a server has ended.
     Call(CallRecord),
+    /// The hosts that code of an agent may fetch from were approved, or their approval was revoked (`digest` is `None`).
+    FetchApproval { agent: Option<Arc<str>>, hosts: Vec<String>, digest: Option<String>, by: AuditParty },
+    /// Code has fetched something, or was refused.
+    Fetch(FetchEntry),
 }
 
-/// A change of what an agent is granted, or of a toolbox or profile.
+/// A fetch of agent code that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchEntry {
+    pub agent: Option<Arc<str>>,
+    /// The generated server whose tool has fetched, and this tool; `None` for the code of a run.
+    pub tool: Option<(Arc<str>, Arc<str>)>,
+    pub run_id: Option<u64>,
+    /// Scheme, host and port; of a run that was refused, all its hosts.
+    pub host: String,
+    pub method: Option<String>,
+    pub status: Option<u16>,
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    pub duration: Duration,
+    /// `ok`, `redirected`, `cancelled`, or the code of the error.
+    pub outcome: &'static str,
+}
+
+/// A change of an agent's grants, of a toolbox, of a profile or of the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantRecord {
-    /// The agent. `None`: the record is about a toolbox, a profile or the default.
+    /// The agent. `None` if the record is about a toolbox, a profile or the default.
     pub agent: Option<String>,
-    /// The toolbox, or `profile:` with the name of a profile; of a default, `all` or `none`. `None` if the agent has an empty list.
+    /// The name of the toolbox, or `profile:` followed by the name of the profile. For a change of the default: `all` or `none`. `None` if
+    /// the agent has an empty list.
     pub subject: Option<String>,
-    /// The toolbox's patterns after the change; of a profile, its servers.
+    /// The patterns of the toolbox after the change. For a profile, its servers.
     pub patterns: Option<Vec<String>>,
     pub change: GrantChange,
     pub by: AuditParty,
 }
 
-/// The grants of a config that was read.
+/// The grants of a config, as they were read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigGrants {
-    /// All of them.
+    /// All grants of the config.
     pub listing: Vec<GrantRecord>,
-    /// The differences from the config that was read before. `None` if the gateway was just opened.
+    /// The differences from the config that was read before. `None` if the gateway has just been opened.
     pub changes: Option<Vec<GrantRecord>>,
 }
 
@@ -60,24 +83,24 @@ pub struct CallRecord {
     pub server: Arc<str>,
     /// A tool's raw name, or the method of another request.
     pub tool: Arc<str>,
-    /// Shared with the request, so that their digest is made after it, on another thread.
+    /// The arguments, shared with the request. Their digest is computed after the request, on another thread.
     pub arguments: Arc<Map<String, Json>>,
     pub outcome: CallOutcome,
     pub started: Instant,
     pub ended: Instant,
-    /// Approximate size of the result.
+    /// Approximate size of the result in bytes.
     pub result_bytes: Option<usize>,
 }
 
-/// How a request has ended.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallOutcome {
     Ok,
-    /// The tool answered with `isError: true`.
+    /// The tool returned a result with `isError: true`.
     ToolError,
-    /// Its caller has given it up: an abort, a deadline, the end of a run. The server may have carried it out.
+    /// The caller stopped waiting: because of an abort, a deadline, or the end of a run. The server may have carried the request out.
     Cancelled,
-    /// The error's code.
+    /// The request failed with this error code.
     Failed(&'static str),
 }
 
@@ -101,7 +124,7 @@ pub enum ApprovalStage {
     Manifest,
 }
 
-/// The decision about the code of a package that brings servers.
+/// The decision about the code of a provider package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProviderDecision {
     /// The package was approved with this digest.
@@ -111,7 +134,7 @@ pub enum ProviderDecision {
     Revoked,
 }
 
-/// How a server has changed.
+/// The change of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerChange {
     Added,
@@ -121,35 +144,35 @@ pub enum ServerChange {
     Disabled,
 }
 
-/// How something that decides who may call what has changed.
+/// The change of a grant, a toolbox, a profile or the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GrantChange {
-    /// An agent was given the toolbox.
+    /// The agent was granted the toolbox.
     Granted,
     Ungranted,
-    /// The toolbox is new.
+    /// The toolbox or profile is new.
     Added,
     Changed,
     Removed,
-    /// What agents without an entry get.
+    /// The default for agents without a grant was changed.
     Default,
 }
 
-/// How a connection has changed.
+/// The change of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionChange {
     Opened,
-    /// It could not be opened; the error's code.
+    /// The connection could not be opened, because of the error with this code.
     Failed(&'static str),
-    /// It ended without a request to close it.
+    /// The connection ended without a request to close it.
     Lost,
-    /// It was closed because it was not used.
+    /// The connection was closed because it was unused.
     Idle,
-    /// It was closed to make room for another server.
+    /// The connection was closed to make room for another server.
     Evicted,
 }
 
-/// The party that has decided something.
+/// The party that made a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuditParty {
@@ -159,20 +182,20 @@ pub enum AuditParty {
     Model,
     /// An agent's own code.
     Agent,
-    /// A changed config.
+    /// A change of the config.
     Config,
-    /// A setting that decides without a person.
+    /// A setting that permits it without asking a person.
     Setting,
 }
 
 impl AuditEvent {
-    /// Returns when the event has happened, if it is recorded now.
+    /// Returns the time of the event, for an event that is recorded now.
     pub(super) fn at(&self) -> Instant {
-        // A clock is read once for a call.
+        // A call already contains its end time, so the clock is not read again.
         if let Self::Call(call) = self { call.ended } else { Instant::now() }
     }
 
-    /// Returns whether so little memory belongs to the event that it may stay after the event is written.
+    /// Returns whether the event uses little memory, so that it may stay in memory after it is written.
     pub(super) fn is_light(&self) -> bool {
         const LIGHT_BYTES: usize = 1024;
         match self {
@@ -182,9 +205,9 @@ impl AuditEvent {
         }
     }
 
-    /// Returns whether the event is heavy: its arguments should not wait in memory for others.
+    /// Returns whether the event is heavy. A heavy event is written at once, so that its arguments do not wait in memory for other events.
     pub(super) fn is_heavy(&self) -> bool {
-        // A few of the first texts are looked at, as this runs on the path of a call.
+        // Only the first eight arguments are measured, because this runs on the path of a call.
         const HEAVY_BYTES: usize = 64 * 1024;
         let text = |value: &Json| value.as_str().map_or(0, str::len);
         match self {

@@ -1,7 +1,9 @@
-//! The audit: an append-only record of approvals, changes, grants, connections and calls, as a chain of digests under the machine's key.
+//! The audit: an append-only record of approvals, changes, grants, connections and calls. Its rows form a chain of digests that are made
+//! with the machine's key.
 //!
-//! A caller pushes an event into a queue. One thread of each open gateway makes rows of them and commits them in batches, so that no call waits for
-//! the disk. Several processes append to one chain. What is lost, because a queue is full or a process was killed, is told by a row.
+//! A caller pushes an event into a queue. Each open gateway has one thread that converts events to rows and commits them in batches, so
+//! that no call waits for the disk. Several processes append to the same chain. If events are lost, because a queue is full or a process
+//! was killed, a row reports the gap.
 
 mod chain;
 mod event;
@@ -18,7 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use chain::AuditReport;
 pub use event::{
-    ApprovalStage, AuditEvent, AuditParty, CallOutcome, CallRecord, ConfigGrants, ConnectionChange, GrantChange, GrantRecord,
+    ApprovalStage, AuditEvent, AuditParty, CallOutcome, CallRecord, ConfigGrants, ConnectionChange, FetchEntry, GrantChange, GrantRecord,
     ProviderDecision, ServerChange,
 };
 pub use row::{AuditAction, AuditDetails, AuditKind, AuditRow};
@@ -32,22 +34,22 @@ use super::anchor::AuditEnd;
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
 
-/// The time for which a reader waits until the last events are written.
+/// The maximum time that a reader waits until the latest events are written.
 const FLUSHING: Duration = Duration::from_secs(2);
 
-/// Called when the audit cannot be written, and again only after it could be written in between.
+/// Called when writing the audit fails. It is not called again until a write has succeeded in between.
 pub type ProblemListener = Arc<dyn Fn(Error) + Send + Sync>;
 
 /// Options of [`Audit::open`].
 #[derive(Clone)]
 pub struct AuditOptions {
-    /// The size of all rows together; the oldest are removed.
+    /// The maximum total size of all rows in bytes. When it is exceeded, the oldest rows are removed.
     pub max_bytes: u64,
-    /// The age of the oldest row.
+    /// The maximum age of a row.
     pub max_age: Duration,
-    /// True if the arguments of calls are kept as they are, without secrets.
+    /// True if the arguments of calls are kept, with secrets removed.
     pub content: bool,
-    /// The grants of the config. They are recorded before the first event, unless the last ones of the audit were the same.
+    /// The grants of the config. They are recorded before the first event, unless the audit's last record of grants is equal.
     pub config_grants: Vec<GrantRecord>,
     /// Removes secrets from names and contents.
     pub redactor: Arc<Redactor>,
@@ -60,22 +62,22 @@ impl AuditOptions {
     }
 }
 
-/// Selects rows. All that is given must fit.
+/// A filter for rows. A row must match every field that is given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditQuery {
-    /// Only rows after the one with this number.
+    /// Returns only rows after the row with this number.
     pub after: Option<u64>,
-    /// Only rows from this time on, in milliseconds since 1970.
+    /// Returns only rows from this time on, in milliseconds since 1970.
     pub since: Option<u64>,
     pub agent: Option<String>,
     pub server: Option<String>,
     pub tool: Option<String>,
     pub kind: Option<AuditKind>,
-    /// The most rows; the last ones are returned. `None`: all.
+    /// The maximum number of rows. The last rows are returned. `None` returns all rows.
     pub limit: Option<usize>,
 }
 
-/// The last row that a gateway has seen. The audit must go on from it.
+/// The last row that a gateway has seen. The audit must continue from this row.
 #[derive(Debug, Default)]
 struct Seen(Mutex<Option<AuditEnd>>);
 
@@ -119,14 +121,14 @@ pub struct Audit {
     presence: Option<Arc<Presence>>,
     seen: Arc<Seen>,
     options: AuditOptions,
-    /// Starts the thread with the first event.
+    /// Ensures that the thread is started only once, by the first event.
     begins: Once,
-    /// Told when the thread ends.
+    /// A channel that the thread closes when it ends. `None` without a thread.
     ended: Mutex<Option<Receiver<()>>>,
 }
 
 impl Audit {
-    /// Opens the audit of a store. Writes nothing until something is recorded.
+    /// Opens the audit of a store. Writes no rows until an event is recorded.
     #[must_use]
     pub fn open(store: &Arc<Store>, options: AuditOptions) -> Self {
         let presence = match Presence::begin(store.folder()) {
@@ -151,7 +153,7 @@ impl Audit {
         }
     }
 
-    /// Returns the last rows that fit, the oldest first, of all processes with this state folder. Blocks.
+    /// Returns the last rows that match the query, oldest first, of all processes that use this state folder. Blocks.
     ///
     /// # Errors
     /// `ERR_STORE`.
@@ -164,14 +166,14 @@ impl Audit {
     /// # Errors
     /// `ERR_STORE`.
     pub fn verify(&self) -> Result<AuditReport> {
-        // The anchor first: the audit only grows, so it is not behind because of rows that come between.
+        // The anchor is read first. The audit only grows, so rows written in between cannot make it look older than the anchor.
         let anchored = self.store.anchored_audit()?;
         self.flush();
         let seen = self.seen.last();
         self.read(|table| table.verify(anchored, seen))
     }
 
-    /// Reads on a connection of its own, after what has happened so far is written.
+    /// Reads on a separate connection, after the events that were recorded so far are written.
     fn read<T>(&self, read: impl FnOnce(&Table<'_>) -> Result<T>) -> Result<T> {
         self.flush();
         let mut database = self.store.audit_database()?;
@@ -182,7 +184,7 @@ impl Audit {
         database.reading(|reader| read(&Table { reader, key: self.store.key() }))
     }
 
-    /// Writes what waits, for at most two seconds. Blocks.
+    /// Writes the waiting events. Blocks for at most two seconds.
     pub fn flush(&self) {
         let (done, written) = channel();
         if self.queue.told() > 0 && self.queue.flush(done) {
@@ -190,8 +192,8 @@ impl Audit {
         }
     }
 
-    /// Writes what waits, and ends. Blocks for at most `patience`; what is not written then is written if the process goes on. What is recorded
-    /// afterwards is lost.
+    /// Writes the waiting events and ends the thread. Blocks for at most `patience`. Events that are not written by then are still written
+    /// if the process continues. Events recorded after this call are lost.
     pub fn close(&self, patience: Duration) {
         self.queue.close();
         let ended = self.ended.lock().take();
@@ -202,7 +204,7 @@ impl Audit {
         self.end_if_unused();
     }
 
-    /// Takes the sign of this gateway away if there never was anything to write. Otherwise the thread does.
+    /// Removes the presence file of this gateway if there was never an event. If there was one, the thread removes the file.
     fn end_if_unused(&self) {
         if let Some(presence) = self.presence.as_ref().filter(|_| self.queue.told() == 0) {
             presence.end();
@@ -231,7 +233,7 @@ impl Audit {
 }
 
 impl Drop for Audit {
-    /// Lets the thread write what waits, and end. Nothing waits for it here.
+    /// Tells the thread to write the waiting events and end. Does not wait for it.
     fn drop(&mut self) {
         self.queue.close();
         self.end_if_unused();

@@ -1,4 +1,4 @@
-//! Rows of the audit as they are stored and read, and how an event becomes one.
+//! Rows of the audit as they are stored and read, and the conversion of events to rows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use super::event::{
-    ApprovalStage, AuditEvent, AuditParty, CallRecord, ConfigGrants, ConnectionChange, GrantChange, GrantRecord, ProviderDecision,
-    ServerChange,
+    ApprovalStage, AuditEvent, AuditParty, CallRecord, ConfigGrants, ConnectionChange, FetchEntry, GrantChange, GrantRecord,
+    ProviderDecision, ServerChange,
 };
 use crate::redact::Redactor;
 use crate::store::{Canonical, MachineKey};
 use crate::text::json::object_bytes;
 
-/// The most characters of a name in a row.
+/// The maximum length of a name in a row, in characters.
 const MAX_NAME_CHARS: usize = 256;
-/// The largest arguments, or patterns of a toolbox, whose content is kept.
+/// The maximum size of arguments, or of the patterns of a toolbox, whose content is kept.
 const MAX_CONTENT_BYTES: usize = 64 * 1024;
 
 /// A row of the audit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRow {
-    /// The place in the chain, from 1. Without a gap, unless rows were removed.
+    /// The position in the chain, from 1. The numbers have no gaps; the first rows may have been removed.
     pub number: u64,
     /// Milliseconds since 1970, UTC.
     pub at: u64,
@@ -33,12 +33,12 @@ pub struct AuditRow {
     pub agent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// The tool's name as the server gives it, or the method of another request.
+    /// The tool's raw name, or the method of another request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     #[serde(flatten)]
     pub details: AuditDetails,
-    /// The digest of this row and of all before it, under the machine's key, in hexadecimal.
+    /// The digest of this row and of all rows before it, made with the machine's key, in hexadecimal.
     pub digest: String,
 }
 
@@ -48,35 +48,51 @@ pub struct AuditRow {
 pub struct AuditDetails {
     /// The id of the process that wrote the row.
     pub pid: u32,
-    /// What has happened, for each kind but `call`.
+    /// The action that the row records. Missing for a call.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub action: Option<AuditAction>,
-    /// The party that has decided it.
+    /// The party that made the decision.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub by: Option<AuditParty>,
-    /// The name of the package that brings servers, in a row about its code.
+    /// The name of the provider package, in a row about its code.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub provider: Option<String>,
-    /// The digest that was approved; the source of a server; the toolbox of a grant, or `profile:` with the name of a profile; `all` or `none` of a
-    /// default; the digest of all grants of a config.
+    /// The subject of the row. For an approval: the digest that was approved. For a server: its source. For a grant: the toolbox, or
+    /// `profile:` followed by the name of a profile. For a default: `all` or `none`. For the grants of a config: the digest of all of them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub subject: Option<String>,
-    /// The patterns of the toolbox, or the servers of the profile, if they have at most 64 KiB.
+    /// The patterns of the toolbox, or the servers of the profile. Missing if they are larger than 64 KiB. The hosts that were approved for fetch.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub patterns: Option<Vec<String>>,
     /// The number of the run in its process. Missing for a call without a run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run_id: Option<u64>,
-    /// `ok`, `tool-error`, `cancelled`, or the code of the error, of a call or a failed connection.
+    /// Scheme, host and port that code has fetched from; of a run that was refused, all its hosts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub host: Option<String>,
+    /// The method of a fetch.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub method: Option<String>,
+    /// The status of the response to a fetch.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub status: Option<u16>,
+    /// The bytes of a fetch's body.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sent_bytes: Option<u64>,
+    /// The bytes that were read of the response to a fetch.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub received_bytes: Option<u64>,
+    /// The outcome of a call: `ok`, `tool-error`, `cancelled`, or the code of the error. The outcome of a fetch: `ok`, `redirected`, `cancelled`, or the
+    /// code of the error. For a failed connection: the code of the error.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub outcome: Option<String>,
-    /// The duration of a call, or of opening a connection, in milliseconds.
+    /// The duration of a call or a fetch, or of opening a connection, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duration_ms: Option<f64>,
-    /// The digest of the arguments under the machine's key. Equal arguments have equal digests.
+    /// The digest of the arguments, made with the machine's key. Equal arguments have equal digests.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub arguments_digest: Option<String>,
-    /// The arguments without secrets. Only with `auditContent`, and if they have at most 64 KiB.
+    /// The arguments without secrets. Present only with `auditContent`, and only if they are at most 64 KiB.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub arguments: Option<Map<String, Json>>,
     /// Size of the arguments as JSON, in bytes.
@@ -85,12 +101,12 @@ pub struct AuditDetails {
     /// Approximate size of the result in bytes: its texts and keys, and 8 for each other value.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub result_bytes: Option<usize>,
-    /// The number of events that a gap stands for. Missing if it is not known.
+    /// The number of events that are missing. Missing if the number is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost: Option<u64>,
 }
 
-/// What a row is about.
+/// The subject of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuditKind {
@@ -100,9 +116,11 @@ pub enum AuditKind {
     Server,
     Grant,
     Connection,
-    /// A call of a tool, or another request to a server.
+    /// A tool call, or another request to a server.
     Call,
-    /// Events are missing here.
+    /// Code in a sandbox has fetched something, or was refused.
+    Fetch,
+    /// Events are missing at this place in the chain.
     Gap,
     /// Another program has changed the audit before this row.
     Damage,
@@ -110,8 +128,8 @@ pub enum AuditKind {
 
 impl AuditKind {
     /// All kinds.
-    pub const ALL: [Self; 8] =
-        [Self::Approval, Self::Revocation, Self::Server, Self::Grant, Self::Connection, Self::Call, Self::Gap, Self::Damage];
+    pub const ALL: [Self; 9] =
+        [Self::Approval, Self::Revocation, Self::Server, Self::Grant, Self::Connection, Self::Call, Self::Fetch, Self::Gap, Self::Damage];
 
     /// Returns the word for this kind in a row.
     ///
@@ -128,28 +146,31 @@ impl AuditKind {
             Self::Grant => "grant",
             Self::Connection => "connection",
             Self::Call => "call",
+            Self::Fetch => "fetch",
             Self::Gap => "gap",
             Self::Damage => "damage",
         }
     }
 
-    /// Returns the kind that has this word.
+    /// Returns the kind for this word.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
-/// What has happened to the subject of a row.
+/// The action that a row records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuditAction {
     /// The command was approved.
     Command,
-    /// The tools, resources and prompts were approved.
+    /// The manifest (tools, resources and prompts) was approved.
     Manifest,
-    /// The code of a package that brings servers was approved.
+    /// The code of a provider package was approved.
     Provider,
+    /// The hosts that code of an agent may fetch from were approved.
+    Fetch,
     Revoked,
     Added,
     Changed,
@@ -158,24 +179,25 @@ pub enum AuditAction {
     Disabled,
     Granted,
     Ungranted,
-    /// What agents without a grant get was changed.
+    /// The default for agents without a grant was changed.
     Default,
-    /// The rows after this one, of the same process, say what has changed in the config's grants; if the gateway was just opened, all of them.
+    /// The grants of the config were read. The following rows of the same process list what has changed; if the gateway was just opened,
+    /// they list all grants.
     Config,
     Opened,
     Failed,
     Lost,
     Idle,
     Evicted,
-    /// Events came faster than they could be written.
+    /// Events were lost, because they came faster than they could be written.
     QueueFull,
     /// A process ended without closing its gateway. The last 100 ms of its events may be missing.
     ProcessEnded,
-    /// The head of the chain was changed, or does not fit what was written before.
+    /// The head of the chain was changed, or does not match the rows that were written before.
     HeadChanged,
 }
 
-/// A row that has no place in the chain yet.
+/// A row without a position in the chain.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Entry {
     pub(super) at: u64,
@@ -200,7 +222,7 @@ impl Entry {
         (FIXED + texts + self.body.len()) as u64
     }
 
-    /// Returns the digest of a config's grants, if this is the row that has it.
+    /// Returns the digest of a config's grants, if this row has one.
     pub(super) fn digest_of_grants(&self) -> Option<String> {
         if self.kind != AuditKind::Grant || self.agent.is_some() {
             return None;
@@ -209,28 +231,28 @@ impl Entry {
         details.subject.filter(|_| details.action == Some(AuditAction::Config))
     }
 
-    /// The row for events that are missing.
+    /// Returns a row that reports missing events.
     pub(super) fn gap(at: u64, action: AuditAction, pid: u32, lost: Option<u64>) -> Self {
         Self::new(at, AuditKind::Gap, &AuditDetails { pid, action: Some(action), lost, ..AuditDetails::default() })
     }
 
-    /// The row that says that the audit was changed before it.
+    /// Returns a row that reports that the audit was changed before this row.
     pub(super) fn damage(at: u64, pid: u32) -> Self {
         Self::new(at, AuditKind::Damage, &AuditDetails { pid, action: Some(AuditAction::HeadChanged), ..AuditDetails::default() })
     }
 }
 
-/// What an event needs to become a row.
+/// Converts events to rows.
 pub(super) struct Recorder<'a> {
     pub(super) key: &'a MachineKey,
     pub(super) redactor: &'a Redactor,
-    /// True if arguments are kept as they are, without secrets.
+    /// True if arguments are kept, without secrets and without values that look like secrets.
     pub(super) content: bool,
     pub(super) pid: u32,
 }
 
 impl Recorder<'_> {
-    /// Returns the rows of an event.
+    /// Returns the rows for an event.
     pub(super) fn entries(&self, at: u64, event: &AuditEvent) -> Vec<Entry> {
         match event {
             AuditEvent::ConfigGrants(grants) => self.config_grants(at, grants),
@@ -272,7 +294,7 @@ impl Recorder<'_> {
                 Entry { server: Some(self.name(server)), agent: self.agent(agent.as_ref()), ..Entry::new(at, AuditKind::Server, &details) }
             }
             AuditEvent::Grant(record) => self.grant(at, record),
-            // Of these, the first row is the digest: `entries` gives the others.
+            // This is only the row with the digest. `entries` returns the others.
             AuditEvent::ConfigGrants(grants) => self.config_digest(at, &grants.listing),
             AuditEvent::Connection { server, change, agent, duration } => {
                 let (action, outcome) = connection_words(*change);
@@ -284,6 +306,8 @@ impl Recorder<'_> {
                 }
             }
             AuditEvent::Call(call) => self.call(at, call, details),
+            AuditEvent::FetchApproval { agent, hosts, digest, by } => self.fetch_approval(at, agent.as_ref(), hosts, digest.as_ref(), *by),
+            AuditEvent::Fetch(fetch) => self.fetch(at, fetch, details),
         }
     }
 
@@ -304,7 +328,7 @@ impl Recorder<'_> {
         Entry { agent: agent.as_ref().map(|agent| self.name(agent)), ..Entry::new(at, AuditKind::Grant, &details) }
     }
 
-    /// Returns a row with the digest of the config's grants, and one for each grant that is to be told.
+    /// Returns a row with the digest of the config's grants, and one row for each grant that must be reported.
     fn config_grants(&self, at: u64, grants: &ConfigGrants) -> Vec<Entry> {
         let ConfigGrants { listing, changes } = grants;
         let first = self.config_digest(at, listing);
@@ -341,10 +365,38 @@ impl Recorder<'_> {
         Entry { agent: self.agent(agent.as_ref()), server, tool, ..Entry::new(at, AuditKind::Call, &details) }
     }
 
+    fn fetch_approval(&self, at: u64, agent: Option<&Arc<str>>, hosts: &[String], digest: Option<&String>, by: AuditParty) -> Entry {
+        let (kind, action) = match digest {
+            Some(_) => (AuditKind::Approval, AuditAction::Fetch),
+            None => (AuditKind::Revocation, AuditAction::Revoked),
+        };
+        let patterns = Some(hosts.iter().map(|host| self.name(host)).collect());
+        let subject = digest.cloned();
+        let details = AuditDetails { pid: self.pid, action: Some(action), by: Some(by), subject, patterns, ..AuditDetails::default() };
+        Entry { agent: self.agent(agent), ..Entry::new(at, kind, &details) }
+    }
+
+    fn fetch(&self, at: u64, fetch: &FetchEntry, details: AuditDetails) -> Entry {
+        let FetchEntry { agent, tool, run_id, host, method, status, sent_bytes, received_bytes, duration, outcome } = fetch;
+        let details = AuditDetails {
+            run_id: *run_id,
+            host: Some(self.name(host)),
+            method: method.as_ref().map(|method| self.name(method)),
+            status: *status,
+            sent_bytes: Some(*sent_bytes),
+            received_bytes: Some(*received_bytes),
+            duration_ms: Some(milliseconds(*duration)),
+            outcome: Some((*outcome).to_owned()),
+            ..details
+        };
+        let (server, tool) = tool.as_ref().map(|(server, tool)| (self.name(server), self.name(tool))).unzip();
+        Entry { agent: self.agent(agent.as_ref()), server, tool, ..Entry::new(at, AuditKind::Fetch, &details) }
+    }
+
     fn redacted(&self, arguments: &Map<String, Json>) -> Map<String, Json> {
-        match self.redactor.redact_json(&Json::Object(arguments.clone())) {
+        match self.redactor.content_json(&Json::Object(arguments.clone())) {
             Json::Object(fields) => fields,
-            // The whole value was replaced.
+            // The redactor has replaced the whole value.
             other => Map::from_iter([("redacted".to_owned(), other)]),
         }
     }
@@ -353,7 +405,7 @@ impl Recorder<'_> {
         agent.map(|agent| self.name(agent))
     }
 
-    /// A model can ask for a tool of any name.
+    /// Returns a name without secrets, in one line of limited length. A model can ask for a tool of any name.
     fn name(&self, text: &str) -> String {
         self.redactor.readable_line(text, MAX_NAME_CHARS)
     }
@@ -394,7 +446,7 @@ fn connection_words(change: ConnectionChange) -> (AuditAction, Option<String>) {
     }
 }
 
-/// Returns a time in milliseconds, to a thousandth.
+/// Returns a duration in milliseconds, rounded to a thousandth.
 fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }

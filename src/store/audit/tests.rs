@@ -1,4 +1,5 @@
-//! The audit through its border: what is kept, what is told, and what other programs do to it in between.
+//! Tests of the audit through its public methods: the rows that are kept, the gaps that are reported, and changes by other programs in
+//! between.
 
 use rusqlite::Connection;
 use serde_json::{Map, Value as Json, json};
@@ -49,7 +50,7 @@ impl Scene {
         Connection::open(self.folder.path().join("store.sqlite3")).unwrap()
     }
 
-    /// Opens the store together with another database, in which copies are kept.
+    /// Opens the database and attaches another one, in which the tests keep copies.
     fn with_copies(&self) -> Connection {
         let connection = self.raw();
         connection.execute("ATTACH ?1 AS copy", [self.folder.path().join("copy").to_str().unwrap()]).unwrap();
@@ -140,9 +141,11 @@ fn contents_are_kept_without_secrets_where_that_is_wanted_and_only_small_ones() 
     let audit = scene.open_with(AuditOptions { content: true, ..scene.options() });
     audit.record(call(json!({ "path": "a correct-horse b" })));
     audit.record(call(json!({ "text": "x".repeat(100_000) })));
+    audit.record(call(json!({ "login": { "user": "ada", "password": "hunter2" }, "note": "ghp_16C7e42F292c6912E7710c838347Ae178B4a" })));
     let rows = rows(&audit);
     assert_eq!(json!(rows[0].details.arguments), json!({ "path": "a [redacted] b" }));
     assert_eq!((&rows[1].details.arguments, rows[1].details.argument_bytes), (&None, Some(100_011)));
+    assert_eq!(json!(rows[2].details.arguments), json!({ "login": { "user": "ada", "password": "[redacted]" }, "note": "[redacted]" }));
 }
 
 #[test]
@@ -309,7 +312,7 @@ fn an_older_copy_of_the_store_is_told_also_if_no_gateway_was_open_when_it_was_pu
     std::fs::rename(&earlier, scene.folder.path().join("store.sqlite3")).unwrap();
     let report = scene.open().verify().unwrap();
     assert_eq!(report.problems, ["the audit ends with row 1, and row 2 was written: it is an older copy, or its end was cut"]);
-    // It stays told after more was written.
+    // The damage is still reported after more rows were written.
     for server in ["c", "d", "e"] {
         record(server);
     }
@@ -351,12 +354,12 @@ fn rows_that_were_cut_under_an_open_gateway_are_told_also_if_others_were_written
     assert!(scene.open().verify().unwrap().whole, "nobody else has seen the row");
     let report = audit.verify().unwrap();
     assert!(report.problems[0].contains("row 2 is not the one that was seen by this process"), "{report:?}");
-    // It stays told, also if nothing else happens in this gateway.
+    // The damage is still reported, even if nothing else happens in this gateway.
     audit.close(FLUSHING);
     assert!(rows(&scene.open()).iter().any(|row| row.kind == AuditKind::Damage) && !scene.open().verify().unwrap().whole);
 }
 
-/// Leaves what a gateway leaves that was killed, after it was told of two events and has written one of them.
+/// Leaves the files of a killed gateway that had recorded two events and had written one of them.
 fn killed(scene: &Scene) -> std::path::PathBuf {
     let store = Store::open(scene.folder.path(), Arc::new(|_| ())).unwrap();
     let presence = Presence::begin(scene.folder.path()).unwrap();
@@ -392,7 +395,7 @@ fn a_gateway_that_was_killed_is_told_of_whatever_was_done_to_its_sign_and_its_nu
         let audit = scene.open();
         assert_eq!((gaps(&audit), audit.verify().unwrap().whole), (vec![None], false), "{tampering}");
     }
-    // Without its sign and its number, nothing is left of it but the head.
+    // Without the presence file and the list of writers, only the head is left of the gateway.
     let scene = Scene::new();
     std::fs::remove_file(killed(&scene)).unwrap();
     scene.raw().execute_batch("DELETE FROM audit_writers").unwrap();

@@ -1,15 +1,15 @@
 //! The audit's table of rules: the patterns to find in a server's text, the severity of each finding, and the explanation for a person.
 //!
-//! Patterns are regular expressions without nesting of repetitions, in a notation that keeps them readable:
+//! Patterns are regular expressions without nested repetitions, in a notation that keeps them readable:
 //!
-//! - ` .. ` stands for a space, or for up to six words between spaces;
-//! - a rule on [`Subject::Folded`] gets one sentence per line: lower case, no accents, apostrophes, invisible or look-alike characters,
-//!   single spaces; identifiers are split into their words;
-//! - a rule on [`Subject::Written`] gets the text as the server wrote it, without invisible characters.
+//! - ` .. ` means one space, or up to six words with spaces around them;
+//! - a rule for [`Subject::Folded`] is matched against text in lower case, one sentence per line, with single spaces and without accents,
+//!   apostrophes, and invisible or look-alike characters; identifiers are split into their words;
+//! - a rule for [`Subject::Written`] is matched against the text as the server wrote it, without invisible characters.
 
 use serde::{Deserialize, Serialize};
 
-/// The severity of a finding. `Low` is for texts that honest servers have too.
+/// The severity of a finding. `Low` is for texts that honest servers have as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -271,7 +271,7 @@ pub(super) fn fold(text: &str) -> String {
         let next = characters.peek().copied().unwrap_or('\n');
         let plain = plain(character);
         if plain.is_alphanumeric() {
-            // `camelCase` is two words.
+            // `camelCase` is split into two words.
             if before.is_lowercase() && character.is_uppercase() {
                 end_word(&mut out, &mut word, ' ');
             }
@@ -370,7 +370,7 @@ pub(super) fn mixes_scripts(text: &str) -> bool {
     !text.is_ascii() && text.split(|character: char| !character.is_alphanumeric()).any(mixed)
 }
 
-/// Returns a letter without its accent, width or mathematical style.
+/// Returns a letter without its accent, width or mathematical style. Returns any other character unchanged.
 fn plain(character: char) -> char {
     let shifted = |from: u32, base: u8, count: u32| char::from(base + u8::try_from((character as u32 - from) % count).unwrap_or_default());
     match character {
@@ -388,7 +388,7 @@ fn plain(character: char) -> char {
             _ => shifted(0x1d41a, b'a', 26),
         },
         '\u{1d7ce}'..='\u{1d7ff}' => shifted(0x1d7ce, b'0', 10),
-        // Letters in circles and squares.
+        // Letters in circles and squares, and regional indicators.
         '\u{24b6}'..='\u{24e9}' => shifted(0x24b6, b'a', 26),
         '\u{1f130}'..='\u{1f149}' => shifted(0x1f130, b'a', 26),
         '\u{1f1e6}'..='\u{1f1ff}' => shifted(0x1f1e6, b'a', 26),

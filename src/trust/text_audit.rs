@@ -1,7 +1,7 @@
 //! Audits a server's texts for attempts to manipulate a model. A person reads the findings before an approval.
 //!
-//! The audit is not a filter. It finds attacks in their usual wording, and misses well disguised ones. Its time depends only on the length of the
-//! text: every pattern is matched in linear time, once for each field.
+//! The audit is not a filter. It finds attacks in their usual wording, and misses well disguised ones. Its time grows linearly with the
+//! length of the text: every pattern is matched in linear time, once for each field.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -14,27 +14,28 @@ use regex::{Captures, Regex, bytes};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::audit_rules as rules;
-use super::audit_rules::{Measure, RULES, Rule, Severity, Subject, fold, mixes_scripts};
+use super::text_audit_rules as rules;
+use super::text_audit_rules::{Measure, RULES, Rule, Severity, Subject, fold, mixes_scripts};
 use crate::catalog::Manifest;
 use crate::text::{MAX_LEVELS, hidden, is_tag, sanitise_line, sanitise_text};
 
-/// Maximum number of findings. A person would not read more.
+/// Maximum number of findings. A person would not read more than these.
 const MAX_FINDINGS: usize = 200;
 const MAX_EXCERPT_CHARS: usize = 120;
-/// Number of characters of an excerpt before the finding.
+/// The number of characters that an excerpt shows before the matching text.
 const CHARS_BEFORE: usize = 20;
-/// Maximum length of a path into a schema, so that deep nesting does not take more time than the text's length.
+/// Maximum length of a path into a schema, so that deep nesting does not increase the time.
 const MAX_FIELD_CHARS: usize = 200;
-/// Lengths that cause findings. Some honest descriptions exceed `UNUSUAL_CHARS`, but no honest name exceeds `EXCESSIVE_NAME_CHARS`.
+/// Lengths above which a text is reported. Some honest descriptions exceed `UNUSUAL_CHARS`, but no honest name exceeds
+/// `EXCESSIVE_NAME_CHARS`.
 const UNUSUAL_CHARS: usize = 2_000;
 const EXCESSIVE_CHARS: usize = 20_000;
 const EXCESSIVE_NAME_CHARS: usize = 500;
-/// Number of encoded letters that causes a finding. Honest texts do not encode letters without need.
+/// The number of encoded letters from which a text is reported. Honest texts do not encode letters without need.
 const MIN_ENCODED_LETTERS: usize = 6;
 const MIN_DECODED_CHARS: usize = 12;
 
-/// A part of a server's text that a person should look at.
+/// A part of a server's text that a person should check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
@@ -53,7 +54,7 @@ pub struct Finding {
     pub prompt: Option<String>,
     /// The field with the text: `description`, `inputSchema.properties.path.description`, `instructions`…
     pub field: String,
-    /// The text that was found, sanitised, at most 120 characters. In lower case if the rule compares lower-case text.
+    /// The matching text, sanitised, at most 120 characters. In lower case if the rule compares lower-case text.
     pub excerpt: String,
 }
 
@@ -74,8 +75,8 @@ pub fn audit_text(text: &str, field: &str) -> Vec<Finding> {
     audit.findings
 }
 
-/// Audits all texts that a model would read: instructions, names, titles, descriptions, and every string and key of the schemas, annotations and `_meta`.
-/// Returns at most 200 findings. If there are more, the last one is `too-many-findings`.
+/// Audits all texts that a model would read: instructions, names, titles, descriptions, and all strings and keys in the schemas, in the
+/// annotations and in `_meta`. Returns at most 200 findings. If there are more, the last one is `too-many-findings`.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{Manifest, Tool};
@@ -139,7 +140,7 @@ struct Audit {
     findings: Vec<Finding>,
 }
 
-/// One field's text in the forms to which rules apply.
+/// The text of one field, in each form that rules match.
 struct Forms<'a> {
     owner: Option<Owner<'a>>,
     field: &'a str,
@@ -307,7 +308,7 @@ fn parts(measure: &Measure) -> (&'static str, Severity, &'static str) {
     (measure.id, measure.severity, measure.reason)
 }
 
-/// Returns the text from a little before a position, limited to the length that an excerpt can show.
+/// Returns the text that begins a little before a position, limited to the length that an excerpt can show.
 fn around(text: &str, start: usize) -> &str {
     let start = text.floor_char_boundary(start);
     let from = text[..start].char_indices().rev().nth(CHARS_BEFORE - 1).map_or(0, |(index, _)| index);
@@ -315,18 +316,18 @@ fn around(text: &str, start: usize) -> &str {
     rest.char_indices().nth(4 * MAX_EXCERPT_CHARS).map_or(rest, |(end, _)| &rest[..end])
 }
 
-/// Compiles a pattern for bytes. Then the automaton for gaps of words is as small as for ASCII text.
+/// Compiles a pattern for bytes, so that the automaton for gaps between words is as small as for ASCII text.
 fn compile(rule: &Rule, pattern: &str) -> Option<bytes::Regex> {
     // A fast automaton supports only ASCII word boundaries.
     let pattern = pattern.replace(" .. ", "(?-u:(?: [^ \\n]+){0,6} )").replace("\\b", "(?-u:\\b)");
     bytes::RegexBuilder::new(&pattern).case_insensitive(rule.subject == Subject::Written).build().ok()
 }
 
-/// The patterns are compiled one by one. In a joined automaton, a hostile text could reach more states than its cache holds.
+/// The patterns are compiled one by one. In a combined automaton, a hostile text could reach more states than its cache can store.
 static PATTERNS: LazyLock<Vec<Vec<bytes::Regex>>> =
     LazyLock::new(|| RULES.iter().map(|rule| rule.patterns.iter().filter_map(|pattern| compile(rule, pattern)).collect()).collect());
 
-/// A pattern that is known to compile, as a test verifies.
+/// A fixed pattern. A test verifies that it compiles.
 struct Known(Option<Regex>);
 
 impl Known {
@@ -349,7 +350,7 @@ static HEX_RUN: LazyLock<Known> = LazyLock::new(|| Known::new(r"(?i)(?:0x)?[0-9a
 static ESCAPE: LazyLock<Known> =
     LazyLock::new(|| Known::new(r"(?i)%([0-9a-f]{2})|\\u\{?([0-9a-f]{2,6})\}?|\\x([0-9a-f]{2})|&#x([0-9a-f]{1,6});?|&#([0-9]{1,7});?"));
 
-/// Returns the encoded text that a text contains, and whether an honest text would not contain it.
+/// Returns the decoded form of the encoded parts of a text, and whether an honest text would not contain such parts.
 fn decode(raw: &str, written: &str) -> (String, bool) {
     let mut decoded = tag_text(raw);
     let mut suspicious = false;
@@ -391,7 +392,7 @@ fn decode(raw: &str, written: &str) -> (String, bool) {
     (decoded, suspicious)
 }
 
-/// Decodes any run of base64 digits, also without padding or cut off.
+/// Decodes a run of base64 digits, even if it has no padding or is cut off.
 static BASE64: LazyLock<GeneralPurpose> = LazyLock::new(|| {
     let lenient =
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent).with_decode_allow_trailing_bits(true);
@@ -410,7 +411,7 @@ fn is_readable(text: &str) -> bool {
     text.chars().count() >= MIN_DECODED_CHARS && text.chars().all(ordinary)
 }
 
-/// Returns the ASCII text that tag characters spell.
+/// Returns the ASCII text that the Unicode tag characters in a text represent.
 fn tag_text(text: &str) -> String {
     let ascii =
         |character: char| char::from_u32((character as u32).wrapping_sub(0xe0000)).filter(|character| matches!(character, ' '..='~'));

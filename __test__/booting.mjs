@@ -1,0 +1,156 @@
+// What tests of `boot` share: services with documentation, and a provider whose model gives answers that were written for the test.
+import { createServer } from 'node:http'
+import { afterwards } from './processes.mjs'
+
+/** The key of the documented services. */
+export const SERVICE_KEY = 'service-key-0123456789'
+/** The key of the model's provider. */
+export const MODEL_KEY = 'sk-test-0123456789abcdef'
+
+async function listening(t, server) {
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve))
+  afterwards(t, () => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return `127.0.0.1:${server.address().port}`
+}
+
+const books = Array.from({ length: 7 }, (_, index) => ({ id: index + 1, title: `Book ${index + 1}` }))
+
+/** An OpenAPI document of 45 operations. */
+function openapi(origin) {
+  const operation = (number) => ({
+    get: {
+      operationId: `getThing${number}`,
+      description: `This operation is number ${number}. `.repeat(5),
+      parameters: [{ name: 'id', in: 'path', required: true, schema: { type: 'string' } }],
+      responses: { 200: { description: 'ok', content: { 'application/json': { schema: { type: 'object' } } } } },
+    },
+  })
+  const paths = Object.fromEntries(Array.from({ length: 45 }, (_, number) => [`/things${number}/{id}`, operation(number)]))
+  return { openapi: '3.1.0', info: { title: 'Things', version: '1' }, servers: [{ url: `${origin}/things` }], paths }
+}
+
+/** The pages and the API of one service, by path. */
+function answers(origin) {
+  const navigation = Array.from({ length: 50 }, (_, index) => `<li><a href="https://elsewhere${index}.example/">Page ${index}</a></li>`)
+  return {
+    '/rest.json': ['application/json', JSON.stringify({ service: 'Books', list: 'GET /api/books?page=N', key: 'header x-api-key' })],
+    '/openapi.json': ['application/json', JSON.stringify(openapi(origin))],
+    '/guide.md': ['text/markdown', `# Weather\n\nThe address is \`${origin}/weather\`.\n\n## GET /forecast/{city}\n`],
+    '/page.html': [
+      'text/html',
+      `<!doctype html><html><body><nav><ul>${navigation.join('')}</ul></nav><main><h1>Rates</h1><p>Requests go to
+      <code>${origin}/rates</code>. The path for the newest rates is <code>/latest</code>.</p></main></body></html>`,
+    ],
+    '/weather/forecast/Oslo': ['application/json', '{"city":"Oslo","days":[-3,-1]}'],
+    '/rates/latest': ['application/json', '{"EUR":1,"NOK":11.5}'],
+    '/things/things7/42': ['application/json', '{"id":"42","number":7}'],
+  }
+}
+
+/** A service with documentation as JSON, OpenAPI, Markdown and HTML. `requests` has all that it was asked. */
+export async function service(t) {
+  const requests = []
+  let known
+  const server = createServer((request, response) => {
+    const { pathname, searchParams } = new URL(request.url, 'http://x')
+    requests.push({ method: request.method, url: request.url, headers: request.headers })
+    if (pathname === '/api/books') {
+      if (request.headers['x-api-key'] !== SERVICE_KEY) return response.writeHead(401).end('{"error":"no key"}')
+      const page = Number(searchParams.get('page') ?? 1)
+      const body = { books: books.slice((page - 1) * 3, page * 3), next: page < 3 ? page + 1 : null, echo: request.headers['x-api-key'] }
+      return response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+    }
+    if (pathname === '/away') return response.writeHead(302, { location: searchParams.get('to') }).end()
+    const [type, text] = known[pathname] ?? []
+    if (text === undefined) return response.writeHead(404).end('no such page')
+    const etag = `"${text.length}"`
+    if (request.headers['if-none-match'] === etag) return response.writeHead(304, { etag }).end()
+    response.writeHead(200, { 'content-type': type, etag }).end(text)
+  })
+  const host = await listening(t, server)
+  known = answers(`http://${host}`)
+  return {
+    host,
+    origin: `http://${host}`,
+    url: (path) => `http://${host}${path}`,
+    requests,
+    set: (path, type, text) => (known[path] = [type, text]),
+  }
+}
+
+const object = (properties) => ({ type: 'object', properties, required: Object.keys(properties), additionalProperties: false })
+
+/** A tool of a plan, as a model writes it. */
+export const planned = (name, { url, properties = {}, reads = true, method = 'GET' } = {}) => ({
+  name,
+  description: `Does ${name}.`,
+  input_schema: object(properties),
+  endpoints: url ? [{ method, url }] : [],
+  implementation_notes: 'Return the JSON.',
+  needs_network: url !== undefined,
+  read_only: reads,
+})
+export const plan = (...tools) => JSON.stringify({ tools })
+export const code = (body) => `Here it is:\n\`\`\`js\n${body}\n\`\`\``
+
+/** Which tool a request asks the code of; undefined for the plan. */
+const toolOf = (user) => /^# Tool\n\n\{\s+"name": "(\w+)"/.exec(user)?.[1]
+
+/**
+ * A model: `plans` and the lists of `handlers` are its answers, one after the other; the last one stays. `asked` has all requests. Without answers, it may
+ * not be asked.
+ */
+export function model({ plans = [], handlers = {} } = {}) {
+  const asked = []
+  const next = (list) => (list.length > 1 ? list.shift() : list[0])
+  const generate = async ({ system, user, maxTokens, signal }) => {
+    const tool = toolOf(user)
+    asked.push({ tool, system, user, maxTokens, signal })
+    const answer = tool === undefined ? next(plans) : next(handlers[tool] ?? [])
+    if (answer === undefined) throw new Error(`the model may not be asked for ${tool ?? 'a plan'}`)
+    return answer
+  }
+  return { generate, asked }
+}
+
+/** A provider that speaks the wire format of `kind` and answers as the model; an answer that is an object is written as it is. */
+export async function provider(t, kind, { generate }) {
+  const requests = []
+  const server = createServer(async (request, response) => {
+    let body = ''
+    for await (const chunk of request) body += chunk
+    requests.push({ url: request.url, headers: request.headers, body })
+    const { system, messages } = JSON.parse(body)
+    const textOf = (content) => (typeof content === 'string' ? content : content.map(({ text }) => text).join(''))
+    const user = textOf(messages.findLast(({ role }) => role === 'user').content)
+    const answer = await generate({ system: system && textOf(system), user })
+    if (answer.hangUp)
+      return response.writeHead(200, { 'content-type': 'application/json' }).write('{"type":"mess', () => response.destroy())
+    const { status = 200, type = 'application/json', raw } = typeof answer === 'string' ? {} : answer
+    response.writeHead(status, { 'content-type': type, ...answer.headers }).end(raw ?? JSON.stringify(wire[kind](answer)))
+  })
+  return { baseUrl: `http://${await listening(t, server)}/v1`, requests }
+}
+
+const wire = {
+  anthropic: (text) => ({
+    type: 'message',
+    id: '1',
+    model: 'm',
+    role: 'assistant',
+    content: [{ type: 'text', text }],
+    stop_reason: 'end_turn',
+    usage: { input_tokens: 1, output_tokens: 1 },
+  }),
+  openai: (content) => ({
+    id: '1',
+    created: 1,
+    model: 'm',
+    object: 'chat.completion',
+    choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' }],
+    usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
+  }),
+}

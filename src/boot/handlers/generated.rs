@@ -1,0 +1,21 @@
+//! A planned tool with its code, as the gateway runs it.
+
+use crate::boot::plan::PlannedTool;
+use crate::config::GeneratedTool;
+
+/// Returns a tool in the form in which a person approves it and the gateway runs it. Its module is what a trial runs, too.
+#[must_use]
+pub fn generated_tool(tool: &PlannedTool, body: &str) -> GeneratedTool {
+    // No `..`: a new field of the plan needs its place in what is approved.
+    let PlannedTool { name, description, input_schema, endpoints, implementation_notes, needs_network, read_only_hint } = tool;
+    GeneratedTool {
+        name: name.clone(),
+        description: description.clone(),
+        input_schema: input_schema.clone(),
+        endpoints: endpoints.iter().map(|endpoint| format!("{} {}", endpoint.method, endpoint.url)).collect(),
+        notes: implementation_notes.clone(),
+        needs_network: *needs_network,
+        read_only: *read_only_hint,
+        code: body.to_owned(),
+    }
+}

@@ -1,0 +1,128 @@
+//! Takes the operations of a few endpoints out of an `OpenAPI` document, with all that these refer to.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value as Json};
+
+use crate::boot::plan::Endpoint;
+
+/// The largest number of references that are followed.
+const MAX_REFERENCES: usize = 500;
+
+/// Returns the part of an `OpenAPI` or Swagger document (JSON) that describes these endpoints; `None` for another document, or if it describes
+/// none of them.
+pub(super) fn operations(document: &str, endpoints: &[Endpoint]) -> Option<String> {
+    let document: Json = serde_json::from_str(document).ok()?;
+    let fields = document.as_object().filter(|fields| fields.contains_key("openapi") || fields.contains_key("swagger"))?;
+    let paths = fields.get("paths")?.as_object()?;
+    let matching = paths.iter().filter(|(path, _)| endpoints.iter().any(|endpoint| ends_with(&endpoint.url, path)));
+    let kept: Map<_, _> = matching.map(|(path, item)| (path.clone(), item.clone())).collect();
+    if kept.is_empty() {
+        return None;
+    }
+    // All of the document but its paths and components is short, and is about each operation: servers, security.
+    let around = fields.iter().filter(|(key, _)| !matches!(key.as_str(), "paths" | "components" | "definitions" | "tags"));
+    let mut reduced: Map<_, _> = around.map(|(key, value)| (key.clone(), value.clone())).collect();
+    reduced.insert("paths".to_owned(), Json::Object(kept));
+    add_references(&mut reduced, &document);
+    if let Some(schemes) = document.pointer("/components/securitySchemes") {
+        insert_at(&mut reduced, &["components", "securitySchemes"], schemes.clone());
+    }
+    Some(Json::Object(reduced).to_string())
+}
+
+/// Returns whether a URL ends with a path of the document. Parts in braces are equal whatever their names are.
+fn ends_with(url: &str, path: &str) -> bool {
+    let parts = |text: &str| -> Vec<String> {
+        let text = text.split(['?', '#']).next().unwrap_or_default();
+        let plain = |part: &str| if part.starts_with('{') { "{}".to_owned() } else { part.to_owned() };
+        text.split('/').filter(|part| !part.is_empty()).map(plain).collect()
+    };
+    let (url, path) = (parts(url), parts(path));
+    url.ends_with(&path)
+}
+
+/// Adds what the references in a document lead to, and what these lead to.
+fn add_references(reduced: &mut Map<String, Json>, document: &Json) {
+    let (mut known, mut open) = (BTreeSet::new(), Vec::new());
+    reduced.values().for_each(|value| collect(value, &mut open));
+    while let Some(reference) = open.pop() {
+        if known.len() >= MAX_REFERENCES || !known.insert(reference.clone()) {
+            continue;
+        }
+        let Some(pointer) = reference.strip_prefix('#') else { continue };
+        let Some(target) = document.pointer(pointer) else { continue };
+        collect(target, &mut open);
+        let keys: Vec<_> = pointer.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~")).collect();
+        insert_at(reduced, &keys.iter().map(String::as_str).collect::<Vec<_>>(), target.clone());
+    }
+}
+
+fn collect(value: &Json, references: &mut Vec<String>) {
+    match value {
+        Json::Array(items) => items.iter().for_each(|item| collect(item, references)),
+        Json::Object(fields) => {
+            if let Some(reference) = fields.get("$ref").and_then(Json::as_str) {
+                references.push(reference.to_owned());
+            }
+            fields.values().for_each(|value| collect(value, references));
+        }
+        _ => {}
+    }
+}
+
+fn insert_at(object: &mut Map<String, Json>, keys: &[&str], value: Json) {
+    match keys {
+        [] => {}
+        [key] => drop(object.entry(*key).or_insert(value)),
+        [key, rest @ ..] => {
+            if let Json::Object(inner) = object.entry(*key).or_insert_with(|| Json::Object(Map::new())) {
+                insert_at(inner, rest, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn endpoint(url: &str) -> Vec<Endpoint> {
+        vec![Endpoint { method: "GET".to_owned(), url: url.to_owned() }]
+    }
+
+    fn document() -> String {
+        json!({
+            "openapi": "3.1.0",
+            "servers": [{ "url": "https://api.example.com/v1" }],
+            "paths": {
+                "/items/{id}": { "get": { "responses": { "200": { "$ref": "#/components/responses/Item" } } } },
+                "/users": { "get": { "summary": "no part of it" } }
+            },
+            "components": {
+                "responses": { "Item": { "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Item" } } } } },
+                "schemas": { "Item": { "properties": { "parent": { "$ref": "#/components/schemas/Item" } } }, "User": {} },
+                "securitySchemes": { "key": { "type": "apiKey" } }
+            }
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn an_operation_is_kept_with_what_it_refers_to() {
+        let reduced: Json =
+            serde_json::from_str(&operations(&document(), &endpoint("https://api.example.com/v1/items/{itemId}?a=b")).unwrap()).unwrap();
+        assert!(reduced["paths"]["/users"].is_null() && reduced["components"]["schemas"]["User"].is_null());
+        assert!(reduced["paths"]["/items/{id}"].is_object() && reduced["components"]["schemas"]["Item"].is_object());
+        assert!(reduced["components"]["securitySchemes"]["key"].is_object() && reduced["servers"].is_array());
+    }
+
+    #[test]
+    fn another_document_is_left_alone() {
+        assert_eq!(operations("{\"a\": 1}", &endpoint("https://a.example/x")), None);
+        assert_eq!(operations("text", &endpoint("https://a.example/x")), None);
+        assert_eq!(operations(&document(), &endpoint("https://api.example.com/v1/other")), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! Reads the body of a handler out of a model's answer.
+
+use super::MAX_HANDLER_BYTES;
+use crate::boot::answer::{Fence, fences, refusal, unreadable};
+
+/// What an answer to the request for a handler is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ParsedCode {
+    /// The body of a function, which is not looked at yet.
+    Body(String),
+    /// The model refused, with its reason.
+    Refused(String),
+    /// No code, with sentences for a second try.
+    Unusable(Vec<String>),
+}
+
+/// Reads the answer to the request for a handler: a fenced block, or bare code.
+///
+/// ```
+/// use hyperlight_mcp::boot::{ParsedCode, parse_code};
+/// assert_eq!(parse_code("Here:\n```js\nreturn args.a + args.b\n```"), ParsedCode::Body("return args.a + args.b".to_owned()));
+/// assert_eq!(parse_code("return 1"), ParsedCode::Body("return 1".to_owned()));
+/// ```
+#[must_use]
+pub fn parse_code(answer: &str) -> ParsedCode {
+    let unusable = |problem: &str| ParsedCode::Unusable(vec![problem.to_owned()]);
+    if let Some(problem) = unreadable(answer) {
+        return ParsedCode::Unusable(vec![problem]);
+    }
+    if let Some(reason) = refusal(answer) {
+        return ParsedCode::Refused(reason);
+    }
+    let blocks = fences(answer);
+    if blocks.iter().any(|block| !block.is_closed && is_code(block)) {
+        return unusable("the answer ends in the middle of the code: write it shorter");
+    }
+    // An example of a call or of a result may stand beside the code, which is the longest block.
+    let code = match blocks.iter().filter(|block| is_code(block)).max_by_key(|block| block.content.len()) {
+        Some(block) => block.content,
+        None if blocks.is_empty() => answer,
+        None => return unusable("the answer has no block of JavaScript"),
+    };
+    let body = body_of(code.trim());
+    if body.is_empty() {
+        return unusable("the answer has no code");
+    }
+    if body.len() > MAX_HANDLER_BYTES {
+        return ParsedCode::Unusable(vec![format!("the code has {} bytes; at most {MAX_HANDLER_BYTES} are allowed", body.len())]);
+    }
+    ParsedCode::Body(body)
+}
+
+fn is_code(block: &Fence<'_>) -> bool {
+    matches!(block.language.as_str(), "" | "js" | "javascript" | "mjs" | "ecmascript" | "ts" | "typescript")
+}
+
+/// Returns the body, also of an answer that is a whole function. Whether the result parses is for the check to say.
+fn body_of(code: &str) -> String {
+    let function = code.strip_prefix("export ").map_or(code, str::trim_start);
+    let function = function.strip_prefix("default ").map_or(function, str::trim_start).trim_end_matches([';', '\n', ' ']);
+    let begins = ["async function", "function", "async (", "async(", "(args", "async args"].iter().any(|start| function.starts_with(start));
+    if begins && function.ends_with('}') {
+        // A parenthesis around more than one function does not parse, so nothing is lost unnoticed.
+        let has_fetch = function.split(['{', '>']).next().is_some_and(|head| head.contains("fetch"));
+        let arguments = if has_fetch { "args, fetch" } else { "args" };
+        return format!("return await ({function})({arguments});");
+    }
+    code.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(answer: &str) -> String {
+        match parse_code(answer) {
+            ParsedCode::Body(body) => body,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_longest_block_of_javascript_is_the_code() {
+        let answer = "Call it so:\n```js\ntool({})\n```\n```javascript\nconst sum = args.a + args.b\nreturn { sum }\n```\nIt returns\n```json\n{\"sum\": 3, \"more\": \"than the code is long, to be sure of it\"}\n```";
+        assert_eq!(body(answer), "const sum = args.a + args.b\nreturn { sum }");
+    }
+
+    #[test]
+    fn a_whole_function_is_called() {
+        assert_eq!(
+            body("```js\nexport default async function handler(args) {\n  return 1\n}\n```"),
+            "return await (async function handler(args) {\n  return 1\n})(args);"
+        );
+        assert_eq!(body("async (args, fetch) => { return 1 };"), "return await (async (args, fetch) => { return 1 })(args, fetch);");
+        assert_eq!(body("function f() {}\nreturn f()"), "function f() {}\nreturn f()");
+    }
+
+    #[test]
+    fn an_answer_without_code_says_why() {
+        for (answer, part) in [
+            ("```js\nconst a = 1", "middle of the code"),
+            ("```json\n{}\n```", "no block of JavaScript"),
+            ("```js\n\n```", "no code"),
+            ("<!doctype html>", "web page"),
+        ] {
+            let ParsedCode::Unusable(problems) = parse_code(answer) else { panic!("{answer}") };
+            assert!(problems[0].contains(part), "{problems:?}");
+        }
+        assert!(matches!(parse_code("I can't write this."), ParsedCode::Refused(_)));
+        assert!(matches!(parse_code(&"x;".repeat(40_000)), ParsedCode::Unusable(_)));
+    }
+}

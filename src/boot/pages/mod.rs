@@ -1,0 +1,109 @@
+//! Reads the documentation that a prompt names: each URL once, to a text that a model can read.
+//!
+//! What a page says is data. It may be wrong, or written to mislead the model; `THREAT-MODEL.md` says what holds even then.
+
+mod cut;
+mod fetched;
+pub mod html;
+mod kind;
+mod read;
+mod repository;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+pub use cut::{MAX_CHARS, MAX_PAGE_CHARS, cut_pages};
+pub use fetched::FetchedPages;
+pub use kind::PageKind;
+pub use read::read_pages;
+
+/// The time that one request for a page may take.
+pub const PAGE_TIME: Duration = Duration::from_secs(15);
+/// The largest number of pages that are read at the same time.
+pub const PARALLEL_PAGES: usize = 8;
+/// The largest number of pages of one prompt. Further URLs are reported and not read.
+pub const MAX_PAGES: usize = 50;
+
+/// Gets pages. The pipeline knows the network only through it.
+pub trait PageSource: Send + Sync {
+    /// Gets a page, or learns that it is the one with this `ETag`. Follows redirects, each of which is judged.
+    fn get<'a>(&'a self, url: &'a Url, etag: Option<&'a str>) -> BoxFuture<'a, Result<PageAnswer, PageProblem>>;
+}
+
+/// The answer to a request for a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PageAnswer {
+    /// The page is the one with the `ETag` that was sent.
+    Unchanged,
+    Content {
+        content_type: Option<String>,
+        etag: Option<String>,
+        bytes: Bytes,
+    },
+}
+
+/// The reason why a page cannot be used, as the end of a sentence. It has no query and no secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageProblem(pub String);
+
+impl<T: Into<String>> From<T> for PageProblem {
+    fn from(problem: T) -> Self {
+        Self(problem.into())
+    }
+}
+
+/// A page as the model reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The URL in the prompt.
+    pub url: Url,
+    pub kind: PageKind,
+    /// The main text, cut where there was too much.
+    pub text: String,
+    /// Number of characters before any cut.
+    pub chars: usize,
+    pub facts: PageFacts,
+}
+
+impl Page {
+    /// Returns whether parts of the page were left out.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.text.chars().count() < self.chars
+    }
+}
+
+/// What is kept of a page, to find out later whether it has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PageFacts {
+    /// The URL that was asked for. It differs from the prompt's for the page of a repository, whose README is read.
+    pub read_url: String,
+    /// SHA-256 of the main text before any cut, in hexadecimal.
+    pub digest: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+}
+
+/// The pages of an entry of the cache, by the URL in the prompt.
+pub type KnownPages = BTreeMap<String, PageFacts>;
+
+/// What has become of one URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PageResult {
+    Read(Box<Page>),
+    /// The page is the known one, so its text was not read.
+    Unchanged {
+        url: Url,
+        facts: PageFacts,
+    },
+    Failed {
+        url: Url,
+        problem: PageProblem,
+    },
+}

@@ -1,0 +1,201 @@
+//! Reads all pages of a prompt, some at a time.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream;
+use sha2::{Digest as _, Sha256};
+use url::Url;
+
+use super::kind::{PageKind, decode};
+use super::repository::readmes;
+use super::{KnownPages, PAGE_TIME, PARALLEL_PAGES, Page, PageAnswer, PageFacts, PageProblem, PageResult, PageSource};
+use crate::boot::prompt::has_user;
+use crate::text::visible;
+
+/// Reads pages, and returns what has become of each, in the order of the URLs. `known` has the pages of an earlier reading: those that have
+/// not changed are not read again. Texts are not cut yet.
+pub async fn read_pages(
+    urls: Vec<Url>,
+    known: &KnownPages,
+    source: &dyn PageSource,
+    done: &(dyn Fn(&PageResult) + Sync),
+) -> Vec<PageResult> {
+    read_within(PAGE_TIME, urls, known, source, done).await
+}
+
+async fn read_within(
+    time: Duration,
+    urls: Vec<Url>,
+    known: &KnownPages,
+    source: &dyn PageSource,
+    done: &(dyn Fn(&PageResult) + Sync),
+) -> Vec<PageResult> {
+    let read = |url: Url| async move {
+        let result = read_page(time, url, known, source).await;
+        done(&result);
+        result
+    };
+    stream::iter(urls).map(read).buffered(PARALLEL_PAGES).collect().await
+}
+
+async fn read_page(time: Duration, url: Url, known: &KnownPages, source: &dyn PageSource) -> PageResult {
+    if has_user(&url) {
+        let problem = "has a user name or password in it, which is not sent".into();
+        return PageResult::Failed { url, problem };
+    }
+    let known = known.get(url.as_str());
+    let mut addresses = readmes(&url);
+    addresses.push(url.clone());
+    // The address that was read the last time is the likeliest one.
+    if let Some(at) = known.and_then(|known| addresses.iter().position(|address| address.as_str() == known.read_url)) {
+        addresses[..=at].rotate_right(1);
+    }
+    let mut problem = None;
+    for address in addresses {
+        match read_address(time, &url, address, known, source).await {
+            Ok(result) => return result,
+            Err(failed) => problem = Some(failed),
+        }
+    }
+    PageResult::Failed { url, problem: problem.unwrap_or_else(|| "cannot be read".into()) }
+}
+
+async fn read_address(
+    time: Duration,
+    url: &Url,
+    address: Url,
+    known: Option<&PageFacts>,
+    source: &dyn PageSource,
+) -> Result<PageResult, PageProblem> {
+    let known = known.filter(|known| known.read_url == address.as_str());
+    let etag = known.and_then(|known| known.etag.as_deref());
+    let answer = tokio::time::timeout(time, source.get(&address, etag)).await;
+    let answer = answer.map_err(|_| PageProblem(format!("was not there within {} ms", time.as_millis())))??;
+    let (content_type, etag, bytes) = match (answer, known) {
+        (PageAnswer::Unchanged, Some(known)) => return Ok(PageResult::Unchanged { url: url.clone(), facts: known.clone() }),
+        (PageAnswer::Unchanged, None) => return Err("answered that it has not changed, but it was never read".into()),
+        (PageAnswer::Content { content_type, etag, bytes }, _) => (content_type, etag, bytes),
+    };
+    let path = address.path().to_owned();
+    // HTML takes some tenths of a second of computation.
+    let text = tokio::task::spawn_blocking(move || text_of(content_type.as_deref(), &bytes, &path)).await;
+    let (kind, text) = text.map_err(|_| PageProblem::from("cannot be parsed"))??;
+    let facts = PageFacts { read_url: address.into(), digest: hex::encode(Sha256::digest(text.as_bytes())), etag };
+    if known.is_some_and(|known| known.digest == facts.digest) {
+        return Ok(PageResult::Unchanged { url: url.clone(), facts });
+    }
+    Ok(PageResult::Read(Box::new(Page { url: url.clone(), kind, chars: text.chars().count(), text, facts })))
+}
+
+/// Returns the text of a page that a model reads. It has no invisible characters, so that a person who looks at the page sees what the model
+/// reads.
+fn text_of(content_type: Option<&str>, bytes: &[u8], path: &str) -> Result<(PageKind, String), PageProblem> {
+    let (kind, text) = decode(content_type, bytes, path)?;
+    let text = match kind {
+        PageKind::Html => super::html::main_text(&text),
+        PageKind::Json | PageKind::Yaml | PageKind::Markdown | PageKind::Text => text,
+    };
+    let text = visible(&text);
+    if text.trim().is_empty() { Err("has no text: it may be made by a script in the browser".into()) } else { Ok((kind, text)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::FutureExt as _;
+    use futures::future::BoxFuture;
+
+    use super::*;
+
+    /// Pages by their URLs. A page with the text `never` does not answer.
+    struct Pages(BTreeMap<&'static str, (&'static str, &'static str)>, AtomicUsize);
+
+    impl PageSource for Pages {
+        fn get<'a>(&'a self, url: &'a Url, etag: Option<&'a str>) -> BoxFuture<'a, Result<PageAnswer, PageProblem>> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            let Some((content_type, text)) = self.0.get(url.as_str()) else { return async { Err("answered 404".into()) }.boxed() };
+            if *text == "never" {
+                return futures::future::pending().boxed();
+            }
+            let own = format!("\"{}\"", text.len());
+            if etag == Some(&own) {
+                return async { Ok(PageAnswer::Unchanged) }.boxed();
+            }
+            let content_type = Some((*content_type).to_owned());
+            async move { Ok(PageAnswer::Content { content_type, etag: Some(own), bytes: text.as_bytes().into() }) }.boxed()
+        }
+    }
+
+    fn pages() -> Pages {
+        let pages = BTreeMap::from([
+            ("https://a.example/api.json", ("application/json", "{\"a\": 1}")),
+            ("https://a.example/page", ("text/html", "<nav>no</nav><main><h1>T</h1><p>words\u{200b}</p></main>")),
+            ("https://a.example/picture", ("image/png", "x")),
+            ("https://a.example/slow", ("text/plain", "never")),
+            ("https://raw.githubusercontent.com/o/r/HEAD/readme.md", ("text/plain", "# Read me")),
+        ]);
+        Pages(pages, AtomicUsize::new(0))
+    }
+
+    fn urls(texts: &[&str]) -> Vec<Url> {
+        texts.iter().map(|text| Url::parse(text).unwrap()).collect()
+    }
+
+    async fn read(source: &Pages, texts: &[&str], known: &KnownPages) -> Vec<PageResult> {
+        read_within(Duration::from_millis(200), urls(texts), known, source, &|_| {}).await
+    }
+
+    #[tokio::test]
+    async fn each_page_is_read_or_says_why_not() {
+        let texts = [
+            "https://a.example/api.json",
+            "https://a.example/page",
+            "https://a.example/picture",
+            "https://a.example/slow",
+            "https://a.example/none",
+            "https://u:p@a.example/page",
+        ];
+        let results = read(&pages(), &texts, &KnownPages::new()).await;
+        let shown = results.iter().map(|result| match result {
+            PageResult::Read(page) => format!("{} {}", page.kind.as_str(), page.text),
+            PageResult::Unchanged { .. } => "unchanged".to_owned(),
+            PageResult::Failed { problem, .. } => problem.0.clone(),
+        });
+        assert_eq!(
+            shown.collect::<Vec<_>>(),
+            [
+                "json {\"a\": 1}",
+                "html # T\n\nwords",
+                "has the type image/png, which is not text",
+                "was not there within 200 ms",
+                "answered 404",
+                "has a user name or password in it, which is not sent",
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn the_readme_is_read_in_place_of_a_repositorys_page() {
+        let results = read(&pages(), &["https://github.com/o/r"], &KnownPages::new()).await;
+        let PageResult::Read(page) = &results[0] else { panic!("{results:?}") };
+        assert_eq!((page.url.as_str(), page.text.as_str(), page.kind), ("https://github.com/o/r", "# Read me", PageKind::Markdown));
+        assert_eq!(page.facts.read_url, "https://raw.githubusercontent.com/o/r/HEAD/readme.md");
+        // The next time, the address that was there is asked for at once.
+        let known = KnownPages::from([("https://github.com/o/r".to_owned(), page.facts.clone())]);
+        let source = pages();
+        let results = read(&source, &["https://github.com/o/r"], &known).await;
+        assert!(matches!(&results[0], PageResult::Unchanged { .. }) && source.1.load(Ordering::Relaxed) == 1, "{results:?}");
+    }
+
+    #[tokio::test]
+    async fn a_page_with_the_same_text_is_unchanged_without_an_etag_too() {
+        let first = read(&pages(), &["https://a.example/api.json"], &KnownPages::new()).await;
+        let PageResult::Read(page) = &first[0] else { panic!("{first:?}") };
+        let facts = PageFacts { etag: Some("\"other\"".to_owned()), ..page.facts.clone() };
+        let again = read(&pages(), &["https://a.example/api.json"], &KnownPages::from([(page.url.to_string(), facts)])).await;
+        assert_eq!(again[0], PageResult::Unchanged { url: page.url.clone(), facts: page.facts.clone() });
+    }
+}

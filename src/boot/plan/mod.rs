@@ -1,0 +1,48 @@
+//! The plan of the tools: which there are, what they take, and which endpoints they use.
+
+mod check;
+mod parse;
+mod request;
+mod schema;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+pub use check::problems_of;
+pub use parse::{Parsed, parse_plan};
+pub(super) use request::{PlanMaterial, plan_request};
+pub(super) use schema::{MAX_EXPANDED_PARTS, validator};
+
+/// The tools that a model has planned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Plan {
+    pub tools: Vec<PlannedTool>,
+}
+
+/// A planned tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PlannedTool {
+    /// Lowercase letters, digits and underscores.
+    pub name: String,
+    pub description: String,
+    /// JSON Schema 2020-12 of the arguments, an object.
+    pub input_schema: Json,
+    pub endpoints: Vec<Endpoint>,
+    /// What the code of the tool has to do. Only the model that writes the code reads it.
+    pub implementation_notes: String,
+    /// True if the code gets `fetch`.
+    pub needs_network: bool,
+    /// True if the tool changes nothing. Its requests can only be GET and HEAD then.
+    pub read_only_hint: bool,
+}
+
+/// An endpoint that a tool uses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Endpoint {
+    pub method: String,
+    /// The absolute URL, with parameters in braces: `https://api.example.com/items/{id}`.
+    pub url: String,
+}

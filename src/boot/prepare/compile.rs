@@ -1,0 +1,72 @@
+//! Lets a model write the code of each tool, looks at it, and asks once more if it cannot be used.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::FutureExt as _;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+
+use super::model::{Asking, ask, joined};
+use crate::boot::handlers::{Handler, HandlerMaterial, HandlerTrial, ParsedCode, example_of, generated_tool, handler_request, parse_code};
+use crate::boot::plan::{Plan, PlannedTool};
+use crate::boot::progress::Progress;
+use crate::error::{Error, ErrorText, Result};
+
+/// The number of tools whose code is written at the same time. Providers limit the rate of requests.
+const PARALLEL_TOOLS: usize = 4;
+
+/// Returns the handlers in the order of the plan. The first tool that has none ends the work on all.
+pub(super) async fn write_handlers(asking: Asking<'_>, plan: &Plan) -> Result<Vec<Handler>> {
+    let tools = plan.tools.len();
+    (asking.parts.progress)(Progress::Compiling { tools });
+    let done = &AtomicUsize::new(0);
+    let write = |tool| {
+        let writing = async move {
+            let start = asking.parts.clock.now_ms();
+            let handler = write_handler(asking, tool).await?;
+            let ms = asking.parts.clock.now_ms().saturating_sub(start);
+            let (lines, done) = (handler.body.lines().count(), done.fetch_add(1, Ordering::Relaxed) + 1);
+            (asking.parts.progress)(Progress::Written { tool: handler.tool.clone(), done, tools, lines, ms });
+            Ok::<_, Error>(handler)
+        };
+        // The compiler cannot prove that the future of such a closure is `Send` unless it is boxed.
+        writing.boxed()
+    };
+    let writing: Vec<_> = plan.tools.iter().map(write).collect();
+    stream::iter(writing).buffered(PARALLEL_TOOLS).try_collect().await
+}
+
+async fn write_handler(asking: Asking<'_>, tool: &PlannedTool) -> Result<Handler> {
+    let Asking { prompt, material, options, parts } = asking;
+    let first = handler_request(HandlerMaterial { prompt, pages: &material.pages, secrets: &options.secrets, tool });
+    let mut request = first.clone();
+    for attempt in 1..=2 {
+        (parts.progress)(Progress::Writing { tool: tool.name.clone(), attempt, request_bytes: request.bytes() });
+        let answer = ask(asking, &request).await?;
+        let problems = match judge(asking, tool, &answer.text).await? {
+            Ok(body) => return Ok(Handler { tool: tool.name.clone(), body }),
+            Err(problems) => problems,
+        };
+        if attempt == 2 {
+            return Err(Error::BootHandler { tool: ErrorText::own(&tool.name), problem: joined(&problems) });
+        }
+        (parts.progress)(Progress::CodeRefused { tool: tool.name.clone(), problems: problems.clone() });
+        request = first.again(&answer.text, &problems);
+    }
+    Err(Error::Internal("code was asked for more than twice".into()))
+}
+
+/// Returns the body that can be kept, or what is wrong with it.
+async fn judge(asking: Asking<'_>, tool: &PlannedTool, answer: &str) -> Result<std::result::Result<String, Vec<String>>> {
+    let body = match parse_code(answer) {
+        ParsedCode::Body(body) => body,
+        ParsedCode::Refused(reason) => {
+            let what = ErrorText::own(format!("write the tool \"{}\"", tool.name));
+            return Err(Error::BootRefused { what, reason: reason.into() });
+        }
+        ParsedCode::Unusable(problems) => return Ok(Err(problems)),
+    };
+    let (module, arguments) = (generated_tool(tool, &body).module(), example_of(&tool.input_schema));
+    let trial = HandlerTrial { tool, body: &body, module: &module, arguments: arguments.as_ref() };
+    let problems = asking.parts.check.check(trial).await?;
+    Ok(if problems.is_empty() { Ok(body) } else { Err(problems) })
+}

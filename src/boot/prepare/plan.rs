@@ -1,0 +1,47 @@
+//! Asks a model for the plan, and once more if it cannot be used.
+
+use super::model::{Asking, ask, joined};
+use crate::boot::plan::{Parsed, Plan, PlanMaterial, parse_plan, plan_request, problems_of};
+use crate::boot::progress::Progress;
+use crate::error::{Error, Result};
+use crate::fetch::AllowedHosts;
+
+pub(super) async fn make_plan(asking: Asking<'_>) -> Result<Plan> {
+    let Asking { prompt, material, options, parts } = asking;
+    let first = plan_request(PlanMaterial { prompt, pages: &material.pages, hosts: &material.hosts, secrets: &options.secrets });
+    let mut request = first.clone();
+    for attempt in 1..=2 {
+        (parts.progress)(Progress::Planning { attempt, request_bytes: request.bytes() });
+        let answer = ask(asking, &request).await?;
+        let problems = match judge(&answer.text, &material.hosts)? {
+            Judged::Sound(plan) => {
+                (parts.progress)(Progress::Planned { tools: plan.tools.len(), answer_bytes: answer.text.len(), ms: answer.ms });
+                return Ok(plan);
+            }
+            Judged::Empty if attempt == 2 => return Err(Error::BootNoTools),
+            Judged::Empty => vec!["the plan has no tool: plan at least one".to_owned()],
+            Judged::Wrong(problems) if attempt == 2 => return Err(Error::BootPlan { problem: joined(&problems) }),
+            Judged::Wrong(problems) => problems,
+        };
+        (parts.progress)(Progress::PlanRefused { problems: problems.clone() });
+        request = first.again(&answer.text, &problems);
+    }
+    Err(Error::Internal("a plan was asked for more than twice".into()))
+}
+
+enum Judged {
+    Sound(Plan),
+    Empty,
+    Wrong(Vec<String>),
+}
+
+fn judge(answer: &str, hosts: &AllowedHosts) -> Result<Judged> {
+    let plan = match parse_plan(answer) {
+        Parsed::Plan(plan) if plan.tools.is_empty() => return Ok(Judged::Empty),
+        Parsed::Plan(plan) => plan,
+        Parsed::Refused(reason) => return Err(Error::BootRefused { what: "plan the tools".into(), reason: reason.into() }),
+        Parsed::Unusable(problems) => return Ok(Judged::Wrong(problems)),
+    };
+    let problems = problems_of(&plan, hosts);
+    Ok(if problems.is_empty() { Judged::Sound(plan) } else { Judged::Wrong(problems) })
+}

@@ -1,0 +1,62 @@
+//! What the pipeline does, for a display.
+
+use serde::Serialize;
+
+use super::pages::PageKind;
+
+/// A step of the pipeline, with counts and times. Times are in milliseconds. URLs are without query.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+#[non_exhaustive]
+pub enum Progress {
+    /// Pages are read.
+    Reading { pages: usize },
+    /// A page was read.
+    PageRead { url: String, kind: PageKind, chars: usize, ms: u64 },
+    /// A page is the one that the cache knows.
+    PageUnchanged { url: String, ms: u64 },
+    /// Something does not stop the pipeline, but a person should know of it.
+    Warning { text: String },
+    /// Parts of a page were left out, as the pages are too long.
+    PageCut { url: String, chars: usize, kept_chars: usize },
+    /// The hosts that the tools may reach.
+    Hosts { hosts: Vec<String>, left_out: usize },
+    /// The cache has the tools. No model is asked.
+    FromCache { tools: usize, created_at_ms: u64 },
+    /// A model is asked for the plan.
+    Planning { attempt: u32, request_bytes: usize },
+    /// The plan is there.
+    Planned { tools: usize, answer_bytes: usize, ms: u64 },
+    /// The plan cannot be used, and the model is asked again.
+    PlanRefused { problems: Vec<String> },
+    /// Code is written for the tools.
+    Compiling { tools: usize },
+    /// A model is asked for the code of a tool.
+    Writing { tool: String, attempt: u32, request_bytes: usize },
+    /// The code of a tool cannot be used, and the model is asked again.
+    CodeRefused { tool: String, problems: Vec<String> },
+    /// The code of a tool is there. `done` of `tools` are.
+    Written { tool: String, done: usize, tools: usize, lines: usize, ms: u64 },
+    /// The tools are in the cache.
+    Stored,
+}
+
+/// Receives the steps. It is called often, from several tasks, and must not block.
+pub type ProgressListener = dyn Fn(Progress) + Send + Sync;
+
+/// Tells the time.
+pub trait Clock: Send + Sync {
+    /// Returns the milliseconds since 1970.
+    fn now_ms(&self) -> u64;
+}
+
+/// The clock of the machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> u64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+}

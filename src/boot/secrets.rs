@@ -1,0 +1,26 @@
+//! The names of the secrets that handlers may use. Their values are known to the border alone.
+
+use serde::{Deserialize, Serialize};
+
+/// A secret, as a model and a person are told of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SecretName {
+    /// The name of the variable, and of the field of `secrets` in a handler.
+    pub name: String,
+    /// The only host to which the value is sent, as an entry of the whitelist is written.
+    pub host: String,
+}
+
+/// Returns what a model is told of the secrets.
+pub(super) fn about_secrets(secrets: &[SecretName]) -> String {
+    if secrets.is_empty() {
+        return "There is no API key: a service that needs one cannot be used.".to_owned();
+    }
+    let lines: Vec<_> = secrets.iter().map(|secret| format!("- secrets.{} (only for {})", secret.name, secret.host)).collect();
+    format!(
+        "These API keys can be used in requests, in a header or in the query. The value of each is a placeholder, which is replaced when the \
+         request is sent to its host:\n{}",
+        lines.join("\n")
+    )
+}

@@ -1,0 +1,184 @@
+//! The command `boot`: makes tools from a prompt, lets a person approve them, and serves them.
+
+mod args;
+mod display;
+mod model;
+mod review;
+
+use std::fmt::Write as _;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value as Json, json};
+
+pub use args::Boot;
+pub use model::{ModelClient, ModelSettings};
+
+use super::error::CliError;
+use super::session::Session;
+use super::{Exit, files, is_interrupted};
+use crate::boot::{Plan, Progress};
+use crate::booted::{BootOptions, Booted};
+use crate::command::{Tone, one_line};
+use crate::error::Error;
+use crate::gateway::Gateway;
+use crate::serve::http::{HttpOptions, Listen, TlsFiles};
+use crate::serve::{Direct, ServeOptions, Transport};
+use crate::trust::AllowedWrites;
+use display::Display;
+use model::CliModel;
+
+/// Makes the tools, asks a person about new ones, and serves them until a host or a signal ends it.
+pub(super) async fn boot(session: &Session, arguments: &Boot) -> Result<Exit, CliError> {
+    let options = options(arguments)?;
+    let transport = transport(arguments)?;
+    if !arguments.dry_run {
+        check_port(arguments)?;
+    }
+    let gateway = session.open_boot()?;
+    let making = make(session, arguments, &gateway, options);
+    let booted = tokio::select! {
+        biased;
+        () = session.stop.stopped() => return Err(CliError::Interrupted),
+        booted = making => booted?,
+    };
+    if arguments.dry_run {
+        show_plan(session, &booted);
+        return Ok(Exit::Done);
+    }
+    let reviewing = review::review(session, &gateway, &booted, arguments.digest.as_deref());
+    let is_approved = tokio::select! {
+        biased;
+        () = session.stop.stopped() => return Err(CliError::Interrupted),
+        is_approved = reviewing => is_approved?,
+    };
+    if !is_approved {
+        return Ok(Exit::Failed);
+    }
+    serve(session, arguments, gateway, &booted, transport).await
+}
+
+fn options(arguments: &Boot) -> Result<BootOptions, CliError> {
+    let Boot { prompt, prompt_file, name, cache_dir, no_cache, locked, dry_run, secrets, allow_hosts, .. } = arguments;
+    let (prompt, from) = match (prompt, prompt_file) {
+        (Some(prompt), _) => (prompt.clone(), "--prompt".to_owned()),
+        (None, Some(file)) => (files::read(file)?, file.display().to_string()),
+        (None, None) => return Err(CliError::Usage("boot needs --prompt TEXT or --prompt-file FILE".to_owned())),
+    };
+    if prompt.trim().is_empty() {
+        return Err(CliError::Usage(format!("{from} is empty: describe the tools, with the URLs of their documentation")));
+    }
+    Ok(BootOptions {
+        prompt,
+        name: name.clone(),
+        cache: (!no_cache).then(|| cache_dir.clone()),
+        locked: *locked,
+        dry_run: *dry_run,
+        secrets: secrets.clone(),
+        allow_hosts: allow_hosts.clone(),
+    })
+}
+
+fn transport(arguments: &Boot) -> Result<Transport, CliError> {
+    let Boot { stdio, host, port, token_file, tls_cert, tls_key, .. } = arguments;
+    if *stdio {
+        return Ok(Transport::Stdio);
+    }
+    let address = if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let listen = Listen::parse(&address).map_err(|error| CliError::Usage(format!("--host: {error}")))?;
+    let tls = match (tls_cert, tls_key) {
+        (Some(certificate), Some(key)) => Some(TlsFiles { certificate: certificate.clone(), key: key.clone() }),
+        _ => None,
+    };
+    Ok(Transport::Http(Box::new(HttpOptions { listen, token_file: token_file.clone(), tls, ..HttpOptions::default() })))
+}
+
+/// Fails if the port is in use, before a model is asked. Another program may take it later; then serving fails.
+fn check_port(arguments: &Boot) -> Result<(), CliError> {
+    let Boot { stdio: false, host, port, .. } = arguments else { return Ok(()) };
+    match TcpListener::bind((host.trim_matches(['[', ']']), *port)) {
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+            let text = format!("port {port} of {host} is in use: pass another one with --port, or --port 0 for any free one");
+            Err(CliError::Message("ERR_IO", text))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn make(session: &Session, arguments: &Boot, gateway: &Gateway, options: BootOptions) -> Result<Booted, CliError> {
+    let settings = ModelSettings::of(arguments, &session.context.environment);
+    if let Some(key) = settings.api_key() {
+        gateway.keep_secret(key);
+    }
+    let model = CliModel { settings, client: session.context.model.clone(), lacks_key: AtomicBool::new(false) };
+    let display = Display::new(&session.terminal, arguments.verbose);
+    let progress = move |step: Progress| display.show(&step);
+    let made = gateway.boot(options, &model, &progress).await;
+    if made.is_err() && model.lacks_key.load(Ordering::Relaxed) {
+        return Err(CliError::Usage(model.settings.no_key()));
+    }
+    made.map_err(|error| match error {
+        Error::InvalidOption { problem, .. } => CliError::Usage(as_options(&problem)),
+        error => error.into(),
+    })
+}
+
+/// Replaces the name of an option of the gateway at the beginning of a problem by that of the command line.
+fn as_options(problem: &str) -> String {
+    let names = [("secrets: ", "--secret: "), ("allowHosts: ", "--allow-host: "), ("name: ", "--name: ")];
+    let found = names.iter().find_map(|(option, own)| Some((own, problem.strip_prefix(option)?)));
+    found.map_or_else(|| problem.to_owned(), |(own, rest)| format!("{own}{rest}"))
+}
+
+async fn serve(session: &Session, arguments: &Boot, gateway: Gateway, booted: &Booted, transport: Transport) -> Result<Exit, CliError> {
+    let name = &booted.name;
+    // A person has read the code of these tools and has approved it, so no call is asked about again. The host knows which tools only read.
+    let allow_writes = AllowedWrites::read(std::slice::from_ref(name));
+    gateway.enable(name)?;
+    let options = ServeOptions { allow_writes, direct: Direct::Only(name.clone()), ..ServeOptions::default() };
+    let served = Box::pin(crate::serve::serve(gateway, options, transport)).await?;
+    if let Some(url) = served.url() {
+        let mut entry = json!({ "type": "http", "url": url });
+        if arguments.token_file.is_some() {
+            entry["headers"] = json!({ "Authorization": "Bearer <a token of the file>" });
+        }
+        session.terminal.note(Tone::Good, "serving", &format!("{} at {url}", counted(&booted.plan)));
+        session.terminal.print_json(&json!({ "mcpServers": Json::from_iter([(name.clone(), entry)]) }));
+    } else {
+        session.terminal.note(Tone::Good, "serving", &format!("{} on standard input and output", counted(&booted.plan)));
+    }
+    tokio::select! {
+        outcome = served.ended() => outcome?,
+        () = session.stop.stopped() => served.close().await,
+    }
+    Ok(if is_interrupted(&session.stop) { Exit::Interrupted } else { Exit::Done })
+}
+
+fn counted(plan: &Plan) -> String {
+    match plan.tools.as_slice() {
+        [only] => format!("the tool {}", only.name),
+        tools => format!("{} tools", tools.len()),
+    }
+}
+
+/// Prints the plan and what the tools could reach.
+fn show_plan(session: &Session, booted: &Booted) {
+    if session.json() {
+        return session.terminal.print_json(&json!(booted));
+    }
+    let mut text = String::new();
+    for tool in &booted.plan.tools {
+        let network = match (tool.needs_network, tool.read_only_hint) {
+            (false, _) => "no network",
+            (true, true) => "requests that only read",
+            (true, false) => "requests of any kind",
+        };
+        let description = one_line(&tool.description);
+        let _ = write!(text, "{} ({network})\n  {description}\n  arguments: {}\n", tool.name, tool.input_schema);
+        for endpoint in &tool.endpoints {
+            let _ = writeln!(text, "  {} {}", one_line(&endpoint.method), one_line(&endpoint.url));
+        }
+    }
+    let hosts = if booted.hosts.is_empty() { "nothing".to_owned() } else { booted.hosts.join(", ") };
+    session.terminal.print(&format!("{text}may reach: {hosts}\n"));
+}

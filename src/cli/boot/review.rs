@@ -1,0 +1,58 @@
+//! Lets a person approve made tools: at a terminal by a question, and else by a digest.
+
+use serde_json::json;
+
+use crate::booted::Booted;
+use crate::cli::error::CliError;
+use crate::cli::session::Session;
+use crate::command::request_text;
+use crate::error::Error;
+use crate::gateway::Gateway;
+use crate::trust::ApprovalRequest;
+
+/// Returns whether the tools are approved. Tools that were approved before are not asked about. The page has plan, code, hosts and secrets.
+pub(super) async fn review(session: &Session, gateway: &Gateway, booted: &Booted, digest: Option<&str>) -> Result<bool, CliError> {
+    let name = &booted.name;
+    let mut last = String::new();
+    loop {
+        let request = gateway.approval_request(name).await?;
+        if request.is_approved() {
+            return Ok(true);
+        }
+        // A request that was just approved must not be shown endlessly.
+        if last == request.digest() {
+            return Err(Error::DigestChanged { server: name.clone() }.into());
+        }
+        request.digest().clone_into(&mut last);
+        if !(is_implied(&request) || digest == Some(request.digest()) || asked(session, &request, digest).await) {
+            return Ok(false);
+        }
+        gateway.approve(name, Some(request.digest()), None).await?;
+    }
+}
+
+/// Returns whether a yes to the code is a yes to this request, too: the descriptions and schemas were part of it, and nothing in them is suspicious.
+fn is_implied(request: &ApprovalRequest) -> bool {
+    match request {
+        ApprovalRequest::Command(_) => false,
+        ApprovalRequest::Manifest(request) => request.findings.is_empty(),
+    }
+}
+
+/// Shows the request on standard error, as standard output may belong to a host. Returns whether a person says yes.
+async fn asked(session: &Session, request: &ApprovalRequest, digest: Option<&str>) -> bool {
+    let terminal = &session.terminal;
+    if session.can_ask() && digest.is_none() {
+        let dialog = terminal.dialog().await;
+        dialog.say(&request_text(request, &terminal.err));
+        return dialog.confirm("Approve and serve?").await;
+    }
+    if session.json() {
+        terminal.print_json(&json!({ "request": request }));
+    } else {
+        terminal.say(request_text(request, &terminal.err).trim_start());
+    }
+    let why = if digest.is_some() { "The digest is not that of these tools" } else { "These tools are new" };
+    terminal.say(&format!("\n{why}. After reading this, a person starts the same command with:\n  --digest {}\n", request.digest()));
+    false
+}

@@ -1,0 +1,167 @@
+//! A server whose tools were made from a prompt. Its tools run in micro-VMs of this process, so it has neither a command nor a URL.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+
+use super::definition::{Confirm, Origin, Parallel, ProtocolVersion, ServerDefinition, ToolFilter, Transport};
+use super::filters::UriFilter;
+use super::source::{ServerSource, SourceKind};
+
+/// Everything of a generated server that a person approves: its tools with their code, and what this code may reach.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GeneratedTools {
+    pub tools: Vec<GeneratedTool>,
+    /// Hosts that `fetch` may reach, as `fetch.hosts` of a run writes them.
+    pub hosts: Vec<String>,
+    /// Hosts whose addresses may be private or of this machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub private_hosts: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<GeneratedSecret>,
+}
+
+/// One generated tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GeneratedTool {
+    pub name: String,
+    pub description: String,
+    pub input_schema: Json,
+    /// Addresses that the plan names. They are for the reader; `hosts` decides.
+    pub endpoints: Vec<String>,
+    /// What the plan says about the implementation.
+    pub notes: String,
+    /// Whether the code gets `fetch`.
+    pub needs_network: bool,
+    /// Whether the tool only reads. Its `fetch` is then limited to GET and HEAD.
+    pub read_only: bool,
+    /// The body of an async function with the parameter `args`, and with `fetch` and `secrets` if the tool needs the network.
+    pub code: String,
+}
+
+/// A secret that is inserted into requests to one host. Neither the code nor the model that wrote it has the value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GeneratedSecret {
+    /// Name of the variable of this process that has the value.
+    pub name: String,
+    /// The only host that gets the value.
+    pub host: String,
+}
+
+impl GeneratedTool {
+    /// Returns whether calls of the tool change nothing outside of their VM.
+    ///
+    /// ```
+    /// use hyperlight_mcp::config::GeneratedTool;
+    /// let tool = serde_json::json!({
+    ///     "name": "add", "description": "Adds.", "inputSchema": { "type": "object" }, "endpoints": [], "notes": "",
+    ///     "needsNetwork": false, "readOnly": false, "code": "return args.a + args.b"
+    /// });
+    /// let tool: GeneratedTool = serde_json::from_value(tool).unwrap();
+    /// assert!(tool.changes_nothing(), "it cannot reach anything");
+    /// ```
+    #[must_use]
+    pub fn changes_nothing(&self) -> bool {
+        self.read_only || !self.needs_network
+    }
+
+    /// Returns the ES module that runs the code once, for a run whose input is [`Self::input`]. Lines have the numbers that they have in `code`.
+    ///
+    /// ```
+    /// # use hyperlight_mcp::config::GeneratedTool;
+    /// # let tool = serde_json::json!({
+    /// #     "name": "add", "description": "Adds.", "inputSchema": {}, "endpoints": [], "notes": "",
+    /// #     "needsNetwork": false, "readOnly": false, "code": "return args.a + args.b"
+    /// # });
+    /// # let tool: GeneratedTool = serde_json::from_value(tool).unwrap();
+    /// assert_eq!(tool.module(), "export const handler = ({ args }) => (async (args) => {return args.a + args.b\n})(args);");
+    /// ```
+    #[must_use]
+    pub fn module(&self) -> String {
+        let code = &self.code;
+        if self.needs_network {
+            return format!(
+                "export const handler = ({{ args, secrets }}) => (async (args, fetch, secrets) => {{{code}\n}})(args, globalThis.fetch, secrets);"
+            );
+        }
+        format!("export const handler = ({{ args }}) => (async (args) => {{{code}\n}})(args);")
+    }
+
+    /// Returns the input of a run of [`Self::module`]. `placeholders` stand for the values of the secrets, by their names.
+    #[must_use]
+    pub fn input(&self, arguments: Json, placeholders: impl IntoIterator<Item = (String, String)>) -> Json {
+        let placeholders = placeholders.into_iter().map(|(name, placeholder)| (name, Json::String(placeholder)));
+        let input = [("args".to_owned(), arguments), ("secrets".to_owned(), placeholders.collect())];
+        Json::Object(input.into_iter().collect())
+    }
+
+    /// Returns the tool as `tools/list` has it.
+    #[must_use]
+    pub fn listed(&self) -> Json {
+        json!({
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": self.input_schema,
+            "annotations": { "readOnlyHint": self.changes_nothing(), "openWorldHint": self.needs_network },
+        })
+    }
+}
+
+impl GeneratedTools {
+    /// Returns the tool with this name.
+    #[must_use]
+    pub fn tool(&self, name: &str) -> Option<&GeneratedTool> {
+        self.tools.iter().find(|tool| tool.name == name)
+    }
+}
+
+impl ServerDefinition {
+    /// Makes the definition of a generated server. `prompt` names its source.
+    ///
+    /// ```
+    /// use hyperlight_mcp::config::{GeneratedTools, ServerDefinition};
+    /// let tools = GeneratedTools { tools: Vec::new(), hosts: vec!["api.example.com".into()], private_hosts: Vec::new(), secrets: Vec::new() };
+    /// let server = ServerDefinition::generated("booted", tools);
+    /// assert_eq!(server.key(), "generated:booted:booted");
+    /// ```
+    #[must_use]
+    pub fn generated(name: &str, tools: GeneratedTools) -> Self {
+        let required_environment = tools.secrets.iter().map(|secret| secret.name.clone()).collect();
+        Self {
+            name: name.to_owned(),
+            source: ServerSource::named(SourceKind::Generated, name),
+            transport: Transport::Generated(tools.into()),
+            filter: ToolFilter::default(),
+            call_timeout_ms: None,
+            connect_timeout_ms: None,
+            disabled: false,
+            confirm: Confirm::default(),
+            pin_executable: false,
+            pin_values: false,
+            pinned: false,
+            schema_violations: None,
+            argument_checks: None,
+            parallel: Parallel::default(),
+            resource_filter: UriFilter::default(),
+            prompt_filter: ToolFilter::default(),
+            allow_insecure_http: false,
+            elicits: false,
+            idle_timeout_ms: None,
+            keep_alive_ms: None,
+            max_call_timeout_ms: None,
+            // Both ends are this program, so nothing is negotiated.
+            protocol_version: Some(ProtocolVersion::V2025_11_25),
+            roots: Vec::new(),
+            input_defaults: Vec::new(),
+            input_descriptions: Vec::new(),
+            secret_inputs: Vec::new(),
+            keywords: Vec::new(),
+            capabilities: Vec::new(),
+            required_environment,
+            description: None,
+            origin: Origin::new("the generated tools", name),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The body of one response, read chunk by chunk.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, header};
+use tokio::time::Instant;
+use url::Url;
+
+use super::budget::{FetchLimits, MAX_CHUNK_BYTES};
+use super::connector::failure;
+use super::decode::{Decoded, Decoder};
+use super::error::FetchError;
+use super::policy::shown_host;
+use super::record::{FetchOutcome, RecordGuard};
+use crate::redact::SecretStream;
+
+/// The time that a request may still wait for its servers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TimeLeft {
+    left: Duration,
+    limit: Duration,
+}
+
+impl TimeLeft {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self { left: limit, limit }
+    }
+
+    /// Waits for a server, and counts the time.
+    pub(super) async fn wait<T>(&mut self, url: &Url, waiting: impl Future<Output = T>) -> Result<T, FetchError> {
+        let started = Instant::now();
+        let waited = tokio::time::timeout(self.left, waiting).await;
+        self.left = self.left.saturating_sub(started.elapsed());
+        waited.map_err(|_| FetchError::Timeout { host: shown_host(url), limit_ms: self.limit.as_millis() })
+    }
+}
+
+/// An unfinished body.
+pub(super) struct Body {
+    url: Url,
+    response: reqwest::Response,
+    decoder: Decoder,
+    /// Replaces the values of secrets.
+    secrets: Option<SecretStream>,
+    /// Bytes that can be handed over.
+    ready: Bytes,
+    is_at_end: bool,
+    /// Bytes after decompression.
+    bytes: usize,
+    limit: usize,
+    time: TimeLeft,
+    record: RecordGuard,
+}
+
+impl Body {
+    pub(super) fn new(
+        url: Url,
+        response: reqwest::Response,
+        secrets: Option<SecretStream>,
+        limits: &FetchLimits,
+        time: TimeLeft,
+        record: RecordGuard,
+    ) -> Result<Self, FetchError> {
+        let decoder = Decoder::of(encoding(&url, response.headers())?);
+        let limit = limits.response_body_bytes;
+        Ok(Self { url, response, decoder, secrets, ready: Bytes::new(), is_at_end: false, bytes: 0, limit, time, record })
+    }
+
+    /// Returns the next chunk, or `None` at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, FetchError> {
+        loop {
+            if !self.ready.is_empty() {
+                return Ok(Some(self.ready.split_to(self.ready.len().min(MAX_CHUNK_BYTES))));
+            }
+            if self.is_at_end {
+                return Ok(None);
+            }
+            if let Err(error) = self.advance().await {
+                self.is_at_end = true;
+                self.record.failed(&error);
+                return Err(error);
+            }
+        }
+    }
+
+    /// Gets the next bytes: those that wait to be decompressed, or else those that the server sends next.
+    async fn advance(&mut self) -> Result<(), FetchError> {
+        if !self.decoder.has_waiting() {
+            let chunk = self.time.wait(&self.url, self.response.chunk()).await?;
+            let Some(chunk) = chunk.map_err(|error| failure(&self.url, &error))? else { return self.finish() };
+            self.record.received(chunk.len());
+            self.decoder.feed(chunk);
+        }
+        let decoded = match self.decoder.pull(self.limit - self.bytes).map_err(|problem| self.undecodable(problem))? {
+            Decoded::Bytes(decoded) => decoded,
+            Decoded::TooLarge => {
+                let problem = format!("the body of the response from \"{}\" is too large", shown_host(&self.url));
+                return Err(FetchError::LimitExceeded { problem, limit_name: "responseBodyBytes", limit: self.limit as u64 });
+            }
+        };
+        self.bytes += decoded.len();
+        self.ready = match &mut self.secrets {
+            Some(secrets) => secrets.push(&decoded).into(),
+            None => decoded,
+        };
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), FetchError> {
+        self.decoder.finish().map_err(|problem| self.undecodable(problem))?;
+        self.ready = self.secrets.as_mut().map(SecretStream::finish).unwrap_or_default().into();
+        self.is_at_end = true;
+        self.record.ended(FetchOutcome::Done);
+        Ok(())
+    }
+
+    fn undecodable(&self, problem: &'static str) -> FetchError {
+        FetchError::Network { host: shown_host(&self.url), problem: problem.to_owned() }
+    }
+}
+
+/// The compression of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Identity,
+    Gzip,
+}
+
+/// Returns the compression of a response.
+pub(super) fn encoding(url: &Url, headers: &HeaderMap) -> Result<Encoding, FetchError> {
+    let values: Vec<_> = headers.get_all(header::CONTENT_ENCODING).iter().map(|value| value.as_bytes().to_ascii_lowercase()).collect();
+    match values.iter().map(Vec::as_slice).collect::<Vec<_>>()[..] {
+        [] | [b"" | b"identity"] => Ok(Encoding::Identity),
+        [b"gzip" | b"x-gzip"] => Ok(Encoding::Gzip),
+        _ => {
+            let problem = "sent a body in a compression that was not asked for".to_owned();
+            Err(FetchError::Network { host: shown_host(url), problem })
+        }
+    }
+}

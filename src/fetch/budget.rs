@@ -1,0 +1,52 @@
+//! The limits of fetches, and what a session has used of them.
+
+use std::time::Duration;
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+/// The largest chunk of a body that a session hands over at once.
+pub const MAX_CHUNK_BYTES: usize = 64 * KIB;
+
+/// The limits of one session. A session is the time of one run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchLimits {
+    /// Maximum number of requests of a session. Each redirect that is followed counts as a request.
+    pub requests: usize,
+    /// Maximum number of requests that wait for their response at the same time. Further requests wait.
+    pub parallel: usize,
+    /// Time that one request may wait for its servers: from the start of the first connection to the end of the body. Time in which nobody reads
+    /// the body does not count.
+    pub request_time: Duration,
+    /// Time to connect to one server, with TLS.
+    pub connect_time: Duration,
+    /// Bytes of the body of a request.
+    pub request_body_bytes: usize,
+    /// Bytes of the body of a response, after decompression.
+    pub response_body_bytes: usize,
+    /// Bytes of all headers of a request, and of a response: names and values.
+    pub header_bytes: usize,
+    /// Maximum number of headers of a request, and of a response.
+    pub headers: usize,
+    /// Bytes of a URL.
+    pub url_bytes: usize,
+    /// Maximum number of redirects of one request.
+    pub redirects: usize,
+}
+
+impl Default for FetchLimits {
+    fn default() -> Self {
+        Self {
+            requests: 100,
+            parallel: 8,
+            request_time: Duration::from_secs(30),
+            connect_time: Duration::from_secs(10),
+            request_body_bytes: 16 * MIB,
+            response_body_bytes: 16 * MIB,
+            header_bytes: 64 * KIB,
+            headers: 100,
+            url_bytes: 16 * KIB,
+            redirects: 20,
+        }
+    }
+}

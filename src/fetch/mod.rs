@@ -1,0 +1,96 @@
+//! The border through which agent code reaches the network: every request is checked, limited and recorded.
+//!
+//! A [`Fetcher`] exists once, and makes a [`FetchSession`] for each run from the [`FetchPolicy`] of the run. The session judges the request,
+//! and each redirect like a new request. It connects only to addresses that it has checked itself. `docs/FETCH.md` describes the checks.
+
+mod address;
+mod body;
+mod budget;
+mod connector;
+mod decode;
+mod error;
+mod headers;
+mod hosts;
+mod policy;
+mod record;
+mod redirect;
+mod request;
+mod runtime;
+mod secrets;
+mod session;
+
+use std::sync::Arc;
+
+pub use budget::{FetchLimits, MAX_CHUNK_BYTES};
+use connector::Connector;
+pub use connector::{Resolve, SystemResolver};
+pub use error::FetchError;
+pub use hosts::{AllowedHost, AllowedHosts, HostMatch, InvalidHost};
+pub use policy::FetchPolicy;
+pub use record::{FetchObserver, FetchOutcome, FetchRecord, NoObserver};
+pub use request::{FetchRequest, Methods, RedirectMode};
+use runtime::FetchRuntime;
+pub use secrets::FetchSecret;
+pub use session::{FetchResponse, FetchSession};
+
+/// Makes sessions. It holds what they share: the resolver, and the certificate authorities.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+/// use hyperlight_mcp::fetch::{AllowedHosts, FetchPolicy, FetchRequest, Fetcher, NoObserver};
+/// let policy = FetchPolicy::new(AllowedHosts::parse(["api.example.org"])?, "Add it to fetch.hosts.");
+/// let session = Fetcher::new().session(policy, Arc::new(NoObserver))?;
+/// let response = session.open(FetchRequest::get("https://api.example.org/status")).await?;
+/// if let Some(body) = response.body {
+///     let bytes = session.read_all(body).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Fetcher {
+    resolver: Arc<dyn Resolve>,
+    tls: Option<rustls::ClientConfig>,
+    runtime: Arc<FetchRuntime>,
+}
+
+impl Default for Fetcher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Fetcher {
+    /// Makes a fetcher that resolves names as the operating system does, and trusts the certificate authorities of this machine.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { resolver: Arc::new(SystemResolver), tls: None, runtime: Arc::default() }
+    }
+
+    /// Sets another way to resolve names.
+    #[must_use]
+    pub fn with_resolver(self, resolver: Arc<dyn Resolve>) -> Self {
+        Self { resolver, ..self }
+    }
+
+    /// Sets the certificate authorities, in place of those of this machine.
+    #[must_use]
+    pub fn with_tls(self, tls: rustls::ClientConfig) -> Self {
+        Self { tls: Some(tls), ..self }
+    }
+
+    /// Ends all fetches of all sessions, and the threads that serve them. Later requests fail with `ERR_FETCH_ENDED`.
+    pub fn end(&self) {
+        self.runtime.end();
+    }
+
+    /// Begins the fetches of a run. The observer hears of each request.
+    ///
+    /// # Errors
+    /// `ERR_FETCH_UNAVAILABLE` if the policy's secrets cannot be searched for.
+    pub fn session(&self, policy: FetchPolicy, observer: Arc<dyn FetchObserver>) -> Result<FetchSession, FetchError> {
+        let connector = Connector::new(Arc::clone(&self.resolver), self.tls.clone(), Arc::clone(&self.runtime), &policy);
+        FetchSession::new(policy, connector, observer)
+    }
+}

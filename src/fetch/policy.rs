@@ -1,0 +1,106 @@
+//! What the fetches of one session may do.
+
+use url::Url;
+
+use super::budget::FetchLimits;
+use super::error::FetchError;
+use super::hosts::{AllowedHosts, HostMatch};
+use super::request::Methods;
+use super::secrets::FetchSecret;
+use crate::text::sanitise_line;
+
+/// Maximum number of characters of a host that a message shows.
+const SHOWN_CHARS: usize = 120;
+
+/// What the fetches of one session may do.
+#[derive(Clone)]
+pub struct FetchPolicy {
+    /// The hosts that requests may go to.
+    pub hosts: AllowedHosts,
+    /// Hosts that may have private addresses, and that need no TLS. The operator lists them; requests to them must be allowed by `hosts` too.
+    pub private_hosts: AllowedHosts,
+    pub methods: Methods,
+    pub secrets: Vec<FetchSecret>,
+    pub limits: FetchLimits,
+    /// The sentence behind a refusal of a host. It says how a host is allowed.
+    pub way_out: String,
+}
+
+impl FetchPolicy {
+    /// Returns a policy that allows these public hosts, with all methods and the default limits.
+    #[must_use]
+    pub fn new(hosts: AllowedHosts, way_out: impl Into<String>) -> Self {
+        Self {
+            hosts,
+            private_hosts: AllowedHosts::none(),
+            methods: Methods::default(),
+            secrets: Vec::new(),
+            limits: FetchLimits::default(),
+            way_out: way_out.into(),
+        }
+    }
+
+    /// Parses an absolute URL, and checks that a request may go there. The result has no fragment, and no dot behind the host.
+    ///
+    /// # Errors
+    /// Fails with the reason why no request may go there. The addresses of the host are checked only when a request is sent.
+    pub fn judge(&self, text: &str) -> Result<Url, FetchError> {
+        let limit = self.limits.url_bytes;
+        if text.len() > limit {
+            let problem = format!("the URL has {} bytes", text.len());
+            return Err(FetchError::LimitExceeded { problem, limit_name: "urlBytes", limit: limit as u64 });
+        }
+        let url = Url::parse(text).map_err(|error| FetchError::invalid(format!("the URL cannot be parsed: {error}")))?;
+        let url = normal(url)?;
+        // Parsing may have lengthened the URL.
+        if url.as_str().len() > limit.saturating_mul(3) {
+            let problem = format!("the URL has {} bytes", url.as_str().len());
+            return Err(FetchError::LimitExceeded { problem, limit_name: "urlBytes", limit: limit as u64 });
+        }
+        self.judge_host(&url)?;
+        Ok(url)
+    }
+
+    fn judge_host(&self, url: &Url) -> Result<(), FetchError> {
+        let (host, way_out) = (shown_host(url), self.way_out.clone());
+        let problem = match self.hosts.judge(url) {
+            HostMatch::Allowed => return Ok(()),
+            HostMatch::NeedsHttps if self.is_private(url) => return Ok(()),
+            HostMatch::OtherHost => return Err(FetchError::HostNotAllowed { host, way_out }),
+            HostMatch::NeedsHttps => format!("\"{host}\" is allowed with https: only"),
+            HostMatch::OtherPort => {
+                format!("\"{host}\" is allowed, but not with the port {}", url.port_or_known_default().unwrap_or_default())
+            }
+        };
+        Err(FetchError::OriginNotAllowed { problem, way_out })
+    }
+
+    /// Returns whether the operator has allowed private addresses for the host of a URL.
+    pub(super) fn is_private(&self, url: &Url) -> bool {
+        self.private_hosts.names(url)
+    }
+}
+
+/// Returns the host of a URL, to be shown.
+pub(super) fn shown_host(url: &Url) -> String {
+    sanitise_line(url.host_str().unwrap_or_default(), SHOWN_CHARS)
+}
+
+/// Returns an `http:` or `https:` URL without its fragment and without the dot behind its host, which would name another host for TLS.
+fn normal(mut url: Url) -> Result<Url, FetchError> {
+    if !matches!(url.scheme(), "http" | "https") {
+        let problem = format!("the scheme {}: cannot be fetched, only http: and https:", sanitise_line(url.scheme(), 20));
+        return Err(FetchError::invalid(problem));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(FetchError::invalid("a URL cannot contain a user name or a password: use the header Authorization"));
+    }
+    url.set_fragment(None);
+    let without_dot = url.host_str().and_then(|host| host.strip_suffix('.')).map(str::to_owned);
+    if let Some(host) = without_dot {
+        url.set_host(Some(&host)).map_err(|error| FetchError::invalid(format!("the URL cannot be parsed: {error}")))?;
+    }
+    let is_whole =
+        url.host_str().is_some_and(|host| !host.is_empty() && host.split('.').all(|label| !label.is_empty()) || host.starts_with('['));
+    if is_whole { Ok(url) } else { Err(FetchError::invalid("the host of the URL has an empty label")) }
+}

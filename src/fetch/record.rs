@@ -1,0 +1,129 @@
+//! What an audit gets to know about each request.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use url::Url;
+
+use super::error::FetchError;
+use crate::text::sanitise_line;
+
+/// Maximum number of characters of an origin in a record.
+const MAX_ORIGIN_CHARS: usize = 280;
+
+/// One request that was sent or refused. Each redirect is a request of its own. It has no path, query, header or secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchRecord {
+    /// The method, or `?` if it is no token.
+    pub method: String,
+    /// Scheme, host and port, such as `https://api.github.com`; empty if the URL has none.
+    pub origin: String,
+    /// The status of the response; `None` if there was none.
+    pub status: Option<u16>,
+    /// Bytes of the request's body.
+    pub sent_bytes: u64,
+    /// Bytes of the response's body that were read from the server.
+    pub received_bytes: u64,
+    /// Time from the request to the end of the body.
+    pub duration: Duration,
+    pub outcome: FetchOutcome,
+}
+
+/// The end of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FetchOutcome {
+    /// The whole response was read.
+    Done,
+    /// The response redirected to another URL, which has a record of its own.
+    Redirected,
+    /// Nobody waited for the rest of the response: it was cancelled, or the run ended.
+    Cancelled,
+    /// The border refused the request. The code is that of the error.
+    Refused(&'static str),
+    /// The request failed. The code is that of the error.
+    Failed(&'static str),
+}
+
+/// Hears of each request when it has ended. Must not wait.
+pub trait FetchObserver: Send + Sync {
+    fn ended(&self, record: FetchRecord);
+}
+
+/// Ignores all records.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoObserver;
+
+impl FetchObserver for NoObserver {
+    fn ended(&self, _record: FetchRecord) {}
+}
+
+/// The record of a request that goes on. It is reported once: at the end of the request, or as cancelled when it is dropped.
+pub(super) struct RecordGuard {
+    observer: Arc<dyn FetchObserver>,
+    started: Instant,
+    record: Option<FetchRecord>,
+}
+
+impl RecordGuard {
+    pub(super) fn new(observer: Arc<dyn FetchObserver>) -> Self {
+        let record = FetchRecord {
+            method: "?".to_owned(),
+            origin: String::new(),
+            status: None,
+            sent_bytes: 0,
+            received_bytes: 0,
+            duration: Duration::ZERO,
+            outcome: FetchOutcome::Cancelled,
+        };
+        Self { observer, started: Instant::now(), record: Some(record) }
+    }
+
+    /// Sets the method and the URL, of which only the origin is kept.
+    pub(super) fn names(&mut self, method: &str, url: &Url, sent_bytes: usize) {
+        if let Some(record) = &mut self.record {
+            method.clone_into(&mut record.method);
+            record.origin = sanitise_line(&url.origin().ascii_serialization(), MAX_ORIGIN_CHARS);
+            record.sent_bytes = sent_bytes as u64;
+        }
+    }
+
+    pub(super) fn answered(&mut self, status: u16) {
+        if let Some(record) = &mut self.record {
+            record.status = Some(status);
+        }
+    }
+
+    pub(super) fn received(&mut self, bytes: usize) {
+        if let Some(record) = &mut self.record {
+            record.received_bytes += bytes as u64;
+        }
+    }
+
+    /// Reports the request.
+    pub(super) fn ended(&mut self, outcome: FetchOutcome) {
+        if let Some(record) = self.record.take() {
+            self.observer.ended(FetchRecord { duration: self.started.elapsed(), outcome, ..record });
+        }
+    }
+
+    /// Reports a request that has failed.
+    pub(super) fn failed(&mut self, error: &FetchError) {
+        let outcome = match error {
+            FetchError::Ended => FetchOutcome::Cancelled,
+            error if error.is_refusal() => FetchOutcome::Refused(error.code()),
+            error => FetchOutcome::Failed(error.code()),
+        };
+        self.ended(outcome);
+    }
+
+    /// Reports the request if it has failed.
+    pub(super) fn watch<T>(&mut self, result: Result<T, FetchError>) -> Result<T, FetchError> {
+        result.inspect_err(|error| self.failed(error))
+    }
+}
+
+impl Drop for RecordGuard {
+    fn drop(&mut self) {
+        self.ended(FetchOutcome::Cancelled);
+    }
+}

@@ -1,0 +1,179 @@
+//! The fetches of one run: what it may, and its records for the audit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::super::agent::Identity;
+use super::super::core::Core;
+use super::RunFetch;
+use super::approvals::agent_in_words;
+use crate::bridge::FetchCalls;
+use crate::error::{Error, Result};
+use crate::fetch::{AllowedHosts, FetchObserver, FetchOutcome, FetchPolicy, FetchRecord};
+use crate::sandbox::{HostAnswer, HostCall, HostReply};
+use crate::store::audit::{AuditEvent, FetchEntry};
+
+/// The end of the message of a request to another host.
+const WAY_OUT: &str = "Add it to fetch.hosts of the run or the agent, and let a person approve it";
+const NOT_APPROVED: &str = "ERR_FETCH_NOT_APPROVED";
+
+/// The fetches of one run, which end when the approval of its hosts is revoked.
+pub(in crate::gateway) struct RunFetches {
+    calls: FetchCalls,
+    revoked: CancellationToken,
+}
+
+impl RunFetches {
+    /// Returns whether a call is a fetch.
+    pub(in crate::gateway) fn owns(module: &str) -> bool {
+        FetchCalls::owns(module)
+    }
+
+    pub(in crate::gateway) fn start(&self, call: HostCall) -> HostAnswer {
+        let revoked = self.revoked.clone();
+        match self.calls.start(call) {
+            HostAnswer::Ready(_) | HostAnswer::Later(_) if revoked.is_cancelled() => HostAnswer::Ready(no_longer_approved()),
+            HostAnswer::Ready(reply) => HostAnswer::Ready(reply),
+            HostAnswer::Later(answer) => HostAnswer::Later(Box::pin(async move {
+                tokio::select! {
+                    biased;
+                    () = revoked.cancelled() => no_longer_approved(),
+                    reply = answer => reply,
+                }
+            })),
+        }
+    }
+}
+
+fn no_longer_approved() -> HostReply {
+    let message = "Fetch failed: the approval of this run's hosts was revoked or replaced";
+    HostReply::Throw { name: Some("TypeError".to_owned()), message: message.to_owned(), code: Some(NOT_APPROVED.to_owned()) }
+}
+
+/// Writes the fetches of a run, or of a call of a generated tool, to the audit.
+pub(in crate::gateway) struct Recorder {
+    pub(in crate::gateway) core: std::sync::Weak<Core>,
+    pub(in crate::gateway) agent: Option<Arc<str>>,
+    /// The generated server and its tool.
+    pub(in crate::gateway) tool: Option<(Arc<str>, Arc<str>)>,
+    pub(in crate::gateway) run_id: Option<u64>,
+}
+
+impl FetchObserver for Recorder {
+    fn ended(&self, record: FetchRecord) {
+        let Some(core) = self.core.upgrade() else { return };
+        let FetchRecord { method, origin, status, sent_bytes, received_bytes, duration, outcome } = record;
+        core.audit.record(AuditEvent::Fetch(FetchEntry {
+            agent: self.agent.clone(),
+            tool: self.tool.clone(),
+            run_id: self.run_id,
+            host: origin,
+            method: Some(method),
+            status,
+            sent_bytes,
+            received_bytes,
+            duration,
+            outcome: match outcome {
+                FetchOutcome::Done => "ok",
+                FetchOutcome::Redirected => "redirected",
+                FetchOutcome::Cancelled => "cancelled",
+                FetchOutcome::Refused(code) | FetchOutcome::Failed(code) => code,
+            },
+        }));
+    }
+}
+
+impl Core {
+    /// Returns the fetches of a run that begins. `None`: its code has no `fetch`. Hosts of the config that nobody has approved are a warning, as no
+    /// run has asked for them.
+    ///
+    /// # Errors
+    /// `ERR_FETCH_NOT_APPROVED` if the run asks for hosts that a person has not approved for its agent, or that its entry in the config does not have;
+    /// `ERR_STORE`.
+    pub(in crate::gateway) fn fetches_of_run(
+        &self,
+        identity: &Identity,
+        wanted: &RunFetch,
+        run_id: Option<u64>,
+        warn: impl FnOnce(String),
+    ) -> Result<Option<RunFetches>> {
+        // A name that nobody but an MCP host has chosen has neither an entry in the config nor an approval.
+        let agent = identity.granted_name.as_deref();
+        let configured = agent.and_then(|name| self.configured_hosts(name));
+        let asked = match wanted {
+            RunFetch::Off => return Ok(None),
+            RunFetch::Hosts(hosts) if hosts.is_empty() => return Ok(None),
+            RunFetch::Hosts(hosts) => Some(hosts),
+            RunFetch::OfAgent => None,
+        };
+        let Some(hosts) = asked.or(configured.as_ref()) else { return Ok(None) };
+        // The token is taken before the approval is read, so that no revocation between the two is missed.
+        let revoked = self.fetch.until_revoked(agent);
+        let refused = match self.check_hosts(identity, hosts, configured.as_ref()) {
+            Ok(()) => None,
+            Err(error @ Error::FetchNotApproved { .. }) => Some(error),
+            Err(error) => return Err(error),
+        };
+        if let Some(error) = refused {
+            self.record_refused_run(identity, hosts, run_id);
+            if asked.is_some() {
+                return Err(error);
+            }
+            warn(format!("the code of this run has no fetch: {}", self.redacted(error)));
+            return Ok(None);
+        }
+        let private = self.fetch.private_hosts.texts();
+        let mut policy = FetchPolicy::new(hosts.clone(), WAY_OUT);
+        policy.private_hosts = hosts.iter().filter(|host| private.contains(&host.to_string())).cloned().collect();
+        let observer = Recorder { core: self.weak.clone(), agent: identity.name.clone(), tool: None, run_id };
+        let session = self.fetch.fetcher.session(policy, Arc::new(observer)).map_err(|error| Error::Internal(error.to_string().into()))?;
+        Ok(Some(RunFetches { calls: FetchCalls::new(session), revoked }))
+    }
+
+    fn check_hosts(&self, identity: &Identity, hosts: &AllowedHosts, configured: Option<&AllowedHosts>) -> Result<()> {
+        let agent = identity.granted_name.as_deref();
+        if agent.is_none() && !identity.is_operator() {
+            return Err(refusal(identity, hosts, &hosts.texts(), "an MCP host has chosen this name, so nothing is approved for it"));
+        }
+        if let Some(configured) = configured {
+            let ceiling = configured.texts();
+            let beyond: Vec<_> = hosts.texts().into_iter().filter(|host| !ceiling.contains(host)).collect();
+            if !beyond.is_empty() {
+                return Err(refusal(identity, hosts, &beyond, "agents.NAME.fetch.hosts in the config does not have that"));
+            }
+        }
+        let missing = self.shown(hosts).missing_in(&self.approved_hosts(agent)?);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(refusal(identity, hosts, &Vec::from_iter(missing), "no person has approved that"))
+    }
+
+    fn record_refused_run(&self, identity: &Identity, hosts: &AllowedHosts, run_id: Option<u64>) {
+        self.audit.record(AuditEvent::Fetch(FetchEntry {
+            agent: identity.name.clone(),
+            tool: None,
+            run_id,
+            host: hosts.texts().join(" "),
+            method: None,
+            status: None,
+            sent_bytes: 0,
+            received_bytes: 0,
+            duration: Duration::ZERO,
+            outcome: NOT_APPROVED,
+        }));
+    }
+}
+
+/// Returns the error of a run whose agent lacks some of its hosts. Its command names all of them, as an approval replaces the one before.
+fn refusal(identity: &Identity, hosts: &AllowedHosts, lacking: &[String], reason: &str) -> Error {
+    let option = identity.name().map_or_else(String::new, |name| format!(" --agent {name}"));
+    Error::FetchNotApproved {
+        agent: agent_in_words(identity.name()).into(),
+        hosts: lacking.join(", ").into(),
+        reason: reason.into(),
+        command: format!("npx hyperlight-mcp approve --fetch '{}'{option}", hosts.texts().join(",")).into(),
+    }
+}

@@ -1,0 +1,108 @@
+//! Servers whose tools were made from a prompt: their place among the servers, and their calls.
+
+mod network;
+mod result;
+mod runner;
+mod trial;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use self::network::Network;
+use self::runner::Runner;
+use super::Gateway;
+use super::core::Core;
+use super::events::Event;
+use super::server_logs::Note;
+use crate::catalog::MAX_SHOWN_NAME_CHARS;
+use crate::client::{Caller, ConnectClock, Launch, Target};
+use crate::config::{GeneratedTools, ServerDefinition, ServerSource, SourceKind};
+use crate::error::{Error, Result};
+use crate::registry::Entry;
+use crate::text::{check_server_name, sanitise_line};
+
+impl Gateway {
+    /// Adds a generated server, or replaces it. Like any server, it is used only after a person has approved it: its code, its hosts and its tools.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` for a name that cannot be a server's, that a source of higher precedence has, for a server without tools, and for hosts and
+    /// secrets that the border cannot judge; `ERR_CLOSED`.
+    ///
+    /// ```no_run
+    /// # async fn example(gateway: hyperlight_mcp::Gateway, tools: hyperlight_mcp::config::GeneratedTools) -> hyperlight_mcp::Result<()> {
+    /// gateway.set_generated("booted", tools).await?;
+    /// println!("{:?}", gateway.approval_request("booted").await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn set_generated(&self, name: &str, tools: GeneratedTools) -> Result<()> {
+        let invalid =
+            |problem: String| self.core.redacted(Error::InvalidOption { method: "Gateway.setGenerated", problem: problem.into() });
+        check_server_name(name).map_err(|problem| invalid(format!("name: {problem}")))?;
+        if tools.tools.is_empty() {
+            return Err(invalid(format!("\"{name}\" has no tools")));
+        }
+        if let Some(problem) = code_problem(&tools) {
+            return Err(invalid(problem));
+        }
+        if let Some(problem) = network::problem_of(&tools) {
+            return Err(invalid(problem));
+        }
+        let server = ServerDefinition::generated(name, tools);
+        if let Ok(entry) = self.core.registry.entry(name)
+            && entry.source().kind < SourceKind::Generated
+        {
+            return Err(invalid(format!("{} has a server of the name \"{name}\": choose another name", entry.source())));
+        }
+        self.replace_generated(name, vec![Entry::Valid(Arc::new(server))]).await
+    }
+
+    /// Removes a generated server, and ends its calls. Its approval stays for the same code. Without such a server, nothing happens.
+    ///
+    /// # Errors
+    /// `ERR_CLOSED`.
+    pub async fn remove_generated(&self, name: &str) -> Result<()> {
+        self.replace_generated(name, Vec::new()).await
+    }
+
+    async fn replace_generated(&self, name: &str, entries: Vec<Entry>) -> Result<()> {
+        self.core.check_open()?;
+        let _one_at_a_time = self.core.reloading.lock().await;
+        let source = ServerSource::named(SourceKind::Generated, name);
+        self.core.apply_layers(move |registry| registry.set_layer(source, entries)).await?;
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Prepares the connection to a generated server whose code is approved.
+    pub(super) fn launch_generated(
+        &self,
+        server: &ServerDefinition,
+        tools: &Arc<GeneratedTools>,
+        caller: Arc<dyn Caller>,
+    ) -> Result<Launch> {
+        let (server_logs, key, redactor) = (self.events.server_logs.clone(), server.key(), Arc::clone(&self.redactor));
+        let (events, name) = (self.events.clone(), server.name.clone());
+        let on_log = Arc::new(move |line: &str| {
+            server_logs.note(&key, Note::Stderr(redactor.readable(line)));
+            let (level, logger, data) = ("info".to_owned(), Some("console".to_owned()), line.into());
+            events.send(&Event::ServerLog { server: name.clone(), run_id: None, level, logger, data });
+        });
+        let runner = Runner::new(self, tools, Network::new(self, &server.name, tools)?, on_log);
+        let clock = ConnectClock::start(None, server.connect_timeout_ms, self.limits.connect_timeout_ms);
+        self.launch_of(server, Target::Local(Arc::new(runner)), clock, caller)
+    }
+}
+
+/// Returns what a reader of the approval could misread: a character that ends a line for the engine and not for the reader, or two tools of one name.
+fn code_problem(tools: &GeneratedTools) -> Option<String> {
+    let mut names = BTreeSet::new();
+    tools.tools.iter().find_map(|tool| {
+        let name = sanitise_line(&tool.name, MAX_SHOWN_NAME_CHARS);
+        if !names.insert(&tool.name) {
+            return Some(format!("there are two tools with the name \"{name}\""));
+        }
+        let hidden = tool.code.chars().find(|next| matches!(next, '\r' | '\u{2028}' | '\u{2029}'))?;
+        Some(format!("the code of the tool \"{name}\" has the character U+{:04X}, which ends a line unseen: write \\n", u32::from(hidden)))
+    })
+}

@@ -1,0 +1,163 @@
+//! Looks at the code of a generated tool, and tries it once without network, before a person is asked about it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use super::runner::{OnlyFetch, StopOnDrop, run, run_request};
+use crate::blocking::blocking;
+use crate::config::GeneratedTool;
+use crate::error::{Error, Result};
+use crate::fetch::AllowedHost;
+use crate::gateway::Gateway;
+use crate::sandbox::{CodeOwner, Stop, body_problems};
+
+/// Longest time of a trial.
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Globals that the code of each tool may use.
+const GLOBALS: [&str; 61] = [
+    "AggregateError",
+    "Array",
+    "ArrayBuffer",
+    "BigInt",
+    "BigInt64Array",
+    "BigUint64Array",
+    "Boolean",
+    "DOMException",
+    "DataView",
+    "Date",
+    "Error",
+    "EvalError",
+    "Float32Array",
+    "Float64Array",
+    "Infinity",
+    "Int16Array",
+    "Int32Array",
+    "Int8Array",
+    "Iterator",
+    "JSON",
+    "Map",
+    "Math",
+    "NaN",
+    "Number",
+    "Object",
+    "Promise",
+    "Proxy",
+    "RangeError",
+    "ReferenceError",
+    "Reflect",
+    "RegExp",
+    "Set",
+    "String",
+    "Symbol",
+    "SyntaxError",
+    "TextDecoder",
+    "TextEncoder",
+    "TypeError",
+    "URIError",
+    "URL",
+    "URLSearchParams",
+    "Uint16Array",
+    "Uint32Array",
+    "Uint8Array",
+    "Uint8ClampedArray",
+    "WeakMap",
+    "WeakSet",
+    "atob",
+    "btoa",
+    "console",
+    "crypto",
+    "decodeURI",
+    "decodeURIComponent",
+    "encodeURI",
+    "encodeURIComponent",
+    "isFinite",
+    "isNaN",
+    "parseFloat",
+    "parseInt",
+    "structuredClone",
+    "undefined",
+];
+/// Globals that the code of tools with a network may use, too.
+const NETWORK_GLOBALS: [&str; 9] =
+    ["AbortController", "AbortSignal", "Blob", "File", "FormData", "Headers", "ReadableStream", "Request", "Response"];
+/// The names of errors that show a defect of the code. With other errors, code refuses arguments, which an example may well deserve.
+const DEFECTS: [&str; 5] = ["ReferenceError", "TypeError", "SyntaxError", "RangeError", "InternalError"];
+/// The codes of errors that say nothing about the code.
+const OTHER_FAILURES: [&str; 4] = ["ERR_NO_HYPERVISOR", "ERR_CLOSED", "ERR_IO", "ERR_INTERNAL"];
+
+impl Gateway {
+    /// Returns what is wrong with the code of a tool, as sentences; nothing if nothing was found. The code is parsed. With `example`, it also runs
+    /// in a VM without network. A failure after the code has tried to fetch is none of its own.
+    ///
+    /// # Errors
+    /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
+    ///
+    /// ```no_run
+    /// # async fn example(gateway: hyperlight_mcp::Gateway, tool: hyperlight_mcp::config::GeneratedTool) -> hyperlight_mcp::Result<()> {
+    /// for problem in gateway.try_generated(&tool, Some(&serde_json::json!({ "city": "x" }))).await? {
+    ///     println!("{problem}"); // line 2: "process" does not exist
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_generated(&self, tool: &GeneratedTool, example: Option<&Json>) -> Result<Vec<String>> {
+        self.core.check_open()?;
+        let body = tool.code.clone();
+        let (parameters, more): (&[&str], &[&str]) =
+            if tool.needs_network { (&["args", "fetch", "secrets"], &NETWORK_GLOBALS) } else { (&["args"], &[]) };
+        let globals = [&GLOBALS[..], more].concat();
+        let found = blocking(move || Ok(body_problems(&body, parameters, &globals))).await?;
+        let problems = found.unwrap_or_else(|| vec!["the code is nested too deeply".to_owned()]);
+        let Some(example) = example.filter(|_| problems.is_empty()) else { return Ok(problems) };
+        self.trial(tool, example).await
+    }
+
+    async fn trial(&self, tool: &GeneratedTool, example: &Json) -> Result<Vec<String>> {
+        let (stop, has_fetched) = (Stop::new(), Arc::<AtomicBool>::default());
+        let _stops = StopOnDrop(stop.clone());
+        let host = OnlyFetch { fetches: None, has_fetched: Arc::clone(&has_fetched) };
+        let input = tool.input(example.clone(), []);
+        let request = run_request(tool, input, host, TRIAL_TIMEOUT, stop, None);
+        let Err(error) = run(&self.core, CodeOwner::default(), request).await else { return Ok(Vec::new()) };
+        let error = self.core.redacted(error);
+        if OTHER_FAILURES.contains(&error.code()) {
+            return Err(error);
+        }
+        let is_excused = match &error {
+            Error::GuestThrew { name, .. } => has_fetched.load(Ordering::Relaxed) || !DEFECTS.contains(&&*name.shown().to_string()),
+            _ => false,
+        };
+        if is_excused {
+            return Ok(Vec::new());
+        }
+        Ok(vec![format!("called with {}, it fails: {error}", json!(example))])
+    }
+
+    /// Starts the guest once, so that a machine without a hypervisor is noticed before a model is asked. Blocks.
+    ///
+    /// # Errors
+    /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
+    pub fn check_guest(&self) -> Result<()> {
+        self.core.sandboxes.boot().map(drop).map_err(|error| self.core.redacted(error))
+    }
+
+    /// Returns the digest with which `approve` approves the code of a generated server.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`, `ERR_CLOSED`.
+    pub async fn command_digest(&self, name: &str) -> Result<String> {
+        let server = self.server(name)?;
+        Ok(self.core.full_subject(&server).await?.shown_digest)
+    }
+
+    /// Checks that the gateway's environment has the value of a secret, and that it can be used.
+    ///
+    /// # Errors
+    /// `ERR_BOOT_SECRET`.
+    pub fn check_secret(&self, name: &str, host: &AllowedHost) -> Result<()> {
+        self.core.boot_secret(name, host.clone()).map(drop)
+    }
+}

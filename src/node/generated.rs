@@ -1,0 +1,42 @@
+//! Methods for servers whose tools were made from a prompt, of `Gateway`.
+
+use napi::Env;
+use napi::bindgen_prelude::{Object, Unknown};
+use napi_derive::napi;
+
+use super::gateway::Gateway;
+use crate::config::GeneratedTools;
+
+#[napi]
+impl Gateway {
+    /// Adds a server whose tools were generated, or replaces it. Each call of a tool runs its code in a micro-VM of its own, for at most 30 s. The
+    /// code has no module, no file and no process. Like any server, it is used only after a person has approved it (`approvalRequest` shows all of
+    /// the code) and it is enabled; a change of one line of code needs another approval. It lives as long as the gateway.
+    ///
+    /// Rejects with `ERR_INVALID_OPTION` for a name that cannot be a server's or that the config has, and without tools.
+    ///
+    /// ```js
+    /// const add = { name: 'add', description: 'Adds two numbers.', inputSchema: { type: 'object' }, endpoints: [], notes: '',
+    ///   needsNetwork: false, readOnly: true, code: 'return args.a + args.b' }
+    /// await gateway.setGenerated('sums', { tools: [add], hosts: [] })
+    /// console.log(await gateway.approvalRequest('sums')) // for a person
+    /// ```
+    #[napi(catch_unwind, ts_args_type = "name: string, tools: GeneratedTools", ts_return_type = "Promise<void>")]
+    pub fn set_generated<'env>(&self, env: &'env Env, name: Unknown<'env>, tools: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.setGenerated", [Some(name), Some(tools)], |gateway, (name, tools): (String, GeneratedTools)| async move {
+            gateway.set_generated(&name, tools).await
+        })
+    }
+
+    /// Removes a generated server and ends its calls. Its approval stays, for the same code. Does nothing without such a server.
+    ///
+    /// ```js
+    /// await gateway.removeGenerated('sums')
+    /// ```
+    #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
+    pub fn remove_generated<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.removeGenerated", [Some(name)], |gateway, (name,): (String,)| async move {
+            gateway.remove_generated(&name).await
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! What the cache gives back, and when tools are made anew.
+
+use std::fs;
+
+use hyperlight_mcp::boot::{Origin, PrepareOptions, Prepared};
+
+use crate::model::{Model, cached, plan, pure, run};
+use crate::service::Service;
+
+fn model() -> Model {
+    Model::planning([plan(&[pure("add")])]).writing("add", &["return args.a + args.b"])
+}
+
+async fn made(service: &Service, options: &PrepareOptions) -> Prepared {
+    let prompt = format!("Tools for {}", service.url("/guide.md"));
+    run(&prompt, options, service, &model()).await.prepared().clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_has_changed_makes_new_tools_and_the_old_page_the_old_ones() {
+    let (service, folder) = (Service::start().await, tempfile::tempdir().unwrap());
+    let options = cached(folder.path());
+    service.set("/guide.md", "text/markdown", "# One");
+    assert_eq!(made(&service, &options).await.origin, Origin::Model);
+    service.set("/guide.md", "text/markdown", "# Two");
+    assert_eq!(made(&service, &options).await.origin, Origin::Model);
+    service.set("/guide.md", "text/markdown", "# One");
+    assert_eq!(made(&service, &options).await.origin, Origin::Cache);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locked_tools_need_neither_network_nor_model() {
+    let (service, folder) = (Service::start().await, tempfile::tempdir().unwrap());
+    let options = cached(folder.path());
+    let before = made(&service, &options).await;
+    service.requests();
+    let locked = made(&service, &PrepareOptions { locked: true, ..options.clone() }).await;
+    assert_eq!((locked.origin, locked.digest(), locked.created_at_ms), (Origin::Locked, before.digest(), before.created_at_ms));
+    assert!(service.requests().is_empty());
+    let options = PrepareOptions { locked: true, ..options };
+    let (code, message) = run("Another prompt", &options, &service, &model()).await.failure();
+    assert!(code == "ERR_BOOT_NOT_CACHED" && message.contains("start once without locked"), "{message}");
+    let (code, _) = run("Another prompt", &PrepareOptions { cache: None, ..options }, &service, &model()).await.failure();
+    assert_eq!(code, "ERR_INVALID_OPTION");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_that_is_down_does_not_replace_tools_by_worse_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start().await;
+    let (options, prompt) = (cached(folder.path()), format!("Tools for {}", service.url("/guide.md")));
+    let before = made(&service, &options).await;
+    service.set("/guide.md", "image/png", "x");
+    let found = run(&prompt, &options, &service, &Model::none()).await;
+    assert_eq!((found.prepared().origin, found.prepared().digest()), (Origin::Cache, before.digest()));
+    assert!(found.prepared().warnings[0].ends_with("the page that the tools were made from counts"), "{:?}", found.prepared().warnings);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_entry_is_removed_told_and_made_anew() {
+    let (service, folder) = (Service::start().await, tempfile::tempdir().unwrap());
+    let options = cached(folder.path());
+    made(&service, &options).await;
+    let file = fs::read_dir(folder.path().join("cache")).unwrap().next().unwrap().unwrap().path();
+    let text = fs::read_to_string(&file).unwrap().replace("args.a + args.b", "args.a - args.b");
+    fs::write(&file, text).unwrap();
+    let anew = made(&service, &options).await;
+    assert!(anew.origin == Origin::Model && anew.warnings[0].contains("its digest is wrong"), "{:?}", anew.warnings);
+    assert_eq!(anew.handlers[0].body, "return args.a + args.b");
+    assert_eq!(made(&service, &options).await.origin, Origin::Cache);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn neither_prompt_nor_pages_are_in_the_cache() {
+    let (service, folder) = (Service::start().await, tempfile::tempdir().unwrap());
+    service.set("/guide.md", "text/markdown", "# A page of secrets");
+    made(&service, &cached(folder.path())).await;
+    let file = fs::read_dir(folder.path().join("cache")).unwrap().next().unwrap().unwrap().path();
+    let text = fs::read_to_string(file).unwrap();
+    assert!(!text.contains("Tools for") && !text.contains("A page of secrets"), "{text}");
+}

@@ -1,0 +1,10 @@
+//! The way from a prompt to tools: real pages from a local server through the border that checks addresses, and a model whose answers were
+//! written for these tests, bad ones included. Code is parsed, and not run.
+
+mod answers;
+mod caching;
+mod generated;
+mod model;
+mod pages;
+mod service;
+mod whole_way;
