@@ -371,6 +371,13 @@ fn no_function_is_too_long_without_a_reason() {
 }
 
 #[test]
+fn property_tests_try_the_same_cases_in_each_run() {
+    use proptest::test_runner::{Config, RngSeed};
+    let seed = Config::default().rng_seed;
+    assert!(matches!(seed, RngSeed::Fixed(_)), "{seed}: .cargo/config.toml names the seed, and only `cargo test` reads that file");
+}
+
+#[test]
 fn these_rules_can_see() {
     let text = "use crate::{a::{b, c}, d}; // crate::x\nfn f<'a>(x: &'a str) -> char { r#\"crate::y }\"#; '}' }\ntrait T { fn g(); }\n";
     let code = bare(text);
