@@ -133,7 +133,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_limit_is_exceeded(lengths in prop::collection::vec(0_usize..150_000, 1..12)) {
-            let cut = cut_pages(lengths.iter().map(|length| "x`\n".chars().cycle().take(*length).collect()).collect());
+            let cut = cut_pages(lengths.iter().map(|length| "x`\n".repeat(length / 3)).collect());
             prop_assert!(cut.iter().all(|text| text.chars().count() <= MAX_PAGE_CHARS));
             prop_assert!(cut.iter().map(|text| text.chars().count()).sum::<usize>() <= MAX_CHARS);
         }
