@@ -43,6 +43,7 @@ pub mod gateway;
 pub mod limits;
 #[cfg(feature = "node")]
 mod node;
+mod network;
 mod queue;
 pub mod redact;
 pub mod registry;

@@ -12,6 +12,7 @@ use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, JsonRpcError, Json
 use rmcp::transport::streamable_http_client::{SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse};
 use serde_json::{Value as Json, json};
 use sse_stream::Sse;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +52,8 @@ pub(super) struct Shared {
     pub(super) limits: HttpLimits,
     /// Token that cancels all running requests. It is needed because rmcp's worker ignores cancellations while it starts.
     pub(super) stop: CancellationToken,
+    /// Runtime of all work of this client.
+    pub(super) network: Handle,
     pub(super) unanswered: Unanswered,
     session: Mutex<Session>,
     server_requests: Mutex<ServerRequests>,
@@ -91,7 +94,7 @@ impl HttpClient {
         interceptor: Interceptor,
         owner_of: OwnerOf,
         limits: HttpLimits,
-        stop: CancellationToken,
+        (stop, network): (CancellationToken, Handle),
     ) -> Self {
         let budget = Budget::new(limits.unfinished_bytes);
         Self(Arc::new(Shared {
@@ -101,6 +104,7 @@ impl HttpClient {
             owner_of,
             limits,
             stop,
+            network,
             unanswered: Unanswered::new(),
             session: Mutex::default(),
             server_requests: Mutex::default(),
@@ -210,7 +214,7 @@ impl HttpClient {
         refusals.waiting.push_back(id);
         if !std::mem::replace(&mut refusals.are_sent, true) {
             let (client, route) = (self.clone(), route.clone());
-            tokio::spawn(async move { client.unless_stopped(client.send_refusals(&route)).await });
+            self.network.spawn(async move { client.unless_stopped(client.send_refusals(&route)).await });
         }
     }
 
