@@ -251,7 +251,14 @@ async fn read_request(socket: &mut TcpStream, before: usize) -> Option<Seen> {
 }
 
 pub(in crate::client) fn target(url: &str) -> HttpTarget {
-    HttpTarget { server: "remote".into(), url: url.to_owned().into(), headers: Vec::new(), allow_insecure: false, tokens: None, network: Arc::new(network()) }
+    HttpTarget {
+        server: "remote".into(),
+        url: url.to_owned().into(),
+        headers: Vec::new(),
+        allow_insecure: false,
+        tokens: None,
+        network: Arc::new(network()),
+    }
 }
 
 /// Returns limits whose delays are short enough for tests.

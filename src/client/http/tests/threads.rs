@@ -42,7 +42,11 @@ async fn what_a_server_sends_without_end_takes_no_time_of_the_threads_of_deadlin
         let (running, flood) = (runtime_of_server(), Arc::new(flood));
         let server = running.spawn(Server::mcp(move |seen, _| {
             let is_call = seen.what() == "tools/call";
-            let last = if flood.len() == 1 { json_answer(&seen.result(&json!({ "content": [] }))) } else { vec![Piece::Bytes(b"0\r\n\r\n".into())] };
+            let last = if flood.len() == 1 {
+                json_answer(&seen.result(&json!({ "content": [] })))
+            } else {
+                vec![Piece::Bytes(b"0\r\n\r\n".into())]
+            };
             is_call.then(|| flood.iter().cloned().chain(last).collect())
         }));
         let server = server.await.unwrap();
