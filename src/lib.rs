@@ -41,9 +41,9 @@ pub mod fetch;
 mod files;
 pub mod gateway;
 pub mod limits;
+mod network;
 #[cfg(feature = "node")]
 mod node;
-mod network;
 mod queue;
 pub mod redact;
 pub mod registry;

@@ -31,8 +31,7 @@ use crate::client::inbound::rate_limit::{Pace, UNSOLICITED};
 use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS, ServerRequests};
 use crate::client::wire::json;
 
-/// Method of an internal message to the interceptor. The message reports that a new session has replaced a session that ended. The server
-/// has then lost its subscriptions and log levels.
+/// Method of an internal message to the interceptor: a new session has replaced one that ended, without its subscriptions and log levels.
 pub(in crate::client) const SESSION_RENEWED: &str = "notifications/hyperlight-mcp/session_renewed";
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -265,8 +264,7 @@ impl HttpClient {
         };
         let is_initialized = matches!(message, JsonRpcMessage::Notification(sent) if matches!(sent.notification, rmcp::model::ClientNotification::InitializedNotification(_)));
         match sent.await {
-            // If this returned an error, rmcp would end without a reason. If the server really has a problem, the next request reports
-            // it.
+            // An error here would end rmcp without a reason. If the server really has a problem, the next request reports it.
             Err(failure) if is_initialized => {
                 tracing::warn!(%failure, "notifications/initialized was not accepted");
                 Ok(StreamableHttpPostResponse::Accepted)
