@@ -130,7 +130,7 @@ mod tests {
 
     fn manifest() -> Arc<Manifest> {
         Arc::new(
-            serde_json::from_value(json!({ "protocol_version": "2026-07-28", "server_name": "s", "server_version": "1", "tools": [] }))
+            serde_json::from_value(json!({ "protocolVersion": "2026-07-28", "serverName": "s", "serverVersion": "1", "tools": [] }))
                 .unwrap(),
         )
     }
