@@ -1,5 +1,7 @@
 //! The errors of a fetch. Agent code gets them as a `TypeError` with a code.
 
+use crate::network::NetworkUnavailable;
+
 /// The reason why a fetch failed or was refused. No message has a URL's path or query, a header's value or a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -55,6 +57,15 @@ pub enum FetchError {
     /// This machine cannot send requests at all.
     #[error("Fetch failed: {problem}")]
     Unavailable { problem: String },
+}
+
+impl From<NetworkUnavailable> for FetchError {
+    fn from(unavailable: NetworkUnavailable) -> Self {
+        match unavailable {
+            NetworkUnavailable::Ended => Self::Ended,
+            NetworkUnavailable::NoThread(_) => Self::Unavailable { problem: unavailable.to_string() },
+        }
+    }
 }
 
 impl FetchError {

@@ -30,6 +30,7 @@ use crate::client::{Connections, TokenStore};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::network::NetworkRuntime;
 use crate::redact::Redactor;
 use crate::registry::Registry;
 use crate::sandbox::Sandboxes;
@@ -58,6 +59,8 @@ pub(super) struct Core {
     pub(super) grants: GrantState,
     pub(super) fetch: FetchState,
     pub(super) connections: Connections,
+    /// The threads for servers over HTTP.
+    pub(super) network: Arc<NetworkRuntime>,
     pub(super) requests: RequestState,
     pub(super) people: People,
     /// The open agents, without the operator's own.

@@ -89,8 +89,14 @@ impl Core {
             allow_insecure: server.allow_insecure_http,
         };
         let tokens = OAuth::new(&server.name, url.expose_secret(), oauth.unwrap_or_default(), context)?;
-        let target =
-            HttpTarget { server: server.name.clone(), url, headers, allow_insecure: server.allow_insecure_http, tokens: Some(tokens) };
+        let target = HttpTarget {
+            server: server.name.clone(),
+            url,
+            headers,
+            allow_insecure: server.allow_insecure_http,
+            tokens: Some(tokens),
+            network: Arc::clone(&self.network),
+        };
         self.launch_of(server, Target::Http(target), clock, caller)
     }
 

@@ -265,6 +265,7 @@ impl Gateway {
                 limits.max_connections,
                 limits.max_reconnects,
             ),
+            network: Arc::new(crate::client::network()),
             requests: RequestState::default(),
             people: People::new(core, callbacks, &grants.everything, &closed),
             grants,

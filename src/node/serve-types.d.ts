@@ -65,11 +65,11 @@ export interface ServeLimits {
   maxHttpConnections: number
   /** The maximum number of connections from one IP address. Default 1,024. */
   maxConnectionsPerAddress: number
-  /** The maximum number of sessions. Default 1,000. */
+  /** The maximum number of sessions. The last quarter is for clients that have none. Default 1,000. */
   maxSessions: number
   /** The maximum number of sessions of one client. Default 500. */
   maxSessionsPerClient: number
-  /** The maximum number of requests in progress. Default 512. */
+  /** The maximum number of requests in progress. The last quarter is for clients that have none. Default 512. */
   maxRequests: number
   /** The maximum number of requests in progress of one client. Default 256. */
   maxRequestsPerClient: number

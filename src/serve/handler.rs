@@ -24,7 +24,7 @@ use super::direct::MAX_NAME_CHARS;
 use super::http::{Owner, Principal};
 use super::listeners::{SentEvents, listener};
 use super::paused_calls::{Step, work};
-use super::resources_and_prompts::{self, ResourcesAndPrompts, Target};
+use super::resources_and_prompts::{self, ResourcesAndPrompts, ServedPrompt, Target, prompt_definition};
 use super::rounds::{Input, until_cancelled, worked};
 use super::run_limits::RunPermit;
 use super::session::{CallerName, ClientNotification, Session, SessionCell};
@@ -171,14 +171,14 @@ impl Handler {
         knows.then(|| self.served.0.tasks.place(self.owner(context))).flatten()
     }
 
-    /// Reads the resources of all servers, and processes them. Runs on a blocking thread, because it takes long if there are very many.
+    /// Processes the lists of the resources and prompts of all servers.
     pub(super) async fn with_items<T: Send + 'static>(
         &self,
         context: &RequestContext<RoleServer>,
         work: impl FnOnce(&Agent, &ResourcesAndPrompts) -> crate::Result<T> + Send + 'static,
     ) -> Answer<T> {
-        let (agent, options) = (self.agent(context)?, self.served.0.options.clone());
-        let done = blocking(move || work(&agent, &ResourcesAndPrompts::read(&agent, &options.direct)?));
+        let shared = &self.served.0;
+        let done = shared.items.with(&self.caller.key, self.agent(context)?, shared.options.direct.clone(), work);
         done.await.map_err(|error| refused(&error))
     }
 
@@ -190,11 +190,13 @@ impl Handler {
     }
 
     async fn prompt(&self, context: &RequestContext<RoleServer>, name: &str) -> Answer<(String, String)> {
-        let prompts = self.with_items(context, |agent, items| resources_and_prompts::prompts(agent, items.servers())).await?;
-        let found = prompts.into_iter().find(|prompt| prompt.name == name);
+        let asked = name.to_owned();
+        let of_server = |prompt: &ServedPrompt| (prompt.entry.server.clone(), prompt.entry.name.clone());
+        let find =
+            move |_: &Agent, items: &ResourcesAndPrompts| Ok(items.prompts().iter().find(|prompt| prompt.name == asked).map(of_server));
+        let found = self.with_items(context, find).await?;
         let shown = || format!("there is no prompt \"{}\"", sanitise_line(name, MAX_NAME_CHARS));
-        let found = found.ok_or_else(|| ErrorData::invalid_params(shown(), Some(data("ERR_UNKNOWN_PROMPT"))))?;
-        Ok((found.entry.server, found.entry.name))
+        found.ok_or_else(|| ErrorData::invalid_params(shown(), Some(data("ERR_UNKNOWN_PROMPT"))))
     }
 }
 
@@ -268,7 +270,8 @@ impl ServerHandler for Handler {
     }
 
     async fn update_task(&self, request: UpdateTaskParams, context: RequestContext<RoleServer>) -> Answer<()> {
-        self.served.0.tasks.answer(&self.owner(&context).key, &request.task_id, request.input_responses)
+        let held = self.hold_answers(&request.input_responses).map_err(|error| refused(&error))?;
+        self.served.0.tasks.answer(&self.owner(&context).key, &request.task_id, request.input_responses, held)
     }
 
     async fn cancel_task(&self, request: CancelTaskParams, context: RequestContext<RoleServer>) -> Answer<()> {
@@ -359,7 +362,7 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Answer<ListResourcesResult> {
-        Ok(ListResourcesResult::with_all_items(self.with_items(&context, |_, items| Ok(items.resources())).await?))
+        Ok(ListResourcesResult::with_all_items(self.with_items(&context, |_, items| Ok(items.resources().to_vec())).await?))
     }
 
     async fn list_resource_templates(
@@ -416,8 +419,8 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Answer<ListPromptsResult> {
-        let prompts = self.with_items(&context, |agent, items| resources_and_prompts::prompts(agent, items.servers())).await?;
-        Ok(ListPromptsResult::with_all_items(prompts.iter().map(resources_and_prompts::prompt_definition).collect()))
+        let defined = |_: &Agent, items: &ResourcesAndPrompts| Ok(items.prompts().iter().map(prompt_definition).collect());
+        Ok(ListPromptsResult::with_all_items(self.with_items(&context, defined).await?))
     }
 
     async fn get_prompt(&self, request: GetPromptRequestParams, context: RequestContext<RoleServer>) -> Answer<GetPromptResponse> {

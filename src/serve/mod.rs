@@ -18,8 +18,10 @@ mod handles;
 mod held_agents;
 mod held_arguments;
 pub mod http;
+mod items;
 mod listeners;
 mod paused_calls;
+mod places;
 mod resources_and_prompts;
 mod rounds;
 mod run_limits;
@@ -54,6 +56,7 @@ use self::handles::Handles;
 use self::held_agents::HeldAgents;
 use self::held_arguments::ArgumentMemory;
 use self::http::{Metrics, Principal};
+use self::items::ItemLists;
 use self::paused_calls::PausedCalls;
 use self::run_limits::{CodeOwners, Runs};
 use self::saved_shares::SavedShares;
@@ -93,6 +96,7 @@ struct Shared {
     metrics: Arc<Metrics>,
     runs: Runs,
     code_owners: CodeOwners,
+    items: ItemLists,
     /// The number of the next run in events and questions.
     next_run: AtomicU64,
     runtime: tokio::runtime::Handle,
@@ -127,6 +131,7 @@ impl Served {
             arguments: ArgumentMemory::default(),
             runs: Runs::new(Arc::clone(&metrics)),
             code_owners: CodeOwners::new(Arc::clone(&metrics)),
+            items: ItemLists::default(),
             metrics,
             next_run: AtomicU64::new(1),
             runtime: runtime.clone(),

@@ -14,7 +14,7 @@ use super::http::Principal;
 use super::resources_and_prompts::{ResourcesAndPrompts, Target};
 use super::session::{CallerName, ClientNotification, Session};
 use super::{Shared, changes};
-use crate::blocking::blocking;
+use crate::gateway::Agent;
 
 /// The maximum number of resources of one stream. Further ones are not accepted, and the acknowledgment shows this.
 const MAX_RESOURCES: usize = 64;
@@ -64,10 +64,8 @@ async fn subscribed(shared: &Shared, caller: &Principal, context: &SubscriptionC
         .map_err(|error| refused(&error))?;
     let (agent, options) = (session.agent.clone(), shared.options.clone());
     let asked = uris.clone();
-    let targets = blocking(move || {
-        let items = ResourcesAndPrompts::read(&agent, &options.direct)?;
-        Ok(asked.iter().map(|uri| items.target(uri)).collect::<Vec<_>>())
-    });
+    let find = move |_: &Agent, items: &ResourcesAndPrompts| Ok(asked.iter().map(|uri| items.target(uri)).collect::<Vec<_>>());
+    let targets = shared.items.with(&caller.key, agent, options.direct, find);
     let mut declarations = Vec::new();
     for (uri, target) in uris.iter().zip(targets.await.map_err(|error| refused(&error))?) {
         let target = target.ok_or_else(|| about(no_such_resource(), uri))?;

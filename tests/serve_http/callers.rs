@@ -1,5 +1,7 @@
 //! Callers with tokens, and the sessions that belong to them.
 
+use std::sync::Arc;
+
 use futures::future::join_all;
 use hyperlight_mcp::serve::http::{HttpLimits, HttpOptions, Listen};
 use reqwest::{Method, Response};
@@ -94,6 +96,34 @@ async fn a_caller_that_uses_up_its_limits_takes_nothing_from_another() {
     assert_eq!(server.call(Some(TWO), "whoami").await.result(), "two");
     server.probe.release.add_permits(1);
     assert_eq!(waiting.await.unwrap().unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn however_many_places_two_callers_hold_a_third_gets_one() {
+    const THREE: &str = "00112233445566778899aabbccddeeff";
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = token_file(folder.path(), &format!("one:{ONE}\ntwo:{TWO}\nthree:{THREE}"));
+    let limits =
+        HttpLimits { max_requests: 8, max_requests_per_client: 4, max_sessions: 8, max_sessions_per_client: 4, ..HttpLimits::default() };
+    let server = Arc::new(start(HttpOptions { limits, ..with_tokens(tokens) }).await);
+    let mut waiting = Vec::new();
+    for (token, most) in [(ONE, 4), (TWO, 2)] {
+        for _ in 0..most {
+            server.session(Some(token)).await;
+        }
+        assert_eq!(server.open(Some(token)).await.status, 503);
+        for _ in 0..most {
+            waiting.push(tokio::spawn(server.stateless(Some(token), "wait").send()));
+            taken(&server.probe.started, "the call").await;
+        }
+        assert_eq!(server.call(Some(token), "whoami").await.status, 503);
+    }
+    server.session(Some(THREE)).await;
+    assert_eq!(server.call(Some(THREE), "whoami").await.result(), "three");
+    server.probe.release.add_permits(waiting.len());
+    for answer in waiting {
+        assert_eq!(answer.await.unwrap().unwrap().status(), 200);
+    }
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use url::{Host, Url};
 use super::failure::Credentials;
 use super::token::TokenSource;
 use crate::error::{Error, Result};
+use crate::network::NetworkRuntime;
 
 /// Longest wait for the answer to a notification. This answer is only a confirmation.
 pub(super) const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,6 +55,8 @@ pub struct HttpTarget {
     pub allow_insecure: bool,
     /// Source of bearer tokens. It is not used if `headers` contains an `Authorization` header.
     pub tokens: Option<Arc<dyn TokenSource>>,
+    /// The threads that drive its connections and read its answers.
+    pub(crate) network: Arc<NetworkRuntime>,
 }
 
 impl fmt::Debug for HttpTarget {
@@ -204,6 +207,7 @@ mod tests {
             headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned().into())).collect(),
             allow_insecure: false,
             tokens: None,
+            network: Arc::new(crate::client::network()),
         }
     }
 

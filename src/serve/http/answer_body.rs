@@ -8,11 +8,11 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::Frame;
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::sessions::InUse;
+use crate::serve::places::Place;
 
 /// The maximum size of an answer whose copy in its session needs no slot. The request rate bounds the memory for such copies.
 const LIGHT_BYTES: usize = 64 * 1024;
@@ -25,7 +25,7 @@ pub(super) struct AnswerBody {
     body: Body,
     /// Ends a stream when the server drains.
     ended: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    slots: Vec<OwnedSemaphorePermit>,
+    slot: Option<Place>,
     /// The time for which the session keeps a copy of the answer.
     kept_for: Option<Duration>,
     sent: usize,
@@ -37,11 +37,11 @@ impl AnswerBody {
     pub(super) fn new(
         body: Body,
         ended: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-        slots: Vec<OwnedSemaphorePermit>,
+        slot: Option<Place>,
         session: Option<InUse>,
         kept_for: Option<Duration>,
     ) -> Self {
-        Self { body, ended, slots, kept_for, sent: 0, is_whole: false, _session: session }
+        Self { body, ended, slot, kept_for, sent: 0, is_whole: false, _session: session }
     }
 
     /// Returns how long a large copy of the answer is kept. If the client did not read the whole answer, its size is unknown, so it counts
@@ -57,10 +57,10 @@ impl Drop for AnswerBody {
         let Some(kept_for) = self.large_copy_kept_for() else { return };
         // Without a runtime, the server has ended.
         if let Ok(runtime) = Handle::try_current() {
-            let slots = std::mem::take(&mut self.slots);
+            let slot = self.slot.take();
             runtime.spawn(async move {
                 sleep(kept_for).await;
-                drop(slots);
+                drop(slot);
             });
         }
     }
@@ -97,38 +97,40 @@ mod tests {
     use std::sync::Arc;
 
     use http_body_util::BodyExt as _;
-    use tokio::sync::Semaphore;
 
     use super::*;
+    use crate::serve::places::{PlaceLimits, Places, Share};
 
     const NEVER: Duration = Duration::from_hours(24);
 
-    /// Sends an answer of this size, and returns the semaphore of its slot. The answer is read completely, or dropped unread.
-    async fn place_after(bytes: usize, kept_for: Option<Duration>, is_read: bool) -> Arc<Semaphore> {
-        let places = Arc::new(Semaphore::new(1));
-        let slots = vec![places.clone().try_acquire_owned().unwrap()];
-        let body = AnswerBody::new(Body::from(vec![b'x'; bytes]), None, slots, None, kept_for);
+    /// Sends an answer of this size, and returns the share of its slot. The answer is read completely, or dropped unread.
+    async fn place_after(bytes: usize, kept_for: Option<Duration>, is_read: bool) -> Arc<Share> {
+        let share = Places::new(PlaceLimits { of_all: 1, of_caller: 1, least_of_caller: 1 }).share();
+        let slot = Some(share.take(1).unwrap());
+        let body = AnswerBody::new(Body::from(vec![b'x'; bytes]), None, slot, None, kept_for);
         if is_read {
             assert_eq!(body.collect().await.unwrap().to_bytes().len(), bytes);
         } else {
             drop(body);
         }
-        places
+        share
     }
 
     #[tokio::test]
     async fn a_large_answer_holds_its_place_as_long_as_its_copy_is_kept() {
         for is_read in [true, false] {
-            assert_eq!(place_after(LIGHT_BYTES + 1, Some(NEVER), is_read).await.available_permits(), 0);
-            let places = place_after(LIGHT_BYTES + 1, Some(Duration::from_millis(1)), is_read).await;
-            assert!(places.acquire().await.is_ok());
+            assert!(!place_after(LIGHT_BYTES + 1, Some(NEVER), is_read).await.is_free());
+            let share = place_after(LIGHT_BYTES + 1, Some(Duration::from_millis(1)), is_read).await;
+            while !share.is_free() {
+                tokio::task::yield_now().await;
+            }
         }
     }
 
     #[tokio::test]
     async fn a_small_answer_or_one_without_a_copy_holds_no_place_after_its_end() {
-        assert_eq!(place_after(LIGHT_BYTES, Some(NEVER), true).await.available_permits(), 1);
-        assert_eq!(place_after(LIGHT_BYTES + 1, None, true).await.available_permits(), 1);
-        assert_eq!(place_after(LIGHT_BYTES + 1, None, false).await.available_permits(), 1);
+        assert!(place_after(LIGHT_BYTES, Some(NEVER), true).await.is_free());
+        assert!(place_after(LIGHT_BYTES + 1, None, true).await.is_free());
+        assert!(place_after(LIGHT_BYTES + 1, None, false).await.is_free());
     }
 }

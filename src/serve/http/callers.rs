@@ -9,14 +9,14 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::access::Principal;
 use super::metrics::Metrics;
 use super::options::HttpLimits;
-use super::sessions::{SessionLimits, Sessions};
+use super::sessions::Sessions;
 use super::streams::MAX_STREAMS_PER_CALLER;
+use crate::serve::places::{PlaceLimits, Places, Share};
 
 /// The number of callers above which idle callers are removed.
 const MAX_CALLERS: usize = 4096;
@@ -37,9 +37,33 @@ pub(super) struct Callers<H> {
     make: Arc<MakeHandler<H>>,
     limits: HttpLimits,
     metrics: Arc<Metrics>,
+    pub(super) places: AllPlaces,
     services: Mutex<HashMap<String, Arc<Service<H>>>>,
     /// Cancelled to end all sessions and streams.
     ended: CancellationToken,
+}
+
+/// The places of all callers.
+pub(super) struct AllPlaces {
+    /// Requests in progress.
+    pub(super) slots: Arc<Places>,
+    /// Bytes of request bodies in memory.
+    buffers: Arc<Places>,
+    /// Streams without a session.
+    streams: Arc<Places>,
+    sessions: Arc<Places>,
+}
+
+impl AllPlaces {
+    fn new(limits: &HttpLimits) -> Self {
+        let places = |of_all, of_caller, least_of_caller| Places::new(PlaceLimits { of_all, of_caller, least_of_caller });
+        Self {
+            slots: places(limits.max_requests, limits.max_requests_per_client, 1),
+            buffers: places(limits.max_buffered_bytes, limits.max_buffered_bytes_per_client(), limits.max_body_bytes),
+            streams: places(limits.max_sessions, MAX_STREAMS_PER_CALLER, 1),
+            sessions: places(limits.max_sessions, limits.max_sessions_per_client, 1),
+        }
+    }
 }
 
 /// The service of one caller.
@@ -47,11 +71,11 @@ pub(super) struct Service<H> {
     pub(super) mcp: StreamableHttpService<H, Sessions>,
     pub(super) sessions: Arc<Sessions>,
     /// Limits the number of requests in progress.
-    pub(super) slots: Arc<Semaphore>,
+    pub(super) slots: Arc<Share>,
     /// Limits the number of bytes of request bodies in memory.
-    pub(super) buffers: Arc<Semaphore>,
+    pub(super) buffers: Arc<Share>,
     /// Limits the number of streams without a session.
-    pub(super) streams: Arc<Semaphore>,
+    pub(super) streams: Arc<Share>,
     /// The latest expiry of the caller's OAuth access tokens, in seconds since 1970.
     expires: AtomicU64,
     ended: CancellationToken,
@@ -59,7 +83,8 @@ pub(super) struct Service<H> {
 
 impl<H: ServerHandler> Callers<H> {
     pub(super) fn new(make: Arc<MakeHandler<H>>, limits: &HttpLimits, metrics: Arc<Metrics>, ended: CancellationToken) -> Self {
-        Self { make, limits: limits.clone(), metrics, services: Mutex::default(), ended }
+        let places = AllPlaces::new(limits);
+        Self { make, limits: limits.clone(), metrics, places, services: Mutex::default(), ended }
     }
 
     /// Returns the caller's service. Returns `None` if there are too many busy callers.
@@ -70,7 +95,7 @@ impl<H: ServerHandler> Callers<H> {
             return Some(service.clone());
         }
         if services.len() >= MAX_CALLERS {
-            services.retain(|_, service| Arc::strong_count(service) > 1 || !service.is_idle(self.limits.max_requests_per_client));
+            services.retain(|_, service| Arc::strong_count(service) > 1 || !service.is_idle());
             if services.len() >= MAX_CALLERS {
                 return None;
             }
@@ -81,26 +106,23 @@ impl<H: ServerHandler> Callers<H> {
     }
 
     fn start(&self, caller: &Principal) -> Service<H> {
-        let buffered = self.limits.max_buffered_bytes_per_client();
-        let HttpLimits { max_sessions: of_all, max_sessions_per_client: of_caller, max_requests_per_client, max_body_bytes, .. } =
-            self.limits;
-        let sessions = Arc::new(Sessions::new(SessionLimits { of_all, of_caller }, self.metrics.clone()));
+        let AllPlaces { slots, buffers, streams, sessions } = &self.places;
         let ended = self.ended.child_token();
+        let sessions = Arc::new(Sessions::new(sessions.share(), self.metrics.clone(), ended.clone()));
         // The guards have already checked `Host` and `Origin`.
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_json_response(true)
-            .with_max_request_body_bytes(max_body_bytes)
+            .with_max_request_body_bytes(self.limits.max_body_bytes)
             .with_cancellation_token(ended.clone());
         let (make, principal) = (self.make.clone(), caller.clone());
         let mcp = StreamableHttpService::new(move || Ok(make(&principal)), sessions.clone(), config);
-        let streams = Arc::new(Semaphore::new(MAX_STREAMS_PER_CALLER));
         Service {
             mcp,
             sessions,
-            slots: Arc::new(Semaphore::new(max_requests_per_client)),
-            buffers: Arc::new(Semaphore::new(buffered)),
-            streams,
+            slots: slots.share(),
+            buffers: buffers.share(),
+            streams: streams.share(),
             expires: AtomicU64::new(end_of(caller)),
             ended,
         }
@@ -156,7 +178,7 @@ impl<H> Service<H> {
         Owner { key: caller.key.clone(), ended: self.ended.clone() }
     }
 
-    fn is_idle(&self, slots: usize) -> bool {
-        self.sessions.is_empty() && self.slots.available_permits() == slots && self.streams.available_permits() == MAX_STREAMS_PER_CALLER
+    fn is_idle(&self) -> bool {
+        self.sessions.is_empty() && self.slots.is_free() && self.streams.is_free()
     }
 }

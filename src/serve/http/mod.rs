@@ -41,3 +41,4 @@ pub use metrics::{Metrics, RunInFlight};
 pub(super) use options::invalid;
 pub use options::{HttpLimits, HttpOptions, Listen, ProtectedResource, TlsFiles};
 pub use server::{HttpServer, listen};
+pub(super) use sessions::SessionEnd;

@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 
 use rmcp::ServerHandler;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::access::{Access, Principal};
-use super::callers::{Callers, MakeHandler};
+use super::callers::Callers;
 use super::connection::Connections;
 use super::metrics::Metrics;
 use super::options::{HttpOptions, invalid};
@@ -21,6 +20,7 @@ use super::rate::Rates;
 use super::router::{Shared, router};
 use super::tls::acceptor;
 use crate::error::{Error, Result};
+use crate::serve::places::Places;
 
 /// The time for completed responses to be written, after all requests have ended or were cancelled.
 const LAST_WRITES: Duration = Duration::from_secs(1);
@@ -34,8 +34,7 @@ const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 pub struct HttpServer {
     url: String,
     address: SocketAddr,
-    requests: Arc<Semaphore>,
-    max_requests: u32,
+    requests: Arc<Places>,
     drain: Duration,
     draining: CancellationToken,
     stopped: CancellationToken,
@@ -66,18 +65,15 @@ pub async fn listen<H: ServerHandler>(
     let (draining, stopped, ended) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
     // A child token, because a task that watched `closed` itself could outlive the server.
     let killed = closed.child_token();
-    let slots = Arc::new(Semaphore::new(limits.max_requests));
+    let callers = Callers::new(Arc::new(make), &limits, metrics.clone(), ended.clone());
+    let requests = Arc::clone(&callers.places.slots);
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let make: Arc<MakeHandler<H>> = Arc::new(make);
     let is_open = access.is_open();
     let shared = Arc::new(Shared {
         access,
         allowed: Allowed::new(&allowed_hosts, &allowed_origins, tls.is_some(), address.port())?,
-        callers: Callers::new(make, &limits, metrics.clone(), ended.clone()),
+        callers,
         rates: Rates::new(limits.requests_per_second),
-        slots: slots.clone(),
-        streams: Arc::new(Semaphore::new(limits.max_sessions)),
-        buffers: Arc::new(Semaphore::new(limits.max_buffered_bytes)),
         draining: draining.clone(),
         metrics: metrics.clone(),
         limits: limits.clone(),
@@ -86,8 +82,7 @@ pub async fn listen<H: ServerHandler>(
     let server = HttpServer {
         url: format!("{scheme}://{}/mcp", reachable(address)),
         address,
-        requests: slots,
-        max_requests: u32::try_from(limits.max_requests).unwrap_or(u32::MAX),
+        requests,
         drain: limits.drain,
         draining,
         stopped: stopped.clone(),
@@ -152,10 +147,8 @@ impl HttpServer {
     /// then cancelled. A second call waits for the first.
     pub async fn close(&self) {
         self.draining.cancel();
-        // All slots can be acquired as soon as no request is in progress.
-        let quiet = self.requests.acquire_many(self.max_requests);
         tokio::select! {
-            _ = timeout(self.drain, quiet) => {}
+            _ = timeout(self.drain, self.requests.until_free()) => {}
             () = self.killed.cancelled() => {}
         }
         self.ended.cancel();
