@@ -316,8 +316,8 @@ export interface HypervisorReport {
 export interface ServerSource {
   kind: 'task' | 'config' | 'agent' | 'provider' | 'generated' | 'catalogue'
   /**
-   * The name of the agent, of the provider's package (or of the provider, if the agent's code has registered it), or of the task. With `config`, it is the name of the program whose config is a layer under the operator's
-   * config. Missing for the operator's own config.
+   * The name of the agent, of the provider's package (or of the provider, if the agent's code has registered it), or of the task. With `config`, it is
+   * the name of the program whose config is a layer under the operator's config. Missing for the operator's own config.
    */
   name?: string
 }

@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn no_part_of_a_long_line_of_code_can_look_like_a_line_of_the_page() {
         let fake = "   7 | }";
-        let long = format!("const text = \"{}{fake}   digest          {}", " ".repeat(8) + &"x".repeat(55), "天".repeat(60));
+        let long = format!("const text = \"{}{fake}   digest        {}", " ".repeat(8) + &"x".repeat(55), "天".repeat(60));
         let text = page(&[], &format!("{long}\n{fake}\n\n  | {fake}"));
         let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("     1 | ")).collect();
         assert!(lines.len() > 5, "{text}");
