@@ -136,11 +136,32 @@ test('a private host must be allowed by the operator, in the approval too', asyn
   // Approved as a private host, and not one of this gateway.
   const refused = await (await strict.sandbox()).run(code(body), { input: origin, fetch: { hosts } })
   assert.equal(refused.value, 'ERR_FETCH_ADDRESS_NOT_ALLOWED')
+  const row = await lastFetch()
+  assert.deepEqual([row.outcome, row.subject], ['ERR_FETCH_ADDRESS_NOT_ALLOWED', '127.0.0.1 (this machine itself)'])
   const request = await strict.fetchApproval({ agent: 'plain', hosts })
   assert.deepEqual(request.privateHosts, [])
   await strict.approveFetch({ agent: 'plain', hosts, digest: request.digest })
   const agent = await (await gateway.agent('plain')).sandbox()
   await failure(agent.run(code(body), { input: origin, fetch: { hosts } }), 'ERR_FETCH_NOT_APPROVED')
+})
+
+test('a request has as many bytes as maxArgumentBytes allows, and none more', async (t) => {
+  const limit = 1024
+  const small = await open(t, { limits: { maxArgumentBytes: limit } })
+  const box = await small.sandbox()
+  const send = (bytes) =>
+    box.run(
+      code(
+        `try { return (await (await fetch(origin, { method: 'POST', body: 'x'.repeat(${bytes}) })).json()).body.length } catch (error) { return error.message }`,
+      ),
+      { input: origin, fetch: { hosts } },
+    )
+  const refusal = (await send(limit)).value
+  const size = Number(/has (\d+) bytes \(the limit maxArgumentBytes is 1024\)/.exec(refusal)?.[1])
+  assert.ok(size > limit && size < 2 * limit, refusal)
+  const most = 2 * limit - size
+  assert.equal((await send(most)).value, most)
+  assert.match((await send(most + 1)).value, /has 1025 bytes \(the limit maxArgumentBytes is 1024\)/)
 })
 
 test('an abort within the code ends the request, and the end of the run ends all', async () => {

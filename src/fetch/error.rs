@@ -22,8 +22,9 @@ pub enum FetchError {
     #[error("Fetch blocked: the method {method} can change something, and only GET and HEAD are allowed here")]
     MethodNotAllowed { method: String },
 
-    /// The host is, or resolves to, an address that is not on the public internet.
-    #[error("Fetch blocked: \"{host}\" has the address {address}, which is {kind}. The operator can allow it as a private host")]
+    /// The host is, or resolves to, an address that is not on the public internet. The message does not have the address, because agent code must not
+    /// learn the addresses of names in the network of this machine.
+    #[error("Fetch blocked: \"{host}\" has an address that is not on the public internet. The operator can allow it as a private host")]
     AddressNotAllowed { host: String, address: String, kind: &'static str },
 
     /// The request has the placeholder of a secret that belongs to another host.
@@ -100,6 +101,14 @@ impl FetchError {
                 | Self::AddressNotAllowed { .. }
                 | Self::SecretNotAllowed { .. }
         )
+    }
+
+    /// Returns what only the audit may have: the address that was refused, and what it is.
+    pub(super) fn refused_address(&self) -> Option<String> {
+        match self {
+            Self::AddressNotAllowed { host: _, address, kind } => Some(format!("{address} ({kind})")),
+            _ => None,
+        }
     }
 
     pub(super) fn invalid(problem: impl Into<String>) -> Self {

@@ -1,13 +1,13 @@
 //! The hosts that a policy allows, and whether a URL names one of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use url::{Host, Url};
 
-use crate::text::sanitise_line;
+use crate::text::{sanitise_line, visible};
 
 /// Maximum number of bytes of one entry of a list of hosts.
 const MAX_ENTRY_BYTES: usize = 300;
@@ -93,6 +93,23 @@ impl AllowedHost {
     #[must_use]
     pub fn host(&self) -> String {
         self.name.to_string()
+    }
+
+    /// Returns the entry with its host in Unicode, if the host has letters outside of ASCII. Such a host can look like another one, so a person must see
+    /// both forms.
+    ///
+    /// ```
+    /// use hyperlight_mcp::fetch::AllowedHost;
+    /// let unicode = |text: &str| text.parse::<AllowedHost>().unwrap().in_unicode();
+    /// assert_eq!(unicode("*.xn--bcher-kva.example:8443").as_deref(), Some("*.bücher.example:8443"));
+    /// assert_eq!(unicode("books.example"), None);
+    /// ```
+    #[must_use]
+    pub fn in_unicode(&self) -> Option<String> {
+        let HostName::Domain(ascii) = &self.name else { return None };
+        let (unicode, _) = idna::domain_to_unicode(ascii);
+        let unicode = visible(&unicode);
+        (unicode != *ascii).then(|| self.to_string().replacen(ascii.as_str(), &unicode, 1))
     }
 
     #[must_use]
@@ -308,6 +325,37 @@ impl Extend<AllowedHost> for AllowedHosts {
     fn extend<I: IntoIterator<Item = AllowedHost>>(&mut self, entries: I) {
         self.0.extend(entries);
     }
+}
+
+/// Returns an entry as a person reads it: in ASCII, as requests have it, and behind it in Unicode if its host has other letters. A text that is no entry is
+/// returned as it is.
+///
+/// ```
+/// use hyperlight_mcp::fetch::shown_host_entry;
+/// assert_eq!(shown_host_entry("bücher.example"), "xn--bcher-kva.example (in Unicode: bücher.example)");
+/// assert_eq!(shown_host_entry("books.example"), "books.example");
+/// ```
+#[must_use]
+pub fn shown_host_entry(text: &str) -> String {
+    let Ok(entry) = text.parse::<AllowedHost>() else { return text.to_owned() };
+    match entry.in_unicode() {
+        Some(unicode) => format!("{entry} (in Unicode: {unicode})"),
+        None => entry.to_string(),
+    }
+}
+
+/// Returns an entry in its normal form, which is ASCII. A text that is no entry is returned as it is.
+pub(crate) fn normal_host_entry(text: &str) -> String {
+    text.parse::<AllowedHost>().map_or_else(|_| text.to_owned(), |entry| entry.to_string())
+}
+
+/// Returns the Unicode forms of those entries that have one, by their normal forms.
+pub(crate) fn unicode_entries<'t>(texts: impl IntoIterator<Item = &'t String>) -> BTreeMap<String, String> {
+    let unicode = |text: &String| {
+        let entry = text.parse::<AllowedHost>().ok()?;
+        Some((entry.to_string(), entry.in_unicode()?))
+    };
+    texts.into_iter().filter_map(unicode).collect()
 }
 
 #[cfg(test)]

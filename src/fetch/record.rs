@@ -27,6 +27,8 @@ pub struct FetchRecord {
     /// Time from the request to the end of the body.
     pub duration: Duration,
     pub outcome: FetchOutcome,
+    /// The address that was refused, and what it is: `10.0.0.1 (private)`. The code that sent the request does not get it.
+    pub refused_address: Option<String>,
 }
 
 /// The end of a request.
@@ -74,6 +76,7 @@ impl RecordGuard {
             received_bytes: 0,
             duration: Duration::ZERO,
             outcome: FetchOutcome::Cancelled,
+            refused_address: None,
         };
         Self { observer, started: Instant::now(), record: Some(record) }
     }
@@ -113,6 +116,9 @@ impl RecordGuard {
             error if error.is_refusal() => FetchOutcome::Refused(error.code()),
             error => FetchOutcome::Failed(error.code()),
         };
+        if let Some(record) = &mut self.record {
+            record.refused_address = error.refused_address();
+        }
         self.ended(outcome);
     }
 

@@ -114,7 +114,7 @@ use crate::registry::{Decider, Entry, Registry};
 use crate::sandbox::{HypervisorReport, Stop};
 use crate::store::{Kind, Store};
 use crate::telemetry::{Telemetry, TraceContext};
-use crate::text::{sanitise_line, variant_of};
+use crate::text::{marked_name, sanitise_line, variant_of};
 use crate::trust::{ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
 
 const MAX_NAME_CHARS: usize = 200;
@@ -143,7 +143,7 @@ impl ConnectionReport {
     #[must_use]
     pub fn for_model(&self) -> Json {
         let Self { server, connect_ms, era, server_name: _, server_version: _, tools, warnings: _ } = self;
-        json!({ "server": server, "connected": true, "connectMs": connect_ms.round(), "protocolVersion": era, "tools": tools.len() })
+        json!({ "server": marked_name(server).0, "connected": true, "connectMs": connect_ms.round(), "protocolVersion": era, "tools": tools.len() })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Builds the approval requests. They contain everything that a person must see before an approval.
 
+use std::collections::BTreeMap;
+
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -20,6 +22,7 @@ use crate::config::{
     Address, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code,
     redirects_traffic,
 };
+use crate::fetch::{normal_host_entry, unicode_entries};
 use crate::text::{is_unseen, sanitise_json, sanitise_line, sanitise_text};
 
 const FULL_RIGHTS_WARNING: &str =
@@ -115,6 +118,9 @@ pub struct CommandRequest {
     /// The tools of a generated server, with their code and everything that it may reach.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generated: Option<GeneratedTools>,
+    /// The Unicode forms of those hosts of `generated` that have letters outside of ASCII, by the hosts. They can look like other hosts.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub unicode_hosts: BTreeMap<String, String>,
     pub confirm: Confirm,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_tools: Option<Vec<String>>,
@@ -251,6 +257,7 @@ impl CommandRequest {
             input_descriptions: server.input_descriptions.iter().map(|(id, description)| format!("{id}={description}")).collect(),
             headers,
             oauth,
+            unicode_hosts: generated.as_ref().map(unicode_hosts).unwrap_or_default(),
             generated,
             confirm: server.confirm,
             allow_tools: server.filter.allow.clone(),
@@ -282,12 +289,19 @@ fn shown_tools(tools: &GeneratedTools) -> GeneratedTools {
         read_only: tool.read_only,
         code: visible(&tool.code),
     };
+    // Requests have hosts in ASCII. Letters of other alphabets can look the same.
+    let host = |text: &String| visible(&normal_host_entry(text));
     GeneratedTools {
         tools: tools.iter().map(shown).collect(),
-        hosts: hosts.iter().map(line).collect(),
-        private_hosts: private_hosts.iter().map(line).collect(),
-        secrets: secrets.iter().map(|secret| GeneratedSecret { name: visible(&secret.name), host: visible(&secret.host) }).collect(),
+        hosts: hosts.iter().map(host).collect(),
+        private_hosts: private_hosts.iter().map(host).collect(),
+        secrets: secrets.iter().map(|secret| GeneratedSecret { name: visible(&secret.name), host: host(&secret.host) }).collect(),
     }
+}
+
+fn unicode_hosts(tools: &GeneratedTools) -> BTreeMap<String, String> {
+    let GeneratedTools { tools: _, hosts, private_hosts, secrets } = tools;
+    unicode_entries(hosts.iter().chain(private_hosts).chain(secrets.iter().map(|secret| &secret.host)))
 }
 
 /// Returns the address in this field. If the values of its variables are not known, the address is made from the entry alone.

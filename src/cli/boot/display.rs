@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use crate::boot::Progress;
 use crate::cli::terminal::Terminal;
 use crate::command::Tone;
+use crate::fetch::shown_host_entry;
 use crate::text::sanitise_line;
 
 /// Time between two drawings of the bar.
@@ -111,7 +112,7 @@ fn lines(step: &Progress, verbose: bool) -> Vec<String> {
         Progress::PageRead { url, kind, chars, ms } => vec![format!("  {url}: {}, {chars} characters, {}", kind.as_str(), time(*ms))],
         Progress::PageUnchanged { url, ms } => vec![format!("  {url}: unchanged, {}", time(*ms))],
         Progress::Hosts { hosts, .. } if hosts.is_empty() => vec!["the tools may reach nothing: the prompt names no URL".to_owned()],
-        Progress::Hosts { hosts, .. } => vec![format!("the tools may reach {}: {}", counted(hosts.len(), "host"), hosts.join(", "))],
+        Progress::Hosts { hosts, .. } => vec![format!("the tools may reach {}: {}", counted(hosts.len(), "host"), shown_hosts(hosts))],
         Progress::FromCache { tools, .. } => vec![format!("{} from the cache: no model is asked", counted(*tools, "tool"))],
         Progress::Planning { attempt, request_bytes } => detail(format!("  plan, try {attempt}: {request_bytes} bytes to the model")),
         Progress::Planned { tools, answer_bytes, ms } => {
@@ -134,6 +135,11 @@ fn lines(step: &Progress, verbose: bool) -> Vec<String> {
         // Warnings are shown in colour, and a cut is a warning too.
         Progress::Warning { .. } | Progress::PageCut { .. } | Progress::Compiling { .. } => Vec::new(),
     }
+}
+
+/// Lists hosts, those with letters outside of ASCII in both forms.
+pub(super) fn shown_hosts(hosts: &[String]) -> String {
+    hosts.iter().map(|host| shown_host_entry(host)).collect::<Vec<_>>().join(", ")
 }
 
 fn counted(count: usize, what: &str) -> String {

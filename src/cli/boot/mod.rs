@@ -25,7 +25,7 @@ use crate::gateway::Gateway;
 use crate::serve::http::{HttpOptions, Listen, TlsFiles};
 use crate::serve::{Direct, ServeOptions, Transport};
 use crate::trust::AllowedWrites;
-use display::Display;
+use display::{Display, shown_hosts};
 use model::CliModel;
 
 /// Makes the tools, asks a person about new ones, and serves them until a host or a signal ends it.
@@ -179,6 +179,6 @@ fn show_plan(session: &Session, booted: &Booted) {
             let _ = writeln!(text, "  {} {}", one_line(&endpoint.method), one_line(&endpoint.url));
         }
     }
-    let hosts = if booted.hosts.is_empty() { "nothing".to_owned() } else { booted.hosts.join(", ") };
+    let hosts = if booted.hosts.is_empty() { "nothing".to_owned() } else { shown_hosts(&booted.hosts) };
     session.terminal.print(&format!("{text}may reach: {hosts}\n"));
 }

@@ -10,8 +10,13 @@ use crate::config::Confirm;
 use crate::text::has_invisible;
 use crate::trust::{ApprovalRequest, CommandRequest};
 
+/// The warning about a host with letters outside of ASCII.
+pub(crate) const LOOKALIKE: &str =
+    "a host has letters outside of ASCII, which can look like other letters: compare its ASCII form with the host that you know";
 /// Width of the column with the field names.
 const NAMES: usize = 16;
+/// Start of a line that continues a note.
+const CONTINUED: &str = "     ";
 
 /// Returns the stage of a request as text for a person.
 #[must_use]
@@ -65,10 +70,21 @@ impl Page<'_> {
     }
 
     fn noted(&mut self, tone: Tone, text: &str) {
-        let wrapped = self.style.wrapped("  ", &line(text));
-        for line in wrapped.lines() {
-            self.text.push_str("  ");
+        // The text may be a server's. What does not fit is indented like no field, so that it cannot look like one.
+        let wrapped = self.style.wrapped(CONTINUED, &line(text));
+        for (index, line) in wrapped.lines().enumerate() {
+            self.text.push_str(if index == 0 { "  " } else { CONTINUED });
             self.text.push_str(&self.style.paint(tone, line.trim_start()));
+            self.text.push('\n');
+        }
+    }
+
+    /// Adds a line of code with its number. What does not fit into the width follows behind a mark. Both stand where code never does.
+    fn code(&mut self, number: usize, text: &str) {
+        let mark = format!("  {number:>4} | ");
+        let further = format!("{:>width$} ", "\\", width = mark.len() - 1);
+        for part in self.style.broken(&mark, &further, &line(text)) {
+            self.text.push_str(&self.style.paint(Tone::Quiet, &part));
             self.text.push('\n');
         }
     }
@@ -89,6 +105,7 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
         page.field("connects to", url);
         if let Some(host) = &request.unicode_host {
             page.field("host", &format!("{host} (in Unicode)"));
+            page.noted(Tone::Bad, LOOKALIKE);
         }
         page.list("host from", &request.host_from);
     }

@@ -64,7 +64,7 @@ pub(in crate::gateway) struct Recorder {
 impl FetchObserver for Recorder {
     fn ended(&self, record: FetchRecord) {
         let Some(core) = self.core.upgrade() else { return };
-        let FetchRecord { method, origin, status, sent_bytes, received_bytes, duration, outcome } = record;
+        let FetchRecord { method, origin, status, sent_bytes, received_bytes, duration, outcome, refused_address } = record;
         core.audit.record(AuditEvent::Fetch(FetchEntry {
             agent: self.agent.clone(),
             tool: self.tool.clone(),
@@ -81,6 +81,7 @@ impl FetchObserver for Recorder {
                 FetchOutcome::Cancelled => "cancelled",
                 FetchOutcome::Refused(code) | FetchOutcome::Failed(code) => code,
             },
+            refused_address,
         }));
     }
 }
@@ -129,7 +130,7 @@ impl Core {
         policy.private_hosts = hosts.iter().filter(|host| private.contains(&host.to_string())).cloned().collect();
         let observer = Recorder { core: self.weak.clone(), agent: identity.name.clone(), tool: None, run_id };
         let session = self.fetch.fetcher.session(policy, Arc::new(observer)).map_err(|error| Error::Internal(error.to_string().into()))?;
-        Ok(Some(RunFetches { calls: FetchCalls::new(session), revoked }))
+        Ok(Some(RunFetches { calls: FetchCalls::new(session, self.limits.max_argument_bytes), revoked }))
     }
 
     fn check_hosts(&self, identity: &Identity, hosts: &AllowedHosts, configured: Option<&AllowedHosts>) -> Result<()> {
@@ -163,6 +164,7 @@ impl Core {
             received_bytes: 0,
             duration: Duration::ZERO,
             outcome: NOT_APPROVED,
+            refused_address: None,
         }));
     }
 }

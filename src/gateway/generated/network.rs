@@ -66,8 +66,9 @@ impl Network {
         policy.secrets.clone_from(&self.secrets);
         let tool = (Arc::clone(&self.server), tool.name.as_str().into());
         let observer = Recorder { core: Weak::clone(&core.weak), agent: None, tool: Some(tool), run_id: None };
-        let session = core.fetch.fetcher().session(policy, Arc::new(observer));
-        Ok(FetchCalls::new(session.map_err(|error| Error::Internal(error.to_string().into()))?))
+        let session =
+            core.fetch.fetcher().session(policy, Arc::new(observer)).map_err(|error| Error::Internal(error.to_string().into()))?;
+        Ok(FetchCalls::new(session, core.limits.max_argument_bytes))
     }
 }
 
