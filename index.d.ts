@@ -109,9 +109,9 @@ export interface AgentOptions extends CallerCallbacks {
  * the run.
  */
 export interface WarmVms {
-  /** The maximum number of VMs that are kept ready; 0 for none. Default 2. */
+  /** The maximum number of VMs of a pool that are kept ready; 0 for none. Default 2. */
   vms: number
-  /** The maximum memory of these VMs together, at 4 MiB for each VM. Default 64 MiB. */
+  /** The maximum memory of these VMs of a pool together, at 4 MiB for each VM. Default 64 MiB. */
   maxBytes: number
   /** The time without a run after which these VMs are released, until the next run. Default 60,000. */
   idleMs: number
@@ -145,7 +145,10 @@ export interface GatewayOptions extends Callbacks {
   limits?: Partial<Limits>
   /** The guest to run. `auto` selects the standard guest, or the ring-3 guest if the machine's KVM cannot run the standard one. Default `auto`. */
   guest?: 'auto' | 'standard' | 'ring3'
-  /** VMs that are started in advance for the next runs. */
+  /**
+   * VMs that are started in advance for the next runs. Holds for each of two pools: runs that may fetch have a pool of their own, from their first one
+   * on. So a gateway keeps at most twice as much ready.
+   */
   warm?: Partial<WarmVms>
   /**
    * The folder in which the guest's snapshot is kept between processes. It is created with mode 0700 and may be deleted at any time. With `false`, no
@@ -315,8 +318,8 @@ export interface HypervisorReport {
 export interface ServerSource {
   kind: 'task' | 'config' | 'agent' | 'provider' | 'generated' | 'catalogue'
   /**
-   * The name of the agent, the provider or the task. With `config`, it is the name of the program whose config is a layer under the operator's
-   * config. Missing for the operator's own config.
+   * The name of the agent, of the provider's package (or of the provider, if the agent's code has registered it), or of the task. With `config`, it is
+   * the name of the program whose config is a layer under the operator's config. Missing for the operator's own config.
    */
   name?: string
 }
@@ -1076,6 +1079,11 @@ export interface CommandRequest {
   url?: string
   /** The host of `url` in Unicode, if the host is not ASCII. */
   unicodeHost?: string
+  /**
+   * The Unicode forms of those hosts of `generated` that have letters outside of ASCII, by the hosts. Show both: such a host can look like another one.
+   * Missing if there are none.
+   */
+  unicodeHosts?: Record<string, string>
   /** Placeholders that determine the host, the port or the scheme of `url`, like `${HOST}`. Missing if there are none. */
   hostFrom?: string[]
   /**
@@ -1733,6 +1741,7 @@ export interface AuditRow {
   /**
    * The subject of the action. Of an approval: the approved digest. Of a row about a server: its source. Of a grant: the toolbox, or `profile:`
    * with the name of a profile. Of a default: `all` or `none`. Of a config: the digest of all its grants.
+   * Of a fetch that was refused because of a private address: the address, and what it is.
    */
   subject?: string
   /** The patterns of the toolbox, or the servers of the profile, if they have at most 64 KiB; the hosts that were approved for fetch. */
@@ -1828,6 +1837,11 @@ export interface FetchApproval {
   hosts: string[]
   /** Those of them that may have private addresses, by the option `fetch.allowPrivateHosts` of `Gateway.open`. */
   privateHosts: string[]
+  /**
+   * The Unicode forms of those hosts that have letters outside of ASCII, by the hosts. Show both: such a host can look like another one. Missing if
+   * there are none.
+   */
+  unicodeHosts?: Record<string, string>
   /** The digest of exactly this: the agent and its hosts. */
   digest: string
   /** True if a person has approved all of these hosts for the agent. */
