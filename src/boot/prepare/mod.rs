@@ -150,11 +150,13 @@ pub async fn prepare(prompt: &str, options: &PrepareOptions, parts: BootParts<'_
     let asking = model::Asking { prompt, material: &material, options, parts };
     let plan = plan::make_plan(asking).await?;
     let written = if options.plan_only { Vec::new() } else { compile::write_handlers(asking, &plan).await? };
-    let handlers = written.into_iter().map(|Written { handler, doubt }| {
-        doubt.into_iter().for_each(|doubt| notes.warn(doubt));
-        handler
-    });
-    let handlers = handlers.collect();
+    let mut handlers = Vec::with_capacity(written.len());
+    for Written { handler, doubt } in written {
+        if let Some(doubt) = doubt {
+            notes.warn(doubt);
+        }
+        handlers.push(handler);
+    }
     let created_at_ms = parts.clock.now_ms();
     let prepared = Prepared {
         plan,

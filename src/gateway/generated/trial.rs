@@ -136,7 +136,7 @@ impl Gateway {
         }
         let problem = format!("called with {}, it fails: {error}", json!(example));
         Ok(match &error {
-            Error::GuestThrew { name, .. } => judged(&name.shown().to_string(), has_fetched.load(Ordering::Relaxed), problem),
+            Error::GuestThrew { name, .. } => judged(name.shown(), has_fetched.load(Ordering::Relaxed), problem),
             _ => Some(CodeProblem::Defects(vec![problem])),
         })
     }
