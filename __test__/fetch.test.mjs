@@ -4,7 +4,7 @@ import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { Gateway } from '../index.mjs'
-import { run as command, place } from './command-line.mjs'
+import { run as command, place, write } from './command-line.mjs'
 import { afterwards, failure, folder, guest, held, waitFor, wholeFile } from './support.mjs'
 
 /** A server on this machine that says what it was asked. `/slow` never answers, `/chunks` answers in three parts, `/away` redirects. */
@@ -50,7 +50,7 @@ const lastFetch = async () => (await gateway.audit({ kind: 'fetch' })).at(-1)
 test('a run that asks for hosts that no person has approved fails, and nothing is sent', async () => {
   const error = await failure(run('return (await fetch(origin)).text()'), 'ERR_FETCH_NOT_APPROVED')
   assert.match(error.message, /the operator's own agent may not fetch from http:\/\/127\.0\.0\.1:\d+: no person has approved that/)
-  assert.ok(error.message.endsWith(`npx hyperlight-mcp approve --fetch '${origin}'`), error.message)
+  assert.ok(error.message.endsWith(`npx hyperlight-mcp approve --fetch '${origin}' --private-hosts '${origin}'`), error.message)
   assert.deepEqual(asked, [])
   const { host, outcome, agent } = await lastFetch()
   assert.deepEqual([host, outcome, agent], [origin, 'ERR_FETCH_NOT_APPROVED', undefined])
@@ -241,6 +241,33 @@ test('a person approves and revokes on the command line', async (t) => {
   const revoked = await command(at, ['revoke', '--fetch', '--agent', 'typed', '--json'])
   assert.deepEqual([revoked.code, JSON.parse(revoked.stdout)], [0, { agent: 'typed', revoked: true }])
   assert.equal(await approved('c.example'), false)
+})
+
+test('a script on the command line fetches from the hosts that a person has approved for it', async (t) => {
+  const at = place(t, {})
+  write(at, 'get.js', code('return (await (await fetch(origin)).json()).method'))
+  const script = ['run', 'get.js', '--input', JSON.stringify(origin)]
+  const words = [...script, '--fetch', 'c.example', '--fetch', origin, '--private-hosts', origin]
+  const before = asked.length
+  const refused = await command(at, words)
+  assert.equal(refused.code, 1)
+  assert.match(refused.stderr, /may not fetch from .*c\.example/)
+  const [, approval] = /npx hyperlight-mcp (approve --fetch \S+ --private-hosts \S+)/.exec(refused.stderr)
+  const approve = approval.replaceAll("'", '').split(' ')
+  const { stdout } = await command(at, approve)
+  const yes = await command(at, [...approve, '--digest', /--digest (\w{64})/.exec(stdout)[1]])
+  assert.equal(yes.code, 0, yes.stderr)
+  assert.equal(asked.length, before, 'nothing was sent without the approval')
+  const fetched = await command(at, words)
+  assert.deepEqual([fetched.code, fetched.stdout], [0, '"GET"\n'], fetched.stderr)
+  const without = await command(at, script)
+  assert.equal(without.code, 1, 'an approval alone gives no fetch')
+  const wider = await command(at, [...words, '--fetch', 'other.example'])
+  assert.match(wider.stderr, /may not fetch from other\.example/)
+  const wrong = await command(at, [...script, '--fetch', 'a/b'])
+  assert.equal(wrong.code, 2)
+  assert.match(wrong.stderr, /--fetch: /)
+  assert.equal((await command(at, [...words, '--agent', 'someone'])).code, 1, 'the approval is for the operator alone')
 })
 
 test('after close() no thread of its fetches is left', async (t) => {

@@ -14,6 +14,7 @@ use crate::boot::{
     BootParts, CodeCheck, FetchedPages, Generate, HandlerTrial, Origin, Plan, PrepareOptions, Prepared, ProgressListener, SystemClock,
     generated_tool, prepare, prompt_digest,
 };
+use crate::config::CodeProblem;
 use crate::error::{Error, Result};
 use crate::fetch::{AllowedHosts, Fetcher};
 use crate::gateway::{Attached, Gateway};
@@ -65,7 +66,7 @@ pub struct Booted {
 struct GatewayCheck<'a>(&'a Gateway);
 
 impl CodeCheck for GatewayCheck<'_> {
-    fn check<'a>(&'a self, trial: HandlerTrial<'a>) -> BoxFuture<'a, Result<Vec<String>>> {
+    fn check<'a>(&'a self, trial: HandlerTrial<'a>) -> BoxFuture<'a, Result<Option<CodeProblem>>> {
         async move { self.0.try_generated(&generated_tool(trial.tool, trial.body), trial.arguments).await }.boxed()
     }
 }

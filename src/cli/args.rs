@@ -246,6 +246,12 @@ pub struct Run {
     /// Cut the value to this many tokens, at least 100
     #[arg(long, value_name = "N")]
     pub max_result_tokens: Option<usize>,
+    /// Host that the script may fetch from, if a person has approved it (approve --fetch)
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
+    pub fetch: Vec<String>,
+    /// With --fetch: those of the hosts that may have private addresses, as they were approved
+    #[arg(long, value_name = "HOST,…", requires = "fetch", value_delimiter = ',')]
+    pub private_hosts: Vec<String>,
     /// Print a string as it is, without quotes
     #[arg(long)]
     pub raw: bool,

@@ -50,6 +50,15 @@ pub struct GeneratedSecret {
     pub host: String,
 }
 
+/// What was found wrong with the code of a generated tool before a person is asked about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CodeProblem {
+    /// The code cannot be kept. Each text is a sentence for the model that wrote it.
+    Defects(Vec<String>),
+    /// The code throws an error of its own for a value that the tool's schema allows. That may be right: a schema cannot say everything.
+    Refuses(String),
+}
+
 impl GeneratedTool {
     /// Returns whether calls of the tool change nothing outside of their VM.
     ///

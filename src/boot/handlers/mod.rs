@@ -17,6 +17,7 @@ pub use parse::{ParsedCode, parse_code};
 pub(super) use request::{HandlerMaterial, handler_request};
 
 use super::plan::PlannedTool;
+use crate::config::CodeProblem;
 use crate::error::Result;
 
 /// The largest handler, in bytes.
@@ -45,9 +46,9 @@ pub struct HandlerTrial<'a> {
 
 /// Looks at code, and tries it without network.
 pub trait CodeCheck: Send + Sync {
-    /// Returns what is wrong with a handler, as sentences for the model that wrote it; nothing if it can be kept.
+    /// Returns what is wrong with a handler, for the model that wrote it; `None` if it can be kept.
     ///
     /// # Errors
     /// Fails if the code cannot be judged at all, for example if no VM starts.
-    fn check<'a>(&'a self, trial: HandlerTrial<'a>) -> BoxFuture<'a, Result<Vec<String>>>;
+    fn check<'a>(&'a self, trial: HandlerTrial<'a>) -> BoxFuture<'a, Result<Option<CodeProblem>>>;
 }

@@ -22,6 +22,7 @@ use crate::blocking::blocking;
 use crate::config::{GeneratedSecret, GeneratedTools};
 use crate::error::{Error, Result};
 use crate::fetch::AllowedHosts;
+use compile::Written;
 use reading::Reading;
 
 /// The longest prompt, in characters.
@@ -148,7 +149,14 @@ pub async fn prepare(prompt: &str, options: &PrepareOptions, parts: BootParts<'_
     let material = reading.finish(prompt, parts, &mut notes).await;
     let asking = model::Asking { prompt, material: &material, options, parts };
     let plan = plan::make_plan(asking).await?;
-    let handlers = if options.plan_only { Vec::new() } else { compile::write_handlers(asking, &plan).await? };
+    let written = if options.plan_only { Vec::new() } else { compile::write_handlers(asking, &plan).await? };
+    let mut handlers = Vec::with_capacity(written.len());
+    for Written { handler, doubt } in written {
+        if let Some(doubt) = doubt {
+            notes.warn(doubt);
+        }
+        handlers.push(handler);
+    }
     let created_at_ms = parts.clock.now_ms();
     let prepared = Prepared {
         plan,

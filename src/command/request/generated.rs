@@ -8,7 +8,10 @@ use crate::fetch::{shown_host_entry, unicode_entries};
 /// Adds the tools of a generated server, each with its code in full.
 pub(super) fn add(page: &mut Page, tools: &GeneratedTools) {
     let GeneratedTools { tools, hosts, private_hosts, secrets } = tools;
-    page.field("runs", &format!("{} generated tools, each call in a micro-VM of its own", tools.len()));
+    page.field(
+        "runs",
+        &format!("{} generated tool{}, each call in a micro-VM of its own", tools.len(), if tools.len() == 1 { "" } else { "s" }),
+    );
     if hosts.is_empty() {
         page.field("may reach", "nothing: no tool has a network");
     }

@@ -1,5 +1,6 @@
 //! The fetches of one run: what it may, and its records for the audit.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::fetch::{AllowedHosts, FetchObserver, FetchOutcome, FetchPolicy, FetchRecord};
 use crate::sandbox::{HostAnswer, HostCall, HostReply};
 use crate::store::audit::{AuditEvent, FetchEntry};
+use crate::trust::FetchHosts;
 
 /// The end of the message of a request to another host.
 const WAY_OUT: &str = "Add it to fetch.hosts of the run or the agent, and let a person approve it";
@@ -134,22 +136,22 @@ impl Core {
     }
 
     fn check_hosts(&self, identity: &Identity, hosts: &AllowedHosts, configured: Option<&AllowedHosts>) -> Result<()> {
-        let agent = identity.granted_name.as_deref();
+        let (agent, shown) = (identity.granted_name.as_deref(), self.shown(hosts));
         if agent.is_none() && !identity.is_operator() {
-            return Err(refusal(identity, hosts, &hosts.texts(), "an MCP host has chosen this name, so nothing is approved for it"));
+            return Err(refusal(identity, &shown, &hosts.texts(), "an MCP host has chosen this name, so nothing is approved for it"));
         }
         if let Some(configured) = configured {
             let ceiling = configured.texts();
             let beyond: Vec<_> = hosts.texts().into_iter().filter(|host| !ceiling.contains(host)).collect();
             if !beyond.is_empty() {
-                return Err(refusal(identity, hosts, &beyond, "agents.NAME.fetch.hosts in the config does not have that"));
+                return Err(refusal(identity, &shown, &beyond, "agents.NAME.fetch.hosts in the config does not have that"));
             }
         }
-        let missing = self.shown(hosts).missing_in(&self.approved_hosts(agent)?);
+        let missing = shown.missing_in(&self.approved_hosts(agent)?);
         if missing.is_empty() {
             return Ok(());
         }
-        Err(refusal(identity, hosts, &Vec::from_iter(missing), "no person has approved that"))
+        Err(refusal(identity, &shown, &Vec::from_iter(missing), "no person has approved that"))
     }
 
     fn record_refused_run(&self, identity: &Identity, hosts: &AllowedHosts, run_id: Option<u64>) {
@@ -170,12 +172,14 @@ impl Core {
 }
 
 /// Returns the error of a run whose agent lacks some of its hosts. Its command names all of them, as an approval replaces the one before.
-fn refusal(identity: &Identity, hosts: &AllowedHosts, lacking: &[String], reason: &str) -> Error {
+fn refusal(identity: &Identity, shown: &FetchHosts, lacking: &[String], reason: &str) -> Error {
+    let list = |hosts: &BTreeSet<String>| hosts.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+    let private = if shown.private_hosts.is_empty() { String::new() } else { format!(" --private-hosts '{}'", list(&shown.private_hosts)) };
     let option = identity.name().map_or_else(String::new, |name| format!(" --agent {name}"));
     Error::FetchNotApproved {
         agent: agent_in_words(identity.name()).into(),
         hosts: lacking.join(", ").into(),
         reason: reason.into(),
-        command: format!("npx hyperlight-mcp approve --fetch '{}'{option}", hosts.texts().join(",")).into(),
+        command: format!("npx hyperlight-mcp approve --fetch '{}'{private}{option}", list(&shown.hosts)).into(),
     }
 }

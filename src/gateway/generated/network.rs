@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use secrecy::SecretString;
 
+use super::runner::ToolCaller;
 use crate::bridge::FetchCalls;
 use crate::config::{GeneratedTool, GeneratedTools};
 use crate::error::{Error, Result};
@@ -59,16 +60,15 @@ impl Network {
     }
 
     /// Returns the fetches of one call of a tool.
-    pub(super) fn calls(&self, core: &Core, tool: &GeneratedTool) -> Result<FetchCalls> {
+    pub(super) fn calls(&self, core: &Core, tool: &GeneratedTool, caller: &ToolCaller) -> Result<FetchCalls> {
         let mut policy = FetchPolicy::new(self.hosts.clone(), WAY_OUT);
         policy.private_hosts = self.private_hosts.clone();
         policy.methods = if tool.read_only { Methods::ReadOnly } else { Methods::default() };
         policy.secrets.clone_from(&self.secrets);
         let tool = (Arc::clone(&self.server), tool.name.as_str().into());
-        let observer = Recorder { core: Weak::clone(&core.weak), agent: None, tool: Some(tool), run_id: None };
-        let session =
-            core.fetch.fetcher().session(policy, Arc::new(observer)).map_err(|error| Error::Internal(error.to_string().into()))?;
-        Ok(FetchCalls::new(session, core.limits.max_argument_bytes))
+        let observer = Recorder { core: Weak::clone(&core.weak), agent: caller.agent.clone(), tool: Some(tool), run_id: caller.run_id };
+        let session = core.fetch.fetcher().session(policy, Arc::new(observer));
+        Ok(FetchCalls::new(session.map_err(|error| Error::Internal(error.to_string().into()))?, core.limits.max_argument_bytes))
     }
 }
 
