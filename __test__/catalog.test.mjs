@@ -112,6 +112,7 @@ describe('hints', () => {
       'allSettled',
       'call',
       'describe',
+      'isError',
       'prompt',
       'prompts',
       'read',

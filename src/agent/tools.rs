@@ -85,8 +85,8 @@ impl AgentTools {
     pub fn definitions(&self) -> Result<Vec<ToolDefinition>> {
         let servers = match self.options.describe_servers {
             Some(budget) => Some(match self.sandbox.get() {
-                Some(sandbox) => sandbox.system_message_by(Some(budget), None, ApprovalRead::Cached)?,
-                None => self.agent.system_message_by(Some(budget), ToolErrors::default(), ApprovalRead::Cached)?,
+                Some(sandbox) => sandbox.system_message_by(Some(budget), Some(self.errors()), ApprovalRead::Cached)?,
+                None => self.agent.system_message_by(Some(budget), self.errors(), ApprovalRead::Cached)?,
             }),
             None => None,
         };
@@ -169,6 +169,7 @@ impl AgentTools {
         let options = RunOptions {
             input: given.take("input").map(|input| Value::from(input).to_wire()),
             timeout_ms: given.whole("timeoutMs"),
+            tool_errors: Some(self.errors()),
             stop,
             callbacks,
             ..RunOptions::default()
@@ -207,8 +208,8 @@ impl AgentTools {
 
     /// Returns the sandbox. Creates it if there is none. After a failure, the next call tries again.
     async fn sandbox(&self) -> Result<Arc<Sandbox>> {
-        let agent = self.agent.clone();
-        let make = || blocking(move || agent.sandbox(ToolErrors::default(), None));
+        let (agent, errors) = (self.agent.clone(), self.errors());
+        let make = || blocking(move || agent.sandbox(errors, None));
         self.sandbox.get_or_try_init(make).await.cloned()
     }
 
@@ -219,7 +220,7 @@ impl AgentTools {
             servers: given.texts("servers"),
         };
         let found = match self.sandbox.get() {
-            Some(sandbox) => sandbox.search_tools(&query)?,
+            Some(sandbox) => sandbox.search_tools(&query, Some(self.errors()))?,
             None => self.agent.search_tools(&query, self.errors())?,
         };
         let hits: Vec<_> = found
@@ -243,7 +244,7 @@ impl AgentTools {
 
     fn declared(&self, name: &str) -> Result<String> {
         match self.sandbox.get() {
-            Some(sandbox) => sandbox.describe(name),
+            Some(sandbox) => sandbox.describe(name, Some(self.errors())),
             None => self.agent.describe(name, self.errors()),
         }
     }
@@ -281,7 +282,7 @@ impl AgentTools {
     }
 
     fn errors(&self) -> ToolErrors {
-        self.sandbox.get().map_or_else(ToolErrors::default, |sandbox| sandbox.tool_errors())
+        self.options.tool_errors.unwrap_or(ToolErrors::FOR_MODELS)
     }
 
     fn unknown(&self, name: &str) -> Error {

@@ -21,6 +21,9 @@ pub enum ToolErrors {
 }
 
 impl ToolErrors {
+    /// The default where a model writes the code. An error that travels on as data becomes a wrong answer, because a model's code seldom checks.
+    pub const FOR_MODELS: Self = Self::Throw;
+
     /// Returns the reply for an error of this crate, for example a time-out, a crash, a refusal or an exceeded limit. The reply contains
     /// the message for agent code ([`Error::for_guest`]), because a model may read it.
     #[must_use]

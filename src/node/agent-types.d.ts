@@ -18,6 +18,11 @@ export interface AgentToolsOptions {
    * agent. These tools approve nothing. Default false.
    */
   manage?: boolean
+  /**
+   * The form in which the model's code gets errors of calls, and in which they are described to it. It counts for a given `sandbox` too, whatever
+   * the sandbox's own form is. Default `throw`.
+   */
+  toolErrors?: ToolErrors
 }
 
 /** The names of the tools for a model. */
