@@ -104,7 +104,7 @@ describe('run_javascript', () => {
   })
 
   test('ends with the error of a call that fails, which no code can take for data', async () => {
-    const failing = 'import { error } from "host:mcp-fixture"; export const handler = () => `found ${error({ message: "no such city" })}`'
+    const failing = 'import { error } from "host:mcp-fixture"; export const handler = () => "found " + error({ message: "no such city" })'
     const { error, value } = await run(failing)
     assert.equal(value, undefined)
     assert.equal(error.code, 'ERR_GUEST_THREW')
