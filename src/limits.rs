@@ -26,6 +26,10 @@ pub const MAX_LEVELS: usize = 126;
 /// servers only read JSON of fewer than 128 levels, and do not answer a deeper message. The message adds two levels around the arguments.
 pub const MAX_ARGUMENT_LEVELS: usize = 125;
 
+/// Maximum number of characters of a description that an approval request shows, and that `describe` of one tool returns: 64 Ki. Where several
+/// tools are described together, `max_description_chars` applies.
+pub const MAX_WHOLE_DESCRIPTION_CHARS: usize = 64 * 1024;
+
 /// Milliseconds that the first start of a package runner (`npx`, `uvx`, `docker`, …) may take.
 pub const PACKAGE_RUNNER_CONNECT_TIMEOUT_MS: u64 = 120_000;
 
@@ -87,7 +91,8 @@ pub struct Limits {
     pub max_saved_age_ms: u64,
     /// Size of the guest's heap.
     pub guest_heap_bytes: u64,
-    /// Maximum number of characters of a description that a model may read.
+    /// Maximum number of characters of a description where several tools are described together. `describe` of one tool returns
+    /// [`MAX_WHOLE_DESCRIPTION_CHARS`].
     pub max_description_chars: usize,
     /// Maximum total size of all rows of the audit. When it is exceeded, the oldest rows are removed.
     pub max_audit_bytes: u64,
