@@ -5,6 +5,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::*;
 use crate::sandbox::compute_slots::ComputeSlots;
+use crate::sandbox::compute_time::ComputeTime;
 use crate::sandbox::deadline::Deadline;
 use crate::sandbox::run_binding::RunBinding;
 use crate::sandbox::stop::{Stop, StopReason};
@@ -52,7 +53,7 @@ fn rig_in(slots: ComputeSlots, stop: Stop, timeout: Duration, answer: impl Fn(us
     let run = RunState::new(
         Instant::now(),
         control,
-        ComputeSlot::new(slots),
+        ComputeSlot::new(slots, Arc::new(ComputeTime::new(LONG))),
         limits,
         CAPACITY,
         Arc::clone(&host) as Arc<_>,
