@@ -16,7 +16,7 @@ use super::servers;
 use crate::blocking::blocking;
 use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
-use crate::gateway::{Agent, ApprovalRead, CodeReport, RunOptions, Sandbox};
+use crate::gateway::{Agent, ApprovalRead, CONTENT, CodeReport, RunOptions, Sandbox};
 use crate::registry::ServerStatus;
 use crate::results::{MIN_RESULT_TOKENS, fit_json};
 use crate::sandbox::{CodeOwner, Stop, Value};
@@ -105,7 +105,8 @@ impl AgentTools {
         &self.tools
     }
 
-    /// Executes a tool call. A failure is returned as an answer: `{ "error": { "code", "message", "hint"?, … } }`.
+    /// Executes a tool call. A failure is returned as an answer: `{ "error": { "code", "message", "hint"?, … } }`. The answer of a run whose
+    /// value has images or sounds has the field [`CONTENT`] with them.
     ///
     /// # Errors
     /// Only `ERR_ABORTED`.
@@ -119,12 +120,18 @@ impl AgentTools {
     /// # Errors
     /// Only `ERR_ABORTED`.
     pub async fn execute_with(&self, name: &str, arguments: &Json, options: ExecuteOptions) -> Result<Json> {
-        let answer = match self.answer(name, arguments, options).await {
+        let mut answer = match self.answer(name, arguments, options).await {
             Ok(answer) => answer,
             Err(error @ Error::Aborted { .. }) => return Err(error),
             Err(error) => self.agent.shown_to_model(&failure(&error)),
         };
-        Ok(fit_json(answer, self.max_result_tokens))
+        // Images and sounds are counted by the run, and are no part of the JSON that is measured here.
+        let content = answer.as_object_mut().filter(|_| name == Tool::RunJavascript.name()).and_then(|fields| fields.shift_remove(CONTENT));
+        let mut answer = fit_json(answer, self.max_result_tokens);
+        if let Some(content) = content {
+            answer[CONTENT] = content;
+        }
+        Ok(answer)
     }
 
     async fn answer(&self, name: &str, arguments: &Json, options: ExecuteOptions) -> Result<Json> {
