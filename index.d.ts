@@ -40,6 +40,8 @@ export interface Limits {
   maxCallTimeoutMs: number
   /** The time limit of one run. It counts from the start of the run, without the time in the queue. Default 60,000. */
   runTimeoutMs: number
+  /** The time in which the code of one run works itself, without the time of its calls, timers and questions to a person. Default 5,000. */
+  computeTimeoutMs: number
   /** The maximum number of failed reconnects in a row, for each server. Default 3. */
   maxReconnects: number
   /** The maximum number of simultaneous calls to one server, from all callers together. Further calls wait. Default 128. */
@@ -1446,7 +1448,9 @@ export interface DeclarationOptions {
 }
 
 /** Options of `systemMessage`. */
-export interface SystemMessageOptions extends DeclarationOptions {
+export interface SystemMessageOptions {
+  /** The form of a failed call in the text. Default: the sandbox's setting; for a gateway or an agent, `throw`, as in the code of `agentTools`. */
+  toolErrors?: ToolErrors
   /**
    * The maximum size in tokens. The estimate is usually higher than the count of OpenAI's `o200k_base`. The tokenizers of other models can differ
    * from `o200k_base` by some tens of percent. Default 2,000.
@@ -1521,6 +1525,11 @@ export interface AgentToolsOptions {
    * agent. These tools approve nothing. Default false.
    */
   manage?: boolean
+  /**
+   * The form in which the model's code gets errors of calls, and in which they are described to it. It counts for a given `sandbox` too, whatever
+   * the sandbox's own form is. Default `throw`.
+   */
+  toolErrors?: ToolErrors
 }
 
 /** The names of the tools for a model. */
@@ -1556,9 +1565,21 @@ export interface AgentCallOptions extends CallerCallbacks {
   signal?: AbortSignal
 }
 
+/** An image or a sound. `data` is base64. */
+export interface AgentToolContent {
+  type: 'image' | 'audio'
+  mimeType: string
+  data: string
+}
+
 /** The answer of a tool: plain JSON for the model, within `maxResultTokens`. */
 export interface AgentToolResult {
   error?: AgentToolError
+  /**
+   * The images and sounds of the value of `run_javascript`, if it has some. The property is not enumerable, so `JSON.stringify` leaves it out: in the
+   * JSON, a mark stands in the place of each.
+   */
+  readonly content?: AgentToolContent[]
   [key: string]: unknown
 }
 
@@ -1975,6 +1996,8 @@ export interface ServeOptions {
   only?: string
   /** The form of direct names: `mcp_SERVER_TOOL` (`underscore`, the default) or `SERVER-TOOL` (`hyphen`). */
   names?: 'underscore' | 'hyphen'
+  /** The form in which the code of models gets errors of calls, and in which they are described. Default `throw`. */
+  toolErrors?: ToolErrors
 }
 
 /**

@@ -113,6 +113,17 @@ test("a server's own error is { error } without a code", async () => {
   assert.deepEqual(await shaped({ isError: true, content: [text('{"json":1}')] }), { error: '{"json":1}' })
 })
 
+test('isError knows what a failed call returns, and takes no data for it', async () => {
+  const { value } = await sandbox.run(`import { isError } from 'host:mcp'
+    import { error } from 'host:mcp-fixture'
+    export const handler = () => [
+      error({ message: 'no such city' }), { error: 'late', code: 'ERR_CALL_TIMEOUT' },
+      'a text with error in it', null, undefined, 5, [], ['error'], new Error('x'), { error: null, rows: [] }, { error: 'x', rows: [] },
+      { code: 'ERR_X' }, { error: 'x', code: 5 }, { error: { message: 'x' } },
+    ].map((value) => isError(value))`)
+  assert.deepEqual(value, [true, true, ...Array(12).fill(false)])
+})
+
 test('with toolErrors "throw" an exception is thrown instead, for a sandbox or for one run', async () => {
   const expression = caught('fixture.error({ message: "no such city" })')
   const thrown = { isError: true, message: 'no such city' }

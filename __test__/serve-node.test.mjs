@@ -153,7 +153,8 @@ test('Each token is a caller of its own: it reaches no session of another, and w
 })
 
 test('Of the endless loops of one caller only some execute at once, and another caller runs beside them', async (t) => {
-  const gateway = await openApproved(t, { fixture: fixture() })
+  // The loops last until the gateway is closed.
+  const gateway = await openApproved(t, { fixture: fixture() }, { limits: { computeTimeoutMs: ms(60_000) } })
   const { url } = await gateway.serve({ http: 0, tokenFile: tokenFile(t) })
   const versions = ERAS['without sessions']
   const [loud, quiet] = await Promise.all(Object.values(TOKENS).map((token) => connected(t, url, { token, versions })))

@@ -153,7 +153,7 @@ async fn a_run_that_ends_while_its_code_waits_for_a_look_ends_with_its_own_error
         }
         // As long as the other checks run, the owner has no time left.
         let outcome = scene.run_for(&owner, typed.clone(), Duration::from_millis(200));
-        assert!(matches!(outcome.value, Err(Error::RunTimeout { limit_ms: 200 })), "{:?}", outcome.value);
+        assert!(matches!(outcome.value, Err(Error::RunTimeout { limit_ms: 200, .. })), "{:?}", outcome.value);
         done.store(true, Ordering::Relaxed);
     });
     assert!(scene.run_for(&owner, typed, Duration::from_mins(2)).value.is_ok());

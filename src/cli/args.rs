@@ -151,6 +151,9 @@ pub struct Serve {
     /// Form of these names: with underscores after a common start, or with hyphens
     #[arg(long, value_name = "STYLE", default_value = "underscore", requires = "direct")]
     pub names: Names,
+    /// Throw a tool's error in the code of models, or return it as a value
+    #[arg(long, value_name = "HOW", default_value = "throw")]
+    pub tool_errors: Errors,
     /// Name of the agent, for logs and grants [default: the name of its token; the host's own name is for logs only]
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,

@@ -108,7 +108,7 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Foreign, Error::GuestThrew { name: quoted(), message: quoted(), stack: quoted(), line, column }),
         (Foreign, Error::InvalidValue { problem: quoted() }),
         (Nothing, Error::NeverSettles),
-        (Nothing, Error::RunTimeout { limit_ms: 1 }),
+        (Nothing, Error::RunTimeout { limit_ms: 1, limit: "limits.runTimeoutMs" }),
         (Nothing, Error::Aborted { what: "call" }),
         (Nothing, Error::Closed { what: "gateway" }),
         (Nothing, Error::GuestMemory { limit: 1 }),

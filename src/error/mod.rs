@@ -352,8 +352,8 @@ pub enum Error {
     NeverSettles,
 
     /// The run took too long.
-    #[error("the run did not end within {limit_ms} ms (timeoutMs, limits.runTimeoutMs)")]
-    RunTimeout { limit_ms: u64 },
+    #[error("the run did not end within {limit_ms} ms ({limit})")]
+    RunTimeout { limit_ms: u64, limit: &'static str },
 
     /// The caller's signal was aborted.
     #[error("the {what} was aborted")]

@@ -189,7 +189,7 @@ impl Error {
             CodeSyntax { message, line, column }
             GuestThrew { name, message, stack, line, column }
             InvalidValue { problem }
-            RunTimeout { limit_ms }
+            RunTimeout { limit_ms, limit }
             Aborted { what }
             Closed { what }
             GuestMemory { limit }

@@ -83,7 +83,7 @@ pub use options::{EnableAtOpen, GatewayOptions};
 pub use providers::{Provider, ProviderCode, ProviderLoader, ProviderOrigin, ProviderRequest, ProviderState, ProviderStatus};
 pub use reload::ReloadReport;
 pub use resolve::{Resolution, ResolveOptions, ResolvedServer};
-pub use results::ModelRun;
+pub use results::{CONTENT, ModelRun};
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 pub use server_details::{ServerDetails, ServerLimits, ToolDetails, TransportKind};
 pub use server_logs::LogLine;

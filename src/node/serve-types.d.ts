@@ -50,6 +50,8 @@ export interface ServeOptions {
   only?: string
   /** The form of direct names: `mcp_SERVER_TOOL` (`underscore`, the default) or `SERVER-TOOL` (`hyphen`). */
   names?: 'underscore' | 'hyphen'
+  /** The form in which the code of models gets errors of calls, and in which they are described. Default `throw`. */
+  toolErrors?: ToolErrors
 }
 
 /**

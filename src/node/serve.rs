@@ -12,6 +12,7 @@ use super::gateway::Gateway;
 use super::reply::{Reply, method, promise_of};
 use super::runtime::Core;
 use super::{glue, options};
+use crate::bridge::ToolErrors;
 use crate::catalog::NameStyle;
 use crate::error::{Error, Result};
 use crate::serve::http::{HttpOptions, Listen, ProtectedResource, ServeLimits, TlsFiles};
@@ -37,6 +38,7 @@ struct ServeOptions {
     /// The only server whose tools are served, under their own names.
     only: Option<String>,
     names: NameStyle,
+    tool_errors: Option<ToolErrors>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -90,8 +92,22 @@ impl ServeOptions {
     }
 
     fn split(self) -> Result<(serve::ServeOptions, Transport)> {
-        let Self { http, stdio, token_file, tls, oauth, allowed_hosts, allowed_origins, limits, allow_writes, agent, direct, only, names } =
-            self;
+        let Self {
+            http,
+            stdio,
+            token_file,
+            tls,
+            oauth,
+            allowed_hosts,
+            allowed_origins,
+            limits,
+            allow_writes,
+            agent,
+            direct,
+            only,
+            names,
+            tool_errors,
+        } = self;
         let of_http = [
             ("tokenFile", token_file.is_some()),
             ("tls", tls.is_some()),
@@ -109,7 +125,7 @@ impl ServeOptions {
             (Some(server), None) => Direct::Only(server),
             (None, direct) => direct.map_or(Direct::Off, Direct::from),
         };
-        let options = serve::ServeOptions { allow_writes: AllowedWrites::read(&allow_writes), agent, direct, names };
+        let options = serve::ServeOptions { allow_writes: AllowedWrites::read(&allow_writes), agent, direct, names, tool_errors };
         let Some(address) = http else {
             if stdio == Some(false) {
                 return Err(invalid("stdio: must not be false without http: give a port in http".to_owned()));

@@ -6,6 +6,7 @@
 mod calls;
 mod check_value;
 mod compute_slots;
+mod compute_time;
 mod deadline;
 mod exchange;
 mod features;

@@ -33,7 +33,6 @@ use super::tasks::{Begun, Place, Run};
 use super::{Served, answers, changes, stateless, subscriptions};
 use crate::agent::{ExecuteOptions, Tool};
 use crate::blocking::blocking;
-use crate::bridge::ToolErrors;
 use crate::gateway::{Agent, ApprovalRead, CallOptions, Completed, RunOptions};
 use crate::sandbox::Stop;
 use crate::telemetry::TraceContext;
@@ -235,7 +234,7 @@ impl ServerHandler for Handler {
         if !self.served.0.options.direct.has_own_tools() {
             return info;
         }
-        info.instructions = self.served.0.gateway.system_message_by(None, ToolErrors::default(), ApprovalRead::Cached).ok();
+        info.instructions = self.served.0.gateway.system_message_by(None, self.served.0.options.errors(), ApprovalRead::Cached).ok();
         info
     }
 
@@ -379,9 +378,9 @@ impl ServerHandler for Handler {
         let (server, uri) = match self.target(&context, &served).await? {
             Target::ServerResource { server, uri } => (server, uri),
             Target::Types { server } => {
-                let agent = self.agent(&context)?;
+                let (agent, errors) = (self.agent(&context)?, self.served.0.options.errors());
                 let (text, mime) =
-                    blocking(move || resources_and_prompts::types(&agent, &server)).await.map_err(|error| refused(&error))?;
+                    blocking(move || resources_and_prompts::types(&agent, &server, errors)).await.map_err(|error| refused(&error))?;
                 let contents = json!({ "contents": [{ "uri": served, "mimeType": mime, "text": text }] });
                 return Ok(ReadResourceResponse::from(answers::complete::<ReadResourceResult>(contents)?));
             }

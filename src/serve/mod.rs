@@ -41,6 +41,7 @@ use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::bridge::ToolErrors;
 use crate::error::{Error, Result};
 use crate::gateway::{Agent, Gateway, IdentityOptions};
 use crate::trust::AllowedWrites;
@@ -74,6 +75,8 @@ pub struct ServeOptions {
     pub direct: Direct,
     /// The style of these names.
     pub names: NameStyle,
+    /// The form in which failed calls appear in the code of models, and in its declarations. Default: [`ToolErrors::FOR_MODELS`].
+    pub tool_errors: Option<ToolErrors>,
 }
 
 /// A served gateway: the state that all its clients share. Clones are cheap.
@@ -170,6 +173,12 @@ impl Served {
 
     fn enable_approved(&self) -> Result<()> {
         self.0.enable_approved().map(drop)
+    }
+}
+
+impl ServeOptions {
+    fn errors(&self) -> ToolErrors {
+        self.tool_errors.unwrap_or(ToolErrors::FOR_MODELS)
     }
 }
 

@@ -215,8 +215,8 @@ impl ResourceEntry {
 }
 
 /// Returns the TypeScript declarations of a server's tools, with their MIME type.
-pub(super) fn types(agent: &Agent, server: &str) -> Result<(String, &'static str)> {
-    Ok((agent.declarations(Some(server), ToolErrors::default())?, TYPES_MIME))
+pub(super) fn types(agent: &Agent, server: &str, errors: ToolErrors) -> Result<(String, &'static str)> {
+    Ok((agent.declarations(Some(server), errors)?, TYPES_MIME))
 }
 
 /// Returns whether a host could mistake a server's own URI for a URI of this program. Schemes and hosts are case-insensitive (RFC 3986,

@@ -56,7 +56,8 @@ impl Session {
         let code_owner = Some(shared.code_owners.of(caller));
         let options = IdentityOptions { on_event, name_origin, code_owner, ..IdentityOptions::default() };
         let agent = shared.gateway.agent(&name, options)?;
-        let tools = AgentTools::new(agent.clone(), None, AgentOptions::default())?;
+        let tools =
+            AgentTools::new(agent.clone(), None, AgentOptions { tool_errors: Some(shared.options.errors()), ..AgentOptions::default() })?;
         Ok(Arc::new(Self { agent, tools, level: Mutex::default(), subscribed, runtime: shared.runtime.clone() }))
     }
 

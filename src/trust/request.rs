@@ -23,6 +23,7 @@ use crate::config::{
     redirects_traffic,
 };
 use crate::fetch::{normal_host_entry, unicode_entries};
+use crate::limits::MAX_WHOLE_DESCRIPTION_CHARS;
 use crate::text::{is_unseen, sanitise_json, sanitise_line, sanitise_text};
 
 const FULL_RIGHTS_WARNING: &str =
@@ -320,7 +321,9 @@ impl ManifestRequest {
     /// only the items that the config's filters admit.
     #[must_use]
     pub fn new(server: &ServerDefinition, manifest: &Manifest, live: &Manifest, before: Option<&Manifest>, max_chars: usize) -> Self {
-        let text = |text: &String| sanitise_text(text, max_chars);
+        // A model can read each description whole, by `describe`. So it is shown whole here.
+        let shown_chars = max_chars.max(MAX_WHOLE_DESCRIPTION_CHARS);
+        let text = |text: &String| sanitise_text(text, shown_chars);
         let digest = manifest_digest(manifest);
         Self {
             server: server.name.clone(),
@@ -330,10 +333,10 @@ impl ManifestRequest {
             server_version: sanitise_line(&manifest.server_version, MAX_NAME_CHARS),
             protocol_version: sanitise_line(&manifest.protocol_version, MAX_NAME_CHARS),
             instructions: manifest.instructions.as_ref().map(text),
-            tools: summaries(manifest, max_chars),
-            resources: resource_summaries(manifest, max_chars),
-            resource_templates: template_summaries(manifest, max_chars),
-            prompts: prompt_summaries(manifest, max_chars),
+            tools: summaries(manifest, shown_chars),
+            resources: resource_summaries(manifest, shown_chars),
+            resource_templates: template_summaries(manifest, shown_chars),
+            prompts: prompt_summaries(manifest, shown_chars),
             findings: audit_manifest(manifest),
             warnings: [filter_warnings(server, live), unoffered_warnings(manifest, max_chars)].concat(),
             changes: before.map(|before| changes(before, manifest)),
