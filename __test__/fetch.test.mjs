@@ -136,7 +136,7 @@ test('a private host must be allowed by the operator, in the approval too', asyn
   // Approved as a private host, and not one of this gateway.
   const refused = await (await strict.sandbox()).run(code(body), { input: origin, fetch: { hosts } })
   assert.equal(refused.value, 'ERR_FETCH_ADDRESS_NOT_ALLOWED')
-  const row = await lastFetch()
+  const row = (await strict.audit({ kind: 'fetch' })).at(-1)
   assert.deepEqual([row.outcome, row.subject], ['ERR_FETCH_ADDRESS_NOT_ALLOWED', '127.0.0.1 (this machine itself)'])
   const request = await strict.fetchApproval({ agent: 'plain', hosts })
   assert.deepEqual(request.privateHosts, [])

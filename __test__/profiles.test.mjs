@@ -164,7 +164,7 @@ test('Served over HTTP, each token has the variant of its profile, which stays c
       const { structuredContent } = await client.callTool({ name: 'list_mcp_servers', arguments: {} })
       assert.deepEqual(
         structuredContent.servers.map(({ name, module }) => [name, module]),
-        [[`weather@${token === ONE ? 'staging' : 'production'}`, 'host:mcp-weather']],
+        [['weather', 'host:mcp-weather']],
       )
     }
     assert.notEqual(pids[ONE], pids[TWO])

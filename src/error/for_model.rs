@@ -10,7 +10,7 @@ impl Error {
     /// has the name that code imports.
     #[must_use]
     pub fn for_model(&self) -> String {
-        self.named_as_imported().trusted_message()
+        self.named_as_imported(Self::trusted_message)
     }
 
     // long: every variant has its arm, so that a new variant does not compile until it is listed.
@@ -126,7 +126,7 @@ impl Error {
             | Self::RequestFailed { .. }
             | Self::Protocol { .. }
             | Self::OutputSchema { .. }
-            | Self::ResponseTooLarge { .. } => self.named_as_imported().to_string(),
+            | Self::ResponseTooLarge { .. } => self.named_as_imported(Self::to_string),
             _ => self.for_model(),
         }
     }
@@ -204,7 +204,12 @@ mod tests {
         for error in [
             Error::NotApproved { server: server.clone(), reason: "nobody has approved it".into() },
             Error::NotEnabled { server: server.clone() },
-            Error::ServerExited { server: server.clone(), during: "a call".into(), status: "7".into(), stderr: "ada@staging".into() },
+            Error::ServerExited {
+                server: server.clone(),
+                during: "weather@staging.crash".into(),
+                status: "7".into(),
+                stderr: "ada@staging".into(),
+            },
             Error::CallTimeout { server: server.clone(), tool, limit_ms: 1, limit_name: "x" },
             Error::TooManyConnections { server: server.clone(), limit: 1, holders: vec!["weather@production".into()] },
             Error::NotGranted { agent, server, item, reason, instead: Box::new(unknown) },

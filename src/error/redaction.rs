@@ -10,6 +10,8 @@
 //! There could be a second error type that only redaction produces. Then the compiler would also report a forgotten redaction. But this
 //! would double the signature of every function between a server and the exits, and a closed field protects the secret just as well.
 
+use std::cell::RefCell;
+
 use super::{Error, ErrorProblems, ErrorText, MissingCallback, OwnText};
 use crate::redact::Redactor;
 use crate::text::marked_name;
@@ -18,22 +20,28 @@ use crate::text::marked_name;
 #[derive(Clone, Copy)]
 enum Change<'r> {
     Redact(&'r Redactor),
-    /// Replaces the registry's names of servers by the names that code imports: `weather@staging` by `weather`.
-    NameAsImported,
+    /// Replaces the registry's names of servers by the names that code imports: `weather@staging` by `weather`. Notes the names that were replaced.
+    NameAsImported(&'r RefCell<Vec<String>>),
 }
 
 impl Change<'_> {
     fn of_server(self, name: String) -> String {
         match self {
             Self::Redact(_) => name,
-            Self::NameAsImported => marked_name(&name).0.to_owned(),
+            Self::NameAsImported(replaced) => {
+                let imported = marked_name(&name).0.to_owned();
+                if imported != name {
+                    replaced.borrow_mut().push(name);
+                }
+                imported
+            }
         }
     }
 
     fn of_servers(self, names: Vec<OwnText>) -> Vec<OwnText> {
         match self {
             Self::Redact(redactor) => names.into_iter().map(|name| name.redacted(redactor)).collect(),
-            Self::NameAsImported => names.into_iter().map(|name| marked_name(&name).0.into()).collect(),
+            Self::NameAsImported(_) => names.into_iter().map(|name| marked_name(&name).0.into()).collect(),
         }
     }
 }
@@ -49,7 +57,7 @@ macro_rules! redacted_text {
         fn changed_by(self, change: Change<'_>) -> Self {
             match change {
                 Change::Redact(redactor) => self.redacted(redactor),
-                Change::NameAsImported => self,
+                Change::NameAsImported(_) => self,
             }
         }
     })* };
@@ -120,9 +128,12 @@ impl Error {
         self.changed_by(Change::Redact(redactor))
     }
 
-    /// Returns the error for a model or agent code, which know a variant of a server by the name that they import.
-    pub(super) fn named_as_imported(&self) -> Self {
-        self.clone().changed_by(Change::NameAsImported)
+    /// Returns the message for a model or agent code, which know a variant of a server by the name that they import. The texts of the error may have the
+    /// registry's name too.
+    pub(super) fn named_as_imported(&self, message: impl Fn(&Self) -> String) -> String {
+        let replaced = RefCell::default();
+        let error = self.clone().changed_by(Change::NameAsImported(&replaced));
+        replaced.into_inner().iter().fold(message(&error), |text, name| text.replace(name.as_str(), marked_name(name).0))
     }
 
     // Long: one line for each variant.

@@ -330,7 +330,6 @@ mod tests {
         for (words, shown) in [
             (r#"["-u", "root", "-pswordfish", "shop"]"#, json!(["-u", "root", "-p${MY_SERVER_PASSWORD}", "shop"])),
             (r#"["-p", "x y"]"#, json!(["-p", "${MY_SERVER_PASSWORD}"])),
-            (r#"["-p${PW}"]"#, json!(["-p${PW}"])),
             (
                 r#"["-e", "CREATE USER ada IDENTIFIED BY 'swordfish'"]"#,
                 json!(["-e", "CREATE USER ada IDENTIFIED BY '${MY_SERVER_ARGS_1_}'"]),
@@ -338,7 +337,7 @@ mod tests {
         ] {
             let ResolvedEntry { json, warnings } = resolved(&format!(r#"{{ "command": "/usr/bin/mysql", "args": {words} }}"#), &[]);
             assert_eq!(json["args"], shown);
-            assert_eq!(warnings.len(), usize::from(!words.contains("${")), "{warnings:?}");
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
         }
         assert_eq!(resolved(r#"{ "command": "mkdir", "args": ["-p", "swordfish"] }"#, &[]).json["args"], json!(["-p", "swordfish"]));
     }

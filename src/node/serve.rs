@@ -82,6 +82,17 @@ struct ResourceOptions {
     scopes: Vec<String>,
 }
 
+/// Returns the servers whose tools are served under their own names.
+fn direct_of(only: Option<String>, direct: Option<DirectOption>) -> Result<Direct> {
+    match (only, direct) {
+        (Some(_), Some(_)) => {
+            Err(invalid("only and direct exclude each other: with only, one server's tools are served under their own names".into()))
+        }
+        (Some(server), None) => Ok(Direct::Only(server)),
+        (None, direct) => Ok(direct.map_or(Direct::Off, Direct::from)),
+    }
+}
+
 impl ServeOptions {
     fn read(data: &str, functions: &str) -> Result<Self> {
         let functions: Vec<String> = options::arguments(METHOD, functions)?;
@@ -116,15 +127,7 @@ impl ServeOptions {
             ("allowedOrigins", allowed_origins.is_some()),
             ("limits", limits.is_some()),
         ];
-        let direct = match (only, direct) {
-            (Some(_), Some(_)) => {
-                return Err(invalid(
-                    "only and direct exclude each other: with only, one server's tools are served under their own names".into(),
-                ));
-            }
-            (Some(server), None) => Direct::Only(server),
-            (None, direct) => direct.map_or(Direct::Off, Direct::from),
-        };
+        let direct = direct_of(only, direct)?;
         let options = serve::ServeOptions { allow_writes: AllowedWrites::read(&allow_writes), agent, direct, names, tool_errors };
         let Some(address) = http else {
             if stdio == Some(false) {
