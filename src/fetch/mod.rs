@@ -18,6 +18,7 @@ mod request;
 mod runtime;
 mod secrets;
 mod session;
+mod suffix;
 
 use std::sync::Arc;
 
