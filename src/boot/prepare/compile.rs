@@ -57,7 +57,7 @@ async fn write_handler(asking: Asking<'_>, tool: &PlannedTool) -> Result<Handler
 
 /// Returns the body that can be kept, or what is wrong with it.
 async fn judge(asking: Asking<'_>, tool: &PlannedTool, answer: &str) -> Result<std::result::Result<String, Vec<String>>> {
-    let body = match parse_code(answer) {
+    let body = match parse_code(answer, tool.needs_network) {
         ParsedCode::Body(body) => body,
         ParsedCode::Refused(reason) => {
             let what = ErrorText::own(format!("write the tool \"{}\"", tool.name));
@@ -65,8 +65,13 @@ async fn judge(asking: Asking<'_>, tool: &PlannedTool, answer: &str) -> Result<s
         }
         ParsedCode::Unusable(problems) => return Ok(Err(problems)),
     };
-    let (module, arguments) = (generated_tool(tool, &body).module(), example_of(&tool.input_schema));
-    let trial = HandlerTrial { tool, body: &body, module: &module, arguments: arguments.as_ref() };
+    let generated = generated_tool(tool, &body);
+    // The gateway refuses such code, so it must not reach the cache.
+    if let Some(problem) = generated.hidden_line_end() {
+        return Ok(Err(vec![problem]));
+    }
+    let (module, arguments) = (generated.module(), example_of(&tool.input_schema));
+    let trial = HandlerTrial { tool, body: &body, module: &module, secrets: &asking.options.secrets, arguments: arguments.as_ref() };
     let problems = asking.parts.check.check(trial).await?;
     Ok(if problems.is_empty() { Ok(body) } else { Err(problems) })
 }
