@@ -3,6 +3,7 @@
 use super::{Page, line};
 use crate::command::text::Tone;
 use crate::config::{GeneratedTool, GeneratedTools};
+use crate::fetch::AllowedHost;
 
 /// Adds the tools of a generated server, each with its code in full.
 pub(super) fn add(page: &mut Page, tools: &GeneratedTools) {
@@ -12,6 +13,9 @@ pub(super) fn add(page: &mut Page, tools: &GeneratedTools) {
         page.field("may reach", "nothing: no tool has a network");
     }
     page.list("may reach", hosts);
+    for host in hosts.iter().filter(|host| host.parse::<AllowedHost>().is_ok_and(|host| host.includes_strangers())) {
+        page.noted(Tone::Bad, &format!("below {host}, strangers have hosts of their own: the tools may reach these too"));
+    }
     page.list("also privately", private_hosts);
     let sent: Vec<String> = secrets.iter().map(|secret| format!("the value of {} to {}", secret.name, secret.host)).collect();
     page.list("sends", &sent);
@@ -38,7 +42,6 @@ fn add_tool(page: &mut Page, tool: &GeneratedTool) {
         },
     );
     for (number, text) in code.lines().enumerate() {
-        // The number stands before each line, so that no line can look like a field of this page.
-        page.noted(Tone::Quiet, &format!("{:>4} | {text}", number + 1));
+        page.code(number + 1, text);
     }
 }

@@ -10,6 +10,8 @@ use crate::config::Confirm;
 use crate::text::has_invisible;
 use crate::trust::{ApprovalRequest, CommandRequest};
 
+/// Leading blanks of a line of code that are shown as they are. More are shown as a number.
+const MAX_INDENT: usize = 40;
 /// Width of the column with the field names.
 const NAMES: usize = 16;
 
@@ -55,6 +57,19 @@ impl Page<'_> {
     fn list(&mut self, name: &str, items: &[String]) {
         for (index, item) in items.iter().enumerate() {
             self.field(if index == 0 { name } else { "" }, item);
+        }
+    }
+
+    /// Adds a line of code with its number, so that it cannot look like a field of this page. Its layout stays: leading blanks, and tabs as blanks.
+    fn code(&mut self, number: usize, text: &str) {
+        let text = text.replace('\t', "    ");
+        let code = text.trim_start_matches(' ');
+        let (blanks, code) = text.split_at((text.len() - code.len()).min(MAX_INDENT));
+        let wrapped = self.style.wrapped("  ", &format!("{number:>4} | {blanks}{}", line(code)));
+        for line in wrapped.lines() {
+            self.text.push_str("  ");
+            self.text.push_str(&self.style.paint(Tone::Quiet, line.trim_start()));
+            self.text.push('\n');
         }
     }
 
@@ -142,9 +157,7 @@ fn has_unseen(request: &CommandRequest) -> bool {
         .flatten()
         .chain(request.args.iter().flatten())
         .chain(request.environment.iter().chain(&request.input_defaults).chain(&request.input_descriptions));
-    // Generated code comes with invisible characters written as escapes.
-    let in_code = request.generated.iter().flat_map(|made| &made.tools).any(|tool| tool.code.contains("\\u{"));
-    in_code || all.into_iter().any(|text| has_invisible(text))
+    request.has_invisible_code || all.into_iter().any(|text| has_invisible(text))
 }
 
 /// Shows the variables, headers, inputs, OAuth settings and roots that a server gets.
