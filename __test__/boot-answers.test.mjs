@@ -112,7 +112,7 @@ describe('the page of an approval', () => {
 
   test('shows the layout of code, and calls only invisible characters invisible', async (t) => {
     const plain = await shown(t, ['a.example'], `if (args.a) {\n\treturn "\\u{1F600}"\n${' '.repeat(13)}// deep\n}`)
-    assert.match(plain, /2 \| {5}return "\\u\{1F600\}"/)
+    assert.match(plain, /2 \| {5}return "\\\\u\{1F600\}"/)
     assert.match(plain, /3 \| {14}\/\/ deep/)
     assert.doesNotMatch(plain, /invisible|blanks/)
     assert.match(await shown(t, ['a.example'], 'return 1 // \u200b'), /contains invisible characters/)

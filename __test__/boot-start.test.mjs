@@ -1,6 +1,6 @@
 // How the command `boot` starts: what it refuses before a model is asked, what it says of tools of the cache, and who may call them.
 import assert from 'node:assert/strict'
-import { chmodSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { code, MODEL_KEY, model, plan, planned, provider } from './booting.mjs'
@@ -54,7 +54,10 @@ test('an interrupt ends the wait for a prompt, and a host cannot give it', async
   const { baseUrl } = await local(t)
   const { child, ended } = starts(t, at, ['boot', '--prompt-file', '-', '--base-url', baseUrl, '--port', '0'], env)
   child.stdin.write('Add two')
-  await waitFor('the start of the program', () => readdirSync(`/proc/${child.pid}/task`).length > 4)
+  const threads = () =>
+    readdirSync(`/proc/${child.pid}/task`).map((task) => readFileSync(`/proc/${child.pid}/task/${task}/comm`, 'utf8').trim())
+  const catchesInterrupt = () => (BigInt(`0x${/SigCgt:\s*(\w+)/.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))[1]}`) & 2n) !== 0n
+  await waitFor('the thread that reads', () => threads().includes('mcp-read') && catchesInterrupt())
   child.kill('SIGINT')
   assert.equal((await ended).code, 130)
   const refused = await run(at, ['boot', '--prompt-file', '-', '--stdio'], { input: 'Add', env })
@@ -86,9 +89,9 @@ test('tools of the cache say from when they are and where they reach, and a host
   const [entry] = Object.values(JSON.parse(stderr.slice(stderr.indexOf('{\n'), stderr.lastIndexOf('}') + 1)).mcpServers)
   assert.deepEqual(entry.env, { BOOKS_KEY: '<the value of BOOKS_KEY>' })
   assert.ok(!stderr.includes('a-key-of-books') && !stderr.includes(MODEL_KEY))
-  child.stdin.end()
-  const { code, stdout } = await ended
-  assert.deepEqual([code, stdout], [0, ''])
+  assert.equal(child.output.stdout, '')
+  child.kill('SIGTERM')
+  await ended
   // A host starts it as the entry says, in a folder of its own.
   const host = listenTo(t, entry.command, entry.args, { cwd: '/', env: environment(at, { BOOKS_KEY: 'a-key-of-books' }), limit: LIMIT })
   const end = endOf(host)
