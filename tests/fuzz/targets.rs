@@ -170,7 +170,7 @@ fn plan(bytes: &[u8]) {
         Parsed::Refused(reason) => assert!(reason.chars().count() <= 300),
         Parsed::Unusable(problems) => assert!(!problems.is_empty()),
     }
-    if let ParsedCode::Body(body) = parse_code(&answer, bytes.len() % 2 == 0) {
+    if let ParsedCode::Body(body) = parse_code(&answer, bytes.len().is_multiple_of(2)) {
         assert!(!body.trim().is_empty());
     }
 }
