@@ -180,7 +180,8 @@ describe('a served generated server', () => {
     assert.equal(client.getInstructions(), undefined)
     assert.deepEqual((await client.callTool({ name: 'add', arguments: { a: 1, b: 2 } })).structuredContent, { sum: 3 })
     assert.equal(text(await client.callTool({ name: 'run_javascript', arguments: {} })), 'mine')
-    await assert.rejects(client.callTool({ name: 'search_mcp_tools', arguments: { query: 'x' } }), /no tool/)
+    const unknown = { code: -32602, message: /no tool/, data: { code: 'ERR_UNKNOWN_TOOL' } }
+    await assert.rejects(client.callTool({ name: 'search_mcp_tools', arguments: { query: 'x' } }), unknown)
     await gateway.approve('other')
     await gateway.enable('other')
     const { resources } = await client.listResources()
@@ -194,6 +195,19 @@ describe('a served generated server', () => {
     await assert.rejects(client.getPrompt({ name: 'greet' }))
     await assert.rejects(gateway.serve({ only: 'made', direct: true, http: '127.0.0.1:0' }), { code: 'ERR_INVALID_OPTION' })
     await assert.rejects(gateway.serve({ only: 'nobody', http: '127.0.0.1:0' }), { code: 'ERR_UNKNOWN_SERVER' })
+  })
+
+  test('with only, a tool that has the name of one of ours keeps its own schema without a session, too', async (t) => {
+    const inputSchema = schema({ code: { type: 'string' } })
+    const gateway = await made(t, [tool('run_javascript', 'return args.code', { inputSchema })])
+    const served = await gateway.serve({ http: '127.0.0.1:0', only: 'made' })
+    afterwards(t, () => served.close())
+    const client = new Client({ name: 'host', version: '1' }, { versionNegotiation: { mode: 'auto' } })
+    await client.connect(new StreamableHTTPClientTransport(new URL(served.url)))
+    afterwards(t, () => client.close())
+    const [{ inputSchema: listed }] = (await client.listTools()).tools
+    assert.deepEqual([Object.keys(listed.properties), listed.required], [['code'], ['code']])
+    assert.equal(text(await client.callTool({ name: 'run_javascript', arguments: { code: 'x' } })), 'x')
   })
 })
 

@@ -207,6 +207,23 @@ async fn what_was_not_looked_at_is_told_apart_from_what_is_fine() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_body_of_a_generated_tool_is_looked_at_by_a_process_that_ends_in_time() {
+    let scene = Scene::new();
+    let check = |body: &str, wanted: &dyn Fn() -> bool| {
+        scene.sandboxes.check_body(&ParseOwner::default(), body, &["args"], &["JSON"], wanted).unwrap()
+    };
+    assert_eq!(check("return JSON.stringify(args)", &|| true), Some(Vec::new()));
+    assert_eq!(check("const a = 1;\nreturn process.env", &|| true), Some(vec!["line 2: \"process\" does not exist".to_owned()]));
+    let endless = format!("return {}y", "(a=(".repeat(5_000));
+    let started = Instant::now();
+    assert_eq!(check(&endless, &|| true), None);
+    // The look may take 5 s. Any further time is because of the machine.
+    assert!(started.elapsed() < Duration::from_mins(1));
+    assert_eq!(check(&endless, &|| false), None);
+    assert!(scene.readers().is_empty(), "a reader goes on with code that nobody waits for");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_was_ended_is_started_again() {
     let scene = Scene::new();
     assert!(scene.finds_what_is_wrong());

@@ -1,5 +1,6 @@
 //! The state that all commands share: the options, the terminal, and the open gateway.
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -45,6 +46,11 @@ impl Session {
 
     pub(super) fn json(&self) -> bool {
         self.global.json
+    }
+
+    /// Returns the state folder that the arguments name.
+    pub(super) fn state(&self) -> Option<&Path> {
+        self.global.state.as_deref()
     }
 
     /// Returns whether a person at the terminal can be asked. This is false with `--json`.
@@ -142,10 +148,13 @@ impl Session {
     }
 
     /// Opens the gateway for tools that are made from a prompt: without the servers of the config. Prints what the tools' code logs.
+    ///
+    /// The state folder is shared with other gateways. Grants in it are for their agents, so a caller without one gets the tools, as there are no
+    /// other servers here.
     pub(super) fn open_boot(&self) -> Result<Gateway> {
         let mut options = self.options();
         options.config_path = None;
-        options.config = Some(json!({ "mcpServers": {} }));
+        options.config = Some(json!({ "mcpServers": {}, "defaultGrant": "all" }));
         options.trace = true;
         let (terminal, next_command) = (Arc::clone(&self.terminal), self.next_command.clone());
         options.on_event = Some(Arc::new(move |event| match event["type"].as_str() {

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use url::{Host, Url};
 
+use super::suffix::{is_above_a_suffix, owns_subdomains};
 use crate::text::{sanitise_line, visible};
 
 /// Maximum number of bytes of one entry of a list of hosts.
@@ -66,21 +67,35 @@ pub enum HostMatch {
 }
 
 impl AllowedHost {
-    /// Returns the entries that allow what a URL of a prompt names: its host with all subdomains, at the default port, and at the URL's own
-    /// port. Returns nothing for a URL that is neither `http:` nor `https:`.
+    /// Returns the entries that allow what a URL of a prompt names: its host at the default port, and at the URL's own port, with its
+    /// subdomains unless strangers own these. Returns nothing for a URL that is neither `http:` nor `https:`.
+    ///
+    /// # Errors
+    /// Fails for a host that no list of hosts can have, such as one with `*` or with an empty label. The URL standard accepts some of these.
     ///
     /// ```
     /// use hyperlight_mcp::fetch::AllowedHost;
-    /// let entries = AllowedHost::of_url(&"http://docs.example.org:8080/api".parse().unwrap());
-    /// let texts: Vec<_> = entries.iter().map(ToString::to_string).collect();
-    /// assert_eq!(texts, ["http://*.docs.example.org", "http://*.docs.example.org:8080"]);
+    /// let entries = AllowedHost::of_url(&"http://docs.example.org:8080/api".parse().unwrap()).unwrap();
+    /// assert_eq!(entries[1].to_string(), "http://*.docs.example.org:8080");
+    /// assert!(AllowedHost::of_url(&"https://{region}.example.org/".parse().unwrap()).is_err());
     /// ```
+    pub fn of_url(url: &Url) -> Result<Vec<Self>, InvalidHost> {
+        let (Some(found), "http" | "https") = (HostName::of_url(url), url.scheme()) else { return Ok(Vec::new()) };
+        let text = found.to_string();
+        // The text of an entry must mean the entry: a host that begins with `*.` would read as a wildcard.
+        let Self { name, .. } = text.parse()?;
+        if name != found {
+            return Err(InvalidHost { text: sanitise_line(&text, SHOWN_CHARS), problem: "a host of a URL has no wildcard".to_owned() });
+        }
+        let has_subdomains = matches!(&name, HostName::Domain(name) if owns_subdomains(name));
+        let entry = |port| Self { has_subdomains, name: name.clone(), port, allows_http: url.scheme() == "http" };
+        Ok([None, url.port()].into_iter().collect::<BTreeSet<_>>().into_iter().map(entry).collect())
+    }
+
+    /// Returns whether the entry has subdomains that strangers are known to own, as `*.amazonaws.com` has.
     #[must_use]
-    pub fn of_url(url: &Url) -> Vec<Self> {
-        let (Some(name), "http" | "https") = (HostName::of_url(url), url.scheme()) else { return Vec::new() };
-        let entry =
-            |port| Self { has_subdomains: name.can_have_subdomains(), name: name.clone(), port, allows_http: url.scheme() == "http" };
-        [None, url.port()].into_iter().collect::<BTreeSet<_>>().into_iter().map(entry).collect()
+    pub fn includes_strangers(&self) -> bool {
+        self.has_subdomains && matches!(&self.name, HostName::Domain(name) if !owns_subdomains(name) || is_above_a_suffix(name))
     }
 
     /// Returns whether the entry allows requests to this URL.
@@ -479,12 +494,23 @@ mod tests {
 
     #[test]
     fn a_url_of_a_prompt_allows_its_host_with_subdomains_and_its_port() {
-        let texts = |text: &str| AllowedHost::of_url(&url(text)).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let texts = |text: &str| AllowedHost::of_url(&url(text)).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(texts("https://api.example.org/v1?x#y"), ["*.api.example.org"]);
         assert_eq!(texts("http://api.example.org:8080/"), ["http://*.api.example.org", "http://*.api.example.org:8080"]);
         assert_eq!(texts("http://localhost:3000/"), ["http://localhost", "http://localhost:3000"]);
         assert_eq!(texts("https://[::1]:8443/"), ["[::1]", "[::1]:8443"]);
         assert!(texts("ftp://example.org/").is_empty() && texts("mailto:a@example.org").is_empty());
+    }
+
+    #[test]
+    fn a_host_of_a_url_that_no_list_can_have_is_an_error() {
+        let wildcards = "*.example.com *.*.example.com api.*.com";
+        for text in
+            wildcards.split(' ').chain("$HOST example..com .example.com {region}.api.test api.test' example.com&x example.com）".split(' '))
+        {
+            let error = AllowedHost::of_url(&url(&format!("https://{text}/"))).unwrap_err().to_string();
+            assert!(error.contains(if wildcards.contains(text) { "wildcard" } else { "labels" }), "{text}: {error}");
+        }
     }
 
     #[test]
@@ -498,6 +524,14 @@ mod tests {
         #[test]
         fn each_entry_reads_back_as_itself(text in "(http://)?(\\*\\.)?[a-zA-Z0-9äß_.-]{0,20}(:[0-9]{0,6})?") {
             if let Ok(entry) = text.parse::<AllowedHost>() {
+                prop_assert_eq!(entry.to_string().parse::<AllowedHost>().unwrap(), entry);
+            }
+        }
+
+        #[test]
+        fn each_entry_of_a_url_reads_back_as_itself(host in "[a-zA-Z0-9äß_.*${}'（）&+~=!()-]{1,20}", port in "(:[0-9]{1,4})?") {
+            let url = Url::parse(&format!("http://{host}{port}/"));
+            for entry in url.ok().and_then(|url| AllowedHost::of_url(&url).ok()).into_iter().flatten() {
                 prop_assert_eq!(entry.to_string().parse::<AllowedHost>().unwrap(), entry);
             }
         }

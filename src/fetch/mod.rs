@@ -17,6 +17,7 @@ mod redirect;
 mod request;
 mod secrets;
 mod session;
+mod suffix;
 
 use std::sync::Arc;
 

@@ -33,7 +33,7 @@ use crate::limits::Limits;
 use crate::network::NetworkRuntime;
 use crate::redact::Redactor;
 use crate::registry::Registry;
-use crate::sandbox::Sandboxes;
+use crate::sandbox::{CodeOwner, Sandboxes};
 use crate::store::Store;
 use crate::store::audit::Audit;
 use crate::telemetry::Telemetry;
@@ -100,6 +100,8 @@ pub(super) struct RequestState {
     pub(super) subscriptions: Subscriptions,
     /// The servers that tasks have added.
     pub(super) tasks: BroughtServers,
+    /// The owner of generated code that is looked at and tried before a person is asked about it.
+    pub(super) trial_owner: CodeOwner,
 }
 
 /// The callbacks with which this gateway asks people, and their answers.

@@ -293,7 +293,7 @@ impl ServerHandler for Handler {
         let definitions = if has_own { session.tools.definitions().map_err(|error| refused(&error))? } else { Vec::new() };
         let mut tools: Vec<_> = definitions.into_iter().map(answers::definition).collect();
         tools.extend(self.direct_definitions(&context).await?);
-        if stateless::owner(&context).is_some() {
+        if has_own && stateless::owner(&context).is_some() {
             stateless::offer(&mut tools);
         }
         Ok(ListToolsResult::with_all_items(tools))

@@ -24,7 +24,7 @@ use crate::config::{
 };
 use crate::fetch::{normal_host_entry, unicode_entries};
 use crate::limits::MAX_WHOLE_DESCRIPTION_CHARS;
-use crate::text::{is_unseen, sanitise_json, sanitise_line, sanitise_text};
+use crate::text::{has_invisible, is_unseen, sanitise_json, sanitise_line, sanitise_text};
 
 const FULL_RIGHTS_WARNING: &str =
     "the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
@@ -122,6 +122,9 @@ pub struct CommandRequest {
     /// The Unicode forms of those hosts of `generated` that have letters outside of ASCII, by the hosts. They can look like other hosts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unicode_hosts: BTreeMap<String, String>,
+    /// Whether a text of `generated` has invisible characters, which are written as escapes there.
+    #[serde(skip)]
+    pub has_invisible_code: bool,
     pub confirm: Confirm,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_tools: Option<Vec<String>>,
@@ -207,7 +210,7 @@ impl CommandRequest {
     pub fn new(server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> Self {
         let (mut command, mut args, mut cwd, mut url, mut env_file) = (None, None, None, None, None);
         let (mut environment, mut loaders, mut redirectors) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut headers, mut oauth, mut generated) = (Vec::new(), None, None);
+        let (mut headers, mut oauth, mut generated, mut has_invisible_code) = (Vec::new(), None, None, false);
         let workspace_folder = subject.folder.as_ref().map(|folder| folder.display().to_string());
         let warning = match &server.transport {
             Transport::Stdio {
@@ -234,6 +237,7 @@ impl CommandRequest {
             }
             Transport::Generated(tools) => {
                 generated = Some(shown_tools(tools));
+                has_invisible_code = tools.tools.iter().any(has_invisible_text);
                 GENERATED_WARNING
             }
         };
@@ -260,6 +264,7 @@ impl CommandRequest {
             oauth,
             unicode_hosts: generated.as_ref().map(unicode_hosts).unwrap_or_default(),
             generated,
+            has_invisible_code,
             confirm: server.confirm,
             allow_tools: server.filter.allow.clone(),
             deny_tools: server.filter.deny.clone(),
@@ -276,6 +281,11 @@ impl CommandRequest {
     }
 }
 
+fn has_invisible_text(tool: &GeneratedTool) -> bool {
+    let schema = tool.input_schema.to_string();
+    [&tool.name, &tool.description, &schema, &tool.notes, &tool.code].into_iter().chain(&tool.endpoints).any(|text| has_invisible(text))
+}
+
 /// Returns generated tools as they are shown. Texts keep each character that has a meaning; invisible ones are written as escapes.
 fn shown_tools(tools: &GeneratedTools) -> GeneratedTools {
     let GeneratedTools { tools, hosts, private_hosts, secrets } = tools;
@@ -288,7 +298,8 @@ fn shown_tools(tools: &GeneratedTools) -> GeneratedTools {
         notes: visible(&tool.notes),
         needs_network: tool.needs_network,
         read_only: tool.read_only,
-        code: visible(&tool.code),
+        // A tab is a blank of the code's layout, as a person knows it.
+        code: tool.code.split('\t').map(visible).collect::<Vec<_>>().join("\t"),
     };
     // Requests have hosts in ASCII. Letters of other alphabets can look the same.
     let host = |text: &String| visible(&normal_host_entry(text));

@@ -68,7 +68,7 @@ fn limits() -> FetchLimits {
 
 /// Returns the policy that allows just the host, port and scheme that a text names, and no private address.
 fn lenient(form: &str) -> FetchPolicy {
-    let entries: AllowedHosts = url::Url::parse(form).iter().flat_map(AllowedHost::of_url).collect();
+    let entries: AllowedHosts = url::Url::parse(form).iter().filter_map(|url| AllowedHost::of_url(url).ok()).flatten().collect();
     FetchPolicy { limits: limits(), ..FetchPolicy::new(entries, WAY_OUT) }
 }
 

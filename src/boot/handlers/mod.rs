@@ -17,6 +17,7 @@ pub use parse::{ParsedCode, parse_code};
 pub(super) use request::{HandlerMaterial, handler_request};
 
 use super::plan::PlannedTool;
+use super::secrets::SecretName;
 use crate::config::CodeProblem;
 use crate::error::Result;
 
@@ -40,6 +41,8 @@ pub struct HandlerTrial<'a> {
     pub body: &'a str,
     /// The module that the VM would run. Its first line is the body's first line.
     pub module: &'a str,
+    /// The secrets that the code may use. A trial gives it made-up placeholders.
+    pub secrets: &'a [SecretName],
     /// Arguments that the tool's schema allows, or `None` if none could be made.
     pub arguments: Option<&'a Json>,
 }

@@ -20,6 +20,11 @@ pub fn cut_pages(texts: Vec<String>) -> Vec<String> {
     texts.into_iter().map(|text| shorten(text, share.min(MAX_PAGE_CHARS))).collect()
 }
 
+/// Cuts one text to [`MAX_PAGE_CHARS`].
+pub(super) fn cut_page(text: String) -> String {
+    shorten(text, MAX_PAGE_CHARS)
+}
+
 /// Returns the largest number of characters that every text may have, so that all fit.
 fn share(lengths: &[usize]) -> usize {
     let mut sorted = lengths.to_vec();

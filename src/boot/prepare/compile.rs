@@ -81,7 +81,7 @@ enum Judged {
 }
 
 async fn judge(asking: Asking<'_>, tool: &PlannedTool, answer: &str) -> Result<Judged> {
-    let body = match parse_code(answer) {
+    let body = match parse_code(answer, tool.needs_network) {
         ParsedCode::Body(body) => body,
         ParsedCode::Refused(reason) => {
             let what = ErrorText::own(format!("write the tool \"{}\"", tool.name));
@@ -89,8 +89,13 @@ async fn judge(asking: Asking<'_>, tool: &PlannedTool, answer: &str) -> Result<J
         }
         ParsedCode::Unusable(problems) => return Ok(Judged::Unusable(problems)),
     };
-    let (module, arguments) = (generated_tool(tool, &body).module(), example_of(&tool.input_schema));
-    let trial = HandlerTrial { tool, body: &body, module: &module, arguments: arguments.as_ref() };
+    let generated = generated_tool(tool, &body);
+    // The gateway refuses such code, so it must not reach the cache.
+    if let Some(problem) = generated.hidden_line_end() {
+        return Ok(Judged::Unusable(vec![problem]));
+    }
+    let (module, arguments) = (generated.module(), example_of(&tool.input_schema));
+    let trial = HandlerTrial { tool, body: &body, module: &module, secrets: &asking.options.secrets, arguments: arguments.as_ref() };
     Ok(match asking.parts.check.check(trial).await? {
         None => Judged::Kept(body),
         Some(CodeProblem::Refuses(problem)) => Judged::Doubted(body, problem),

@@ -3,7 +3,7 @@
 use super::{LOOKALIKE, Page, line};
 use crate::command::text::Tone;
 use crate::config::{GeneratedTool, GeneratedTools};
-use crate::fetch::{shown_host_entry, unicode_entries};
+use crate::fetch::{AllowedHost, shown_host_entry, unicode_entries};
 
 /// Adds the tools of a generated server, each with its code in full.
 pub(super) fn add(page: &mut Page, tools: &GeneratedTools) {
@@ -17,6 +17,9 @@ pub(super) fn add(page: &mut Page, tools: &GeneratedTools) {
     }
     let shown = |hosts: &[String]| hosts.iter().map(|host| shown_host_entry(host)).collect::<Vec<_>>();
     page.list("may reach", &shown(hosts));
+    for host in hosts.iter().filter(|host| host.parse::<AllowedHost>().is_ok_and(|host| host.includes_strangers())) {
+        page.noted(Tone::Bad, &format!("below {host}, strangers have hosts of their own: the tools may reach these too"));
+    }
     page.list("also privately", &shown(private_hosts));
     let sent: Vec<String> =
         secrets.iter().map(|secret| format!("the value of {} to {}", secret.name, shown_host_entry(&secret.host))).collect();

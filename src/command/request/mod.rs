@@ -13,6 +13,8 @@ use crate::trust::{ApprovalRequest, CommandRequest};
 /// The warning about a host with letters outside of ASCII.
 pub(crate) const LOOKALIKE: &str =
     "a host has letters outside of ASCII, which can look like other letters: compare its ASCII form with the host that you know";
+/// Leading blanks of a line of code that are shown as they are. More are shown as a number.
+const MAX_INDENT: usize = 40;
 /// Width of the column with the field names.
 const NAMES: usize = 16;
 /// Start of a line that continues a note.
@@ -79,11 +81,15 @@ impl Page<'_> {
         }
     }
 
-    /// Adds a line of code with its number. What does not fit into the width follows behind a mark. Both stand where code never does.
+    /// Adds a line of code with its number. What does not fit into the width follows behind a mark. Both stand where code never does. The layout of
+    /// the code stays: leading blanks, and tabs as blanks.
     fn code(&mut self, number: usize, text: &str) {
+        let text = text.replace('\t', "    ");
+        let code = text.trim_start_matches(' ');
+        let (blanks, code) = text.split_at((text.len() - code.len()).min(MAX_INDENT));
         let mark = format!("  {number:>4} | ");
         let further = format!("{:>width$} ", "\\", width = mark.len() - 1);
-        for part in self.style.broken(&mark, &further, &line(text)) {
+        for part in self.style.broken(&mark, &further, &format!("{blanks}{}", line(code))) {
             self.text.push_str(&self.style.paint(Tone::Quiet, &part));
             self.text.push('\n');
         }
@@ -159,9 +165,7 @@ fn has_unseen(request: &CommandRequest) -> bool {
         .flatten()
         .chain(request.args.iter().flatten())
         .chain(request.environment.iter().chain(&request.input_defaults).chain(&request.input_descriptions));
-    // Generated code comes with invisible characters written as escapes.
-    let in_code = request.generated.iter().flat_map(|made| &made.tools).any(|tool| tool.code.contains("\\u{"));
-    in_code || all.into_iter().any(|text| has_invisible(text))
+    request.has_invisible_code || all.into_iter().any(|text| has_invisible(text))
 }
 
 /// Shows the variables, headers, inputs, OAuth settings and roots that a server gets.

@@ -1,16 +1,19 @@
 //! What the code of a generated server may fetch, and with which secrets.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use secrecy::SecretString;
 
 use super::runner::ToolCaller;
 use crate::bridge::FetchCalls;
+use crate::catalog::MAX_SHOWN_NAME_CHARS;
 use crate::config::{GeneratedTool, GeneratedTools};
 use crate::error::{Error, Result};
 use crate::fetch::{AllowedHost, AllowedHosts, FetchPolicy, FetchSecret, Methods};
 use crate::gateway::core::Core;
 use crate::gateway::fetch::Recorder;
+use crate::text::sanitise_line;
 
 /// The end of the message of a request to a host that the prompt does not name.
 const WAY_OUT: &str = "Add it to your prompt to allow access.";
@@ -27,8 +30,12 @@ pub(super) struct Network {
 pub(super) fn problem_of(tools: &GeneratedTools) -> Option<String> {
     let GeneratedTools { tools: _, hosts, private_hosts, secrets } = tools;
     let hosts_of = |field: &str, hosts: &[String]| hosts_in(hosts).err().map(|problem| format!("{field}: {problem}"));
+    let mut names = BTreeSet::new();
     let secret = || {
         secrets.iter().find_map(|secret| {
+            if !names.insert(&secret.name) {
+                return Some(format!("secrets: {} is named twice", sanitise_line(&secret.name, MAX_SHOWN_NAME_CHARS)));
+            }
             if !is_variable_name(&secret.name) {
                 return Some(format!("secrets: \"{}\" cannot be the name of a variable", secret.name));
             }
@@ -120,6 +127,7 @@ mod tests {
             (problem(&["a/b"], &[], &[]), "hosts: "),
             (problem(&[], &["*"], &[]), "privateHosts: "),
             (problem(&[], &[], &[("KEY", "no host")]), "secrets: KEY: "),
+            (problem(&[], &[], &[("KEY", "a.example"), ("KEY", "b.example")]), "secrets: KEY is named twice"),
             (problem(&[], &[], &[("A-B", "a.example")]), "secrets: \"A-B\" cannot be the name of a variable"),
             (problem(&[], &[], &[("__proto__ ", "a.example")]), "cannot be the name"),
         ] {

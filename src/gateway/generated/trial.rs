@@ -10,12 +10,15 @@ use super::runner::{OnlyFetch, StopOnDrop, run, run_request};
 use crate::blocking::blocking;
 use crate::config::{CodeProblem, GeneratedTool};
 use crate::error::{Error, Result};
-use crate::fetch::AllowedHost;
+use crate::fetch::{AllowedHost, FetchSecret};
 use crate::gateway::Gateway;
-use crate::sandbox::{CodeOwner, Stop, body_problems};
+use crate::sandbox::Stop;
 
 /// Longest time of a trial.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The problem of code that the reader gave up.
+const NOT_READ: &str = "the code could not be parsed: it nests too deeply, or takes more than 5 s to parse. Write it simpler";
 
 /// Globals that the code of each tool may use.
 const GLOBALS: [&str; 61] = [
@@ -93,7 +96,8 @@ const OTHER_FAILURES: [&str; 4] = ["ERR_NO_HYPERVISOR", "ERR_CLOSED", "ERR_IO", 
 
 impl Gateway {
     /// Looks at the code of a tool, and returns what is wrong with it, if anything was found. The code is parsed. With `example`, it also runs
-    /// in a VM without network. An error after the code has tried to fetch is excused, except for a name that does not exist.
+    /// in a VM without network, with made-up placeholders for `secrets`. An error after the code has tried to fetch is excused, except for a name
+    /// that does not exist.
     ///
     /// # Errors
     /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
@@ -101,35 +105,53 @@ impl Gateway {
     /// ```no_run
     /// # async fn example(gateway: hyperlight_mcp::Gateway, tool: hyperlight_mcp::config::GeneratedTool) -> hyperlight_mcp::Result<()> {
     /// use hyperlight_mcp::config::CodeProblem;
-    /// if let Some(CodeProblem::Defects(problems)) = gateway.try_generated(&tool, Some(&serde_json::json!({ "city": "x" }))).await? {
+    /// let (secrets, example) = (["API_KEY".to_owned()], serde_json::json!({ "city": "x" }));
+    /// if let Some(CodeProblem::Defects(problems)) = gateway.try_generated(&tool, &secrets, Some(&example)).await? {
     ///     println!("{}", problems.join(", ")); // line 2: "process" does not exist
     /// }
     /// # Ok(()) }
     /// ```
-    pub async fn try_generated(&self, tool: &GeneratedTool, example: Option<&Json>) -> Result<Option<CodeProblem>> {
+    pub async fn try_generated(&self, tool: &GeneratedTool, secrets: &[String], example: Option<&Json>) -> Result<Option<CodeProblem>> {
         self.core.check_open()?;
-        let body = tool.code.clone();
         let (parameters, more): (&[&str], &[&str]) =
             if tool.needs_network { (&["args", "fetch", "secrets"], &NETWORK_GLOBALS) } else { (&["args"], &[]) };
         let globals = [&GLOBALS[..], more].concat();
-        let found = blocking(move || Ok(body_problems(&body, parameters, &globals))).await?;
-        let problems = found.unwrap_or_else(|| vec!["the code is nested too deeply".to_owned()]);
+        let problems = self.read_body(tool.code.clone(), parameters, globals).await?;
         if !problems.is_empty() {
             return Ok(Some(CodeProblem::Defects(problems)));
         }
         match example {
-            Some(example) => self.trial(tool, example).await,
+            Some(example) => self.trial(tool, secrets, example).await,
             None => Ok(None),
         }
     }
 
-    async fn trial(&self, tool: &GeneratedTool, example: &Json) -> Result<Option<CodeProblem>> {
+    /// Has the reader's process look at a body. Code that it cannot look at in time is refused: nobody could say what it is. The look ends with this
+    /// future.
+    async fn read_body(&self, body: String, parameters: &'static [&str], globals: Vec<&'static str>) -> Result<Vec<String>> {
+        let stop = Stop::new();
+        let _stops = StopOnDrop(stop.clone());
+        let core = Arc::clone(&self.core);
+        let look = move || {
+            let is_wanted = || stop.reason().is_none() && !core.closed.is_cancelled();
+            let owner = &core.requests.trial_owner.parse;
+            let found = core.sandboxes.check_body(owner, &body, parameters, &globals, &is_wanted).map_err(|error| core.redacted(error))?;
+            if found.is_none() && !is_wanted() {
+                return Err(Error::Closed { what: "gateway" });
+            }
+            Ok(found.unwrap_or_else(|| vec![NOT_READ.to_owned()]))
+        };
+        blocking(look).await
+    }
+
+    async fn trial(&self, tool: &GeneratedTool, secrets: &[String], example: &Json) -> Result<Option<CodeProblem>> {
         let (stop, has_fetched) = (Stop::new(), Arc::<AtomicBool>::default());
         let _stops = StopOnDrop(stop.clone());
         let host = OnlyFetch { fetches: None, has_fetched: Arc::clone(&has_fetched) };
-        let input = tool.input(example.clone(), []);
+        let placeholders = secrets.iter().filter(|_| tool.needs_network).map(|name| (name.clone(), FetchSecret::made_up()));
+        let input = tool.input(example.clone(), placeholders);
         let request = run_request(tool, input, host, TRIAL_TIMEOUT, stop, None);
-        let Err(error) = run(&self.core, CodeOwner::default(), request).await else { return Ok(None) };
+        let Err(error) = run(&self.core, self.core.requests.trial_owner.clone(), request).await else { return Ok(None) };
         let error = self.core.redacted(error);
         if OTHER_FAILURES.contains(&error.code()) {
             return Err(error);

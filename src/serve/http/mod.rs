@@ -40,5 +40,5 @@ pub use limits::ServeLimits;
 pub use metrics::{Metrics, RunInFlight};
 pub(super) use options::invalid;
 pub use options::{HttpLimits, HttpOptions, Listen, ProtectedResource, TlsFiles};
-pub use server::{HttpServer, listen};
+pub use server::{HttpServer, check, listen};
 pub(super) use sessions::SessionEnd;

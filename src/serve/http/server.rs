@@ -44,6 +44,24 @@ pub struct HttpServer {
     _ends_with_this: DropGuard,
 }
 
+/// Checks everything about the options that can be checked without serving: their values, the files, and that this machine can listen on the address
+/// now. Another program may still take the port before [`listen`] does.
+///
+/// # Errors
+/// Those of [`listen`].
+pub async fn check(options: &HttpOptions) -> Result<()> {
+    let wanted = options.validate()?;
+    Access::new(options)?;
+    options.tls.as_ref().map(acceptor).transpose()?;
+    let listener = bound(wanted).await?;
+    let port = listener.local_addr().map_err(|error| unbound(wanted, &error))?.port();
+    Allowed::new(&options.allowed_hosts, &options.allowed_origins, options.tls.is_some(), port).map(drop)
+}
+
+async fn bound(wanted: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(wanted).await.map_err(|error| unbound(wanted, &error))
+}
+
 /// Starts to listen, and serves the handlers that `make` returns: one for each session, or for each request of the protocol without
 /// sessions. When `closed` is cancelled, the server ends immediately.
 ///
@@ -59,7 +77,7 @@ pub async fn listen<H: ServerHandler>(
     let wanted = options.validate()?;
     let access = Access::new(&options)?;
     let tls = options.tls.as_ref().map(acceptor).transpose()?;
-    let listener = TcpListener::bind(wanted).await.map_err(|error| unbound(wanted, &error))?;
+    let listener = bound(wanted).await?;
     let address = listener.local_addr().map_err(|error| unbound(wanted, &error))?;
     let HttpOptions { allowed_hosts, allowed_origins, limits, .. } = options;
     let (draining, stopped, ended) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
