@@ -59,6 +59,20 @@ pub struct HttpTarget {
     pub(crate) network: Arc<NetworkRuntime>,
 }
 
+impl HttpTarget {
+    /// Creates a target without headers and tokens, which has threads of its own for its connections. They end with the last clone.
+    ///
+    /// ```
+    /// let target = hyperlight_mcp::client::HttpTarget::new("docs", "https://example.com/mcp".to_owned());
+    /// assert!(target.headers.is_empty() && !target.allow_insecure);
+    /// ```
+    #[must_use]
+    pub fn new(server: impl Into<String>, url: impl Into<SecretString>) -> Self {
+        let network = Arc::new(crate::client::network());
+        Self { server: server.into(), url: url.into(), headers: Vec::new(), allow_insecure: false, tokens: None, network }
+    }
+}
+
 impl fmt::Debug for HttpTarget {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("HttpTarget").field("server", &self.server).finish_non_exhaustive()
@@ -201,14 +215,8 @@ mod tests {
     use super::*;
 
     fn target(url: &str, headers: &[(&str, &str)]) -> HttpTarget {
-        HttpTarget {
-            server: "remote".into(),
-            url: url.to_owned().into(),
-            headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned().into())).collect(),
-            allow_insecure: false,
-            tokens: None,
-            network: Arc::new(crate::client::network()),
-        }
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned().into())).collect();
+        HttpTarget { headers, ..HttpTarget::new("remote", url.to_owned()) }
     }
 
     fn problem(target: &HttpTarget) -> Error {
