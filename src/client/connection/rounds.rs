@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_of_an_unknown_type_is_no_success() {
+    fn a_result_of_an_unknown_type_fails() {
         let of = |result: Json, era| ResultKind::of(&result, era);
         for era in [Era::Discover, Era::Initialize] {
             for (result, kind) in [
