@@ -20,7 +20,9 @@ const MAX_KEPT: usize = 8;
 const MAX_AT_ONCE: usize = 2;
 
 /// What lists are made of: the servers that an agent sees, in order, each with the part of its approved manifest that the agent sees.
-type Sources = Vec<(String, Arc<Manifest>)>;
+type Sources = Vec<Source>;
+/// A server's name, and what an agent sees of it.
+type Source = (String, Arc<Manifest>);
 
 /// The lists that are kept, and the turns of each caller. Clones are cheap.
 #[derive(Clone, Default)]
@@ -99,7 +101,7 @@ impl ItemLists {
 }
 
 fn is_same(one: &Sources, other: &Sources) -> bool {
-    let same = |((name, manifest), (other_name, other)): (&(String, Arc<Manifest>), &(String, Arc<Manifest>))| {
+    let same = |((name, manifest), (other_name, other)): (&Source, &Source)| {
         // A manifest never changes: a change makes a new one. The pointers of two that both exist differ.
         Arc::ptr_eq(manifest, other) && name == other_name
     };
