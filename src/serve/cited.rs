@@ -1,6 +1,6 @@
 //! Prepares the texts of a server for questions to a person: each text is marked as the server's, and contains no hidden characters.
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use crate::text::{escaped, visible};
 
@@ -31,8 +31,8 @@ pub(super) fn cited(message: &str) -> String {
 }
 
 /// Prefixes the titles and descriptions in a server's form, and puts each in one line. A client shows a field without a title by its name,
-/// which the server chose as well, so the name becomes the title. Returns `None` if a choice without a label contains hidden characters. Such a
-/// choice cannot be changed, because the answer must be the choice itself.
+/// which the server chose as well, so the name becomes the title. Returns `None` if a choice that is shown as it is, because it has no label, contains
+/// hidden characters. Such a choice cannot be changed, because the answer must be the choice itself.
 pub(super) fn cited_form(schema: &Json) -> Option<Json> {
     let mut schema = schema.clone();
     for (name, field) in schema.get_mut("properties").and_then(Json::as_object_mut).into_iter().flatten() {
@@ -43,8 +43,7 @@ pub(super) fn cited_form(schema: &Json) -> Option<Json> {
                 *text = format!("{QUOTE}{}", one_line(text));
             }
         }
-        let choices = keywords.get("enum").or_else(|| keywords.get("items")?.get("enum"));
-        if !keywords.contains_key("enumNames") && choices.and_then(Json::as_array).into_iter().flatten().any(hides) {
+        if has_hidden_choice(keywords) {
             return None;
         }
         for labels in ["enumNames", "oneOf", "anyOf", "items"] {
@@ -61,6 +60,21 @@ pub(super) fn cited_form(schema: &Json) -> Option<Json> {
         }
     }
     Some(schema)
+}
+
+/// Returns whether a field, or what its lists contain, has a choice without a label of its own that contains hidden characters.
+fn has_hidden_choice(field: &Map<String, Json>) -> bool {
+    let list = |keyword: &str| field.get(keyword).and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+    let mut labels = list("enumNames").iter();
+    let in_enum = list("enum").iter().any(|choice| !is_label(labels.next()) && hides(choice));
+    let in_const = !is_label(field.get("title")) && field.get("const").is_some_and(hides);
+    let parts = list("oneOf").iter().chain(list("anyOf")).chain(field.get("items"));
+    in_enum || in_const || parts.filter_map(Json::as_object).any(has_hidden_choice)
+}
+
+/// Returns whether a label shows anything. In the place of another one, a client may show the choice itself.
+fn is_label(label: Option<&Json>) -> bool {
+    label.and_then(Json::as_str).is_some_and(|label| !one_line(label).trim().is_empty())
 }
 
 /// Returns whether a choice contains hidden characters or line breaks.
@@ -141,6 +155,30 @@ mod tests {
             assert_eq!(form(json!({ "type": "string", "enum": ["yes", hidden] })), None, "{hidden:?}");
             assert_eq!(form(json!({ "type": "array", "items": { "type": "string", "enum": [hidden] } })), None, "{hidden:?}");
             assert!(form(json!({ "type": "string", "enum": ["yes", hidden], "enumNames": ["Yes", "No"] })).is_some());
+            for labels in [
+                json!([]),
+                json!(["Yes"]),
+                json!(["Yes", ""]),
+                json!(["Yes", " \n"]),
+                json!(["Yes", "\u{200b}"]),
+                json!(["Yes", 1]),
+                json!("No"),
+            ] {
+                assert_eq!(form(json!({ "type": "string", "enum": ["yes", hidden], "enumNames": labels })), None, "{hidden:?} {labels}");
+            }
+            for list in ["oneOf", "anyOf"] {
+                assert!(form(json!({ "type": "string", list: [{ "const": hidden, "title": "No" }] })).is_some());
+                for choice in
+                    [json!({ "const": hidden }), json!({ "const": hidden, "title": "" }), json!({ "const": hidden, "title": "\u{2060} " })]
+                {
+                    assert_eq!(
+                        form(json!({ "type": "string", list: [{ "const": "a", "title": "A" }, choice] })),
+                        None,
+                        "{hidden:?} {choice}"
+                    );
+                    assert_eq!(form(json!({ "type": "array", "items": { list: [choice] } })), None, "{hidden:?} {choice}");
+                }
+            }
         }
         assert!(form(json!({ "type": "string", "enum": ["yes", "no", "später"] })).is_some());
     }
