@@ -102,6 +102,20 @@ pub(super) async fn subscribe(session: &Session, target: Target, uri: &str) -> R
     }
 }
 
+/// Ends what a client has subscribed to under one URI, or else the subscription of the resource that is listed under it.
+///
+/// # Errors
+/// The error of the server that has the resource.
+pub(super) async fn unsubscribe(session: &Session, mut subscribed: Vec<(String, String)>, target: Option<Target>) -> Result<(), ErrorData> {
+    if let Some(Target::ServerResource { server, uri }) = target {
+        subscribed.push((server, uri));
+    }
+    for (server, uri) in subscribed {
+        session.unsubscribe(&server, &uri).await.map_err(|error| refused(&error))?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

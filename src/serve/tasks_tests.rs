@@ -9,7 +9,7 @@ fn tasks() -> Tasks {
 }
 
 fn owner(key: &str) -> Owner {
-    Owner { key: key.into(), ended: CancellationToken::new() }
+    Owner { key: key.into(), ended: Arc::default() }
 }
 
 fn form() -> InputRequest {
