@@ -107,7 +107,8 @@ describe('A package', () => {
     assert.match(problem('ending'), /ended before it answered/)
     assert.match(problem('nonsense'), /not a list of definitions/)
     assert.match(problem('huge'), /more than 262144 bytes/)
-    assert.match(problem('buffering'), /more than 512 MiB of memory/)
+    // On a busy machine, the time can come first; the next test is about the memory.
+    assert.match(problem('buffering'), /more than 512 MiB of memory|did not answer within 2 s/)
     // Nothing that the code posts or writes is read.
     for (const name of ['posting', 'flooding', 'writing']) assert.match(problem(name), /did not answer within 2 s/, name)
     for (const name of ['outside', 'requiring']) assert.match(problem(name), /which is not in its package/)
@@ -125,15 +126,23 @@ describe('A package', () => {
 
   test('that fills buffers, which no limit of its heap bounds, is ended before it has the memory of the machine', async (t) => {
     const path = folder(t)
-    for (const name of ['buffering', 'overflowing']) install(path, name, CODE[name])
-    const { gateway } = await open(t, path, { providers: ['buffering', 'overflowing'] })
+    const fillers = Array.from({ length: 6 }, (_, place) => `buffering-${place}`)
+    for (const name of fillers) install(path, name, CODE.buffering)
+    install(path, 'overflowing', CODE.overflowing)
+    const { gateway } = await open(t, path, { providers: [...fillers, 'overflowing'] })
     const mebibytes = () => process.resourceUsage().maxRSS / 1024
     const before = mebibytes()
     // What is thrown is not copied to this thread, as Node would.
     assert.match((await approve(gateway, 'overflowing')).problem, /^no servers today\.+/)
     assert.ok(process.memoryUsage().arrayBuffers < 100 * 1024 * 1024, `${process.memoryUsage().arrayBuffers} bytes`)
-    assert.match((await approve(gateway, 'buffering')).problem, /grew by more than 512 MiB of memory while it ran/)
-    assert.ok(mebibytes() - before < 1500, `${mebibytes() - before} MiB more`)
+    // On a busy machine, the 2 s of a provider can be over before it has filled so much.
+    const problems = []
+    for (const name of fillers) {
+      problems.push((await approve(gateway, name)).problem)
+      assert.ok(mebibytes() - before < 1500, `${mebibytes() - before} MiB more`)
+      if (!/did not answer within 2 s/.test(problems.at(-1))) break
+    }
+    assert.match(problems.at(-1), /grew by more than 512 MiB of memory while it ran/, problems.join('\n'))
   })
 
   test('that waits in a system call fails after its time, although its thread ends only when the call ends', async (t) => {
