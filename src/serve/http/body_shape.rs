@@ -50,6 +50,10 @@ pub(super) fn shape(body: &[u8]) -> Shape {
     if values_in(body) > MAX_VALUES {
         return Shape::TooLarge;
     }
+    // A list would be read as the fields of `Head` in their order.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Shape::Request;
+    }
     let Ok(Head { method, params, id }) = serde_json::from_slice(body) else { return Shape::Request };
     let is_initialize = method.as_deref() == Some("initialize");
     let meta_bytes = params.and_then(|params| params.meta).map_or(0, |meta| meta.get().len());
