@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { Gateway } from '../index.mjs'
 import { run as command, place, write } from './command-line.mjs'
-import { afterwards, failure, folder, guest, held, waitFor, wholeFile } from './support.mjs'
+import { afterwards, deferred, failure, folder, guest, held, waitFor, wholeFile } from './support.mjs'
 
 /** A server on this machine that says what it was asked. `/slow` never answers, `/chunks` answers in three parts, `/away` redirects. */
 async function startServer(t) {
@@ -127,7 +127,13 @@ test('another host, a redirect to one, and another scheme are refused', async ()
   const [, code, message] = await caught('fetch("https://other.example/")')
   assert.equal(code, 'ERR_FETCH_HOST_NOT_ALLOWED')
   assert.match(message, /"other\.example" not in whitelist\. Add it to fetch\.hosts/)
-  assert.equal((await lastFetch()).outcome, 'ERR_FETCH_HOST_NOT_ALLOWED')
+  const row = async () => {
+    const { host, method, outcome } = await lastFetch()
+    return [host, method, outcome]
+  }
+  assert.deepEqual(await row(), ['https://other.example', 'GET', 'ERR_FETCH_HOST_NOT_ALLOWED'])
+  await caught('fetch(origin + "/away", { method: "PUT" })')
+  assert.deepEqual(await row(), ['https://other.example', 'PUT', 'ERR_FETCH_HOST_NOT_ALLOWED'])
 })
 
 test('a private host must be allowed by the operator, in the approval too', async (t) => {
@@ -217,11 +223,12 @@ test('a revocation ends the fetches of runs, and holds for the next', async () =
   await gateway.approveFetch({ agent: 'brief', hosts, digest: request.digest })
   const brief = await gateway.agent('brief').sandbox()
   const body = 'console.log("begins"); try { await fetch(origin + "/slow") } catch (error) { return error.code }'
-  const revoked = new Promise((resolve) => {
-    const onEvent = (event) => event.type === 'log' && resolve(gateway.revokeFetch({ agent: 'brief' }))
-    resolve.run = brief.run(code(body), { input: origin, fetch: { hosts }, onEvent })
-  })
-  assert.equal(await revoked, true)
+  const begun = deferred()
+  const onEvent = (event) => event.type === 'log' && begun.resolve()
+  const running = brief.run(code(body), { input: origin, fetch: { hosts }, onEvent })
+  await begun.promise
+  assert.equal(await gateway.revokeFetch({ agent: 'brief' }), true)
+  assert.equal((await running).value, 'ERR_FETCH_NOT_APPROVED')
   await failure(brief.run(code(body), { input: origin, fetch: { hosts } }), 'ERR_FETCH_NOT_APPROVED')
   assert.equal(await gateway.revokeFetch({ agent: 'brief' }), false)
 })
@@ -268,6 +275,35 @@ test('a script on the command line fetches from the hosts that a person has appr
   assert.equal(wrong.code, 2)
   assert.match(wrong.stderr, /--fetch: /)
   assert.equal((await command(at, [...words, '--agent', 'someone'])).code, 1, 'the approval is for the operator alone')
+})
+
+test('the command of a refusal approves what the run needs, and keeps what was approved', async (t) => {
+  const at = place(t, {})
+  const own = await open(t, { stateDir: join(at.home, '.hyperagent/hyperlight-mcp') })
+  const { digest } = await own.fetchApproval({ agent: 'advised', hosts: ['a.example'] })
+  await own.approveFetch({ agent: 'advised', hosts: ['a.example'], digest })
+  const advised = await own.agent('advised').sandbox()
+  const get = () => advised.run(code('return (await fetch(origin)).status'), { input: origin, fetch: { hosts } })
+  const refused = await failure(get(), 'ERR_FETCH_NOT_APPROVED')
+  const words = (text) => [...text.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain)
+  const [, advice] = /npx hyperlight-mcp (approve .*)$/.exec(refused.message)
+  const shown = await command(at, words(advice))
+  assert.equal(shown.code, 1, shown.stderr)
+  assert.doesNotMatch(shown.stdout, /approved before/)
+  const [, yes] = /hyperlight-mcp (approve .*--digest \w{64})/s.exec(shown.stdout)
+  assert.equal((await command(at, words(yes))).code, 0)
+  assert.equal((await get()).value, 200)
+  assert.equal((await own.fetchApproval({ agent: 'advised', hosts: ['a.example'] })).approved, true)
+})
+
+test('a refusal that no approval can change says what can', async (t) => {
+  const agents = { reader: { fetch: { hosts: ['a.example'] } } }
+  const ruled = await open(t, { config: { mcpServers: {}, agents } })
+  const beyond = await failure(
+    (await ruled.agent('reader').sandbox()).run(code('return 1'), { fetch: { hosts } }),
+    'ERR_FETCH_NOT_APPROVED',
+  )
+  assert.match(beyond.message, /the config does not have that\. Add it there, and let a person approve it$/)
 })
 
 test('after close() no thread of its fetches is left', async (t) => {

@@ -57,7 +57,7 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Foreign, Error::ProfileConflict { problem: quoted() }),
         (Nothing, Error::DigestChanged { server: server() }),
         (Foreign, Error::ProviderDigestChanged { provider: quoted() }),
-        (Foreign, Error::FetchNotApproved { agent: quoted(), hosts: quoted(), reason: quoted(), command: quoted() }),
+        (Foreign, Error::FetchNotApproved { agent: quoted(), hosts: quoted(), reason: quoted(), way_out: quoted() }),
         (Foreign, Error::FetchDigestChanged { agent: quoted() }),
         (Foreign, Error::UnknownProvider { provider: quoted(), known: vec![quoted()] }),
         (Foreign, Error::Provider { provider: quoted(), problem: quoted() }),

@@ -184,8 +184,8 @@ pub enum Error {
     PromptChanged { server: String, prompt: ErrorText },
 
     /// A run asked for hosts to fetch from that no person has approved for its agent.
-    #[error("{} may not fetch from {}: {}. A person approves them with: {}", .agent.shown(), .hosts.shown(), .reason.shown(), .command.shown())]
-    FetchNotApproved { agent: ErrorText, hosts: ErrorText, reason: ErrorText, command: ErrorText },
+    #[error("{} may not fetch from {}: {}. {}", .agent.shown(), .hosts.shown(), .reason.shown(), .way_out.shown())]
+    FetchNotApproved { agent: ErrorText, hosts: ErrorText, reason: ErrorText, way_out: ErrorText },
 
     /// The digest of hosts that was approved is not that of these hosts.
     #[error(

@@ -156,7 +156,7 @@ impl Error {
             ProfileConflict { problem }
             DigestChanged { server }
             ProviderDigestChanged { provider }
-            FetchNotApproved { agent, hosts, reason, command }
+            FetchNotApproved { agent, hosts, reason, way_out }
             FetchDigestChanged { agent }
             UnknownProvider { provider, known }
             Provider { provider, problem }

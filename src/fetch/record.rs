@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use url::Url;
+use http::Method;
+use url::{Origin, Url};
 
 use super::error::FetchError;
+use super::request::MAX_METHOD_BYTES;
 use crate::text::sanitise_line;
 
 /// Maximum number of characters of an origin in a record.
@@ -14,9 +16,9 @@ const MAX_ORIGIN_CHARS: usize = 280;
 /// One request that was sent or refused. Each redirect is a request of its own. It has no path, query, header or secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchRecord {
-    /// The method, or `?` if it is no token.
+    /// The method, or `?` if it cannot be one.
     pub method: String,
-    /// Scheme, host and port, such as `https://api.github.com`; empty if the URL has none.
+    /// Scheme, host and port, such as `https://api.github.com`; empty if the URL has no host.
     pub origin: String,
     /// The status of the response; `None` if there was none.
     pub status: Option<u16>,
@@ -81,12 +83,21 @@ impl RecordGuard {
         Self { observer, started: Instant::now(), record: Some(record) }
     }
 
-    /// Sets the method and the URL, of which only the origin is kept.
-    pub(super) fn names(&mut self, method: &str, url: &Url, sent_bytes: usize) {
+    /// Sets the method and the URL that code asks for, before they are checked, so that the record of a refused request has them too. Only the
+    /// URL's origin is kept.
+    pub(super) fn asks(&mut self, method: &str, url: Option<&Url>) {
         if let Some(record) = &mut self.record {
-            method.clone_into(&mut record.method);
-            record.origin = sanitise_line(&url.origin().ascii_serialization(), MAX_ORIGIN_CHARS);
-            record.sent_bytes = sent_bytes as u64;
+            let is_token = method.len() <= MAX_METHOD_BYTES && Method::from_bytes(method.as_bytes()).is_ok();
+            (if is_token { method } else { "?" }).clone_into(&mut record.method);
+            let origin = url.map(Url::origin).filter(Origin::is_tuple).map(|origin| origin.ascii_serialization());
+            record.origin = sanitise_line(&origin.unwrap_or_default(), MAX_ORIGIN_CHARS);
+        }
+    }
+
+    /// Sets the number of bytes of the request's body, which is about to be sent.
+    pub(super) fn sends(&mut self, bytes: usize) {
+        if let Some(record) = &mut self.record {
+            record.sent_bytes = bytes as u64;
         }
     }
 

@@ -37,7 +37,8 @@ const NUMBERS: [&str; 6] = ["minLength", "maxLength", "minimum", "maximum", "min
 
 /// Returns a server's form for a client: the keywords that forms have, and no other text of the server. Titles and descriptions are prefixed and in one line. A
 /// client shows a field without a title by its name, which the server chose as well, so the name becomes the title. Returns `None` if something that
-/// cannot be changed could be misread: the name of a field, a choice without a label, a type or a format. The answer must have these as they are.
+/// cannot be changed could be misread: the name of a field, a choice without a label that shows something, a type or a format. The answer must have
+/// these as they are.
 pub(super) fn cited_form(schema: &Json) -> Option<Json> {
     let given = schema.as_object()?;
     let fields = given.get("properties").and_then(Json::as_object);
@@ -93,8 +94,8 @@ fn cited_choices(given: &Map<String, Json>) -> Option<Map<String, Json>> {
         let value = match (keyword.as_str(), value) {
             ("type", _) => only_types(value)?,
             ("enum", Json::Array(choices)) => {
-                let labels = given.get("enumNames").and_then(Json::as_array).map_or(0, Vec::len);
-                let is_shown = |(index, choice): (usize, &Json)| is_plain(choice) && (index < labels || !hides(choice));
+                let labels = given.get("enumNames").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+                let is_shown = |(index, choice): (usize, &Json)| is_plain(choice) && (is_label(labels.get(index)) || !hides(choice));
                 choices.iter().enumerate().all(is_shown).then(|| value.clone())?
             }
             ("enumNames", Json::Array(labels)) => {
@@ -112,13 +113,18 @@ fn cited_choices(given: &Map<String, Json>) -> Option<Map<String, Json>> {
 fn cited_choice(choice: &Json) -> Option<Json> {
     let value = choice.get("const").filter(|value| is_plain(value))?;
     let title = choice.get("title").and_then(Json::as_str);
-    if title.is_none() && hides(value) {
+    if !is_label(choice.get("title")) && hides(value) {
         return None;
     }
     let mut shown = Map::from_iter([("const".to_owned(), value.clone())]);
     let texts = [("title", title), ("description", choice.get("description").and_then(Json::as_str))];
     shown.extend(texts.into_iter().filter_map(|(keyword, text)| Some((keyword.to_owned(), one_line(text?).into()))));
     Some(shown.into())
+}
+
+/// Returns whether a label shows anything. In the place of another one, a client may show the choice itself.
+fn is_label(label: Option<&Json>) -> bool {
+    label.and_then(Json::as_str).is_some_and(|label| !one_line(label).trim().is_empty())
 }
 
 /// Returns the types of a schema if they are types of JSON, and no other texts.
@@ -214,6 +220,30 @@ mod tests {
             assert_eq!(form(json!({ "type": "string", "enum": ["yes", hidden] })), None, "{hidden:?}");
             assert_eq!(form(json!({ "type": "array", "items": { "type": "string", "enum": [hidden] } })), None, "{hidden:?}");
             assert!(form(json!({ "type": "string", "enum": ["yes", hidden], "enumNames": ["Yes", "No"] })).is_some());
+            for labels in [
+                json!([]),
+                json!(["Yes"]),
+                json!(["Yes", ""]),
+                json!(["Yes", " \n"]),
+                json!(["Yes", "\u{200b}"]),
+                json!(["Yes", 1]),
+                json!("No"),
+            ] {
+                assert_eq!(form(json!({ "type": "string", "enum": ["yes", hidden], "enumNames": labels })), None, "{hidden:?} {labels}");
+            }
+            for list in ["oneOf", "anyOf"] {
+                assert!(form(json!({ "type": "string", list: [{ "const": hidden, "title": "No" }] })).is_some());
+                for choice in
+                    [json!({ "const": hidden }), json!({ "const": hidden, "title": "" }), json!({ "const": hidden, "title": "\u{2060} " })]
+                {
+                    assert_eq!(
+                        form(json!({ "type": "string", list: [{ "const": "a", "title": "A" }, choice] })),
+                        None,
+                        "{hidden:?} {choice}"
+                    );
+                    assert_eq!(form(json!({ "type": "array", "items": { list: [choice] } })), None, "{hidden:?} {choice}");
+                }
+            }
         }
         assert!(form(json!({ "type": "string", "enum": ["yes", "no", "später"] })).is_some());
     }

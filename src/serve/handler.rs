@@ -7,10 +7,11 @@ use std::time::Instant;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, ServerCapabilities, ServerConfig,
-    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
+    CustomResult, DiscoverResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult,
+    Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, LoggingLevel, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Reference, ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
+    UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -33,7 +34,7 @@ use super::tasks::{Begun, Place, Run};
 use super::{Served, answers, changes, stateless, subscriptions};
 use crate::agent::{ExecuteOptions, Tool};
 use crate::blocking::blocking;
-use crate::gateway::{Agent, ApprovalRead, CallOptions, Completed, RunOptions};
+use crate::gateway::{Agent, CallOptions, Completed, RunOptions};
 use crate::sandbox::Stop;
 use crate::telemetry::TraceContext;
 use crate::text::sanitise_line;
@@ -105,17 +106,20 @@ impl Handler {
         if let Some(session) = self.session_cell.get() {
             return Ok(Arc::clone(session));
         }
-        let client = context.client_info();
-        let name = CallerName { of_token: self.caller.agent.as_deref(), of_client: client.as_ref().map(|client| client.name.as_str()) };
         // Without a session, the connection ends with this request.
         let is_stateless = stateless::owner(context).is_some();
         let told = (!is_stateless).then(|| ClientNotification::Client(context.peer.clone()));
-        let opened = Session::open(&self.served.0, &self.caller.key, name, told);
-        let opened = opened.map_err(|error| refused(&error))?;
+        let opened = self.open_session(context, told)?;
         if is_stateless {
             self.served.0.hold_servers_of(&opened.agent).map_err(|error| refused(&error))?;
         }
         Ok(Arc::clone(self.session_cell.get_or_init(|| opened)))
+    }
+
+    fn open_session(&self, context: &RequestContext<RoleServer>, told: Option<ClientNotification>) -> Answer<Arc<Session>> {
+        let client = context.client_info();
+        let name = CallerName { of_token: self.caller.agent.as_deref(), of_client: client.as_ref().map(|client| client.name.as_str()) };
+        Session::open(&self.served.0, &self.caller.key, name, told).map_err(|error| refused(&error))
     }
 
     fn agent(&self, context: &RequestContext<RoleServer>) -> Answer<Agent> {
@@ -161,7 +165,8 @@ impl Handler {
 
     /// Returns the owner of a task: the caller, or this connection if there is no caller's token.
     pub(super) fn owner(&self, context: &RequestContext<RoleServer>) -> Owner {
-        stateless::owner(context).unwrap_or_else(|| Owner { key: format!("connection:{}", self.number), ended: self.ended.clone() })
+        let of_connection = || Owner { key: format!("connection:{}", self.number), ended: Arc::new(self.ended.clone()) };
+        stateless::owner(context).unwrap_or_else(of_connection)
     }
 
     /// Reserves a place for a task. Returns `None` if the client does not support tasks or has too many.
@@ -215,6 +220,7 @@ pub(super) fn with_meta(mut value: Json) -> Json {
 }
 
 impl ServerHandler for Handler {
+    /// Returns what is the same for all callers. rmcp calls this for each request without a session, so it must cost little.
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_completions()
@@ -230,12 +236,28 @@ impl ServerHandler for Handler {
             .build();
         let mut info = ServerConfig::new(capabilities);
         info.server_info = Implementation::new("hyperlight-mcp", env!("CARGO_PKG_VERSION"));
-        // The instructions are about the tools of this program.
-        if !self.served.0.options.direct.has_own_tools() {
-            return info;
-        }
-        info.instructions = self.served.0.gateway.system_message_by(None, self.served.0.options.errors(), ApprovalRead::Cached).ok();
         info
+    }
+
+    async fn initialize(&self, request: InitializeRequestParams, context: RequestContext<RoleServer>) -> Answer<InitializeResult> {
+        context.peer.set_peer_info(request.clone());
+        let mut negotiated = self.negotiate_initialize(&request)?;
+        // Without a session, the host gets no instructions, and its next request gets the reason.
+        if let Ok(session) = self.session(&context) {
+            negotiated.instructions = self.instructions_of(session).await;
+        }
+        Ok(negotiated)
+    }
+
+    async fn discover(&self, context: RequestContext<RoleServer>) -> Answer<DiscoverResult> {
+        // The instructions are those of one caller: `from_server_info` allows no cache that callers share.
+        let mut discovered = DiscoverResult::from_server_info(self.supported_protocol_versions().into_owned(), self.get_info());
+        // The peer of this request may reach no client, so a new session ends with the request.
+        let session = self.session_cell.get().cloned().map_or_else(|| self.open_session(&context, None), Ok);
+        if let Ok(session) = session {
+            discovered.instructions = self.instructions_of(session).await;
+        }
+        Ok(discovered)
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
@@ -407,10 +429,10 @@ impl ServerHandler for Handler {
 
     async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
         let session = self.session(&context)?;
-        match self.target(&context, &request.uri).await? {
-            Target::ServerResource { server, uri } => session.unsubscribe(&server, &uri).await.map_err(|error| refused(&error)),
-            Target::Types { .. } => Ok(()),
-        }
+        // A client can always end what it has begun, also if the resource is not listed any more.
+        let subscribed = session.subscribed_as(&request.uri);
+        let target = if subscribed.is_empty() { Some(self.target(&context, &request.uri).await?) } else { None };
+        subscriptions::unsubscribe(&session, subscribed, target).await
     }
 
     async fn list_prompts(
@@ -459,7 +481,7 @@ impl ServerHandler for Handler {
                 return Err(ErrorData::invalid_params("ref: must be a prompt or a resource template", Some(data("ERR_INVALID_ARGUMENTS"))));
             }
         };
-        let client = self.client(&context, ClientChannel::Request(context.peer.clone()))?;
+        let client = self.client(&context, self.request_channel(&context))?;
         let argument = json!(request.argument);
         let text = |field: &str| argument[field].as_str().unwrap_or_default().to_owned();
         let known: Map<String, Json> = match request.context {

@@ -18,6 +18,7 @@ mod handles;
 mod held_agents;
 mod held_arguments;
 pub mod http;
+mod instructions;
 mod items;
 mod listeners;
 mod paused_calls;
@@ -34,6 +35,7 @@ mod stdio;
 mod subscriptions;
 mod tasks;
 mod unreadable;
+mod waiting_calls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,6 +65,7 @@ use self::run_limits::{CodeOwners, Runs};
 use self::saved_shares::SavedShares;
 use self::session::Session;
 use self::tasks::Tasks;
+use self::waiting_calls::WaitingCalls;
 
 /// Options of a served gateway.
 #[derive(Debug, Clone, Default)]
@@ -96,6 +99,7 @@ struct Shared {
     saved_shares: SavedShares<Session>,
     tasks: Tasks,
     arguments: ArgumentMemory,
+    waiting_calls: Arc<WaitingCalls>,
     metrics: Arc<Metrics>,
     runs: Runs,
     code_owners: CodeOwners,
@@ -132,6 +136,7 @@ impl Served {
             saved_shares: SavedShares::new(max_bytes),
             tasks: Tasks::new(runtime, &closed),
             arguments: ArgumentMemory::default(),
+            waiting_calls: Arc::default(),
             runs: Runs::new(Arc::clone(&metrics)),
             code_owners: CodeOwners::new(Arc::clone(&metrics)),
             items: ItemLists::default(),

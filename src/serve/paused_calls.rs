@@ -263,6 +263,8 @@ fn keep(calls: &Calls, call: u64, round: usize, paused: Paused, now: Instant) ->
     // The call is dropped after the lock is released, because dropping it ends its run.
     let ended = surplus.and_then(|surplus| all.remove(&surplus));
     drop(all);
+    // A call whose round is running is not ended by being dropped, because its round has a task of its own.
+    ended.iter().for_each(|ended| ended.stop.stop(StopReason::Closed));
     drop(ended);
     Ok(())
 }
@@ -303,7 +305,7 @@ mod tests {
     }
 
     fn owner(caller: &str) -> Owner {
-        Owner { key: caller.to_owned(), ended: CancellationToken::new() }
+        Owner { key: caller.to_owned(), ended: Arc::default() }
     }
 
     fn paused_calls(key: u8) -> PausedCalls {
@@ -393,6 +395,29 @@ mod tests {
         assert_eq!(waiting.calls.lock().len(), MAX_CALLS);
         assert!(waiting.resume(&first, answer("a"), b"ours".to_vec(), |_| {}).is_err());
         assert!(waiting.resume(&of_another, answer("a"), b"ours".to_vec(), |_| {}).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_one_too_many_ends_also_while_it_runs() {
+        let (waiting, count) = (paused_calls(7), Arc::default());
+        let (sender, questions) = mpsc::channel(4);
+        let stop = Stop::new();
+        let stopped = stop.clone();
+        let work = work(async move {
+            let (answer, answered) = oneshot::channel();
+            let _ = sender.send(Question { request: asks(), answer }).await;
+            let _ = answered.await;
+            stopped.stopped().await;
+            Ok(json!("stopped"))
+        });
+        let running = state(waiting.begin(owner("loud"), work, (stop.clone(), None), questions, b"ours".to_vec()).await);
+        let running = waiting.resume(&running, answer("a"), b"ours".to_vec(), |_| {}).unwrap().0;
+        for _ in 0..MAX_CALLS {
+            state(call_of("loud", &waiting, &count, b"ours").await);
+        }
+        assert_eq!(stop.reason(), Some(StopReason::Closed));
+        assert!(matches!(running.await, Ok(Step::Done(outcome)) if outcome == "stopped"));
+        assert_eq!(waiting.calls.lock().len(), MAX_CALLS);
     }
 
     #[tokio::test]

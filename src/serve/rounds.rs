@@ -1,6 +1,7 @@
 //! Requests that may ask their client questions before they are answered, and the parameters that each of their rounds repeats.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use rmcp::RoleServer;
 use rmcp::model::{CallToolRequestParams, InputResponses};
@@ -14,6 +15,7 @@ use super::held_arguments::{HeldArguments, check_parts};
 use super::http::SessionEnd;
 use super::listeners::SentEvents;
 use super::paused_calls::{Answers, Step, work};
+use super::waiting_calls::AskingCall;
 use crate::sandbox::{Stop, StopReason};
 
 /// The parameters of a request that belong to its rounds.
@@ -40,7 +42,7 @@ impl Handler {
     {
         let Input { state, responses, bound, held } = input;
         if !in_rounds(&context) {
-            let client = self.client(&context, ClientChannel::Request(context.peer.clone()))?;
+            let client = self.client(&context, self.request_channel(&context))?;
             let stop = client.stop.clone();
             return until_cancelled(&context, &stop, Box::pin(worked(client.events.clone(), held, work_of(client)))).await.map(Step::Done);
         }
@@ -58,6 +60,11 @@ impl Handler {
         let working = work(worked(events.clone(), held, work_of(client)));
         let round = paused_calls.begin(self.owner(&context), working, (stop.clone(), Some(events)), questions, bound);
         until_cancelled(&context, &stop, Box::pin(round)).await
+    }
+
+    /// Returns the channel on which questions are requests to the client of this request.
+    pub(super) fn request_channel(&self, context: &RequestContext<RoleServer>) -> ClientChannel {
+        ClientChannel::Request(context.peer.clone(), Arc::new(AskingCall::new(&self.served.0.waiting_calls, &self.caller.key)))
     }
 
     /// Returns the input of a round. It is bound to the caller, the method and the parameters. The first round reserves the memory for the

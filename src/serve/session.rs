@@ -72,6 +72,12 @@ impl Session {
         outcome
     }
 
+    /// Returns the servers, and their own URIs, of the resources to which the client has subscribed under this URI.
+    pub(super) fn subscribed_as(&self, served: &str) -> Vec<(String, String)> {
+        let subscribed = self.subscribed.lock();
+        subscribed.iter().filter(|(_, listed)| *listed == served).map(|(known, _)| known.clone()).collect()
+    }
+
     pub(super) async fn unsubscribe(&self, server: &str, own: &str) -> Result<()> {
         self.subscribed.lock().remove(&(server.to_owned(), own.to_owned()));
         self.agent.unsubscribe(server, own).await

@@ -100,6 +100,21 @@ pub(super) async fn subscribe(session: &Session, target: Target, uri: &str) -> R
     }
 }
 
+/// Ends what a client has subscribed to under one URI, or else the subscription of the resource that is listed under it.
+///
+/// # Errors
+/// The error of the server that has the listed resource.
+pub(super) async fn unsubscribe(session: &Session, subscribed: Vec<(String, String)>, target: Option<Target>) -> Result<(), ErrorData> {
+    for (server, uri) in subscribed {
+        // The client gets no more updates. Only the server may not learn that, for example because the agent may no longer use it.
+        let _ = session.unsubscribe(&server, &uri).await;
+    }
+    match target {
+        Some(Target::ServerResource { server, uri }) => session.unsubscribe(&server, &uri).await.map_err(|error| refused(&error)),
+        Some(Target::Types { .. }) | None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

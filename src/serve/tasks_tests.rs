@@ -10,7 +10,7 @@ fn tasks() -> Tasks {
 }
 
 fn owner(key: &str) -> Owner {
-    Owner { key: key.into(), ended: CancellationToken::new() }
+    Owner { key: key.into(), ended: Arc::default() }
 }
 
 fn held() -> HeldArguments {

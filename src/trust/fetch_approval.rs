@@ -88,6 +88,12 @@ impl FetchHosts {
         hosts.chain(self.private_hosts.difference(&approved.private_hosts)).cloned().collect()
     }
 
+    /// Returns these hosts together with others.
+    #[must_use]
+    pub fn with(&self, others: &Self) -> Self {
+        Self { hosts: &self.hosts | &others.hosts, private_hosts: &self.private_hosts | &others.private_hosts }
+    }
+
     /// Returns the body of the row that approves these hosts for an agent.
     #[must_use]
     pub fn row(&self, agent: Option<&str>, now: SystemTime) -> Arc<[u8]> {

@@ -136,22 +136,27 @@ impl Core {
     }
 
     fn check_hosts(&self, identity: &Identity, hosts: &AllowedHosts, configured: Option<&AllowedHosts>) -> Result<()> {
-        let (agent, shown) = (identity.granted_name.as_deref(), self.shown(hosts));
+        let agent = identity.granted_name.as_deref();
         if agent.is_none() && !identity.is_operator() {
-            return Err(refusal(identity, &shown, &hosts.texts(), "an MCP host has chosen this name, so nothing is approved for it"));
+            let reason = "an MCP host has chosen this name, so nothing is approved for it";
+            let way_out = "Give the caller a token with a name, or serve with --agent NAME, and let a person approve hosts for that name";
+            return Err(refusal(identity, &hosts.texts(), reason, way_out.to_owned()));
         }
         if let Some(configured) = configured {
             let ceiling = configured.texts();
             let beyond: Vec<_> = hosts.texts().into_iter().filter(|host| !ceiling.contains(host)).collect();
             if !beyond.is_empty() {
-                return Err(refusal(identity, &shown, &beyond, "agents.NAME.fetch.hosts in the config does not have that"));
+                let reason = "agents.NAME.fetch.hosts in the config does not have that";
+                return Err(refusal(identity, &beyond, reason, "Add it there, and let a person approve it".to_owned()));
             }
         }
-        let missing = shown.missing_in(&self.approved_hosts(agent)?);
+        let (wanted, approved) = (self.shown(hosts), self.approved_hosts(agent)?);
+        let missing = wanted.missing_in(&approved);
         if missing.is_empty() {
             return Ok(());
         }
-        Err(refusal(identity, &shown, &Vec::from_iter(missing), "no person has approved that"))
+        let way_out = format!("A person approves them with: {}", approval_command(agent, &wanted.with(&approved)));
+        Err(refusal(identity, &Vec::from_iter(missing), "no person has approved that", way_out))
     }
 
     fn record_refused_run(&self, identity: &Identity, hosts: &AllowedHosts, run_id: Option<u64>) {
@@ -171,15 +176,41 @@ impl Core {
     }
 }
 
-/// Returns the error of a run whose agent lacks some of its hosts. Its command names all of them, as an approval replaces the one before.
-fn refusal(identity: &Identity, shown: &FetchHosts, lacking: &[String], reason: &str) -> Error {
-    let list = |hosts: &BTreeSet<String>| hosts.iter().map(String::as_str).collect::<Vec<_>>().join(",");
-    let private = if shown.private_hosts.is_empty() { String::new() } else { format!(" --private-hosts '{}'", list(&shown.private_hosts)) };
-    let option = identity.name().map_or_else(String::new, |name| format!(" --agent {name}"));
+/// Returns the error of a run whose agent lacks some of its hosts.
+fn refusal(identity: &Identity, lacking: &[String], reason: &str, way_out: String) -> Error {
     Error::FetchNotApproved {
         agent: agent_in_words(identity.name()).into(),
         hosts: lacking.join(", ").into(),
         reason: reason.into(),
-        command: format!("npx hyperlight-mcp approve --fetch '{}'{private}{option}", list(&shown.hosts)).into(),
+        way_out: way_out.into(),
+    }
+}
+
+/// Returns the command with which a person approves hosts. An approval replaces the one before, so `hosts` must have all that are to be approved.
+fn approval_command(agent: Option<&str>, hosts: &FetchHosts) -> String {
+    let list = |hosts: &BTreeSet<String>| hosts.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+    let FetchHosts { hosts, private_hosts } = hosts;
+    let private = if private_hosts.is_empty() { String::new() } else { format!(" --private-hosts '{}'", list(private_hosts)) };
+    let agent = agent.map_or_else(String::new, |name| format!(" --agent {name}"));
+    format!("npx hyperlight-mcp approve --fetch '{}'{private}{agent}", list(hosts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_has_all_that_is_needed_and_keeps_what_was_approved() {
+        let hosts = |hosts: &[&str], private: &[&str]| {
+            let set = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+            FetchHosts { hosts: set(hosts), private_hosts: set(private) }
+        };
+        let wanted = hosts(&["b.example", "http://10.0.0.5"], &["http://10.0.0.5"]);
+        let approved = hosts(&["a.example", "10.0.0.6"], &["10.0.0.6"]);
+        let command =
+            "npx hyperlight-mcp approve --fetch '10.0.0.6,a.example,b.example,http://10.0.0.5' --private-hosts '10.0.0.6,http://10.0.0.5'";
+        assert_eq!(approval_command(None, &wanted.with(&approved)), command);
+        let command = "npx hyperlight-mcp approve --fetch 'b.example' --agent reader";
+        assert_eq!(approval_command(Some("reader"), &hosts(&["b.example"], &[]).with(&FetchHosts::default())), command);
     }
 }

@@ -18,7 +18,8 @@ use super::sessions::Sessions;
 use super::streams::MAX_STREAMS_PER_CALLER;
 use crate::serve::places::{PlaceLimits, Places, Share};
 
-/// The number of callers above which idle callers are removed.
+/// The number of callers above which idle callers are removed. What can be kept of callers (tasks, handles, waiting calls) is of fewer callers than
+/// this, so callers of whom something is kept do not fill this number alone.
 const MAX_CALLERS: usize = 4096;
 
 /// Creates the MCP handler of a session, or of a request without a session.
@@ -28,8 +29,9 @@ pub(super) type MakeHandler<H> = dyn Fn(&Principal) -> H + Send + Sync;
 #[derive(Debug, Clone)]
 pub(in crate::serve) struct Owner {
     pub(in crate::serve) key: String,
-    /// Cancelled when the caller's token is withdrawn or the server closes.
-    pub(in crate::serve) ended: CancellationToken,
+    /// Cancelled when the caller's token is withdrawn or the server closes. The service of the caller counts who holds this, so that a caller
+    /// of whom something is kept does not count as idle.
+    pub(in crate::serve) ended: Arc<CancellationToken>,
 }
 
 /// The services of all callers.
@@ -78,7 +80,7 @@ pub(super) struct Service<H> {
     pub(super) streams: Arc<Share>,
     /// The latest expiry of the caller's OAuth access tokens, in seconds since 1970.
     expires: AtomicU64,
-    ended: CancellationToken,
+    ended: Arc<CancellationToken>,
 }
 
 impl<H: ServerHandler> Callers<H> {
@@ -124,7 +126,7 @@ impl<H: ServerHandler> Callers<H> {
             buffers: buffers.share(),
             streams: streams.share(),
             expires: AtomicU64::new(end_of(caller)),
-            ended,
+            ended: Arc::new(ended),
         }
     }
 
@@ -175,10 +177,38 @@ impl<H> Drop for Service<H> {
 impl<H> Service<H> {
     /// Returns the owner for everything that requests of this caller store in this program.
     pub(super) fn owner(&self, caller: &Principal) -> Owner {
-        Owner { key: caller.key.clone(), ended: self.ended.clone() }
+        Owner { key: caller.key.clone(), ended: Arc::clone(&self.ended) }
     }
 
+    /// Returns whether the caller has neither a session nor a request in progress, and nothing is kept of it: no task, no handle and no call that
+    /// waits for an answer. Removing the caller would end these.
     fn is_idle(&self) -> bool {
-        self.sessions.is_empty() && self.slots.is_free() && self.streams.is_free()
+        let keeps_nothing = Arc::strong_count(&self.ended) == 1;
+        keeps_nothing && self.sessions.is_empty() && self.slots.is_free() && self.streams.is_free()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Silent;
+    impl ServerHandler for Silent {}
+
+    #[test]
+    fn a_caller_of_whom_something_is_kept_is_not_removed_for_another() {
+        let callers = Callers::new(Arc::new(|_: &Principal| Silent), &HttpLimits::default(), Arc::default(), CancellationToken::new());
+        let caller = |number: usize| Principal { key: format!("oauth:{number}"), ..Principal::default() };
+        let owner = |number| callers.service(&caller(number)).unwrap().owner(&caller(number));
+        let (kept, left) = (owner(0), owner(1).ended.as_ref().clone());
+        for number in 2..=MAX_CALLERS {
+            assert!(callers.service(&caller(number)).is_some());
+        }
+        assert!(left.is_cancelled(), "an idle caller is removed");
+        assert!(!kept.ended.is_cancelled());
+        assert!(Arc::ptr_eq(&kept.ended, &owner(0).ended), "and is still the same caller");
+        callers.keep(&HashSet::new());
+        callers.end_expired(u64::MAX);
+        assert!(kept.ended.is_cancelled(), "the end of its token is its end");
     }
 }

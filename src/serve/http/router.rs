@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::{Access, Denied, Principal};
 use super::answer_body::AnswerBody;
-use super::body_shape;
+use super::body_shape::{self, Shape};
 use super::callers::{Callers, Service};
 use super::connection::ConnectionAddresses;
 use super::metrics::{Metrics, Refusal};
@@ -28,6 +28,7 @@ use super::options::HttpLimits;
 use super::origin::{Allowed, Forbidden};
 use super::rate::{Client, Rates};
 use super::sessions::{ANSWER_KEPT, NO_SESSION_LEFT};
+use super::slots::Slots;
 use super::streams::RequestKind;
 use crate::serve::places::{Place, Share};
 
@@ -108,6 +109,10 @@ async fn known_caller<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mu
     let Some(address) = request.extensions().get::<ConnectionAddresses>().map(|addresses| Client::at(addresses.client)) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
+    // A check costs time, so an address beyond its limit of failed attempts gets only those tokens checked that have named a caller before.
+    if shared.access.has_unknown_token(request.headers()) && !shared.rates.has_left(&address, Instant::now()) {
+        return shared.refuse(Refusal::Rate);
+    }
     let identified = shared.access.identify(request.headers()).await;
     if let Some(owners) = &identified.owners {
         shared.callers.keep(owners);
@@ -159,14 +164,15 @@ async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request
     }
     let kind = RequestKind::of(request.method(), request.headers());
     // The body is read before a slot is taken, so that a slow client does not occupy a slot.
-    let request = match shared.read(request, &service.buffers).await {
+    let (mut request, shape) = match shared.read(request, &service.buffers).await {
         Ok(read) => read,
         Err(refusal) => return shared.refuse(refusal),
     };
-    let slot = match Shared::slot(&service, kind) {
-        Ok(slot) => slot,
+    let slots = match shared.slots(&service, kind, shape) {
+        Ok(slots) => slots,
         Err(refusal) => return shared.refuse(refusal),
     };
+    request.extensions_mut().insert(Arc::clone(&slots));
     // The server may have started to close while the body was read.
     if shared.draining.is_cancelled() {
         return shared.refuse(Refusal::Draining);
@@ -183,7 +189,7 @@ async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request
     }
     let ended = (kind != RequestKind::Call).then(|| Box::pin(shared.draining.clone().cancelled_owned()));
     let kept_for = (session.is_some() && kind == RequestKind::Call).then_some(ANSWER_KEPT);
-    response.map(|body| Body::new(AnswerBody::new(Body::new(body), ended, slot, session, kept_for)))
+    response.map(|body| Body::new(AnswerBody::new(Body::new(body), ended, slots, session, kept_for)))
 }
 
 fn session_id(headers: &HeaderMap) -> Option<&str> {
@@ -201,19 +207,20 @@ impl<H: ServerHandler> Shared<H> {
     }
 
     /// Takes the slot of a request. A stream of notifications takes none of the slots for requests in progress, because it stays open for
-    /// as long as the client wants.
-    fn slot(service: &Service<H>, kind: RequestKind) -> Result<Option<Place>, Refusal> {
-        let (share, refusal) = match kind {
-            RequestKind::Call => (&service.slots, Refusal::Busy),
-            RequestKind::Listen => (&service.streams, Refusal::Streams),
-            RequestKind::SessionStream => return Ok(None),
+    /// as long as the client wants. Nor does an answer to a question: otherwise no caller could answer whose requests all wait for answers.
+    fn slots(&self, service: &Service<H>, kind: RequestKind, shape: Shape) -> Result<Arc<Slots>, Refusal> {
+        let taken = match (kind, shape) {
+            (RequestKind::SessionStream, _) | (RequestKind::Call, Shape::Message) => None,
+            (RequestKind::Call, _) => Some((&service.slots, Refusal::Busy)),
+            (RequestKind::Listen, _) => Some((&service.streams, Refusal::Streams)),
         };
-        share.take(1).map(Some).map_err(|_| refusal)
+        let place = taken.map(|(share, refusal)| share.take(1).map_err(|_| refusal)).transpose()?;
+        Ok(Slots::new(place, self.draining.clone()))
     }
 
     /// Reads the whole body, within the limits of size and time. Each part counts against the memory limits of all bodies and of the
     /// caller's bodies when it arrives, so that a slow client reserves no memory in advance. It counts until the service has read it.
-    async fn read(&self, request: Request, of_caller: &Arc<Share>) -> Result<http::Request<Full<Bytes>>, Refusal> {
+    async fn read(&self, request: Request, of_caller: &Arc<Share>) -> Result<(http::Request<Full<Bytes>>, Shape), Refusal> {
         let (parts, mut body) = request.into_parts();
         let most = self.limits.max_body_bytes;
         if http_body::Body::size_hint(&body).lower() > most as u64 {
@@ -237,10 +244,10 @@ impl<H: ServerHandler> Shared<H> {
             Ok(Bytes::from_owner(BodyBytes { bytes, _buffer: buffer }))
         };
         let bytes = timeout(self.limits.body_timeout, reading).await.unwrap_or(Err(Refusal::BodyTime))?;
-        if !body_shape::is_acceptable(&bytes) {
-            return Err(Refusal::BodyShape);
+        match body_shape::shape(&bytes) {
+            Shape::TooLarge => Err(Refusal::BodyShape),
+            shape => Ok((http::Request::from_parts(parts, Full::new(bytes)), shape)),
         }
-        Ok(http::Request::from_parts(parts, Full::new(bytes)))
     }
 
     fn deny(&self, denied: Denied) -> Response {
