@@ -125,7 +125,7 @@ mod tests {
     async fn a_large_answer_holds_its_place_as_long_as_its_copy_is_kept() {
         for is_read in [true, false] {
             assert!(!place_after(LIGHT_BYTES + 1, Some(NEVER), is_read).await.is_free());
-            until_free(&place_after(LIGHT_BYTES + 1, Some(Duration::from_millis(1)), is_read).await).await;
+            until_free(&*place_after(LIGHT_BYTES + 1, Some(Duration::from_millis(1)), is_read).await).await;
         }
     }
 
