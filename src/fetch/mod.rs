@@ -18,6 +18,7 @@ mod request;
 mod runtime;
 mod secrets;
 mod session;
+mod shown_hosts;
 
 use std::sync::Arc;
 
@@ -25,14 +26,15 @@ pub use budget::{FetchLimits, MAX_CHUNK_BYTES};
 use connector::Connector;
 pub use connector::{Resolve, SystemResolver};
 pub use error::FetchError;
-pub use hosts::{AllowedHost, AllowedHosts, HostMatch, InvalidHost, shown_host_entry};
-pub(crate) use hosts::{normal_host_entry, unicode_entries};
+pub use hosts::{AllowedHost, AllowedHosts, HostMatch, InvalidHost};
 pub use policy::FetchPolicy;
 pub use record::{FetchObserver, FetchOutcome, FetchRecord, NoObserver};
 pub use request::{FetchRequest, Methods, RedirectMode};
 use runtime::FetchRuntime;
 pub use secrets::FetchSecret;
 pub use session::{FetchResponse, FetchSession};
+pub use shown_hosts::shown_host_entry;
+pub(crate) use shown_hosts::{normal_host_entry, unicode_entries};
 
 /// Makes sessions. It holds what they share: the resolver, and the certificate authorities.
 ///
