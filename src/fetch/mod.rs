@@ -17,6 +17,7 @@ mod redirect;
 mod request;
 mod secrets;
 mod session;
+mod shown_hosts;
 mod suffix;
 
 use std::sync::Arc;
@@ -25,13 +26,14 @@ pub use budget::{FetchLimits, MAX_CHUNK_BYTES};
 use connector::Connector;
 pub use connector::{Resolve, SystemResolver};
 pub use error::FetchError;
-pub use hosts::{AllowedHost, AllowedHosts, HostMatch, InvalidHost, shown_host_entry};
-pub(crate) use hosts::{normal_host_entry, unicode_entries};
+pub use hosts::{AllowedHost, AllowedHosts, HostMatch, InvalidHost};
 pub use policy::FetchPolicy;
 pub use record::{FetchObserver, FetchOutcome, FetchRecord, NoObserver};
 pub use request::{FetchRequest, Methods, RedirectMode};
 pub use secrets::FetchSecret;
 pub use session::{FetchResponse, FetchSession};
+pub use shown_hosts::shown_host_entry;
+pub(crate) use shown_hosts::{normal_host_entry, unicode_entries};
 
 use crate::network::{NetworkRuntime, NetworkThreads};
 

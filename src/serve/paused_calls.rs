@@ -264,8 +264,9 @@ fn keep(calls: &Calls, call: u64, round: usize, paused: Paused, now: Instant) ->
     let ended = surplus.and_then(|surplus| all.remove(&surplus));
     drop(all);
     // A call whose round is running is not ended by being dropped, because its round has a task of its own.
-    ended.iter().for_each(|ended| ended.stop.stop(StopReason::Closed));
-    drop(ended);
+    if let Some(ended) = ended {
+        ended.stop.stop(StopReason::Closed);
+    }
     Ok(())
 }
 
