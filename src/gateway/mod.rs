@@ -63,8 +63,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use crate::client::{Completed, Elicitation, ElicitationAnswer, Form, Question, Sampling};
 pub use agent::{Agent, IdentityOptions, NameOrigin};

@@ -164,13 +164,7 @@ pub async fn prepare(prompt: &str, options: &PrepareOptions, parts: BootParts<'_
     let asking = model::Asking { prompt, material: &material, options, parts };
     let plan = plan::make_plan(asking).await?;
     let written = if options.plan_only { Vec::new() } else { compile::write_handlers(asking, &plan).await? };
-    let mut handlers = Vec::with_capacity(written.len());
-    for Written { handler, doubt } in written {
-        if let Some(doubt) = doubt {
-            notes.warn(doubt);
-        }
-        handlers.push(handler);
-    }
+    let handlers = kept(written, &mut notes);
     let created_at_ms = parts.clock.now_ms();
     let prepared = Prepared {
         plan,
@@ -187,6 +181,18 @@ pub async fn prepare(prompt: &str, options: &PrepareOptions, parts: BootParts<'_
         notes.tell(Progress::Stored);
     }
     Ok(Prepared { warnings: notes.warnings, ..prepared })
+}
+
+/// Returns the handlers, and warns of those that are kept in spite of a doubt.
+fn kept(written: Vec<Written>, notes: &mut Notes<'_>) -> Vec<Handler> {
+    let mut handlers = Vec::with_capacity(written.len());
+    for Written { handler, doubt } in written {
+        if let Some(doubt) = doubt {
+            notes.warn(doubt);
+        }
+        handlers.push(handler);
+    }
+    handlers
 }
 
 fn checked_prompt(prompt: &str) -> Result<&str> {
