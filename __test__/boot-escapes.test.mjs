@@ -83,7 +83,7 @@ return Array.isArray(stack) ? String(stack.map((frame) => frame.getThis?.()?.pro
   ],
   'a module of a data URL': ["return (await import('data:text/javascript,export default 1')).default", /Error resolving module/],
   'a module of a file': ["return Object.keys(await import('file:///etc/passwd'))", /Error resolving module/],
-  'a module of Node by require': ["return require('node:child_process').execSync('id')", /Error resolving module/],
+  'a module of Node by require': ["return require(`node:child_process`).execSync('id')", /Error resolving module/],
   'import.meta': ["return (0, eval)('import.meta.url')", /import|meta|expect/i],
   'another realm': ["return typeof ShadowRealm + typeof globalThis['Realm']", /^undefinedundefined$/],
   'shared memory': [
